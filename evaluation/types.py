@@ -1,0 +1,225 @@
+"""The facts that cross module boundaries: frozen, typed, and serialisable as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Split(StrEnum):
+    """Who knows a case: `seen` by the agent, `unseen` written but never shown, `sampled` drawn while judging."""
+
+    SEEN = "seen"
+    UNSEEN = "unseen"
+    SAMPLED = "sampled"
+
+    @property
+    def hidden(self) -> bool:
+        return self is not Split.SEEN
+
+
+class GateName(StrEnum):
+    INTEGRITY = "integrity"
+    COMPILE = "compile"
+    CORRECTNESS = "correctness"
+    PERFORMANCE = "performance"
+    GENERALIZATION = "generalization"
+
+
+class Verdict(StrEnum):
+    """What a gate concluded. `broken` is our fault and never counts against a candidate."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    DISPUTED = "disputed"
+    SKIPPED = "skipped"
+    BROKEN = "broken"
+
+
+class Reason(StrEnum):
+    """Why a gate did not pass: classes to count, each with a message beside it."""
+
+    BAD_SOURCE = "BAD_SOURCE"
+    BUILD_ERROR = "BUILD_ERROR"
+    MISSING_ENTRY = "MISSING_ENTRY"
+    WRONG_SHAPE = "WRONG_SHAPE"
+    WRONG_DTYPE = "WRONG_DTYPE"
+    WRONG_VALUES = "WRONG_VALUES"
+    NON_FINITE = "NON_FINITE"
+    OUT_OF_BOUNDS = "OUT_OF_BOUNDS"
+    INPUT_MUTATED = "INPUT_MUTATED"
+    ALIASED_OUTPUT = "ALIASED_OUTPUT"
+    STALE_OUTPUT = "STALE_OUTPUT"
+    UNSTABLE = "UNSTABLE"
+    CALL_ERROR = "CALL_ERROR"
+    CRASH = "CRASH"
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    FORBIDDEN = "FORBIDDEN"
+    PROTOCOL = "PROTOCOL"
+    FASTER_THAN_ROOFLINE = "FASTER_THAN_ROOFLINE"
+    CLOCKS_DISAGREE = "CLOCKS_DISAGREE"
+    NO_DEVICE = "NO_DEVICE"
+    NO_ISOLATION = "NO_ISOLATION"
+    JUDGE_ERROR = "JUDGE_ERROR"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration of an operator.
+
+    `symbols` are the sizes and scalars that `task.toml` names; `kind` says what the case is there for
+    (edge, scale-up, scale-down, misaligned, asymmetric, production, nominal, boundary).
+    """
+
+    name: str
+    split: Split
+    kind: str
+    dtype: str
+    symbols: Mapping[str, int | float]
+
+    def __getitem__(self, symbol: str) -> Any:
+        return self.symbols[symbol]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of the entry point, in calling order.
+
+    `role` is input, output or scalar; `dtype` is a torch dtype name, `dtype` itself for the case's own, or for
+    scalars `int64` / `float32`; `shape` holds symbol names, integers and products such as `heads*head_dim`.
+    """
+
+    name: str
+    role: str
+    dtype: str
+    shape: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call must at least do: bytes moved through memory and floating-point operations."""
+
+    bytes: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of a compiler."""
+
+    file: str
+    line: int
+    severity: str
+    message: str
+
+
+@dataclass(frozen=True)
+class CompilerOutput:
+    """One compiler invocation: what it said and what it made."""
+
+    tool: str
+    arch: str
+    ok: bool
+    duration_ms: float
+    text: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+    resources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    listings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Candidate against live baseline on one case.
+
+    Times are medians in microseconds per launch; `speedup` has a 95 % interval `low`..`high`; `gbps` and `tflops`
+    follow the operator's cost model; `roofline_share` is measured-roofline time over candidate time.
+    """
+
+    case: str
+    split: Split
+    kind: str
+    dtype: str
+    symbols: Mapping[str, int | float]
+    baseline: str
+    candidate_us: float
+    baseline_us: float
+    speedup: float
+    low: float
+    high: float
+    gbps: float
+    tflops: float
+    roofline_share: float
+    warm_us: float | None
+    blocks: int
+    noisy: bool
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """One judged step.
+
+    `message` and `detail` are public; `private` may name hidden cases and is for staff only. `passed` of `total`
+    counts the gate's own checks (cases for correctness and generalization).
+    """
+
+    gate: GateName
+    verdict: Verdict
+    reason: Reason | None = None
+    message: str = ""
+    rule: str = ""
+    passed: int = 0
+    total: int = 0
+    duration_ms: float = 0.0
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    private: Mapping[str, Any] = field(default_factory=dict)
+    compiler: tuple[CompilerOutput, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A speedup with its 95 % interval."""
+
+    speedup: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole evaluation: every gate, the summary that rankings read, and the fingerprint of what judged it."""
+
+    task: str
+    task_hash: str
+    judge_version: str
+    verdict: Verdict
+    reason: Reason | None
+    message: str
+    gates: tuple[GateResult, ...]
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+    noisy: bool
+    aka_score: float
+    fingerprint: Mapping[str, Any]
+    seconds: Mapping[str, float]
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON data of any fact of this module; NaN and infinities become null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    if isinstance(value, StrEnum):
+        return value.value
+    return value
