@@ -1,0 +1,167 @@
+"""One child process: what it says line by line, how long it may take, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+SHEPHERD = Path(__file__).with_name("shepherd.py")
+BEAT_SECONDS = 2.0
+GRACE_SECONDS = 5.0
+LINE_BYTES = 8 << 20
+STDERR_BYTES = 16 << 10
+CHUNK = 1 << 16
+
+
+class Ending(StrEnum):
+    """Why a child is no longer there."""
+
+    EXITED = "exited"
+    DEADLINE = "deadline"
+    STOPPED = "stopped"
+    FLOOD = "flood"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended. `code` is a shell's, 128 + n after signal n; `stderr` is the end of what it said there."""
+
+    ending: Ending
+    code: int
+    stderr: str
+
+
+class Lines:
+    """Bytes as they come, handed on as whole lines."""
+
+    def __init__(self, limit: int) -> None:
+        self._rest = b""
+        self._limit = limit
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that `data` completes. Raises OverflowError when one is longer than the limit."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > self._limit or any(len(line) > self._limit for line in whole):
+            raise OverflowError
+        return [line.decode(errors="replace") for line in whole if line.strip()]
+
+    def end(self) -> list[str]:
+        """The line that was never ended, if there is one."""
+        return self.feed(b"\n")
+
+
+class Child:
+    """A command under a shepherd, in a session of its own. `on_lines` is given what it writes to stdout.
+
+    `on_lines` is called by whoever drains, one caller at a time. It raises OverflowError when it has heard enough;
+    what else it raises also ends the child, and reaches the caller of `follow`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        on_lines: Callable[[list[str]], None],
+        stdin: str = "",
+        cwd: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._on_lines = on_lines
+        self._lines = Lines(LINE_BYTES)
+        self._stderr = b""
+        self._draining = threading.RLock()
+        self._closed = False
+        with tempfile.TemporaryFile() as given:  # a file, not a pipe: a child that never reads cannot block us
+            given.write(stdin.encode())
+            given.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(SHEPHERD), str(os.getpid()), *command],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
+        assert self._process.stdout and self._process.stderr
+        self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()
+        for stream in (self._out, self._err):
+            os.set_blocking(stream, False)
+
+    def drain(self) -> bool:
+        """Hand on what the child has said so far, without waiting; False once it can say no more."""
+        with self._draining:
+            while not self._closed and (data := _read(self._err)):
+                self._stderr = (self._stderr + data)[-STDERR_BYTES:]
+            while not self._closed and (data := _read(self._out)) is not None:
+                if lines := self._lines.feed(data) if data else self._lines.end():
+                    self._on_lines(lines)
+                if not data:
+                    return False
+            return not self._closed
+
+    def follow(
+        self, *, deadline: Callable[[], float], beat: Callable[[], bool] = lambda: True
+    ) -> Ended:
+        """Listen until the child ends, past `deadline()` (on the monotonic clock) or until `beat()` says stop."""
+        try:
+            ending = self._listen(deadline, beat)
+            self._end()
+            self.drain()
+        except OverflowError:
+            ending = Ending.FLOOD
+        finally:
+            self._end()
+            self._close()
+        code, stderr = self._process.returncode, self._stderr.decode(errors="replace").strip()
+        return Ended(ending, code, stderr)
+
+    def _listen(self, deadline: Callable[[], float], beat: Callable[[], bool]) -> Ending:
+        next_beat = time.monotonic() + BEAT_SECONDS
+        with selectors.DefaultSelector() as selector:
+            for stream in (self._out, self._err):
+                selector.register(stream, selectors.EVENT_READ)
+            while True:
+                selector.select(max(0.0, min(next_beat, deadline()) - time.monotonic()))
+                if not self.drain():
+                    return Ending.EXITED
+                if time.monotonic() >= deadline():
+                    return Ending.DEADLINE
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + BEAT_SECONDS
+                    if not beat():
+                        return Ending.STOPPED
+
+    def _end(self) -> None:
+        """End the child and everything that it started; nothing happens if it has ended."""
+        self._process.terminate()  # the shepherd, which takes the family with it
+        try:
+            self._process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _close(self) -> None:
+        with self._draining:
+            self._closed = True
+            for stream in (self._process.stdout, self._process.stderr):
+                if stream:
+                    stream.close()
+
+
+def _read(stream: int) -> bytes | None:
+    """What can be read now: empty at the end of the stream, None when there is nothing yet."""
+    try:
+        return os.read(stream, CHUNK)
+    except BlockingIOError:
+        return None
