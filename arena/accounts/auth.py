@@ -1,0 +1,42 @@
+"""How a request to the API says who asks: a bearer token, a session, or nobody."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest
+from django.utils import timezone
+from ninja.security import HttpBearer, SessionAuth
+
+from arena.accounts.models import ApiToken, Scope, User
+from arena.errors import Forbidden, Unauthorized
+
+
+class TokenAuth(HttpBearer):
+    """A live token that holds `scope`. A token that is not so is refused, never taken for nobody."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self.scope = scope
+
+    def authenticate(self, request: HttpRequest, token: str) -> User:
+        found = ApiToken.objects.find(token)
+        if found is None:
+            raise Unauthorized("This token is unknown or revoked.", "Make one in the admin.")
+        if self.scope not in found.scopes:
+            raise Forbidden(
+                f"This token lacks the scope {self.scope.value!r}.", "Make one that has it."
+            )
+        ApiToken.objects.filter(pk=found.pk).update(last_used_at=timezone.now())
+        request.user = found.user
+        return found.user
+
+
+class AnyoneAuth:
+    """Whoever asks, as Django knows them: the session's user or the anonymous one."""
+
+    def __call__(self, request: HttpRequest) -> User | AnonymousUser:
+        return request.user
+
+
+READ = [TokenAuth(Scope.READ), AnyoneAuth()]
+RUN = [TokenAuth(Scope.RUN), SessionAuth(csrf=True)]

@@ -1,0 +1,69 @@
+"""Who somebody is, and what a token of theirs may do."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from typing import Self
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.utils import timezone
+
+TOKEN_PREFIX = "arena_"
+
+
+class User(AbstractUser):
+    pass
+
+
+class Scope(models.TextChoices):
+    READ = "read"
+    RUN = "run"
+    CURATE = "curate"
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def live(self) -> Self:
+        return self.filter(revoked_at=None, user__is_active=True)
+
+    def find(self, secret: str) -> ApiToken | None:
+        """The live token with this secret, or None."""
+        return self.live().select_related("user").filter(digest=digest_of(secret)).first()
+
+
+class ApiToken(models.Model):
+    """A bearer token: only its SHA-256 is kept, and the first letters to recognise it by."""
+
+    user = models.ForeignKey(User, models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=16)
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=list)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ApiTokenQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at"]
+        verbose_name = "API token"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+    @classmethod
+    def issue(cls, user: User, name: str, scopes: Iterable[str]) -> tuple[ApiToken, str]:
+        """A new token and its secret; the secret is shown once and cannot be read again."""
+        secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        granted = sorted({Scope(scope).value for scope in scopes})
+        token = cls.objects.create(
+            user=user, name=name, prefix=secret[:12], digest=digest_of(secret), scopes=granted
+        )
+        return token, secret
+
+
+def digest_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,61 @@
+"""The composition root of the API: the routers of the apps, and how an error is answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
+
+from arena.accounts.auth import READ
+from arena.errors import UserError
+
+api = NinjaAPI(
+    title="Kernel Arena",
+    version="1",
+    description="Tasks, agents, hardware, runs with their events, and the leaderboard.",
+    auth=READ,
+)
+
+
+def answer(
+    request: HttpRequest, status: int, code: str, message: str, hint: str = "", **more: Any
+) -> HttpResponse:
+    error = {"code": code, "message": message, "hint": hint, **more}
+    return api.create_response(request, {"error": error}, status=status)
+
+
+@api.exception_handler(UserError)
+def on_user_error(request: HttpRequest, error: UserError) -> HttpResponse:
+    return answer(request, error.status, error.code, error.message, error.hint)
+
+
+@api.exception_handler(ValidationError)
+def on_validation_error(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    fields = {".".join(map(str, e["loc"][1:])): e["msg"] for e in error.errors}
+    message = "; ".join(f"{name}: {text}" for name, text in fields.items())
+    return answer(request, 422, "invalid", message, "See /api/v1/docs.", fields=fields)
+
+
+@api.exception_handler(AuthenticationError)
+def on_authentication_error(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
+    hint = "Log in, or send `Authorization: Bearer <token>`."
+    return answer(request, 401, "unauthorized", "This needs a user.", hint)
+
+
+@api.exception_handler(Throttled)
+def on_throttled(request: HttpRequest, error: Throttled) -> HttpResponse:
+    hint = f"Wait {error.wait or 60} seconds."
+    return answer(request, 429, "throttled", "Too many requests.", hint)
+
+
+@api.exception_handler(Http404)
+def on_not_found(request: HttpRequest, error: Http404) -> HttpResponse:
+    return answer(request, 404, "not_found", "There is no such thing.")
+
+
+@api.exception_handler(HttpError)
+def on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
+    code = {403: "forbidden"}.get(error.status_code, "bad_request")
+    return answer(request, error.status_code, code, str(error))

@@ -1,0 +1,185 @@
+"""What can be run: operators and tasks, agents, hardware, and the workers that offer it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Self
+
+from django.db import models
+from django.utils import timezone
+
+WORKER_TIMEOUT = timedelta(seconds=30)
+
+
+class Operator(models.Model):
+    slug = models.SlugField(max_length=100, unique=True)
+    title = models.CharField(max_length=200)
+    category = models.CharField(max_length=100, db_index=True)
+    families = models.JSONField(default=list)
+    level = models.PositiveSmallIntegerField()
+    prompt = models.TextField()
+    reference_source = models.TextField()
+
+    class Meta:
+        ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class TaskQuerySet(models.QuerySet["Task"]):
+    def runnable(self) -> Self:
+        """Tasks that are published and whose folder is there."""
+        return self.filter(status=Task.Status.PUBLISHED, in_tree=True)
+
+    def by_slug(self, slug: str) -> Self:
+        """The task named `operator/track`; empty if there is none."""
+        operator, _, track = slug.partition("/")
+        return self.filter(operator__slug=operator, track=track)
+
+
+class Task(models.Model):
+    class Status(models.TextChoices):
+        DRAFT = "draft"
+        PUBLISHED = "published"
+        RETIRED = "retired"
+
+    operator = models.ForeignKey(Operator, models.PROTECT, related_name="tasks")
+    track = models.SlugField(max_length=50, db_index=True)
+    status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT)
+    in_tree = models.BooleanField(default=True, help_text="Its folder was there at the last sync.")
+
+    objects = TaskQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["operator__slug", "track"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["operator", "track"], name="task_operator_track_unique"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(status__in=["draft", "published", "retired"]),
+                name="task_status_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+    @property
+    def slug(self) -> str:
+        return f"{self.operator.slug}/{self.track}"
+
+    @property
+    def version(self) -> TaskVersion | None:
+        """The newest version."""
+        return self.versions.order_by("-pk").first()
+
+
+class TaskVersion(models.Model):
+    """What a task was at one content hash. `public` may be shown: it names no hidden case."""
+
+    task = models.ForeignKey(Task, models.PROTECT, related_name="versions")
+    content_hash = models.CharField(max_length=64)
+    public = models.JSONField(default=dict)
+    admitted = models.BooleanField(default=False)
+    admission = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task", "content_hash"], name="task_version_hash_unique"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task}@{self.content_hash[:8]}"
+
+
+class Agent(models.Model):
+    """Harness, model and settings: another model or budget is another agent."""
+
+    slug = models.SlugField(max_length=100, unique=True)
+    title = models.CharField(max_length=200)
+    adapter = models.CharField(max_length=100)
+    model = models.CharField(max_length=100, blank=True)
+    settings = models.JSONField(default=dict, blank=True)
+    description = models.TextField(blank=True)
+    active = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Hardware(models.Model):
+    """A device model with the peaks that were measured on it."""
+
+    class Kind(models.TextChoices):
+        CPU = "cpu"
+        GPU = "gpu"
+
+    slug = models.SlugField(max_length=100, unique=True)
+    name = models.CharField(max_length=200)
+    vendor = models.CharField(max_length=100, blank=True)
+    kind = models.CharField(max_length=3, choices=Kind)
+    arch = models.CharField(max_length=100, blank=True)
+    peaks = models.JSONField(default=dict, blank=True)
+    isolation = models.JSONField(default=dict, blank=True)
+    fingerprint = models.JSONField(default=dict, blank=True)
+    queue = models.CharField(max_length=120, unique=True)
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["slug"]
+        verbose_name_plural = "hardware"
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(kind__in=["cpu", "gpu"]), name="hardware_kind_known"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+    @property
+    def live_workers(self) -> models.QuerySet[Worker]:
+        return Worker.objects.live().filter(hardware=self)
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    def live(self) -> Self:
+        return self.filter(last_seen_at__gt=timezone.now() - WORKER_TIMEOUT)
+
+    def serving(self, queue: str) -> list[Worker]:
+        """The live workers that take messages of `queue`."""
+        return [worker for worker in self.live() if queue in worker.queues]
+
+
+class Worker(models.Model):
+    """A live process that takes work from queues."""
+
+    name = models.CharField(max_length=200, unique=True)
+    hardware = models.ForeignKey(
+        Hardware, models.SET_NULL, null=True, blank=True, related_name="workers"
+    )
+    queues: Any = models.JSONField(default=list)
+    pid = models.PositiveIntegerField()
+    started_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now)
+
+    objects = WorkerQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def live(self) -> bool:
+        return self.last_seen_at > timezone.now() - WORKER_TIMEOUT

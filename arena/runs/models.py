@@ -1,0 +1,328 @@
+"""What happened: runs, what they handed in, how it was judged, and every event on the way."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from arena.catalog.models import Agent, Hardware, TaskVersion
+from arena.runs.querysets import EventQuerySet, MeasurementQuerySet, RunQuerySet
+from arena.runs.states import (
+    RUN_ACTIVE,
+    EvaluationStatus,
+    Fault,
+    RunStatus,
+    Scope,
+    Split,
+    Visibility,
+)
+
+ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: none looks like another
+
+
+def new_run_id() -> str:
+    """Twelve letters, 60 bits: short enough to say, too many to guess."""
+    return "".join(secrets.choice(ID_ALPHABET) for _ in range(12))
+
+
+def one_of(field: str, choices: type[models.TextChoices], name: str) -> models.CheckConstraint:
+    return models.CheckConstraint(condition=Q(**{f"{field}__in": choices.values}), name=name)
+
+
+class Scores(models.Model):
+    """The numbers of a judged submission: speedups with 95 % intervals, the roofline share."""
+
+    speedup = models.FloatField(null=True, blank=True)
+    low = models.FloatField(null=True, blank=True)
+    high = models.FloatField(null=True, blank=True)
+    unseen_speedup = models.FloatField(null=True, blank=True)
+    unseen_low = models.FloatField(null=True, blank=True)
+    unseen_high = models.FloatField(null=True, blank=True)
+    roofline_share = models.FloatField(null=True, blank=True)
+
+    class Meta:
+        abstract = True
+
+    def scores(self) -> dict[str, float | None]:
+        return {field.name: getattr(self, field.name) for field in Scores._meta.get_fields()}
+
+
+class Experiment(models.Model):
+    """A labelled set of runs: agents x tasks x hardware x repeats."""
+
+    slug = models.SlugField(max_length=100, unique=True)
+    title = models.CharField(max_length=200)
+    description = models.TextField(blank=True)
+    plan = models.JSONField(default=dict)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Run(Scores):
+    """One agent's attempt at one task on one hardware."""
+
+    Status = RunStatus
+    Fault = Fault
+
+    id = models.CharField(primary_key=True, max_length=12, default=new_run_id, editable=False)
+    task_version = models.ForeignKey(TaskVersion, models.PROTECT, related_name="runs")
+    agent = models.ForeignKey(Agent, models.PROTECT, related_name="runs")
+    hardware = models.ForeignKey(Hardware, models.PROTECT, related_name="runs")
+    experiment = models.ForeignKey(
+        Experiment, models.PROTECT, null=True, blank=True, related_name="runs"
+    )
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="runs"
+    )
+    label = models.CharField(max_length=100, blank=True)
+    repeat = models.PositiveIntegerField(default=0)
+    visibility = models.CharField(max_length=6, choices=Visibility, default=Visibility.PUBLIC)
+    status = models.CharField(max_length=9, choices=RunStatus, default=RunStatus.QUEUED)
+    reason = models.TextField(blank=True)
+    fault = models.CharField(max_length=9, choices=Fault, blank=True, default="")
+    budget = models.JSONField(default=dict)
+
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    heartbeat_at = models.DateTimeField(default=timezone.now)
+    lease = models.CharField(max_length=100, blank=True)
+    attempts = models.PositiveIntegerField(default=0)
+    cancel_requested = models.BooleanField(default=False)
+
+    last_seq = models.PositiveIntegerField(default=0)
+    rounds = models.PositiveIntegerField(default=0)
+    final = models.ForeignKey(
+        "Submission", models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    cost_usd = models.FloatField(null=True, blank=True)
+    tokens = models.PositiveBigIntegerField(null=True, blank=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["status", "-created_at"], name="run_status_created"),
+            models.Index(fields=["agent", "-created_at"], name="run_agent_created"),
+        ]
+        constraints = [
+            one_of("status", RunStatus, "run_status_known"),
+            one_of("fault", Fault, "run_fault_known"),
+            one_of("visibility", Visibility, "run_visibility_known"),
+        ]
+
+    def __str__(self) -> str:
+        return self.id
+
+    @property
+    def ended(self) -> bool:
+        return self.status not in RUN_ACTIVE
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it worked, or has worked so far; None while it waits."""
+        if self.started_at is None:
+            return None
+        return ((self.ended_at or timezone.now()) - self.started_at).total_seconds()
+
+
+class Submission(models.Model):
+    """A frozen snapshot of the source files handed in during a run; each is a round."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="submissions")
+    round = models.PositiveIntegerField()
+    content_hash = models.CharField(max_length=64, db_index=True)
+    files = models.JSONField()
+    note = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["run", "round"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "round"], name="submission_run_round_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} round {self.round}"
+
+
+class Evaluation(Scores):
+    """One submission judged on one hardware; `private` may name hidden cases, `report` not."""
+
+    Scope = Scope
+    Status = EvaluationStatus
+
+    submission = models.ForeignKey(Submission, models.CASCADE, related_name="evaluations")
+    scope = models.CharField(max_length=5, choices=Scope)
+    hardware = models.ForeignKey(Hardware, models.PROTECT, related_name="evaluations")
+    status = models.CharField(
+        max_length=9, choices=EvaluationStatus, default=EvaluationStatus.QUEUED
+    )
+    verdict = models.CharField(max_length=10, blank=True)
+    reason = models.CharField(max_length=50, blank=True)
+    message = models.TextField(blank=True)
+    report: Any = models.JSONField(default=dict, blank=True)
+    private: Any = models.JSONField(default=dict, blank=True)
+    fingerprint = models.JSONField(default=dict, blank=True)
+    judge_version = models.CharField(max_length=50, blank=True)
+    aka_score = models.FloatField(null=True, blank=True)
+    noisy = models.BooleanField(default=False)
+    attempts = models.PositiveIntegerField(default=0)
+    lease = models.CharField(max_length=100, blank=True)
+    heartbeat_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        indexes = [models.Index(fields=["status", "heartbeat_at"], name="evaluation_status_beat")]
+        constraints = [
+            models.UniqueConstraint(fields=["submission", "scope"], name="evaluation_scope_unique"),
+            one_of("scope", Scope, "evaluation_scope_known"),
+            one_of("status", EvaluationStatus, "evaluation_status_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.submission} {self.scope}"
+
+
+class GateResult(models.Model):
+    """What one gate of an evaluation concluded; only `private` is for staff alone."""
+
+    evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="gates")
+    gate = models.CharField(max_length=20)
+    verdict = models.CharField(max_length=10)
+    reason = models.CharField(max_length=50, blank=True)
+    rule = models.CharField(max_length=100, blank=True)
+    message = models.TextField(blank=True)
+    passed = models.PositiveIntegerField(default=0)
+    total = models.PositiveIntegerField(default=0)
+    duration_ms = models.FloatField(default=0)
+    detail = models.JSONField(default=dict, blank=True)
+    private = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        ordering = ["evaluation", "pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["evaluation", "gate"], name="gate_result_gate_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.gate} {self.verdict}"
+
+
+class Measurement(models.Model):
+    """Candidate against baseline on one case: medians in microseconds, a 95 % interval."""
+
+    evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="measurements")
+    case = models.CharField(max_length=200)
+    split = models.CharField(max_length=7, choices=Split)
+    kind = models.CharField(max_length=50, blank=True)
+    dtype = models.CharField(max_length=20)
+    symbols = models.JSONField(default=dict)
+    baseline = models.CharField(max_length=100)
+    candidate_us = models.FloatField()
+    baseline_us = models.FloatField()
+    speedup = models.FloatField()
+    low = models.FloatField()
+    high = models.FloatField()
+    gbps = models.FloatField(null=True, blank=True)
+    tflops = models.FloatField(null=True, blank=True)
+    roofline_share = models.FloatField(null=True, blank=True)
+    warm_us = models.FloatField(null=True, blank=True)
+    blocks = models.PositiveIntegerField(default=0)
+    noisy = models.BooleanField(default=False)
+
+    objects = MeasurementQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["evaluation", "pk"]
+        constraints = [
+            one_of("split", Split, "measurement_split_known"),
+            models.UniqueConstraint(
+                fields=["evaluation", "case", "split", "baseline"], name="measurement_case_unique"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.case} {self.speedup:.2f}x"
+
+
+class Event(models.Model):
+    """One thing that happened in a run, numbered without gaps.
+
+    A row with the same `event_id` and a higher `rev` replaces the earlier one on screen. `t_ms` is
+    the run's own clock: milliseconds since it started, 0 while it waits.
+    """
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="events", db_index=False)
+    seq = models.PositiveIntegerField()
+    event_id = models.CharField(max_length=100)
+    rev = models.PositiveIntegerField(default=0)
+    at = models.DateTimeField(default=timezone.now)
+    t_ms = models.PositiveBigIntegerField(default=0)
+    kind = models.CharField(max_length=30)
+    span = models.CharField(max_length=100, blank=True)
+    parent = models.CharField(max_length=100, blank=True)
+    actor = models.CharField(max_length=50)
+    visibility = models.CharField(max_length=6, choices=Visibility, default=Visibility.PUBLIC)
+    body: Any = models.JSONField(default=dict)
+    producer = models.CharField(max_length=100)
+    producer_seq = models.PositiveBigIntegerField(null=True, blank=True)
+
+    objects = EventQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["run", "seq"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "seq"], name="event_seq_unique"),
+            models.UniqueConstraint(fields=["run", "event_id", "rev"], name="event_rev_unique"),
+            models.UniqueConstraint(
+                fields=["run", "producer", "producer_seq"], name="event_producer_seq_unique"
+            ),
+            one_of("visibility", Visibility, "event_visibility_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.run_id}#{self.seq} {self.kind}"
+
+    def envelope(self) -> dict[str, Any]:
+        """The event as pages, API and sockets give it."""
+        return {
+            "v": 1,
+            "run": self.run_id,
+            "seq": self.seq,
+            "id": self.event_id,
+            "rev": self.rev,
+            "at": self.at.isoformat(),
+            "t_ms": self.t_ms,
+            "kind": self.kind,
+            "span": self.span,
+            "parent": self.parent,
+            "actor": self.actor,
+            "visibility": self.visibility,
+            "body": self.body,
+        }
+
+
+class Blob(models.Model):
+    """The whole of what an event keeps only the head and tail of, by its SHA-256."""
+
+    sha256 = models.CharField(primary_key=True, max_length=64)
+    size = models.PositiveBigIntegerField()
+    content = models.TextField()
+
+    def __str__(self) -> str:
+        return f"{self.sha256[:12]} ({self.size} bytes)"

@@ -1,0 +1,69 @@
+"""Reads worth a name: who may see which runs, events and measurements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from django.contrib.auth.models import AnonymousUser
+from django.db import models
+from django.db.models import Q
+
+from arena.accounts.models import User
+from arena.runs.states import RUN_ACTIVE, Split, Visibility
+
+if TYPE_CHECKING:
+    from arena.runs.models import Event, Measurement, Run  # noqa: F401  (named in strings)
+
+Viewer = User | AnonymousUser
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def visible_to(self, user: Viewer) -> Self:
+        """Public runs, one's own, and for staff every run."""
+        if user.is_staff:
+            return self
+        public = Q(visibility=Visibility.PUBLIC)
+        if not user.is_authenticated:
+            return self.filter(public)
+        return self.filter(public | Q(visibility=Visibility.OWNER, owner=user))
+
+    def active(self) -> Self:
+        return self.filter(status__in=RUN_ACTIVE)
+
+    def with_names(self) -> Self:
+        """With all that a row of a list names, in one query."""
+        return self.select_related("task_version__task__operator", "agent", "hardware", "owner")
+
+    def matching(self, **filters: str | None) -> Self:
+        """Narrowed by task, agent, hardware, status or experiment; empty values do not narrow."""
+        lookups: dict[str, Any] = {}
+        for name, value in filters.items():
+            if not value:
+                continue
+            if name == "task":
+                operator, _, track = value.partition("/")
+                lookups["task_version__task__operator__slug"] = operator
+                if track:
+                    lookups["task_version__task__track"] = track
+            elif name == "status":
+                lookups["status__in"] = value.split(",")
+            else:
+                lookups[f"{name}__slug"] = value
+        return self.filter(**lookups)
+
+
+class EventQuerySet(models.QuerySet["Event"]):
+    def visible_to(self, user: Viewer, run: Run) -> Self:
+        """The events of `run` that this user may see."""
+        events = self.filter(run=run)
+        if user.is_staff:
+            return events
+        if user.is_authenticated and run.owner_id == user.pk:
+            return events.exclude(visibility=Visibility.STAFF)
+        return events.filter(visibility=Visibility.PUBLIC)
+
+
+class MeasurementQuerySet(models.QuerySet["Measurement"]):
+    def public(self) -> Self:
+        """The seen cases alone: the others must not be named anywhere outside the admin."""
+        return self.filter(split=Split.SEEN)

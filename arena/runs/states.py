@@ -1,0 +1,59 @@
+"""The states that runs and evaluations can be in, and who may see what."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Visibility(models.TextChoices):
+    PUBLIC = "public"
+    OWNER = "owner"
+    STAFF = "staff"
+
+
+class Split(models.TextChoices):
+    SEEN = "seen"
+    UNSEEN = "unseen"
+    SAMPLED = "sampled"
+
+
+class RunStatus(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    JUDGING = "judging"
+    PASSED = "passed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BROKEN = "broken"
+
+
+class Fault(models.TextChoices):
+    """Whose fault the end of a run is; empty when it passed or has not ended."""
+
+    NOBODY = ""
+    CANDIDATE = "candidate"
+    ARENA = "arena"
+    USER = "user"
+
+
+class EvaluationStatus(models.TextChoices):
+    QUEUED = "queued"
+    BUILDING = "building"
+    BUILT = "built"
+    MEASURING = "measuring"
+    DONE = "done"
+    BROKEN = "broken"
+
+
+class Scope(models.TextChoices):
+    """`round` stops after the seen cases, so that an agent learns nothing of the hidden ones."""
+
+    ROUND = "round"
+    FINAL = "final"
+
+
+RUN_ACTIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.JUDGING)
+RUN_JUDGED = (RunStatus.PASSED, RunStatus.FAILED)
+EVALUATION_WAITING = (EvaluationStatus.QUEUED, EvaluationStatus.BUILT)
+EVALUATION_HELD = (EvaluationStatus.BUILDING, EvaluationStatus.MEASURING)
+EVALUATION_ACTIVE = EVALUATION_WAITING + EVALUATION_HELD

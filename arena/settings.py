@@ -1,0 +1,155 @@
+"""The one settings file: every value that differs between machines is read from the environment."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+ARENA_HOME = Path(os.environ.get("ARENA_HOME", BASE_DIR / ".arena")).resolve()
+ARENA_TASKS = Path(os.environ.get("ARENA_TASKS", BASE_DIR / "tasks")).resolve()
+
+
+def _secret_key() -> str:
+    """The key of this installation, made on first use; of two first users, one wins."""
+    path = ARENA_HOME / "secret_key"
+    if not path.exists():
+        ARENA_HOME.mkdir(parents=True, exist_ok=True)
+        draft = ARENA_HOME / f".secret_key.{os.getpid()}"
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(50))
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass  # another process was first: its key is the key
+        finally:
+            draft.unlink()
+    return path.read_text().strip()
+
+
+def _redis_url() -> str:
+    """REDIS_URL, else what the launcher wrote for its embedded server, else the usual port."""
+    if url := os.environ.get("REDIS_URL"):
+        return url
+    try:
+        return (ARENA_HOME / "redis.url").read_text().strip()
+    except FileNotFoundError:
+        return "redis://127.0.0.1:6379/0"
+
+
+def _database() -> dict[str, Any]:
+    config: dict[str, Any] = dict(
+        dj_database_url.config(
+            default=f"sqlite:///{ARENA_HOME / 'arena.sqlite3'}", conn_health_checks=True
+        )
+    )
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        # IMMEDIATE locks at BEGIN, so a transaction that reads, then writes can never deadlock.
+        config["OPTIONS"] = {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        }
+    return config
+
+
+SECRET_KEY = os.environ.get("SECRET_KEY") or _secret_key()
+DEBUG = os.environ.get("DEBUG", "0") == "1"
+ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
+CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("CSRF_TRUSTED_ORIGINS", "").split(",") if o]
+DATABASES = {"default": _database()}
+REDIS_URL = _redis_url()
+
+INSTALLED_APPS = [
+    "daphne",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "channels",
+    "django_htmx",
+    "ninja",
+    "arena.accounts",
+    "arena.catalog",
+    "arena.runs",
+    "arena.leaderboard",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "arena.middleware.security_headers",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "arena.urls"
+ASGI_APPLICATION = "arena.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+AUTH_USER_MODEL = "accounts.User"
+LOGIN_URL = "admin:login"
+LOGIN_REDIRECT_URL = "home"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+
+CHANNEL_LAYERS = {
+    "default": {
+        # Publish/subscribe fits bare nudges: nothing is stored, a restart is survived.
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [REDIS_URL], "prefix": "arena"},
+    }
+}
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = ARENA_HOME / "static"
+WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect before a start
+WHITENOISE_AUTOREFRESH = DEBUG
+
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {"arena": {"handlers": ["console"], "level": os.environ.get("LOG_LEVEL", "INFO")}},
+}

@@ -1,0 +1,58 @@
+"""Who may open a socket, and how open pages are told that something changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+from channels.security.websocket import WebsocketDenier
+from django.db import transaction
+
+logger = logging.getLogger(__name__)
+
+BOARD = "board"
+
+Scope = dict[str, Any]
+App = Callable[[Scope, Any, Any], Awaitable[None]]
+
+
+def run_group(run_id: str) -> str:
+    return f"run.{run_id}"
+
+
+def nudge(*groups: str) -> None:
+    """Tell `groups` to look again, once the open transaction has committed.
+
+    A nudge carries nothing and may be lost: those who listen also look on a slow tick.
+    """
+    transaction.on_commit(lambda: _send(groups))
+
+
+def _send(groups: tuple[str, ...]) -> None:
+    layer = get_channel_layer()
+    try:
+        for group in groups:
+            async_to_sync(layer.group_send)(group, {"type": "nudge"})
+    except (redis.RedisError, OSError) as error:
+        logger.warning("nobody was nudged: %s", error)
+
+
+class SameOriginValidator:
+    """Refuses a socket whose Origin is missing or is not the very host and port it was opened on."""
+
+    def __init__(self, application: App) -> None:
+        self.application = application
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        origin = urlsplit(headers.get(b"origin", b"").decode("latin-1").lower())
+        if host and origin.scheme in ("http", "https") and origin.netloc == host:
+            return await self.application(scope, receive, send)
+        denier = WebsocketDenier()
+        return await denier(scope, receive, send)

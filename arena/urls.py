@@ -1,0 +1,14 @@
+"""Where every address leads: the admin, the API and the pages."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path
+
+from arena.api import api
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("api/v1/", api.urls),
+    path("", include("arena.web_urls")),
+]
