@@ -1,0 +1,251 @@
+"""What an agent is handed: the files of its workspace, made from what a task says in public."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evaluation.domain import Choices, LogUniform, Range
+from evaluation.types import Argument, Case, Split
+
+if TYPE_CHECKING:
+    from evaluation.task import Operator, Task
+
+C_TYPES = {"dtype": "float", "float32": "float", "int64": "int64_t", "int32": "int32_t"}
+
+_HEADER = """\
+/* The calling convention of {name}, generated from its task. */
+#ifndef ARENA_{upper}_H
+#define ARENA_{upper}_H
+
+#include <omp.h>
+#include <stdint.h>
+
+/* Tensors are contiguous, row-major and do not overlap; only outputs may be written. */
+typedef struct {{
+{fields}
+}} {name}_args;
+
+/* How many threads this machine grants. */
+static inline int arena_threads(void) {{
+#ifdef ARENA_THREADS
+    return ARENA_THREADS;
+#else
+    return omp_get_max_threads();
+#endif
+}}
+
+#ifdef __cplusplus
+extern "C"
+#endif
+int {name}(const {name}_args* args);
+
+#endif
+"""
+
+_CPP_SKELETON = """\
+// arena: flags -O2
+#include "{name}.h"
+
+// Fill {outputs} from the inputs and return 0.
+extern "C" int {name}(const {name}_args* args) {{
+    return 1;
+}}
+"""
+
+_TRITON_SKELETON = """\
+import torch
+import triton
+import triton.language as tl
+
+
+def {name}({parameters}):
+    \"\"\"Fill {outputs} from the inputs by launching kernels.\"\"\"
+    raise NotImplementedError
+"""
+
+_TORCH_SKELETON = """\
+import torch
+
+
+def {name}({parameters}):
+    \"\"\"Return {outputs}.\"\"\"
+    raise NotImplementedError
+"""
+
+_CONVENTION = {
+    "cpp": (
+        "`{file}` includes `{name}.h` and defines `{name}`, which fills {outputs} and returns 0.\n"
+        "It is compiled as C++17 with OpenMP into a shared library; use at most `arena_threads()`\n"
+        "threads. A line `// arena: flags -O3 -march=native` at its top adds compiler flags."
+    ),
+    "triton": (
+        "`{file}` defines `{name}({parameters})`, which launches Triton kernels that fill\n"
+        "{outputs}. Tensors are contiguous and do not overlap; only outputs may be written."
+    ),
+    "torch": (
+        "`{file}` defines `{name}({parameters})`, which returns {outputs} as a new tensor or a\n"
+        "tuple of them. Tensors are contiguous; inputs must not be written."
+    ),
+}
+
+_RULES = {
+    "cpp": (
+        "- The computation is yours: C++17, intrinsics and OpenMP. No other library is linked.\n"
+        "- No files, processes or network, and no state kept from one call to the next."
+    ),
+    "triton": (
+        "- Compute in `@triton.jit` kernels; PyTorch may only allocate and reshape.\n"
+        "- No state kept from one call to the next."
+    ),
+    "torch": "- Plain PyTorch: no compiled extensions, no state kept from one call to the next.",
+}
+
+_BRIEF = """\
+# {title}: {source} to {target}
+
+{prompt}
+
+## What to hand in
+
+{convention}
+
+{signature}
+
+| argument | role | dtype | shape |
+|---|---|---|---|
+{arguments}
+
+{start}
+
+## Cases
+
+These are timed, and every one must be right:
+
+{cases}
+
+Right answers are also asked for at awkward sizes (1, 3, 7, around powers of two) and for other
+inputs: large, tiny, with outliers, shifted, structured and cancelling. At the end come cases that
+you are not shown, from this domain:
+
+{domain}
+
+An output y is right when |y - y*| <= c1 u |y*| + c2 6.0e-8 sqrt(K) s, where y* is the exact answer,
+u the unit roundoff of the output, s its `magnitude` and K its `reduction` (both in `reference.py`):
+the accuracy of a careful float32 implementation.
+
+## Rules
+
+{rules}
+- One source file, `{file}`; other files are not handed in.
+
+## Asking for a verdict
+
+Run `./arena-check` in this folder. It hands in `{file}` as it stands, prints what each gate said
+and the speedup of each case, and counts as one round of your budget.
+"""
+
+
+def starter_files(task: Task) -> dict[str, str]:
+    """The workspace by file name: the target, TASK.md, reference.py, and for C++ the header."""
+    files = {
+        task.target_file: _target(task),
+        "TASK.md": _brief(task),
+        "reference.py": (task.operator.folder / "reference.py").read_text(encoding="utf-8"),
+    }
+    if task.track.target == "cpp":
+        files[f"{task.operator.name}.h"] = c_header(task.operator)
+    return files
+
+
+def c_header(operator: Operator) -> str:
+    """The generated header: one struct of tensors in calling order, then sizes, then scalars."""
+    fields = [_c_field(argument) for argument in operator.arguments if argument.role != "scalar"]
+    fields += [f"    int64_t {size};" for size in operator.sizes]
+    fields += [f"    {C_TYPES[argument.dtype]} {argument.name};" for argument in operator.scalars]
+    return _HEADER.format(name=operator.name, upper=operator.name.upper(), fields="\n".join(fields))
+
+
+def _c_field(argument: Argument) -> str:
+    const = "const " if argument.role == "input" else ""
+    shape = "".join(f"[{dimension}]" for dimension in argument.shape)
+    return f"    {const}{C_TYPES[argument.dtype]}* {argument.name};  /* {shape} */"
+
+
+def parameters(operator: Operator, language: str) -> str:
+    """Parameters of a Python entry point: torch returns its outputs, others are given them."""
+    return ", ".join(
+        argument.name
+        for argument in operator.arguments
+        if not (language == "torch" and argument.role == "output")
+    )
+
+
+def _target(task: Task) -> str:
+    track, operator = task.track, task.operator
+    if track.source == track.target:
+        return operator.baseline(track.source)
+    skeletons = {"cpp": _CPP_SKELETON, "triton": _TRITON_SKELETON, "torch": _TORCH_SKELETON}
+    return skeletons[track.target].format(**_words(task))
+
+
+def _words(task: Task) -> dict[str, str]:
+    return {
+        "name": task.operator.name,
+        "file": task.target_file,
+        "outputs": " and ".join(f"`{argument.name}`" for argument in task.operator.outputs),
+        "parameters": parameters(task.operator, task.track.target),
+    }
+
+
+def _brief(task: Task) -> str:
+    operator, track = task.operator, task.track
+    words = _words(task)
+    return _BRIEF.format(
+        **words,
+        title=operator.title,
+        source=track.source,
+        target=track.target,
+        prompt=operator.prompt.strip(),
+        convention=_CONVENTION[track.target].format(**words),
+        signature=f"```c\n{c_header(operator)}```" if track.target == "cpp" else "",
+        arguments="\n".join(_argument_row(argument) for argument in operator.arguments),
+        start=(
+            "The file holds the baseline: what it does now is what must be beaten."
+            if track.source == track.target
+            else "The file is a skeleton. To be beaten: `reference` of reference.py, eager or compiled."
+        ),
+        cases=_case_table(operator, task.cases(Split.SEEN)),
+        domain=_domain_table(task),
+        rules=_RULES[track.target],
+    )
+
+
+def _argument_row(argument: Argument) -> str:
+    dtype = "the case's" if argument.dtype == "dtype" else argument.dtype
+    shape = f"[{', '.join(map(str, argument.shape))}]" if argument.shape else "scalar"
+    return f"| {argument.name} | {argument.role} | {dtype} | {shape} |"
+
+
+def _case_table(operator: Operator, cases: tuple[Case, ...]) -> str:
+    symbols = tuple(operator.domain.symbols)
+    rows = [("case", "dtype", *symbols), ("---",) * (len(symbols) + 2)]
+    rows += [(c.name, c.dtype, *(str(c[symbol]) for symbol in symbols)) for c in cases]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _domain_table(task: Task) -> str:
+    rows = [
+        f"| {symbol} | {_range(values)} |"
+        for symbol, values in task.operator.domain.symbols.items()
+    ]
+    return "\n".join(
+        ("| symbol | values |", "|---|---|", f"| dtype | {', '.join(task.dtypes)} |", *rows)
+    )
+
+
+def _range(values: Range) -> str:
+    match values:
+        case Choices(values=choices):
+            return ", ".join(str(choice) for choice in choices)
+        case LogUniform(low=low, high=high, multiple_of=multiple):
+            return f"{low} to {high}" + (f", multiples of {multiple}" if multiple > 1 else "")

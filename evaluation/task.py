@@ -1,0 +1,242 @@
+"""What a task is, and how `task.toml` is read: every mistake is named by file and key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.domain import ITEM_BYTES, Choices, Domain, LogUniform, Range, factors, tensor_bytes
+from evaluation.errors import TaskError
+from evaluation.languages import languages
+from evaluation.operators import (
+    Example,
+    Limits,
+    Operator,
+    Track,
+    output_shapes,
+    read_text,
+    symbols_of,
+)
+from evaluation.starter import starter_files
+from evaluation.tables import Table
+from evaluation.tolerance import UNIT_ROUNDOFF, Tolerance
+from evaluation.types import Argument, Case, Split
+
+__all__ = [
+    "Domain",
+    "Example",
+    "Limits",
+    "Operator",
+    "Task",
+    "Tolerance",
+    "Track",
+    "find_operators",
+    "load_operator",
+    "load_task",
+    "output_shapes",
+]
+
+ROLES = ("input", "output", "scalar")
+KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric", "production")
+
+
+@dataclass(frozen=True)
+class Task:
+    """An operator on a track; `hash` changes with any byte of the operator's folder."""
+
+    operator: Operator
+    track: Track
+    hash: str
+
+    @property
+    def slug(self) -> str:
+        return f"{self.operator.name}/{self.track.slug}"
+
+    @property
+    def target_file(self) -> str:
+        return self.operator.name + languages()[self.track.target].suffix
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes this track is judged on: those of the domain that both its languages know."""
+        known = languages()[self.track.target].dtypes & languages()[self.track.source].dtypes
+        return tuple(d for d in self.operator.domain.dtypes if d in known)
+
+    def cases(self, split: Split) -> tuple[Case, ...]:
+        """The written cases of a split in the dtypes of this track."""
+        return tuple(c for c in self.operator.cases if c.split is split and c.dtype in self.dtypes)
+
+    def starter(self) -> dict[str, str]:
+        """The files a workspace starts with, by name. Nothing hidden is in them."""
+        return starter_files(self)
+
+
+def find_operators(root: Path) -> tuple[str, ...]:
+    """The names of the operators under `root`, sorted."""
+    if not root.is_dir():
+        raise TaskError(f"{root}: no such folder; name the folder that holds the operators")
+    return tuple(sorted(path.parent.name for path in root.glob("*/task.toml")))
+
+
+def load_task(root: Path, operator: str, track_slug: str) -> Task:
+    """The task `operator/track_slug` of the folder `root`. Raises `TaskError`."""
+    if operator not in find_operators(root):
+        known = ", ".join(find_operators(root)) or "none"
+        raise TaskError(f"{operator}: no such operator in {root}; there are: {known}")
+    loaded = load_operator(root / operator)
+    for track in loaded.tracks:
+        if track.slug == track_slug:
+            return Task(loaded, track, _hash(loaded.folder, track))
+    known = ", ".join(track.slug for track in loaded.tracks)
+    raise TaskError(f"{operator}: no track {track_slug}; there are: {known}")
+
+
+def load_operator(path: Path) -> Operator:
+    """Read one operator folder. Raises `TaskError` naming the file and the key."""
+    table = Table.read(path / "task.toml")
+    arguments = _arguments(table)
+    limits = _limits(table.table("limits"))
+    domain = _domain(table.table("domain"), arguments, limits)
+    operator = Operator(
+        name=path.name,
+        title=table.text("title"),
+        category=table.text("category"),
+        families=table.texts("families"),
+        level=table.integer("level"),
+        tracks=_tracks(table),
+        arguments=arguments,
+        domain=domain,
+        limits=limits,
+        tolerance=_tolerance(table.table("tolerance"), domain),
+        cases=_cases(table, domain),
+        prompt=read_text(path / "prompt.md"),
+        folder=path,
+    )
+    table.finish()
+    return operator
+
+
+def _tracks(table: Table) -> tuple[Track, ...]:
+    tracks = []
+    for slug in table.texts("tracks"):
+        source, _, target = slug.partition("-to-")
+        for language in (source, target):
+            if language not in languages():
+                table.fail(
+                    "tracks", f"{slug!r} is not <language>-to-<language> of {_list(languages())}"
+                )
+        tracks.append(Track(source, target))
+    return tuple(tracks)
+
+
+def _arguments(table: Table) -> tuple[Argument, ...]:
+    arguments = []
+    for item in table.tables("arguments"):
+        name, role, dtype = item.text("name"), item.text("role"), item.text("dtype")
+        if not name.isidentifier():
+            item.fail("name", f"must be a name, got {name!r}")
+        if role not in ROLES:
+            item.fail("role", f"must be one of {_list(ROLES)}, got {role!r}")
+        dtypes = ("float32", "int64") if role == "scalar" else ("dtype", *ITEM_BYTES)
+        if dtype not in dtypes:
+            item.fail("dtype", f"must be one of {_list(dtypes)}, got {dtype!r}")
+        shape: tuple[str | int, ...] = (
+            () if role == "scalar" else tuple(item.items("shape", "sizes"))
+        )
+        for dimension in shape:
+            if not all(f.isdigit() or f.isidentifier() for f in factors(dimension)):
+                item.fail(
+                    "shape", f"{dimension!r} is not an integer, a symbol or a product of them"
+                )
+        item.finish()
+        arguments.append(Argument(name, role, dtype, shape))
+    return tuple(arguments)
+
+
+def _domain(table: Table, arguments: tuple[Argument, ...], limits: Limits) -> Domain:
+    dtypes = table.texts("dtypes")
+    for dtype in dtypes:
+        if dtype not in UNIT_ROUNDOFF:
+            table.fail("dtypes", f"must be of {_list(UNIT_ROUNDOFF)}, got {dtype!r}")
+    sizes = symbols_of(arguments)
+    scalars = tuple(a.name for a in arguments if a.role == "scalar")
+    symbols = {symbol: _range(table, symbol) for symbol in (*sizes, *scalars)}
+    table.finish()
+    return Domain(dtypes, symbols, arguments, limits.case_mb * 2**20)
+
+
+def _range(table: Table, symbol: str) -> Range:
+    item = table.table(symbol)
+    if item.has("choices"):
+        values = item.numbers("choices")
+        item.finish()
+        return Choices(values)
+    bounds = item.numbers("log_uniform")
+    multiple = item.integer("multiple_of") if item.has("multiple_of") else 1
+    if (
+        len(bounds) != 2
+        or any(type(b) is not int for b in bounds)
+        or not 1 <= bounds[0] < bounds[1]
+    ):
+        item.fail(
+            "log_uniform", f"must be two sizes [low, high] with 1 <= low < high, got {bounds}"
+        )
+    item.finish()
+    return LogUniform(int(bounds[0]), int(bounds[1]), multiple)
+
+
+def _limits(table: Table) -> Limits:
+    limits = Limits(table.positive("seconds"), table.integer("memory_mb"), table.integer("case_mb"))
+    table.finish()
+    return limits
+
+
+def _tolerance(table: Table, domain: Domain) -> dict[str, Tolerance]:
+    tolerance = {}
+    for dtype in domain.dtypes:
+        item = table.table(dtype)
+        tolerance[dtype] = Tolerance(item.positive("c1"), item.positive("c2"))
+        item.finish()
+    table.finish()
+    return tolerance
+
+
+def _cases(table: Table, domain: Domain) -> tuple[Case, ...]:
+    cases: list[Case] = []
+    for item in table.tables("cases"):
+        name, kind, split = item.text("name"), item.text("kind"), item.text("split")
+        dtype = item.text("dtype")
+        if name in {case.name for case in cases}:
+            item.fail("name", f"{name!r} is the name of an earlier case; take another")
+        if kind not in KINDS:
+            item.fail("kind", f"must be one of {_list(KINDS)}, got {kind!r}")
+        if split not in (Split.SEEN, Split.UNSEEN):
+            item.fail("split", f"must be seen or unseen, got {split!r}")
+        if dtype not in domain.dtypes:
+            item.fail("dtype", f"must be one of the domain's, got {dtype!r}")
+        symbols = {}
+        for symbol, values in domain.symbols.items():
+            symbols[symbol] = item.number(symbol)
+            if not values.holds(symbols[symbol]):
+                item.fail(symbol, f"{symbols[symbol]!r} lies outside the domain, {values}")
+        case = Case(name, Split(split), kind, dtype, symbols)
+        if tensor_bytes(domain.arguments, case) > domain.max_bytes:
+            item.fail("name", f"{name!r} is larger than limits.case_mb")
+        item.finish()
+        cases.append(case)
+    return tuple(cases)
+
+
+def _hash(folder: Path, track: Track) -> str:
+    digest = hashlib.sha256(track.slug.encode())
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"):
+        content = path.read_bytes()
+        digest.update(f"\0{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)

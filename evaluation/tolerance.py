@@ -1,0 +1,34 @@
+"""How far an answer may lie from the truth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+SMALLEST_NORMAL = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The constants of one operator and case dtype, fitted from honest implementations.
+
+    `c1` counts roundings of the output, `c2` roundings of a float32 accumulation.
+    """
+
+    c1: float
+    c2: float
+
+    def allowed(self, truth: Tensor, magnitude: Tensor, reduction: int, dtype: str) -> Tensor:
+        """The largest |y - y*| accepted, per element: c1 u_out |y*| + c2 u_acc sqrt(K) s.
+
+        `truth` y* and `magnitude` s are float64; `dtype` is the output's. Below the smallest
+        normal number roundings no longer shrink, and a float32 subnormal may be flushed to zero.
+        """
+        rounding = truth.abs().clamp(min=SMALLEST_NORMAL[dtype]) * (self.c1 * UNIT_ROUNDOFF[dtype])
+        growth = self.c2 * UNIT_ROUNDOFF["float32"] * math.sqrt(reduction)
+        return rounding + growth * magnitude + SMALLEST_NORMAL["float32"]
