@@ -1,0 +1,21 @@
+"""The process of an agent: its brief on stdin, its events on stdout, one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+
+if __name__ == "__main__":
+    # Behind the sandbox the folder above the package cannot be listed: make the package known.
+    package = types.ModuleType("runners")
+    package.__path__ = [str(Path(__file__).parent.parent)]
+    sys.modules["runners"] = package
+
+    from runners.agents import agents
+    from runners.desk import Brief, Desk
+
+    request = json.load(sys.stdin)
+    desk = Desk(Path.cwd(), Brief(**request["brief"]), sys.stdout)
+    agents()[request["adapter"]].work(desk, request["settings"])

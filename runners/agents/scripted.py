@@ -1,0 +1,70 @@
+"""The agent that replays a recording: what it says, writes, runs and asks is a list of steps."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runners.agents import Spec
+
+if TYPE_CHECKING:
+    from runners.desk import Desk
+
+RECORDINGS = Path(__file__).with_name("recordings")
+
+SPECS = (
+    Spec(
+        slug="scripted",
+        title="Scripted",
+        description="Replays a recorded session through the same door as any agent.",
+    ),
+)
+
+
+class BadStep(ValueError):
+    """A step of a recording is none of those that can be replayed."""
+
+
+def work(desk: Desk, settings: Mapping[str, Any]) -> None:
+    """Replay `settings["steps"]`, or the recording of the desk's task."""
+    for step in settings.get("steps") or recording(desk.brief.task):
+        replay(desk, step)
+
+
+def recording(task: str) -> Sequence[Mapping[str, Any]]:
+    """The recorded steps for `operator/track`."""
+    path = RECORDINGS / f"{task.replace('/', '.')}.json"
+    if not path.exists():
+        known = ", ".join(sorted(p.stem.replace(".", "/") for p in RECORDINGS.glob("*.json")))
+        raise FileNotFoundError(f"there is no recording for {task}; there are: {known}")
+    steps: Sequence[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["steps"]
+    return steps
+
+
+def replay(desk: Desk, step: Mapping[str, Any]) -> None:
+    """Take one step. Text may be a list of its lines."""
+    match step:
+        case {"say": text}:
+            desk.say(_text(text))
+        case {"write": str(path), "text": text}:
+            desk.write(path, _text(text))
+        case {"edit": str(path), "old": old, "new": new}:
+            source = desk.read(path)
+            if source.count(_text(old)) != 1:
+                raise BadStep(f"{path} does not hold exactly once: {_text(old)}")
+            desk.write(path, source.replace(_text(old), _text(new)))
+        case {"run": str(command)}:
+            desk.run(command)
+        case {"check": str(note)}:
+            desk.check(note)
+        case {"pause": float(seconds) | int(seconds)}:
+            time.sleep(seconds)
+        case _:
+            raise BadStep(f"not a step: {json.dumps(step)}")
+
+
+def _text(value: str | Sequence[str]) -> str:
+    return value if isinstance(value, str) else "\n".join(value) + "\n"

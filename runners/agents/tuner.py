@@ -1,0 +1,130 @@
+"""The agent that needs no model: it turns the tunables a source declares and keeps what is faster.
+
+Coordinate descent: one tunable at a time, every other value of it tried from the best source so
+far, pass after pass until a whole pass finds nothing or the rounds are spent. A value is taken at
+once when its interval lies above the best speedup; when only its point does, it must do so twice,
+so that noise alone rarely wins.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runners.agents import Spec
+from runners.tunables import Flags, Tunable, tunables
+
+if TYPE_CHECKING:
+    from runners.desk import Desk, Verdict
+
+SPECS = (
+    Spec(
+        slug="tuner",
+        title="Tuner",
+        description="Searches the block sizes, unroll factors and flags that a source declares.",
+        settings={"seed": 0},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest source so far that passed; its speedup is the lower of the two when asked twice."""
+
+    source: str
+    speedup: float
+
+
+def work(desk: Desk, settings: Mapping[str, Any]) -> None:
+    Search(desk, random.Random(settings.get("seed", 0))).run()
+
+
+class Search:
+    """One search from the starter source; `tried` keeps every source that was judged."""
+
+    def __init__(self, desk: Desk, chance: random.Random) -> None:
+        self.desk = desk
+        self.chance = chance
+        self.target = desk.brief.target
+        self.tried: set[str] = set()
+
+    def run(self) -> None:
+        source = self.desk.read(self.target)
+        knobs = list(tunables(source))
+        self.desk.say(_plan(knobs, self.desk.brief.rounds))
+        first = self._try(source, "the source as it stands")
+        if first is None or first.speedup is None:
+            self.desk.say("The source as it stands has no speedup to improve on, so I stop here.")
+            return
+        best = Best(source, first.speedup)
+        while knobs:
+            before = best
+            for knob in self._order(knobs):
+                best = self._improve(best, knob)
+            if best == before or not self.desk.rounds_left:
+                break
+        self.desk.write(self.target, best.source)
+        self.desk.say(f"I keep {_setting(knobs, best.source)}: {best.speedup:.3f}x the baseline.")
+
+    def _order(self, knobs: list[Tunable]) -> list[Tunable]:
+        """Flags first, since they change what every other value means; the rest by chance."""
+        flags = [knob for knob in knobs if isinstance(knob, Flags)]
+        rest = [knob for knob in knobs if not isinstance(knob, Flags)]
+        return flags + self.chance.sample(rest, len(rest))
+
+    def _improve(self, best: Best, knob: Tunable) -> Best:
+        """The best over the values of one tunable, the others as they are."""
+        for value in knob.values:
+            candidate = knob.set(best.source, value)
+            if candidate in self.tried or not self.desk.rounds_left:
+                continue
+            self.desk.say(f"Next: {knob.name} = {value} instead of {knob.get(best.source)}.")
+            verdict = self._try(candidate, f"{knob.name} = {value}")
+            if verdict is not None:
+                best = self._better(best, candidate, verdict, f"{knob.name} = {value}")
+        return best
+
+    def _better(self, best: Best, candidate: str, verdict: Verdict, name: str) -> Best:
+        """The candidate if it is believed to be faster, else the best so far."""
+        speedup, low = verdict.speedup or 0.0, verdict.low or 0.0
+        if speedup <= best.speedup:
+            self.desk.say(f"{name}: {speedup:.3f}x is no better than {best.speedup:.3f}x.")
+            return best
+        if low <= best.speedup:
+            self.desk.say(
+                f"{name}: {speedup:.3f}x, but its interval reaches down to {low:.3f}x. Once more."
+            )
+            again = self._try(candidate, f"{name}, again")
+            speedup = min(speedup, again.speedup or 0.0) if again else 0.0
+            if speedup <= best.speedup:
+                self.desk.say(f"{name}: not confirmed; I stay with {best.speedup:.3f}x.")
+                return best
+        self.desk.say(f"{name}: {speedup:.3f}x beats {best.speedup:.3f}x; I go on from here.")
+        return Best(candidate, speedup)
+
+    def _try(self, source: str, note: str) -> Verdict | None:
+        """The verdict on `source`; None when it did not pass or no round is left to ask."""
+        if not self.desk.rounds_left:
+            return None
+        self.tried.add(source)
+        self.desk.write(self.target, source)
+        verdict = self.desk.check(note)
+        if verdict.refused:
+            self.desk.rounds_left = 0
+        if not verdict.passed:
+            self.desk.say(f"{note}: {verdict.reason or 'refused'}; not this one.")
+            return None
+        return verdict
+
+
+def _plan(knobs: list[Tunable], rounds: int) -> str:
+    if not knobs:
+        return "The source declares nothing to tune; I ask for one verdict on it."
+    listed = "\n".join(f"- {knob.name}: {', '.join(knob.values)}" for knob in knobs)
+    return f"I have {rounds} rounds for these tunables:\n{listed}"
+
+
+def _setting(knobs: list[Tunable], source: str) -> str:
+    return ", ".join(f"{knob.name} = {knob.get(source)}" for knob in knobs) or "the source"

@@ -1,0 +1,88 @@
+"""The tunables that a source declares in its comments, and how one is turned.
+
+    // arena: tune BLOCK 8 16 32            above  #define BLOCK 16
+    # arena: tune BLOCK 256 512             above  BLOCK = 256
+    // arena: tune-flags "-O2" "-O3"        beside // arena: flags -O2
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Protocol
+
+_KNOB = re.compile(r"^\s*(?://|#) arena: tune (\w+) (.+)$", re.MULTILINE)
+_FLAG_CHOICES = re.compile(r"^(//|#) arena: tune-flags (.+)$", re.MULTILINE)
+_FLAGS = re.compile(r"^(?://|#) arena: flags ?(.*)$", re.MULTILINE)
+
+
+class Tunable(Protocol):
+    """Something in a source that can take one of several values."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def values(self) -> tuple[str, ...]: ...
+
+    def get(self, source: str) -> str:
+        """Its value in `source`."""
+
+    def set(self, source: str, value: str) -> str:
+        """`source` with another value."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A named constant: `#define NAME value` or `NAME = value`."""
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def _line(self) -> re.Pattern[str]:
+        name = re.escape(self.name)
+        pattern = rf"^(\s*#define {name}\s+|\s*{name}\s*(?::[^=]+)?=\s*)(\S+)"
+        return re.compile(pattern, re.MULTILINE)
+
+    def get(self, source: str) -> str:
+        found = self._line.search(source)
+        if found is None:
+            raise ValueError(f"{self.name} is declared as tunable but never defined")
+        return found[2]
+
+    def set(self, source: str, value: str) -> str:
+        return self._line.sub(lambda found: found[1] + value, source, count=1)
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The compiler flags that a source asks for."""
+
+    comment: str
+    values: tuple[str, ...]
+    name: str = "compiler flags"
+
+    def get(self, source: str) -> str:
+        found = _FLAGS.search(source)
+        return found[1].strip() if found else ""
+
+    def set(self, source: str, value: str) -> str:
+        line = f"{self.comment} arena: flags {value}".rstrip()
+        if _FLAGS.search(source):
+            return _FLAGS.sub(lambda _: line, source, count=1)
+        return f"{line}\n{source}"
+
+
+def tunables(source: str) -> tuple[Tunable, ...]:
+    """What `source` declares as tunable, flags first. Raises ValueError for one never defined."""
+    flags = [Flags(found[1], _words(found[2])) for found in _FLAG_CHOICES.finditer(source)]
+    knobs = [Knob(found[1], _words(found[2])) for found in _KNOB.finditer(source)]
+    for knob in knobs:
+        knob.get(source)
+    return (*flags, *knobs)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(shlex.split(text)))
