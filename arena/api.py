@@ -9,7 +9,9 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
 
 from arena.accounts.auth import READ
+from arena.catalog.api import router as catalog_router
 from arena.errors import UserError
+from arena.runs.api import router as runs_router
 
 api = NinjaAPI(
     title="Kernel Arena",
@@ -17,6 +19,8 @@ api = NinjaAPI(
     description="Tasks, agents, hardware, runs with their events, and the leaderboard.",
     auth=READ,
 )
+api.add_router("", catalog_router)
+api.add_router("/runs", runs_router)
 
 
 def answer(

@@ -136,6 +136,8 @@ STATIC_ROOT = ARENA_HOME / "static"
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect before a start
 WHITENOISE_AUTOREFRESH = DEBUG
 
+MAX_ACTIVE_RUNS = int(os.environ.get("MAX_ACTIVE_RUNS", "20"))  # of one user
+
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"

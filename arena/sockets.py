@@ -43,7 +43,7 @@ def _send(groups: tuple[str, ...]) -> None:
 
 
 class SameOriginValidator:
-    """Refuses a socket whose Origin is missing or is not the very host and port it was opened on."""
+    """Refuses a socket whose Origin is missing or is not the host and port it was opened on."""
 
     def __init__(self, application: App) -> None:
         self.application = application

@@ -12,7 +12,7 @@ from arena.errors import Forbidden, Unauthorized
 
 
 class TokenAuth(HttpBearer):
-    """A live token that holds `scope`. A token that is not so is refused, never taken for nobody."""
+    """A live token that holds `scope`; any other token is refused, never taken for nobody."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()

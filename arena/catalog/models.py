@@ -32,6 +32,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """Tasks that are published and whose folder is there."""
         return self.filter(status=Task.Status.PUBLISHED, in_tree=True)
 
+    def listed(self) -> Self:
+        """All that may be shown: drafts are for staff, in the admin."""
+        shown = self.exclude(status=Task.Status.DRAFT)
+        return shown.select_related("operator").prefetch_related("versions")
+
     def by_slug(self, slug: str) -> Self:
         """The task named `operator/track`; empty if there is none."""
         operator, _, track = slug.partition("/")
@@ -72,8 +77,8 @@ class Task(models.Model):
 
     @property
     def version(self) -> TaskVersion | None:
-        """The newest version."""
-        return self.versions.order_by("-pk").first()
+        """The newest version; versions that were prefetched are not asked for again."""
+        return next(iter(self.versions.all()), None)
 
 
 class TaskVersion(models.Model):

@@ -32,7 +32,9 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def with_names(self) -> Self:
         """With all that a row of a list names, in one query."""
-        return self.select_related("task_version__task__operator", "agent", "hardware", "owner")
+        return self.select_related(
+            "task_version__task__operator", "agent", "hardware", "owner", "experiment"
+        )
 
     def matching(self, **filters: str | None) -> Self:
         """Narrowed by task, agent, hardware, status or experiment; empty values do not narrow."""

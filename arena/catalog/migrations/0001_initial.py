@@ -6,119 +6,197 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Agent',
+            name="Agent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=100, unique=True)),
-                ('title', models.CharField(max_length=200)),
-                ('adapter', models.CharField(max_length=100)),
-                ('model', models.CharField(blank=True, max_length=100)),
-                ('settings', models.JSONField(blank=True, default=dict)),
-                ('description', models.TextField(blank=True)),
-                ('active', models.BooleanField(default=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("slug", models.SlugField(max_length=100, unique=True)),
+                ("title", models.CharField(max_length=200)),
+                ("adapter", models.CharField(max_length=100)),
+                ("model", models.CharField(blank=True, max_length=100)),
+                ("settings", models.JSONField(blank=True, default=dict)),
+                ("description", models.TextField(blank=True)),
+                ("active", models.BooleanField(default=True)),
             ],
             options={
-                'ordering': ['slug'],
+                "ordering": ["slug"],
             },
         ),
         migrations.CreateModel(
-            name='Operator',
+            name="Operator",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=100, unique=True)),
-                ('title', models.CharField(max_length=200)),
-                ('category', models.CharField(db_index=True, max_length=100)),
-                ('families', models.JSONField(default=list)),
-                ('level', models.PositiveSmallIntegerField()),
-                ('prompt', models.TextField()),
-                ('reference_source', models.TextField()),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("slug", models.SlugField(max_length=100, unique=True)),
+                ("title", models.CharField(max_length=200)),
+                ("category", models.CharField(db_index=True, max_length=100)),
+                ("families", models.JSONField(default=list)),
+                ("level", models.PositiveSmallIntegerField()),
+                ("prompt", models.TextField()),
+                ("reference_source", models.TextField()),
             ],
             options={
-                'ordering': ['slug'],
+                "ordering": ["slug"],
             },
         ),
         migrations.CreateModel(
-            name='Hardware',
+            name="Hardware",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=100, unique=True)),
-                ('name', models.CharField(max_length=200)),
-                ('vendor', models.CharField(blank=True, max_length=100)),
-                ('kind', models.CharField(choices=[('cpu', 'Cpu'), ('gpu', 'Gpu')], max_length=3)),
-                ('arch', models.CharField(blank=True, max_length=100)),
-                ('peaks', models.JSONField(blank=True, default=dict)),
-                ('isolation', models.JSONField(blank=True, default=dict)),
-                ('fingerprint', models.JSONField(blank=True, default=dict)),
-                ('queue', models.CharField(max_length=120, unique=True)),
-                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("slug", models.SlugField(max_length=100, unique=True)),
+                ("name", models.CharField(max_length=200)),
+                ("vendor", models.CharField(blank=True, max_length=100)),
+                ("kind", models.CharField(choices=[("cpu", "Cpu"), ("gpu", "Gpu")], max_length=3)),
+                ("arch", models.CharField(blank=True, max_length=100)),
+                ("peaks", models.JSONField(blank=True, default=dict)),
+                ("isolation", models.JSONField(blank=True, default=dict)),
+                ("fingerprint", models.JSONField(blank=True, default=dict)),
+                ("queue", models.CharField(max_length=120, unique=True)),
+                ("seen_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
-                'verbose_name_plural': 'hardware',
-                'ordering': ['slug'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['cpu', 'gpu'])), name='hardware_kind_known')],
+                "verbose_name_plural": "hardware",
+                "ordering": ["slug"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("kind__in", ["cpu", "gpu"])), name="hardware_kind_known"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Task',
+            name="Task",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('track', models.SlugField()),
-                ('status', models.CharField(choices=[('draft', 'Draft'), ('published', 'Published'), ('retired', 'Retired')], default='draft', max_length=10)),
-                ('in_tree', models.BooleanField(default=True, help_text='Its folder was there at the last sync.')),
-                ('operator', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='tasks', to='catalog.operator')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("track", models.SlugField()),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("draft", "Draft"),
+                            ("published", "Published"),
+                            ("retired", "Retired"),
+                        ],
+                        default="draft",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "in_tree",
+                    models.BooleanField(
+                        default=True, help_text="Its folder was there at the last sync."
+                    ),
+                ),
+                (
+                    "operator",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="tasks",
+                        to="catalog.operator",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['operator__slug', 'track'],
+                "ordering": ["operator__slug", "track"],
             },
         ),
         migrations.CreateModel(
-            name='TaskVersion',
+            name="TaskVersion",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('content_hash', models.CharField(max_length=64)),
-                ('public', models.JSONField(default=dict)),
-                ('admitted', models.BooleanField(default=False)),
-                ('admission', models.JSONField(blank=True, default=dict)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('task', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='versions', to='catalog.task')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("content_hash", models.CharField(max_length=64)),
+                ("public", models.JSONField(default=dict)),
+                ("admitted", models.BooleanField(default=False)),
+                ("admission", models.JSONField(blank=True, default=dict)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "task",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="versions",
+                        to="catalog.task",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-pk'],
+                "ordering": ["-pk"],
             },
         ),
         migrations.CreateModel(
-            name='Worker',
+            name="Worker",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=200, unique=True)),
-                ('queues', models.JSONField(default=list)),
-                ('pid', models.PositiveIntegerField()),
-                ('started_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('last_seen_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('hardware', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='workers', to='catalog.hardware')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=200, unique=True)),
+                ("queues", models.JSONField(default=list)),
+                ("pid", models.PositiveIntegerField()),
+                ("started_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("last_seen_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "hardware",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="workers",
+                        to="catalog.hardware",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
+                "ordering": ["name"],
             },
         ),
         migrations.AddConstraint(
-            model_name='task',
-            constraint=models.UniqueConstraint(fields=('operator', 'track'), name='task_operator_track_unique'),
+            model_name="task",
+            constraint=models.UniqueConstraint(
+                fields=("operator", "track"), name="task_operator_track_unique"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='task',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['draft', 'published', 'retired'])), name='task_status_known'),
+            model_name="task",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("status__in", ["draft", "published", "retired"])),
+                name="task_status_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='taskversion',
-            constraint=models.UniqueConstraint(fields=('task', 'content_hash'), name='task_version_hash_unique'),
+            model_name="taskversion",
+            constraint=models.UniqueConstraint(
+                fields=("task", "content_hash"), name="task_version_hash_unique"
+            ),
         ),
     ]

@@ -8,242 +8,488 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('catalog', '0001_initial'),
+        ("catalog", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Blob',
+            name="Blob",
             fields=[
-                ('sha256', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('size', models.PositiveBigIntegerField()),
-                ('content', models.TextField()),
+                ("sha256", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("size", models.PositiveBigIntegerField()),
+                ("content", models.TextField()),
             ],
         ),
         migrations.CreateModel(
-            name='Experiment',
+            name="Experiment",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=100, unique=True)),
-                ('title', models.CharField(max_length=200)),
-                ('description', models.TextField(blank=True)),
-                ('plan', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("slug", models.SlugField(max_length=100, unique=True)),
+                ("title", models.CharField(max_length=200)),
+                ("description", models.TextField(blank=True)),
+                ("plan", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
-                'ordering': ['-created_at'],
+                "ordering": ["-created_at"],
             },
         ),
         migrations.CreateModel(
-            name='Run',
+            name="Run",
             fields=[
-                ('speedup', models.FloatField(blank=True, null=True)),
-                ('low', models.FloatField(blank=True, null=True)),
-                ('high', models.FloatField(blank=True, null=True)),
-                ('unseen_speedup', models.FloatField(blank=True, null=True)),
-                ('unseen_low', models.FloatField(blank=True, null=True)),
-                ('unseen_high', models.FloatField(blank=True, null=True)),
-                ('roofline_share', models.FloatField(blank=True, null=True)),
-                ('id', models.CharField(default=arena.runs.models.new_run_id, editable=False, max_length=12, primary_key=True, serialize=False)),
-                ('label', models.CharField(blank=True, max_length=100)),
-                ('repeat', models.PositiveIntegerField(default=0)),
-                ('visibility', models.CharField(choices=[('public', 'Public'), ('owner', 'Owner'), ('staff', 'Staff')], default='public', max_length=6)),
-                ('status', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('judging', 'Judging'), ('passed', 'Passed'), ('failed', 'Failed'), ('cancelled', 'Cancelled'), ('broken', 'Broken')], default='queued', max_length=9)),
-                ('reason', models.TextField(blank=True)),
-                ('fault', models.CharField(blank=True, choices=[('', 'Nobody'), ('candidate', 'Candidate'), ('arena', 'Arena'), ('user', 'User')], default='', max_length=9)),
-                ('budget', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('heartbeat_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('lease', models.CharField(blank=True, max_length=100)),
-                ('attempts', models.PositiveIntegerField(default=0)),
-                ('cancel_requested', models.BooleanField(default=False)),
-                ('last_seq', models.PositiveIntegerField(default=0)),
-                ('rounds', models.PositiveIntegerField(default=0)),
-                ('cost_usd', models.FloatField(blank=True, null=True)),
-                ('tokens', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='catalog.agent')),
-                ('experiment', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='runs.experiment')),
-                ('hardware', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='catalog.hardware')),
-                ('owner', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='runs', to=settings.AUTH_USER_MODEL)),
-                ('task_version', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='catalog.taskversion')),
+                ("speedup", models.FloatField(blank=True, null=True)),
+                ("low", models.FloatField(blank=True, null=True)),
+                ("high", models.FloatField(blank=True, null=True)),
+                ("unseen_speedup", models.FloatField(blank=True, null=True)),
+                ("unseen_low", models.FloatField(blank=True, null=True)),
+                ("unseen_high", models.FloatField(blank=True, null=True)),
+                ("roofline_share", models.FloatField(blank=True, null=True)),
+                (
+                    "id",
+                    models.CharField(
+                        default=arena.runs.models.new_run_id,
+                        editable=False,
+                        max_length=12,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("label", models.CharField(blank=True, max_length=100)),
+                ("repeat", models.PositiveIntegerField(default=0)),
+                (
+                    "visibility",
+                    models.CharField(
+                        choices=[("public", "Public"), ("owner", "Owner"), ("staff", "Staff")],
+                        default="public",
+                        max_length=6,
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("judging", "Judging"),
+                            ("passed", "Passed"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                            ("broken", "Broken"),
+                        ],
+                        default="queued",
+                        max_length=9,
+                    ),
+                ),
+                ("reason", models.TextField(blank=True)),
+                (
+                    "fault",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("", "Nobody"),
+                            ("candidate", "Candidate"),
+                            ("arena", "Arena"),
+                            ("user", "User"),
+                        ],
+                        default="",
+                        max_length=9,
+                    ),
+                ),
+                ("budget", models.JSONField(default=dict)),
+                (
+                    "created_at",
+                    models.DateTimeField(db_index=True, default=django.utils.timezone.now),
+                ),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                ("heartbeat_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("lease", models.CharField(blank=True, max_length=100)),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("cancel_requested", models.BooleanField(default=False)),
+                ("last_seq", models.PositiveIntegerField(default=0)),
+                ("rounds", models.PositiveIntegerField(default=0)),
+                ("cost_usd", models.FloatField(blank=True, null=True)),
+                ("tokens", models.PositiveBigIntegerField(blank=True, null=True)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs",
+                        to="catalog.agent",
+                    ),
+                ),
+                (
+                    "experiment",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs",
+                        to="runs.experiment",
+                    ),
+                ),
+                (
+                    "hardware",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs",
+                        to="catalog.hardware",
+                    ),
+                ),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="runs",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "task_version",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="runs",
+                        to="catalog.taskversion",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-created_at', '-id'],
+                "ordering": ["-created_at", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='Submission',
+            name="Submission",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('round', models.PositiveIntegerField()),
-                ('content_hash', models.CharField(db_index=True, max_length=64)),
-                ('files', models.JSONField()),
-                ('note', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='submissions', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("round", models.PositiveIntegerField()),
+                ("content_hash", models.CharField(db_index=True, max_length=64)),
+                ("files", models.JSONField()),
+                ("note", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="submissions",
+                        to="runs.run",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['run', 'round'],
+                "ordering": ["run", "round"],
             },
         ),
         migrations.AddField(
-            model_name='run',
-            name='final',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='runs.submission'),
+            model_name="run",
+            name="final",
+            field=models.ForeignKey(
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="+",
+                to="runs.submission",
+            ),
         ),
         migrations.CreateModel(
-            name='Evaluation',
+            name="Evaluation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('speedup', models.FloatField(blank=True, null=True)),
-                ('low', models.FloatField(blank=True, null=True)),
-                ('high', models.FloatField(blank=True, null=True)),
-                ('unseen_speedup', models.FloatField(blank=True, null=True)),
-                ('unseen_low', models.FloatField(blank=True, null=True)),
-                ('unseen_high', models.FloatField(blank=True, null=True)),
-                ('roofline_share', models.FloatField(blank=True, null=True)),
-                ('scope', models.CharField(choices=[('round', 'Round'), ('final', 'Final')], max_length=5)),
-                ('status', models.CharField(choices=[('queued', 'Queued'), ('building', 'Building'), ('built', 'Built'), ('measuring', 'Measuring'), ('done', 'Done'), ('broken', 'Broken')], default='queued', max_length=9)),
-                ('verdict', models.CharField(blank=True, max_length=10)),
-                ('reason', models.CharField(blank=True, max_length=50)),
-                ('message', models.TextField(blank=True)),
-                ('report', models.JSONField(blank=True, default=dict)),
-                ('private', models.JSONField(blank=True, default=dict)),
-                ('fingerprint', models.JSONField(blank=True, default=dict)),
-                ('judge_version', models.CharField(blank=True, max_length=50)),
-                ('aka_score', models.FloatField(blank=True, null=True)),
-                ('noisy', models.BooleanField(default=False)),
-                ('attempts', models.PositiveIntegerField(default=0)),
-                ('lease', models.CharField(blank=True, max_length=100)),
-                ('heartbeat_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('hardware', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='evaluations', to='catalog.hardware')),
-                ('submission', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='evaluations', to='runs.submission')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("speedup", models.FloatField(blank=True, null=True)),
+                ("low", models.FloatField(blank=True, null=True)),
+                ("high", models.FloatField(blank=True, null=True)),
+                ("unseen_speedup", models.FloatField(blank=True, null=True)),
+                ("unseen_low", models.FloatField(blank=True, null=True)),
+                ("unseen_high", models.FloatField(blank=True, null=True)),
+                ("roofline_share", models.FloatField(blank=True, null=True)),
+                (
+                    "scope",
+                    models.CharField(
+                        choices=[("round", "Round"), ("final", "Final")], max_length=5
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("building", "Building"),
+                            ("built", "Built"),
+                            ("measuring", "Measuring"),
+                            ("done", "Done"),
+                            ("broken", "Broken"),
+                        ],
+                        default="queued",
+                        max_length=9,
+                    ),
+                ),
+                ("verdict", models.CharField(blank=True, max_length=10)),
+                ("reason", models.CharField(blank=True, max_length=50)),
+                ("message", models.TextField(blank=True)),
+                ("report", models.JSONField(blank=True, default=dict)),
+                ("private", models.JSONField(blank=True, default=dict)),
+                ("fingerprint", models.JSONField(blank=True, default=dict)),
+                ("judge_version", models.CharField(blank=True, max_length=50)),
+                ("aka_score", models.FloatField(blank=True, null=True)),
+                ("noisy", models.BooleanField(default=False)),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("lease", models.CharField(blank=True, max_length=100)),
+                ("heartbeat_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "hardware",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="evaluations",
+                        to="catalog.hardware",
+                    ),
+                ),
+                (
+                    "submission",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="evaluations",
+                        to="runs.submission",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-pk'],
+                "ordering": ["-pk"],
             },
         ),
         migrations.CreateModel(
-            name='GateResult',
+            name="GateResult",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('gate', models.CharField(max_length=20)),
-                ('verdict', models.CharField(max_length=10)),
-                ('reason', models.CharField(blank=True, max_length=50)),
-                ('rule', models.CharField(blank=True, max_length=100)),
-                ('message', models.TextField(blank=True)),
-                ('passed', models.PositiveIntegerField(default=0)),
-                ('total', models.PositiveIntegerField(default=0)),
-                ('duration_ms', models.FloatField(default=0)),
-                ('detail', models.JSONField(blank=True, default=dict)),
-                ('private', models.JSONField(blank=True, default=dict)),
-                ('evaluation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='gates', to='runs.evaluation')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("gate", models.CharField(max_length=20)),
+                ("verdict", models.CharField(max_length=10)),
+                ("reason", models.CharField(blank=True, max_length=50)),
+                ("rule", models.CharField(blank=True, max_length=100)),
+                ("message", models.TextField(blank=True)),
+                ("passed", models.PositiveIntegerField(default=0)),
+                ("total", models.PositiveIntegerField(default=0)),
+                ("duration_ms", models.FloatField(default=0)),
+                ("detail", models.JSONField(blank=True, default=dict)),
+                ("private", models.JSONField(blank=True, default=dict)),
+                (
+                    "evaluation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="gates",
+                        to="runs.evaluation",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['evaluation', 'pk'],
-                'constraints': [models.UniqueConstraint(fields=('evaluation', 'gate'), name='gate_result_gate_unique')],
+                "ordering": ["evaluation", "pk"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("evaluation", "gate"), name="gate_result_gate_unique"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Measurement',
+            name="Measurement",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('case', models.CharField(max_length=200)),
-                ('split', models.CharField(choices=[('seen', 'Seen'), ('unseen', 'Unseen'), ('sampled', 'Sampled')], max_length=7)),
-                ('kind', models.CharField(blank=True, max_length=50)),
-                ('dtype', models.CharField(max_length=20)),
-                ('symbols', models.JSONField(default=dict)),
-                ('baseline', models.CharField(max_length=100)),
-                ('candidate_us', models.FloatField()),
-                ('baseline_us', models.FloatField()),
-                ('speedup', models.FloatField()),
-                ('low', models.FloatField()),
-                ('high', models.FloatField()),
-                ('gbps', models.FloatField(blank=True, null=True)),
-                ('tflops', models.FloatField(blank=True, null=True)),
-                ('roofline_share', models.FloatField(blank=True, null=True)),
-                ('warm_us', models.FloatField(blank=True, null=True)),
-                ('blocks', models.PositiveIntegerField(default=0)),
-                ('noisy', models.BooleanField(default=False)),
-                ('evaluation', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='measurements', to='runs.evaluation')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("case", models.CharField(max_length=200)),
+                (
+                    "split",
+                    models.CharField(
+                        choices=[("seen", "Seen"), ("unseen", "Unseen"), ("sampled", "Sampled")],
+                        max_length=7,
+                    ),
+                ),
+                ("kind", models.CharField(blank=True, max_length=50)),
+                ("dtype", models.CharField(max_length=20)),
+                ("symbols", models.JSONField(default=dict)),
+                ("baseline", models.CharField(max_length=100)),
+                ("candidate_us", models.FloatField()),
+                ("baseline_us", models.FloatField()),
+                ("speedup", models.FloatField()),
+                ("low", models.FloatField()),
+                ("high", models.FloatField()),
+                ("gbps", models.FloatField(blank=True, null=True)),
+                ("tflops", models.FloatField(blank=True, null=True)),
+                ("roofline_share", models.FloatField(blank=True, null=True)),
+                ("warm_us", models.FloatField(blank=True, null=True)),
+                ("blocks", models.PositiveIntegerField(default=0)),
+                ("noisy", models.BooleanField(default=False)),
+                (
+                    "evaluation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="measurements",
+                        to="runs.evaluation",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['evaluation', 'pk'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('split__in', ['seen', 'unseen', 'sampled'])), name='measurement_split_known'), models.UniqueConstraint(fields=('evaluation', 'case', 'split', 'baseline'), name='measurement_case_unique')],
+                "ordering": ["evaluation", "pk"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("split__in", ["seen", "unseen", "sampled"])),
+                        name="measurement_split_known",
+                    ),
+                    models.UniqueConstraint(
+                        fields=("evaluation", "case", "split", "baseline"),
+                        name="measurement_case_unique",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('seq', models.PositiveIntegerField()),
-                ('event_id', models.CharField(max_length=100)),
-                ('rev', models.PositiveIntegerField(default=0)),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('t_ms', models.PositiveBigIntegerField(default=0)),
-                ('kind', models.CharField(max_length=30)),
-                ('span', models.CharField(blank=True, max_length=100)),
-                ('parent', models.CharField(blank=True, max_length=100)),
-                ('actor', models.CharField(max_length=50)),
-                ('visibility', models.CharField(choices=[('public', 'Public'), ('owner', 'Owner'), ('staff', 'Staff')], default='public', max_length=6)),
-                ('body', models.JSONField(default=dict)),
-                ('producer', models.CharField(max_length=100)),
-                ('producer_seq', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='events', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("seq", models.PositiveIntegerField()),
+                ("event_id", models.CharField(max_length=100)),
+                ("rev", models.PositiveIntegerField(default=0)),
+                ("at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("t_ms", models.PositiveBigIntegerField(default=0)),
+                ("kind", models.CharField(max_length=30)),
+                ("span", models.CharField(blank=True, max_length=100)),
+                ("parent", models.CharField(blank=True, max_length=100)),
+                ("actor", models.CharField(max_length=50)),
+                (
+                    "visibility",
+                    models.CharField(
+                        choices=[("public", "Public"), ("owner", "Owner"), ("staff", "Staff")],
+                        default="public",
+                        max_length=6,
+                    ),
+                ),
+                ("body", models.JSONField(default=dict)),
+                ("producer", models.CharField(max_length=100)),
+                ("producer_seq", models.PositiveBigIntegerField(blank=True, null=True)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="events",
+                        to="runs.run",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['run', 'seq'],
-                'constraints': [models.UniqueConstraint(fields=('run', 'seq'), name='event_seq_unique'), models.UniqueConstraint(fields=('run', 'event_id', 'rev'), name='event_rev_unique'), models.UniqueConstraint(fields=('run', 'producer', 'producer_seq'), name='event_producer_seq_unique'), models.CheckConstraint(condition=models.Q(('visibility__in', ['public', 'owner', 'staff'])), name='event_visibility_known')],
+                "ordering": ["run", "seq"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("run", "seq"), name="event_seq_unique"),
+                    models.UniqueConstraint(
+                        fields=("run", "event_id", "rev"), name="event_rev_unique"
+                    ),
+                    models.UniqueConstraint(
+                        fields=("run", "producer", "producer_seq"), name="event_producer_seq_unique"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("visibility__in", ["public", "owner", "staff"])),
+                        name="event_visibility_known",
+                    ),
+                ],
             },
         ),
         migrations.AddConstraint(
-            model_name='submission',
-            constraint=models.UniqueConstraint(fields=('run', 'round'), name='submission_run_round_unique'),
+            model_name="submission",
+            constraint=models.UniqueConstraint(
+                fields=("run", "round"), name="submission_run_round_unique"
+            ),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['status', '-created_at'], name='run_status_created'),
+            model_name="run",
+            index=models.Index(fields=["status", "-created_at"], name="run_status_created"),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['agent', '-created_at'], name='run_agent_created'),
+            model_name="run",
+            index=models.Index(fields=["agent", "-created_at"], name="run_agent_created"),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['queued', 'running', 'judging', 'passed', 'failed', 'cancelled', 'broken'])), name='run_status_known'),
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    (
+                        "status__in",
+                        ["queued", "running", "judging", "passed", "failed", "cancelled", "broken"],
+                    )
+                ),
+                name="run_status_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('fault__in', ['', 'candidate', 'arena', 'user'])), name='run_fault_known'),
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("fault__in", ["", "candidate", "arena", "user"])),
+                name="run_fault_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('visibility__in', ['public', 'owner', 'staff'])), name='run_visibility_known'),
+            model_name="run",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("visibility__in", ["public", "owner", "staff"])),
+                name="run_visibility_known",
+            ),
         ),
         migrations.AddIndex(
-            model_name='evaluation',
-            index=models.Index(fields=['status', 'heartbeat_at'], name='evaluation_status_beat'),
+            model_name="evaluation",
+            index=models.Index(fields=["status", "heartbeat_at"], name="evaluation_status_beat"),
         ),
         migrations.AddConstraint(
-            model_name='evaluation',
-            constraint=models.UniqueConstraint(fields=('submission', 'scope'), name='evaluation_scope_unique'),
+            model_name="evaluation",
+            constraint=models.UniqueConstraint(
+                fields=("submission", "scope"), name="evaluation_scope_unique"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='evaluation',
-            constraint=models.CheckConstraint(condition=models.Q(('scope__in', ['round', 'final'])), name='evaluation_scope_known'),
+            model_name="evaluation",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("scope__in", ["round", "final"])), name="evaluation_scope_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='evaluation',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['queued', 'building', 'built', 'measuring', 'done', 'broken'])), name='evaluation_status_known'),
+            model_name="evaluation",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("status__in", ["queued", "building", "built", "measuring", "done", "broken"])
+                ),
+                name="evaluation_status_known",
+            ),
         ),
     ]

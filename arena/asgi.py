@@ -1,0 +1,25 @@
+"""The composition root of the web process: HTTP to Django, sockets to consumers."""
+
+from __future__ import annotations
+
+import os
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "arena.settings")
+http = get_asgi_application()
+
+from arena.runs.routing import websocket_urls  # noqa: E402  (models load after Django is set up)
+from arena.sockets import SameOriginValidator  # noqa: E402
+
+application = ProtocolTypeRouter(
+    {
+        "http": http,
+        "websocket": AllowedHostsOriginValidator(
+            SameOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urls)))
+        ),
+    }
+)

@@ -1,0 +1,122 @@
+"""The API of the catalog: tasks, agents and hardware, to read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router, Schema
+
+from arena.catalog.models import Agent, Hardware, Task
+from arena.errors import NotFound
+
+router = Router(tags=["catalog"])
+
+
+class TaskOut(Schema):
+    slug: str
+    title: str
+    category: str
+    families: list[str]
+    level: int
+    track: str
+    status: str
+    content_hash: str | None
+    admitted: bool
+
+    @staticmethod
+    def resolve_title(task: Task) -> str:
+        return task.operator.title
+
+    @staticmethod
+    def resolve_category(task: Task) -> str:
+        return task.operator.category
+
+    @staticmethod
+    def resolve_families(task: Task) -> list[str]:
+        return task.operator.families
+
+    @staticmethod
+    def resolve_level(task: Task) -> int:
+        return task.operator.level
+
+    @staticmethod
+    def resolve_content_hash(task: Task) -> str | None:
+        return task.version.content_hash if task.version else None
+
+    @staticmethod
+    def resolve_admitted(task: Task) -> bool:
+        return bool(task.version and task.version.admitted)
+
+
+class TaskDetail(TaskOut):
+    prompt: str
+    reference: str
+    public: dict[str, Any]
+
+    @staticmethod
+    def resolve_prompt(task: Task) -> str:
+        return task.operator.prompt
+
+    @staticmethod
+    def resolve_reference(task: Task) -> str:
+        return task.operator.reference_source
+
+    @staticmethod
+    def resolve_public(task: Task) -> dict[str, Any]:
+        return task.version.public if task.version else {}
+
+
+class AgentOut(Schema):
+    slug: str
+    title: str
+    adapter: str
+    model: str
+    settings: dict[str, Any]
+    description: str
+
+
+class HardwareOut(Schema):
+    slug: str
+    name: str
+    vendor: str
+    kind: str
+    arch: str
+    peaks: dict[str, Any]
+    isolation: dict[str, Any]
+    queue: str
+    seen_at: datetime
+    live_workers: int
+
+    @staticmethod
+    def resolve_live_workers(hardware: Hardware) -> int:
+        return hardware.live_workers.count()
+
+
+@router.get("/tasks", response=list[TaskOut])
+def list_tasks(request: HttpRequest, category: str = "", track: str = "") -> Any:
+    tasks = Task.objects.listed()
+    if category:
+        tasks = tasks.filter(operator__category=category)
+    if track:
+        tasks = tasks.filter(track=track)
+    return tasks
+
+
+@router.get("/tasks/{operator}/{track}", response=TaskDetail)
+def get_task(request: HttpRequest, operator: str, track: str) -> Task:
+    task = Task.objects.listed().by_slug(f"{operator}/{track}").first()
+    if task is None:
+        raise NotFound(f"There is no task '{operator}/{track}'.", "See GET /api/v1/tasks.")
+    return task
+
+
+@router.get("/agents", response=list[AgentOut])
+def list_agents(request: HttpRequest) -> Any:
+    return Agent.objects.filter(active=True)
+
+
+@router.get("/hardware", response=list[HardwareOut])
+def list_hardware(request: HttpRequest) -> Any:
+    return Hardware.objects.all()

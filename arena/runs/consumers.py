@@ -1,0 +1,156 @@
+"""Open pages: a run's events replayed from the table and then followed, and boards told to look."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+
+from arena import sockets
+from arena.runs.models import Event, Run
+
+FRAME_SECONDS = 0.1  # at most ten frames a second
+TICK_SECONDS = 2.0  # how late a lost nudge can make a page
+FRAME_EVENTS = 200
+LAG_EVENTS = 2000  # a client further behind than this is moved to the tail
+NOT_FOUND = 4404
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What lies after a cursor: visible events, the cursor behind them, and the run's state."""
+
+    events: list[dict[str, Any]]
+    cursor: int
+    last_seq: int
+    status: str
+    skipped_to: int | None = None
+
+
+class NudgedConsumer(AsyncJsonWebsocketConsumer):
+    """A socket with a task of its own that wakes on nudges, and on a tick should one be lost."""
+
+    group: str
+
+    async def join(self) -> None:
+        self.woken = asyncio.Event()
+        self.follower: asyncio.Task[None] | None = None
+        await self.channel_layer.group_add(self.group, self.channel_name)
+
+    async def nudge(self, message: dict[str, Any]) -> None:
+        self.woken.set()
+
+    async def wait(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.woken.wait(), TICK_SECONDS)
+        self.woken.clear()
+
+    async def start(self, work: Any) -> None:
+        await self.stop()
+        self.follower = asyncio.create_task(work)
+
+    async def stop(self) -> None:
+        if self.follower is not None:
+            self.follower.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.follower
+
+    async def disconnect(self, code: int) -> None:
+        if hasattr(self, "woken"):
+            await self.stop()
+            await self.channel_layer.group_discard(self.group, self.channel_name)
+
+
+class RunConsumer(NudgedConsumer):
+    """`{op: "follow", after: n}` streams the events of a run above seq n, in order, each once."""
+
+    async def connect(self) -> None:
+        self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
+        if not await self._visible():
+            await self.accept()
+            await self.close(NOT_FOUND)
+            return
+        self.group = sockets.run_group(self.run_id)
+        await self.join()
+        await self.accept()
+
+    async def receive_json(self, content: Any, **kwargs: Any) -> None:
+        after = content.get("after", 0) if isinstance(content, dict) else None
+        if not isinstance(after, int) or after < 0 or content.get("op") != "follow":
+            message = 'Send {"op": "follow", "after": <the last seq you have>}.'
+            await self.send_json({"type": "error", "message": message})
+            return
+        await self.start(self._follow(after))
+
+    @classmethod
+    async def decode_json(cls, text_data: str) -> Any:
+        try:
+            return await super().decode_json(text_data)
+        except ValueError:
+            return None
+
+    async def _follow(self, cursor: int) -> None:
+        status = None
+        while True:
+            began = time.monotonic()
+            batch = await self._read(cursor)
+            if batch is None:
+                await self.close(NOT_FOUND)
+                return
+            if batch.skipped_to is not None:
+                lagged = {"type": "lagged", "from": cursor, "to": batch.skipped_to}
+                await self.send_json(lagged)
+            frame = {"last_seq": batch.cursor, "status": batch.status}
+            if batch.events:
+                await self.send_json({"type": "events", "events": batch.events, **frame})
+            elif batch.status != status:
+                await self.send_json({"type": "status", **frame})
+            cursor, status = batch.cursor, batch.status
+            if cursor >= batch.last_seq:
+                await self.wait()
+            await asyncio.sleep(max(0.0, began + FRAME_SECONDS - time.monotonic()))
+
+    @database_sync_to_async
+    def _visible(self) -> bool:
+        return Run.objects.visible_to(self.scope["user"]).filter(pk=self.run_id).exists()
+
+    @database_sync_to_async
+    def _read(self, cursor: int) -> Batch | None:
+        user = self.scope["user"]
+        run = Run.objects.visible_to(user).filter(pk=self.run_id).first()
+        if run is None:
+            return None
+        skipped_to = None
+        if run.last_seq - cursor > LAG_EVENTS:
+            cursor = skipped_to = run.last_seq - FRAME_EVENTS
+        rows = Event.objects.visible_to(user, run).filter(seq__gt=cursor, seq__lte=run.last_seq)
+        events = [event.envelope() for event in rows.order_by("seq")[:FRAME_EVENTS]]
+        whole = len(events) < FRAME_EVENTS
+        reached = max(cursor, run.last_seq) if whole else events[-1]["seq"]
+        return Batch(events, reached, run.last_seq, run.status, skipped_to)
+
+
+class BoardConsumer(NudgedConsumer):
+    """Says `{type: "changed"}`, at most once a second, when a run changed state."""
+
+    group = sockets.BOARD
+
+    async def connect(self) -> None:
+        await self.join()
+        await self.accept()
+        await self.start(self._follow())
+
+    async def receive_json(self, content: Any, **kwargs: Any) -> None:
+        """A board has nothing to say to us."""
+
+    async def _follow(self) -> None:
+        while True:
+            await self.woken.wait()
+            self.woken.clear()
+            await self.send_json({"type": "changed"})
+            await asyncio.sleep(1)

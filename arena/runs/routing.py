@@ -1,0 +1,12 @@
+"""The addresses of the sockets."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from arena.runs.consumers import BoardConsumer, RunConsumer
+
+websocket_urls = [
+    path("ws/runs/<str:run_id>/", RunConsumer.as_asgi()),
+    path("ws/board/", BoardConsumer.as_asgi()),
+]

@@ -1,0 +1,33 @@
+"""Every write to a run: the one door for views, API, workers and commands."""
+
+from arena.runs.services.evaluations import (
+    break_evaluation,
+    claim_evaluation,
+    finish_build,
+    finish_evaluation,
+    heartbeat_evaluation,
+    record_gate,
+    request_evaluation,
+    submit,
+)
+from arena.runs.services.reaper import reap
+from arena.runs.services.recording import record
+from arena.runs.services.runs import cancel_run, claim_run, finish_run, heartbeat_run, start_run
+
+__all__ = [
+    "break_evaluation",
+    "cancel_run",
+    "claim_evaluation",
+    "claim_run",
+    "finish_build",
+    "finish_evaluation",
+    "finish_run",
+    "heartbeat_evaluation",
+    "heartbeat_run",
+    "reap",
+    "record",
+    "record_gate",
+    "request_evaluation",
+    "start_run",
+    "submit",
+]

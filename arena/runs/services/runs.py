@@ -1,0 +1,205 @@
+"""The life of a run: started, claimed, kept alive, ended. Each step is a conditional update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from arena import queue, sockets
+from arena.accounts.models import User
+from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
+from arena.errors import Conflict, Forbidden, NotFound, QuotaExceeded, UserError
+from arena.runs.models import Evaluation, Experiment, Run
+from arena.runs.services.recording import note
+from arena.runs.states import (
+    EVALUATION_ACTIVE,
+    RUN_ACTIVE,
+    EvaluationStatus,
+    Fault,
+    RunStatus,
+    Visibility,
+)
+
+BUDGET = {"rounds": 12, "seconds": 300}
+BUDGET_BOUNDS = {"rounds": (1, 200), "seconds": (10, 24 * 3600)}
+
+
+def start_run(
+    *,
+    task_slug: str,
+    agent_slug: str,
+    hardware_slug: str | None = None,
+    owner: User | None = None,
+    budget: Mapping[str, Any] | None = None,
+    label: str = "",
+    experiment: Experiment | None = None,
+    repeat: int = 0,
+    visibility: str = Visibility.PUBLIC,
+) -> Run:
+    """Queue a run and ask for an agent to work on it. Raises UserError for what cannot be run."""
+    if visibility not in Visibility.values:
+        raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
+    version = _task_version(task_slug)
+    agent = _agent(agent_slug)
+    hardware = _hardware(hardware_slug)
+    with transaction.atomic():
+        _check_quota(owner)
+        run = Run.objects.create(
+            task_version=version,
+            agent=agent,
+            hardware=hardware,
+            owner=owner,
+            budget=_budget(budget),
+            label=label[:100],
+            experiment=experiment,
+            repeat=repeat,
+            visibility=visibility,
+        )
+        say_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS)
+        queue.enqueue("run_agent", queue.AGENTS, run.pk)
+    return run
+
+
+def claim_run(run_id: str, lease: str) -> Run | None:
+    """Move a queued run to running; None if another worker has it or it has ended."""
+    now = timezone.now()
+    with transaction.atomic():
+        queued = Run.objects.filter(pk=run_id, status=RunStatus.QUEUED, cancel_requested=False)
+        won = queued.update(
+            status=RunStatus.RUNNING, lease=lease, attempts=1, started_at=now, heartbeat_at=now
+        )
+        if not won:
+            return None
+        say_status(run_id, RunStatus.RUNNING)
+    return Run.objects.with_names().get(pk=run_id)
+
+
+def heartbeat_run(run_id: str, lease: str) -> bool:
+    """Keep a run's lease; False if it is lost or the run is to stop."""
+    held = Run.objects.active().filter(pk=run_id, lease=lease, cancel_requested=False)
+    return bool(held.update(heartbeat_at=timezone.now()))
+
+
+def finish_run(run_id: str, lease: str, status: str, reason: str = "", fault: str = "") -> bool:
+    """End a run that this lease holds; False if it has ended already or the lease is lost.
+
+    This is for ends without a verdict: nothing handed in, a crash, a cancellation. A run that is
+    being judged ends with its final evaluation.
+    """
+    held = {"lease": lease, "status__in": (RunStatus.RUNNING, RunStatus.JUDGING)}
+    return end_run(run_id, held, status, reason, fault)
+
+
+def cancel_run(run: Run, user: User | None) -> Run:
+    """Stop a run: at once if it waits, else as soon as its worker notices.
+
+    `user` None is whoever sits at this machine's command line.
+    """
+    if user is not None and not user.is_staff and run.owner_id != user.pk:
+        raise Forbidden("Only its owner or staff may cancel a run.")
+    by = user.get_username() if user else "the command line"
+    with transaction.atomic():
+        waiting = {"status": RunStatus.QUEUED}
+        if not end_run(run.pk, waiting, RunStatus.CANCELLED, f"Cancelled by {by}.", Fault.USER):
+            working = Run.objects.active().filter(pk=run.pk, cancel_requested=False)
+            if working.update(cancel_requested=True):
+                note(run.pk, "interrupt", {"text": "Cancellation was asked for.", "by": by})
+    run.refresh_from_db()
+    if run.ended and run.status != RunStatus.CANCELLED:
+        raise Conflict(f"This run has ended already: {run.get_status_display().lower()}.")
+    return run
+
+
+def end_run(
+    run_id: str,
+    condition: Mapping[str, Any],
+    status: str,
+    reason: str = "",
+    fault: str = "",
+    **results: Any,
+) -> bool:
+    """Give a run that meets `condition` its end, once, and stop what is still open in it."""
+    if status in RUN_ACTIVE:
+        raise ValueError(f"{status!r} is not an end")
+    now = timezone.now()
+    with transaction.atomic():
+        active = Run.objects.active().filter(pk=run_id, **condition)
+        if not active.update(
+            status=status, reason=reason, fault=fault, ended_at=now, lease="", **results
+        ):
+            return False
+        Evaluation.objects.filter(submission__run_id=run_id, status__in=EVALUATION_ACTIVE).update(
+            status=EvaluationStatus.BROKEN,
+            message="The run ended before this was judged.",
+            ended_at=now,
+            lease="",
+        )
+        say_status(run_id, status, reason=reason, fault=fault)
+    return True
+
+
+def say_status(run_id: str, state: str, **more: Any) -> None:
+    """Record a change of state, and tell the boards."""
+    note(run_id, "status", {"state": state, **more}, id="status")
+    sockets.nudge(sockets.BOARD)
+
+
+def _task_version(slug: str) -> TaskVersion:
+    task = Task.objects.by_slug(slug).first()
+    if task is None:
+        raise NotFound(
+            f"There is no task {slug!r}.", "Tasks are named operator/track: see /tasks/."
+        )
+    version = task.version
+    if version is None or not Task.objects.runnable().filter(pk=task.pk).exists():
+        raise Conflict(f"The task {slug!r} is {task.status}: it takes no runs.")
+    return version
+
+
+def _agent(slug: str) -> Agent:
+    agent = Agent.objects.filter(slug=slug, active=True).first()
+    if agent is None:
+        known = ", ".join(Agent.objects.filter(active=True).values_list("slug", flat=True))
+        raise NotFound(f"There is no agent {slug!r}.", f"Agents here: {known or 'none yet'}.")
+    return agent
+
+
+def _hardware(slug: str | None) -> Hardware:
+    """The hardware named, else the one that a live worker offers, else the one seen last."""
+    if slug:
+        hardware = Hardware.objects.filter(slug=slug).first()
+    else:
+        offered = Worker.objects.live().exclude(hardware=None).order_by("-last_seen_at").first()
+        hardware = offered.hardware if offered else Hardware.objects.order_by("-seen_at").first()
+    if hardware is None:
+        wanted = f"no hardware {slug!r}" if slug else "no hardware yet"
+        raise NotFound(f"There is {wanted}.", "Start a worker: it registers what it finds.")
+    return hardware
+
+
+def _budget(asked: Mapping[str, Any] | None) -> dict[str, int]:
+    budget: dict[str, int] = dict(BUDGET)
+    for name, value in (asked or {}).items():
+        if name not in BUDGET_BOUNDS:
+            raise UserError(f"Unknown budget {name!r}.", f"One of {', '.join(BUDGET_BOUNDS)}.")
+        low, high = BUDGET_BOUNDS[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise UserError(f"The budget of {name} is {value!r}.", f"A number, {low} to {high}.")
+        budget[name] = value
+    return budget
+
+
+def _check_quota(owner: User | None) -> None:
+    """At most so many active runs a user; staff and the command line are not bounded."""
+    if owner is None or owner.is_staff:
+        return
+    active = Run.objects.active().filter(owner=owner).count()
+    if active >= settings.MAX_ACTIVE_RUNS:
+        raise QuotaExceeded(
+            f"You have {active} runs queued or running, the most there may be.",
+            "Wait for one to end, or cancel one.",
+        )
