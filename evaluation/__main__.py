@@ -1,0 +1,182 @@
+"""The command line of the judge.
+
+    python -m evaluation judge rms_norm torch-to-cpp solution.cpp [--json] [--scope round|final]
+    python -m evaluation admit rms_norm [torch-to-cpp]
+    python -m evaluation hardware [--json]
+    python -m evaluation            one JSON request on stdin, JSON lines on stdout
+
+Exit codes: 0 judged and passed, 1 judged and not passed, 2 bad arguments or task, 3 broken (ours).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation import pipeline, render
+from evaluation.builds import default_cache
+from evaluation.errors import RequestError
+from evaluation.gates.integrity import MOST_BYTES
+from evaluation.task import Task, load_task
+from evaluation.types import GateResult, Report, Verdict, to_json
+
+PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
+TASKS = Path(__file__).resolve().parent.parent / "tasks"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; see the module's docstring for the exit codes."""
+    if not argv:
+        return serve_request(sys.stdin.read())
+    options = _parser().parse_args(argv)
+    try:
+        return int(options.command(options))
+    except RequestError as error:
+        print(f"evaluation: {error}", file=sys.stderr)
+        return BAD_REQUEST
+    except Exception:
+        traceback.print_exc()
+        return BROKEN
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m evaluation", description="Judge kernels on this machine.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    judge = commands.add_parser("judge", help="judge one submission through every gate")
+    judge.add_argument("operator", help="such as rms_norm")
+    judge.add_argument("track", help="such as torch-to-cpp")
+    judge.add_argument("sources", nargs="+", type=Path, help="the target file, and headers beside it")
+    judge.add_argument("--scope", choices=pipeline.SCOPES, default="final", help="round: seen cases only")
+    judge.add_argument("--json", action="store_true", help="one JSON line per gate, then the report")
+    judge.set_defaults(command=judge_sources)
+    admit = commands.add_parser("admit", help="try a task: wrong answers must fail, honest ones pass")
+    admit.add_argument("operator")
+    admit.add_argument("track", nargs="?", help="default: every track of the operator")
+    admit.add_argument("--json", action="store_true")
+    admit.set_defaults(command=admit_tasks)
+    hardware = commands.add_parser("hardware", help="devices, measured peaks, isolation available")
+    hardware.add_argument("--json", action="store_true")
+    hardware.set_defaults(command=show_hardware)
+    for command in (judge, admit):
+        command.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
+    for command in (judge, admit, hardware):
+        command.add_argument("--cache", type=Path, default=default_cache(), help="artefacts and measured peaks")
+    return parser
+
+
+def judge_sources(options: argparse.Namespace) -> int:
+    task = load_task(options.tasks, options.operator, options.track)
+    request = pipeline.Request(
+        task, read_sources(task, options.sources), options.cache, scope=options.scope, unconfined=_unconfined()
+    )
+    if options.json:
+        return _exit_code(_emit_lines(request))
+    report = pipeline.evaluate(request, lambda result: print(render.gate(result), flush=True))
+    print(render.report(report))
+    return _exit_code(report)
+
+
+def admit_tasks(options: argparse.Namespace) -> int:
+    from evaluation.admission import admit
+    from evaluation.task import load_operator
+
+    tracks = [options.track] if options.track else [
+        track.slug for track in load_operator(options.tasks / options.operator).tracks
+    ]  # fmt: skip
+    admitted = True
+    for track in tracks:
+        admission = admit(load_task(options.tasks, options.operator, track), options.cache)
+        print(json.dumps(to_json(admission)) if options.json else render.admission(admission), flush=True)
+        admitted = admitted and admission.admitted
+    return PASSED if admitted else NOT_PASSED
+
+
+def show_hardware(options: argparse.Namespace) -> int:
+    from evaluation import hardware
+
+    devices = hardware.devices(options.cache)
+    if options.json:
+        print(json.dumps({"devices": [to_json(device) for device in devices]}))
+    else:
+        print(hardware.render(devices))
+    return PASSED
+
+
+def serve_request(text: str) -> int:
+    """Judge the one request of `text`; every answer is a JSON line."""
+    try:
+        request = _request(json.loads(text))
+        return _exit_code(_emit_lines(request))
+    except (RequestError, ValueError, KeyError, TypeError) as error:
+        _line({"type": "error", "message": str(error)})
+        return BAD_REQUEST
+    except Exception as error:
+        _line({"type": "error", "message": f"{type(error).__name__}: {error}"})
+        traceback.print_exc()
+        return BROKEN
+
+
+def _request(data: Mapping[str, Any]) -> pipeline.Request:
+    operator, _, track = data["task"].partition("/")
+    stage, scope = data.get("stage", "all"), data.get("scope", "final")
+    if stage not in pipeline.STAGES or scope not in pipeline.SCOPES:
+        raise RequestError(f"stage is one of {pipeline.STAGES}, scope one of {pipeline.SCOPES}")
+    return pipeline.Request(
+        task=load_task(Path(data.get("tasks_root") or TASKS), operator, track),
+        files=dict(data["files"]),
+        cache=Path(data.get("cache") or default_cache()),
+        stage=stage,
+        scope=scope,
+        unconfined=_unconfined(),
+    )
+
+
+def _emit_lines(request: pipeline.Request) -> Report:
+    def emit(result: GateResult) -> None:
+        _line({"type": "gate", **to_json(result)})
+
+    report = pipeline.evaluate(request, emit)
+    _line({"type": "report", **to_json(report)})
+    return report
+
+
+def _line(data: Mapping[str, Any]) -> None:
+    print(json.dumps(data), flush=True)
+
+
+def _exit_code(report: Report) -> int:
+    if report.verdict is Verdict.PASSED:
+        return PASSED
+    return BROKEN if report.verdict is Verdict.BROKEN else NOT_PASSED
+
+
+def _unconfined() -> bool:
+    return os.environ.get("ARENA_UNCONFINED") == "1"
+
+
+def read_sources(task: Task, paths: Sequence[Path]) -> dict[str, str]:
+    """The files to judge by name; a single one may have any name and counts as the target file.
+
+    Raises RequestError for one that cannot be read. What is not UTF-8, or too large, is left for the integrity gate
+    to refuse: bad bytes become U+FFFD.
+    """
+    files: dict[str, str] = {}
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                content = file.read(MOST_BYTES + 1)
+        except OSError as error:
+            raise RequestError(f"{path}: {error.strerror}; name the file to judge") from error
+        name = task.target_file if len(paths) == 1 else path.name
+        files[name] = content.decode("utf-8", errors="replace")
+    return files
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

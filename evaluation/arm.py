@@ -1,0 +1,301 @@
+"""The judge's hold on one contestant: starting it, asking it, freezing it, and saying how it died."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import resource
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from evaluation import sandbox
+from evaluation.errors import Broken, SubmissionError
+from evaluation.link import Link, LinkClosed, LinkError, LinkTimeout, Message
+from evaluation.memory import Region
+from evaluation.types import Argument, Reason
+
+PACKAGE = Path(__file__).resolve().parent
+START_SECONDS = 120.0
+LOG_BYTES = 16 << 20
+_PAGE = resource.getpagesize()
+
+
+class Zygote:
+    """A clean process that has imported torch and forks contestants. Started at once, ready a second later."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        code = (
+            f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r});"
+            f"from evaluation.contestant import zygote; zygote({theirs.fileno()})"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", code],
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent"},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+        self._link = Link(ours)
+        self._ready = False
+
+    def fork(self, request: Message, descriptors: Sequence[int]) -> None:
+        """Fork one contestant that owns `descriptors` (link, log, status). Raises Broken when the zygote is gone."""
+        try:
+            if not self._ready:
+                self._link.receive(START_SECONDS)
+                self._ready = True
+            self._link.send(request, descriptors)
+        except LinkError as error:
+            raise Broken(f"the zygote does not answer: {error}") from error
+
+    def close(self) -> None:
+        self._link.close()
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What one contestant gets: the artefact it may read, a folder it may write, and its limits."""
+
+    folder: Path
+    scratch: Path
+    memory_bytes: int
+    seconds: float
+    threads: int
+    fork: bool = False
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Arm:
+    """One contestant, from its fork to its end. Frozen whenever it has not been asked for something."""
+
+    def __init__(self, zygote: Zygote, rights: Rights) -> None:
+        self.rights = rights
+        self._shared_bytes = 0
+        self._pids: tuple[int, ...] = ()
+        link, link_end = socket.socketpair()
+        status, status_end = socket.socketpair()
+        self._link, self._status = Link(link), Link(status)
+        self._log = os.memfd_create("log", os.MFD_CLOEXEC)
+        environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(rights.scratch),
+            "TMPDIR": str(rights.scratch),
+            "OMP_NUM_THREADS": str(rights.threads),
+            **rights.environment,
+        }
+        policy = sandbox.Policy(
+            walls=sandbox.walls(),
+            readable=(sys.prefix, sys.base_prefix, str(PACKAGE), str(rights.folder)),
+            writable=(str(rights.scratch),),
+            memory_bytes=rights.memory_bytes * 2,
+            file_bytes=LOG_BYTES,
+            processes=256,
+            fork=rights.fork,
+        )
+        request = {
+            "policy": policy.to_json(),
+            "environment": environment,
+            "folder": str(rights.scratch),
+            "threads": rights.threads,
+        }
+        zygote.fork(request, [link_end.fileno(), self._log, status_end.fileno()])
+        link_end.close()
+        status_end.close()
+        try:
+            self._init = int(self._status.receive(START_SECONDS)[0]["init"])
+        except LinkError as error:
+            raise Broken(f"a contestant did not start: {self.log()}") from error
+
+    def load(self, language: str, folder: Path, entry: str) -> None:
+        """Load the built kernel. Raises SubmissionError."""
+        self.ask({"do": "load", "language": language, "folder": str(folder), "entry": entry})
+
+    def bind(
+        self, arguments: Sequence[Argument], regions: Sequence[Region], values: Mapping[str, Any]
+    ) -> None:
+        """Hand over the memory of a case; every slot of `regions` becomes one launch."""
+        self._shared_bytes = sum(region.layout.size for region in regions)
+        message = {
+            "do": "bind",
+            "arguments": [dataclasses.asdict(argument) for argument in arguments],
+            "regions": [region.layout.to_json() for region in regions],
+            "values": dict(values),
+        }
+        self.ask(message, [region.descriptor for region in regions])
+
+    def run(self, first: int, count: int) -> int:
+        """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's clock.
+
+        The clock starts before the contestant thaws and ends after it has been told to freeze, so nothing it does
+        falls outside; the empty round trip (`count` 0) is the caller's to subtract.
+        """
+        return self.ask({"do": "run", "first": first, "count": count})
+
+    def ask(self, message: Message, descriptors: Sequence[int] = ()) -> int:
+        """Put one request and wait for its answer, frozen again afterwards. Returns nanoseconds.
+
+        Raises SubmissionError when the contestant reports a fault, dies, stalls or breaks the protocol.
+        """
+        nonce = secrets.token_hex(8)
+        message = {**message, "nonce": nonce}
+        try:
+            started = time.perf_counter_ns()
+            self._signal(signal.SIGCONT)
+            self._link.send(message, descriptors)
+            answer, _ = self._link.receive(self.rights.seconds, self._watch)
+            self._signal(signal.SIGSTOP)
+            elapsed = time.perf_counter_ns() - started
+        except LinkClosed:
+            raise self._death() from None
+        except LinkTimeout:
+            self.close()
+            raise SubmissionError(
+                Reason.TIMEOUT, f"no answer within {self.rights.seconds:g} s"
+            ) from None
+        except LinkError as error:
+            self.close()
+            raise SubmissionError(Reason.PROTOCOL, f"broke the protocol: {error}") from None
+        self._settle()
+        if answer.get("echo") != nonce:
+            self.close()
+            raise SubmissionError(Reason.PROTOCOL, "answered a question that was not asked")
+        if answer.get("reason") is not None:
+            raise SubmissionError(_reason(answer["reason"]), str(answer.get("message", ""))[:4000])
+        return elapsed
+
+    def _signal(self, number: int) -> None:
+        for pid in self._pids or self._tree():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def _settle(self) -> None:
+        """Return once every thread of the contestant, and of whatever it started, has stopped."""
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            self._pids = tuple(self._tree())
+            if all(_stopped(pid) for pid in self._pids):
+                return
+            self._signal(signal.SIGSTOP)
+            time.sleep(0.0002)
+        self.close()
+        raise SubmissionError(Reason.PROTOCOL, "did not come to rest after its answer")
+
+    def _tree(self) -> list[int]:
+        """The contestant and all its descendants: everything below the init of its namespace."""
+        found: list[int] = []
+        pending = [self._init]
+        while pending:
+            pid = pending.pop()
+            try:
+                children = [
+                    int(child)
+                    for thread in os.listdir(f"/proc/{pid}/task")
+                    for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+                ]
+            except OSError:
+                continue
+            found += children
+            pending += children
+        return found
+
+    def _watch(self) -> None:
+        """While waiting: end a contestant that takes more memory than it may."""
+        taken = sum(_resident(pid) for pid in self._tree())
+        if taken > self.rights.memory_bytes + self._shared_bytes:
+            self.close()
+            limit = self.rights.memory_bytes >> 20
+            raise SubmissionError(Reason.OUT_OF_MEMORY, f"took more than its {limit} MiB of memory")
+
+    def _death(self) -> SubmissionError:
+        """Say how a contestant that hung up came to its end."""
+        try:
+            code = int(self._status.receive(10)[0]["exit"])
+        except (LinkError, KeyError, ValueError):
+            code = -1
+        self.close()
+        log = self.log()
+        said = f"; it said: {log[-800:]}" if log else ""
+        if "bad_alloc" in log or "MemoryError" in log:
+            return SubmissionError(Reason.OUT_OF_MEMORY, f"ran out of memory{said}")
+        if code == 128 + signal.SIGXCPU:
+            return SubmissionError(Reason.TIMEOUT, "used up its processor time")
+        if code > 128:
+            return SubmissionError(Reason.CRASH, f"ended by {_signal_name(code - 128)}{said}")
+        return SubmissionError(Reason.CRASH, f"ended itself with exit code {code}{said}")
+
+    def log(self) -> str:
+        """What the contestant wrote to stdout and stderr: its last 16 KiB."""
+        size = os.fstat(self._log).st_size
+        tail = os.pread(self._log, 16 << 10, max(0, size - (16 << 10)))
+        return tail.decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Kill the contestant and everything it started."""
+        for pid in (self._init, *self._tree()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+        self._status.close()
+        os.close(self._log)
+
+
+def _stopped(pid: int) -> bool:
+    """Whether every thread of a process is stopped, or the process is gone."""
+    try:
+        return all(state in "TtZX" for state in _states(pid))
+    except OSError:
+        return True
+
+
+def _states(pid: int) -> Iterator[str]:
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        yield Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory a process holds, shared ones included."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _reason(word: object) -> Reason:
+    """A contestant's own account of its failure; anything outlandish counts as an error of its call."""
+    return Reason(word) if isinstance(word, str) and word in Reason.__members__ else Reason.CALL_ERROR

@@ -1,0 +1,99 @@
+"""What is loaded: built artefacts, in a cache that is named by content and that no candidate can write."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evaluation.languages import languages
+from evaluation.task import Task
+from evaluation.types import CompilerOutput, Diagnostic, to_json
+
+DONE = "build.json"
+
+
+@dataclass(frozen=True)
+class Build:
+    """A built artefact and what it takes to load it.
+
+    A `trusted` one is a baseline of ours: it may start processes (a compiler) and keep a folder of its own.
+    """
+
+    name: str
+    language: str
+    folder: Path
+    outputs: tuple[CompilerOutput, ...] = ()
+    trusted: bool = False
+    scratch: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def default_cache() -> Path:
+    """Where artefacts and measured peaks are kept: `ARENA_CACHE`, else the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("ARENA_CACHE") or Path(home) / "kernel-arena")
+
+
+def build(task: Task, language: str, files: Mapping[str, str], cache: Path, name: str = "candidate") -> Build:
+    """Build `files` for `task`, or find them built. Raises `BuildError` with what the compiler said."""
+    maker = languages()[language]
+    digest = hashlib.sha256()
+    for part in (language, task.hash, maker.key(task), json.dumps(dict(files), sort_keys=True)):
+        digest.update(f"{len(part)}\0{part}".encode())
+    folder = cache / "builds" / digest.hexdigest()[:40]
+    if (folder / DONE).is_file():
+        return Build(name, language, folder, _read_outputs(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="building-", dir=folder.parent) as scratch:
+        workshop = Path(scratch) / "artefact"
+        workshop.mkdir()
+        outputs = tuple(maker.build(files, task, workshop))
+        (workshop / DONE).write_text(json.dumps(to_json(outputs)))
+        try:
+            workshop.rename(folder)
+        except OSError:  # another build of the same content was first
+            if not (folder / DONE).is_file():
+                raise
+    return Build(name, language, folder, outputs)
+
+
+def baselines(task: Task, cache: Path) -> list[Build]:
+    """What `task` is measured against: its baseline's source, or for torch the reference, eager and compiled."""
+    source, operator = task.track.source, task.operator
+    if source != "torch":
+        name = operator.name + languages()[source].suffix
+        made = build(task, source, {name: operator.baseline(source)}, cache, "baseline")
+        return [made]
+    reference = (operator.folder / "reference.py").read_text(encoding="utf-8")
+    endings = {
+        "eager": f"{operator.name} = reference",
+        "compile": f"import torch\n\n{operator.name} = torch.compile(reference, dynamic=True)",
+    }
+    scratch = cache / "inductor"
+    scratch.mkdir(parents=True, exist_ok=True)
+    made = [
+        build(task, "torch", {f"{operator.name}.py": f"{reference}\n\n{ending}\n"}, cache, name)
+        for name, ending in endings.items()
+    ]
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return [
+        Build(b.name, b.language, b.folder, b.outputs, trusted=True, scratch=scratch, environment=environment)
+        for b in made
+    ]
+
+
+
+
+def _read_outputs(folder: Path) -> tuple[CompilerOutput, ...]:
+    items: Sequence[dict[str, object]] = json.loads((folder / DONE).read_text())
+    return tuple(_output(item) for item in items)
+
+
+def _output(item: dict) -> CompilerOutput:  # type: ignore[type-arg]
+    diagnostics = tuple(Diagnostic(**diagnostic) for diagnostic in item.pop("diagnostics"))
+    return CompilerOutput(diagnostics=diagnostics, **item)

@@ -1,0 +1,74 @@
+"""The judge's clock: how windows become latencies, and blocks of windows a speedup with its interval.
+
+A block is four windows, candidate, baseline, baseline, candidate (A B B A), so that a clock that drifts evenly moves both
+arms alike. The speedup of a case is exp(median of the blocks' log ratios); its 95 % interval is a bootstrap over blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.types import Interval
+
+RESAMPLES = 2000
+EMPTY_TRIPS = 9
+
+
+@dataclass(frozen=True)
+class Block:
+    """Nanoseconds per launch of each arm in one A B B A block."""
+
+    candidate: float
+    baseline: float
+
+    @property
+    def log_ratio(self) -> float:
+        return math.log(self.baseline / self.candidate)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure one case: at least and at most so many blocks, until the interval is narrow enough."""
+
+    window_seconds: float
+    least_blocks: int
+    most_blocks: int
+    narrow: float
+    """Half the width of the 95 % interval of the log speedup at which measuring stops."""
+    most_seconds: float
+
+
+SEEN_PLAN = Plan(0.010, 7, 31, 0.005, 4.0)
+HIDDEN_PLAN = Plan(0.008, 5, 11, 0.015, 1.5)
+NOISY = 0.05
+"""Half an interval wider than this marks a measurement as noisy."""
+
+
+def half_width(interval: Interval) -> float:
+    """Half the width of an interval of the log speedup."""
+    return (math.log(interval.high) - math.log(interval.low)) / 2
+
+
+def speedup_of(blocks: Sequence[Block]) -> Interval:
+    """The speedup of a case and its 95 % block-bootstrap interval. Source: percentile bootstrap, Efron 1979."""
+    ratios = np.array([block.log_ratio for block in blocks])
+    random = np.random.default_rng(len(ratios))
+    medians = np.median(random.choice(ratios, (RESAMPLES, len(ratios))), axis=1)
+    low, high = np.quantile(medians, (0.025, 0.975))
+    middle = float(np.median(ratios))
+    return Interval(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
+
+
+def combine(intervals: Sequence[Interval]) -> Interval | None:
+    """The geometric mean over cases, with the interval of independent errors added in the log; None of none."""
+    if not intervals:
+        return None
+    count = len(intervals)
+    middle = sum(math.log(i.speedup) for i in intervals) / count
+    below = math.sqrt(sum((math.log(i.speedup) - math.log(i.low)) ** 2 for i in intervals)) / count
+    above = math.sqrt(sum((math.log(i.high) - math.log(i.speedup)) ** 2 for i in intervals)) / count
+    return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))

@@ -1,0 +1,139 @@
+"""What runs on the untrusted side: the zygote that forks contestants, and the loop that obeys the judge.
+
+The zygote has imported torch and holds nothing worth stealing: it is started with an environment of its own and never
+sees a task, a seed or a reference. Each contestant is a fork of it behind the walls of `sandbox`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import traceback
+from pathlib import Path
+from typing import Any
+
+from evaluation import sandbox
+from evaluation.errors import SubmissionError
+from evaluation.languages import Kernel, Launch, languages
+from evaluation.link import Link, LinkError, Message
+from evaluation.types import Argument, Reason
+
+
+def zygote(descriptor: int) -> None:
+    """Import torch, then fork a contestant for every request until the judge is gone."""
+    sandbox.die_with_parent()
+    import torch
+
+    from evaluation import memory  # noqa: F401 - imported once here rather than in every fork
+
+    torch.set_num_threads(1)  # a pool of threads would not survive the fork
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    judge = Link(socket.socket(fileno=descriptor), accepts_descriptors=True)
+    judge.send({"ready": torch.__version__})
+    while True:
+        try:
+            request, descriptors = judge.receive()
+        except LinkError:
+            return
+        if os.fork() == 0:
+            judge.close()
+            _become_warden(request, descriptors)
+        for number in descriptors:
+            os.close(number)
+
+
+def _become_warden(request: Message, descriptors: list[int]) -> None:
+    """Put up the walls, let the inmate serve, and report how it ended. Never returns."""
+    link, log, status = descriptors
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        sandbox.die_with_parent()
+        os.setsid()
+        os.chdir(request["folder"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
+
+        def body() -> None:
+            os.close(status)
+            os.close(log)
+            serve(Link(socket.socket(fileno=link), accepts_descriptors=True), request["threads"])
+
+        init = sandbox.contain(sandbox.Policy.from_json(request["policy"]), body)
+        os.close(link)
+        reporter = Link(socket.socket(fileno=status))
+        reporter.send({"init": init})
+        reporter.send({"exit": sandbox.shell_status(os.waitpid(init, 0)[1])})
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(0)
+
+
+def serve(judge: Link, threads: int) -> None:
+    """Obey the judge until it hangs up: load a kernel, bind it to memory, launch it."""
+    import torch
+
+    torch.set_num_threads(threads)
+    contestant = Contestant()
+    while True:
+        try:
+            request, descriptors = judge.receive()
+        except LinkError:
+            return
+        judge.send({"echo": request.get("nonce"), **contestant.answer(request, descriptors)})
+
+
+class Contestant:
+    """The state between the judge's requests: the kernel that was loaded and the launches bound to memory."""
+
+    def __init__(self) -> None:
+        self.kernel: Kernel | None = None
+        self.launch: Launch | None = None
+        self.slots: list[dict[str, Any]] = []
+        """What is bound: kernels keep bare pointers into these tensors."""
+
+    def answer(self, request: Message, descriptors: list[int]) -> Message:
+        """Carry out one request. Whatever goes wrong is the candidate's, and is told as a reason and a message."""
+        try:
+            getattr(self, "do_" + request["do"])(request, descriptors)
+        except SubmissionError as error:
+            return {"reason": error.reason.value, "message": error.message}
+        except MemoryError as error:
+            return {"reason": Reason.OUT_OF_MEMORY.value, "message": f"out of memory: {error}"}
+        except Exception as error:
+            lines = traceback.format_exc().splitlines()
+            out_of_memory = "can't allocate memory" in str(error)
+            reason = Reason.OUT_OF_MEMORY if out_of_memory else Reason.CALL_ERROR
+            return {"reason": reason.value, "message": "\n".join(lines[-12:])[-4000:]}
+        return {"reason": None}
+
+    def do_load(self, request: Message, descriptors: list[int]) -> None:
+        language = languages()[request["language"]]
+        self.kernel = language.load(Path(request["folder"]), request["entry"])
+
+    def do_bind(self, request: Message, descriptors: list[int]) -> None:
+        from evaluation.memory import Layout, map_region
+
+        self.launch, self.slots = None, []
+        slots = self.slots
+        for data, descriptor in zip(request["regions"], descriptors, strict=True):
+            layout = Layout.from_json(data)
+            region = map_region(descriptor, layout.size)
+            os.close(descriptor)
+            for index in range(layout.slots):
+                if len(slots) <= index:
+                    slots.append(dict(request["values"]))
+                slots[index].update(layout.views(region, index))
+        arguments = [Argument(**a) for a in request["arguments"]]
+        assert self.kernel is not None, "bound before it was loaded"
+        self.launch = self.kernel.bind(arguments, slots)
+
+    def do_run(self, request: Message, descriptors: list[int]) -> None:
+        if request["count"]:
+            assert self.launch is not None, "run before it was bound"
+            self.launch(request["first"], request["count"])
+

@@ -1,0 +1,24 @@
+"""Compile: the source becomes an artefact, in the sandbox and in the cache."""
+
+from __future__ import annotations
+
+from evaluation.builds import build
+from evaluation.gates import Trial
+from evaluation.types import GateName, GateResult, Verdict
+
+NAME, ORDER, STAGE, HIDDEN = GateName.COMPILE, 20, "build", False
+
+
+def judge(trial: Trial) -> GateResult:
+    trial.build = build(trial.task, trial.task.track.target, trial.files, trial.cache)
+    outputs = trial.build.outputs
+    warnings = sum(d.severity == "warning" for output in outputs for d in output.diagnostics)
+    tools = ", ".join(f"{output.tool} for {output.arch}" for output in outputs) or "nothing to compile"
+    return GateResult(
+        NAME,
+        Verdict.PASSED,
+        message=f"{tools}; {warnings} warnings" if outputs else tools,
+        passed=sum(output.ok for output in outputs),
+        total=len(outputs),
+        compiler=outputs,
+    )

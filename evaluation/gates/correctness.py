@@ -1,0 +1,47 @@
+"""Correctness in two stages (KernelBench-X): *call*, it runs on the smallest case; *execute*, it is right on all."""
+
+from __future__ import annotations
+
+from evaluation.domain import elements
+from evaluation.errors import SubmissionError
+from evaluation.gates import Trial
+from evaluation.types import Case, GateName, GateResult, Split, Verdict
+
+NAME, ORDER, STAGE, HIDDEN = GateName.CORRECTNESS, 30, "measure", False
+
+
+def judge(trial: Trial) -> GateResult:
+    cases = checked_cases(trial)
+    stages = {"call": "failed", "execute": "not reached"}
+    passed, worst = 0, 0.0
+    try:
+        trial.judge.call(cases[0])
+        stages["call"], stages["execute"] = "passed", "failed"
+        for case in cases:
+            worst = max(worst, trial.judge.check(case))
+            passed += 1
+        stages["execute"] = "passed"
+    except SubmissionError as error:
+        return GateResult(
+            NAME, Verdict.FAILED, error.reason, error.message,
+            passed=passed, total=len(cases), detail={"stages": stages},
+        )  # fmt: skip
+    skipped = len(trial.task.cases(Split.SEEN)) - sum(case.kind != "boundary" for case in cases)
+    note = f"; {skipped} too large for an interpreter" if skipped else ""
+    return GateResult(
+        NAME,
+        Verdict.PASSED,
+        message=f"right on {passed} cases, largest error {worst:.0%} of what is allowed{note}",
+        passed=passed,
+        total=len(cases),
+        detail={"stages": stages, "largest_error": worst, "skipped_cases": skipped},
+    )
+
+
+def checked_cases(trial: Trial) -> list[Case]:
+    """Seen cases and boundary sizes, smallest first."""
+    task, limit = trial.task, trial.max_elements
+    arguments = task.operator.arguments
+    cases = [c for c in task.cases(Split.SEEN) if limit is None or elements(arguments, c) <= limit]
+    cases += task.operator.domain.boundaries(task.dtypes, limit)
+    return sorted(cases, key=lambda case: elements(arguments, case))

@@ -1,0 +1,86 @@
+"""Generalization: cases that were never shown, and cases drawn from the domain by a secret seed just now.
+
+What is public of them is counts and averages; which case failed, and how, is for staff.
+"""
+
+from __future__ import annotations
+
+import secrets
+from random import Random
+
+from evaluation import clock
+from evaluation.domain import elements
+from evaluation.errors import SubmissionError
+from evaluation.gates import Trial
+from evaluation.gates.performance import overall, too_fast
+from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Split, Verdict
+
+NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
+
+SAMPLED = 4
+
+
+def judge(trial: Trial) -> GateResult:
+    seed = secrets.randbits(63)
+    cases = hidden_cases(trial, seed)
+    private: dict[str, object] = {"seed": seed}
+    measured: list[Measurement] = []
+    for position, case in enumerate(cases):
+        try:
+            trial.judge.check(case)
+            if not trial.untimed:
+                measured.append(trial.judge.measure(case, clock.HIDDEN_PLAN))
+        except SubmissionError as error:
+            private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
+            return GateResult(
+                NAME,
+                Verdict.FAILED,
+                error.reason,
+                f"failed on one of {len(cases)} hidden cases ({_kind(case)})",
+                passed=position,
+                total=len(cases),
+                private=private,
+            )
+    speed = overall(measured)
+    disputed = sum(too_fast(m) for m in measured)
+    if disputed:
+        return GateResult(
+            NAME,
+            Verdict.DISPUTED,
+            Reason.FASTER_THAN_ROOFLINE,
+            f"{disputed} of {len(cases)} hidden cases ran faster than the device's roofline",
+            passed=len(cases) - disputed,
+            total=len(cases),
+            private=private,
+            measurements=tuple(measured),
+        )
+    said = f": {speed.speedup:.3f}x [{speed.low:.3f}, {speed.high:.3f}]" if speed else ", speed not judged here"
+    return GateResult(
+        NAME,
+        Verdict.PASSED,
+        message=f"right on {len(cases)} hidden cases{said}",
+        passed=len(cases),
+        total=len(cases),
+        detail={"unseen": sum(c.split is Split.UNSEEN for c in cases), "sampled": SAMPLED},
+        private=private,
+        measurements=tuple(measured),
+    )
+
+
+def hidden_cases(trial: Trial, seed: int) -> list[Case]:
+    """The unseen cases, and SAMPLED ones drawn from the domain by `seed`; smallest first."""
+    task, limit, random = trial.task, trial.max_elements, Random(seed)
+    operator = task.operator
+    cases = [
+        case
+        for case in task.cases(Split.UNSEEN)
+        if limit is None or elements(operator.arguments, case) <= limit
+    ]
+    cases += [
+        operator.domain.sample(random, f"sampled-{i}", task.dtypes, limit) for i in range(SAMPLED)
+    ]
+    return sorted(cases, key=lambda case: elements(operator.arguments, case))
+
+
+def _kind(case: Case) -> str:
+    return "written, never shown" if case.split is Split.UNSEEN else "drawn from the domain"

@@ -1,0 +1,42 @@
+"""Integrity: a reading of the source, for triage. It rejects the blatant; no security rests on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from evaluation.errors import SubmissionError
+from evaluation.gates import Trial
+from evaluation.types import GateName, GateResult, Reason, Verdict
+
+NAME, ORDER, STAGE, HIDDEN = GateName.INTEGRITY, 10, "build", False
+
+MOST_BYTES = 1 << 20
+MOST_FILES = 16
+_FILE_NAME = re.compile(r"[A-Za-z_]\w{0,60}\.(?:cpp|h|hpp|py|cu|cuh|hip)")
+
+
+def judge(trial: Trial) -> GateResult:
+    read(trial.files, trial.task.target_file)
+    trial.language.check(trial.files, trial.task)
+    return GateResult(NAME, Verdict.PASSED, message="nothing blatant", passed=1, total=1)
+
+
+def read(files: Mapping[str, str], target: str) -> None:
+    """Refuse what cannot be a submission. Raises SubmissionError(BAD_SOURCE)."""
+    if target not in files:
+        given = ", ".join(sorted(files)) or "none"
+        raise SubmissionError(Reason.BAD_SOURCE, f"{target} is missing; the files handed in: {given}")
+    if not files[target].strip():
+        raise SubmissionError(Reason.BAD_SOURCE, f"{target} is empty; write the kernel into it")
+    if len(files) > MOST_FILES:
+        raise SubmissionError(Reason.BAD_SOURCE, f"{len(files)} files; at most {MOST_FILES} are judged")
+    for name, text in files.items():
+        if not _FILE_NAME.fullmatch(name):
+            raise SubmissionError(Reason.BAD_SOURCE, f"{name!r} is no name for a source file")
+        if "\0" in text or "\ufffd" in text:
+            raise SubmissionError(Reason.BAD_SOURCE, f"{name} is not UTF-8 text")
+    size = sum(len(text.encode(errors="replace")) for text in files.values())
+    if size > MOST_BYTES:
+        limit = f"{MOST_BYTES >> 20} MiB"
+        raise SubmissionError(Reason.BAD_SOURCE, f"{size / 2**20:.1f} MiB of source; at most {limit} is judged")

@@ -1,0 +1,51 @@
+"""Performance: the seen cases against the live baseline on this very device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evaluation import clock
+from evaluation.gates import Trial
+from evaluation.judge import ROOFLINE_MARGIN
+from evaluation.types import GateName, GateResult, Interval, Measurement, Reason, Split, Verdict
+
+NAME, ORDER, STAGE, HIDDEN = GateName.PERFORMANCE, 40, "measure", False
+
+
+def judge(trial: Trial) -> GateResult:
+    if why := trial.untimed:
+        return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
+    measured = [trial.judge.measure(case, clock.SEEN_PLAN) for case in trial.task.cases(Split.SEEN)]
+    if disputed := [m for m in measured if too_fast(m)]:
+        worst = max(disputed, key=lambda m: m.roofline_share)
+        return GateResult(
+            NAME,
+            Verdict.DISPUTED,
+            Reason.FASTER_THAN_ROOFLINE,
+            f"case {worst.case}: {worst.candidate_us:.2f} us is {worst.roofline_share:.2f} times as fast as this "
+            "device can move the bytes or do the arithmetic",
+            total=len(measured),
+            passed=len(measured) - len(disputed),
+            measurements=tuple(measured),
+        )
+    total = overall(measured)
+    return GateResult(
+        NAME,
+        Verdict.PASSED,
+        message=f"{total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}] over {len(measured)} cases"
+        if total
+        else "no case to time",
+        passed=len(measured),
+        total=len(measured),
+        measurements=tuple(measured),
+    )
+
+
+def too_fast(measurement: Measurement) -> bool:
+    """Faster than the measured roofline allows, beyond the error of its peaks."""
+    return measurement.roofline_share > 1 / ROOFLINE_MARGIN
+
+
+def overall(measurements: Sequence[Measurement]) -> Interval | None:
+    """The geometric mean speedup with its interval; None without measurements."""
+    return clock.combine([Interval(m.speedup, m.low, m.high) for m in measurements])

@@ -1,0 +1,232 @@
+"""The judge of one submission: who is started, what each is asked, and what the answers are worth."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from evaluation import clock, hardware
+from evaluation.arm import Arm, Rights, Zygote
+from evaluation.builds import Build
+from evaluation.draw import FAMILIES
+from evaluation.errors import Broken, SubmissionError
+from evaluation.oracle import compare
+from evaluation.rig import Rig, ring_slots
+from evaluation.task import Operator, Task
+from evaluation.types import Case, Measurement
+
+CHECK_SHARE = 5
+"""At least one timed launch in so many has its values checked, drawn in secret."""
+CHECK_SECONDS = 0.02
+"""More are checked while that costs less than this for a window."""
+SMALL_ELEMENTS = 1 << 19
+ROOFLINE_MARGIN = 0.8
+"""A time below this share of the roofline's is disputed: what is left allows for the error of the measured peaks."""
+CHOICE_WINDOWS = 3
+
+
+class Judge:
+    """Holds the candidate, its baselines and the clock. A contestant is started when it is first needed."""
+
+    def __init__(
+        self, task: Task, zygote: Zygote, candidate: Build, baselines: Sequence[Build], device: hardware.Device
+    ) -> None:
+        self.task = task
+        self.operator: Operator = task.operator
+        self.device = device
+        self.threads = os.cpu_count() or 1
+        self.start_seconds = 0.0
+        self._zygote = zygote
+        self._builds = {"candidate": candidate, **{build.name: build for build in baselines}}
+        self._arms: dict[str, Arm] = {}
+        self._stack = ExitStack()
+        self._preferred: str | None = baselines[0].name if len(baselines) == 1 else None
+
+    def arm(self, name: str) -> Arm:
+        """The contestant of that name, started and loaded."""
+        if name not in self._arms:
+            started = time.perf_counter()
+            build = self._builds[name]
+            scratch = build.scratch or Path(self._stack.enter_context(tempfile.TemporaryDirectory("-arena")))
+            limits = self.operator.limits
+            rights = Rights(
+                folder=build.folder,
+                scratch=scratch,
+                memory_bytes=limits.memory_mb << 20,
+                seconds=limits.seconds,
+                threads=self.threads,
+                fork=build.trusted,
+                environment=build.environment,
+            )
+            arm = self._stack.enter_context(Arm(self._zygote, rights))
+            arm.load(build.language, build.folder, self.operator.name)
+            self._arms[name] = arm
+            self.start_seconds += time.perf_counter() - started
+        return self._arms[name]
+
+    def call(self, case: Case) -> None:
+        """Stage one: it loads, has its entry point, and runs once within its limits. Raises SubmissionError."""
+        with Rig(self.operator, case, slots=2, arms=1) as rig:
+            candidate = self.arm("candidate")
+            candidate.bind(self.operator.arguments, [rig.inputs, rig.outputs[0]], rig.values)
+            rig.refill(0, 0, 2)
+            candidate.run(0, 2)
+
+    def check(self, case: Case) -> float:
+        """Stage two on one case: every input family from secret seeds, through the same pointers.
+
+        Returns the largest error as a share of what is allowed. Raises SubmissionError.
+        """
+        worst = 0.0
+        with Rig(self.operator, case, slots=1, arms=1) as rig:
+            candidate = self.arm("candidate")
+            candidate.bind(self.operator.arguments, [rig.inputs, rig.outputs[0]], rig.values)
+            for family in _families(rig):
+                where = f"case {case.name}, {family} inputs"
+                inputs = rig.oracle.draw(family)
+                truths = rig.oracle.truth(inputs)
+                for _ in range(2):  # the same values again: what was computed once must be computed twice
+                    rig.place(inputs)
+                    candidate.run(0, 1)
+                    rig.untouched(inputs, where)
+                    worst = max(worst, compare(rig.outputs[0].views[0], truths, rig.secret, where))
+        return worst
+
+    def measure(self, case: Case, plan: clock.Plan) -> Measurement:
+        """Candidate against live baseline on one case. Raises SubmissionError when a timed output is wrong."""
+        slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
+        baseline = self._preferred or self._choose(case)
+        with Rig(self.operator, case, slots, arms=2) as rig:
+            timers = [_Timer(self, rig, 0, "candidate", case, plan), _Timer(self, rig, 1, baseline, case, plan)]
+            blocks = self._blocks(timers[0], timers[1], plan)
+            warm = timers[0].warm()
+        interval = clock.speedup_of(blocks)
+        candidate_ns = statistics.median(block.candidate for block in blocks)
+        baseline_ns = statistics.median(block.baseline for block in blocks)
+        moved, flops = self.operator.module().cost(case)
+        floor = self.device.roofline_seconds(moved, flops, rig.bytes) * 1e9
+        return Measurement(
+            case=case.name,
+            split=case.split,
+            kind=case.kind,
+            dtype=case.dtype,
+            symbols=dict(case.symbols),
+            baseline=baseline,
+            candidate_us=candidate_ns / 1e3,
+            baseline_us=baseline_ns / 1e3,
+            speedup=interval.speedup,
+            low=interval.low,
+            high=interval.high,
+            gbps=moved / candidate_ns,
+            tflops=flops / candidate_ns / 1e3,
+            roofline_share=floor / candidate_ns,
+            warm_us=warm / 1e3,
+            blocks=len(blocks),
+            noisy=clock.half_width(interval) > clock.NOISY,
+        )
+
+    def _blocks(self, candidate: _Timer, baseline: _Timer, plan: clock.Plan) -> list[clock.Block]:
+        blocks: list[clock.Block] = []
+        ends = time.monotonic() + plan.most_seconds
+        while len(blocks) < plan.most_blocks:
+            a1, b1, b2, a2 = (timer.window() for timer in (candidate, baseline, baseline, candidate))
+            blocks.append(clock.Block((a1 + a2) / 2, (b1 + b2) / 2))
+            if len(blocks) >= plan.least_blocks:
+                narrow = clock.half_width(clock.speedup_of(blocks)) < plan.narrow
+                if narrow or time.monotonic() > ends:
+                    break
+        return blocks
+
+    def _choose(self, case: Case) -> str:
+        """The fastest of several baselines, on the first case measured; the others are stopped."""
+        names = [name for name in self._builds if name != "candidate"]
+        times: dict[str, float] = {}
+        slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
+        for name in names:
+            with Rig(self.operator, case, slots, arms=1) as rig:
+                timer = _Timer(self, rig, 0, name, case, clock.HIDDEN_PLAN)
+                times[name] = statistics.median(timer.window() for _ in range(CHOICE_WINDOWS))
+        self._preferred = min(times, key=lambda name: times[name])
+        for name in names:
+            if name != self._preferred:
+                self._arms.pop(name).close()
+        return self._preferred
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class _Timer:
+    """Windows of one arm on one case."""
+
+    def __init__(self, judge: Judge, rig: Rig, region: int, name: str, case: Case, plan: clock.Plan) -> None:
+        self.rig, self.region, self.case = rig, region, case
+        self.trusted = name != "candidate"
+        self.arm = judge.arm(name)
+        with _blame(self.trusted):
+            self.arm.bind(judge.operator.arguments, [rig.inputs, rig.outputs[region]], rig.values)
+            self.empty = statistics.median(self.arm.run(0, 0) for _ in range(clock.EMPTY_TRIPS))
+        self.check_seconds = 0.0
+        self.count = 1
+        self.window()  # the first call pays for pages and lazy set-up
+        per_launch = min(self.window() for _ in range(2))
+        self.count = max(1, min(rig.slots, round(plan.window_seconds * 1e9 / max(per_launch, 1.0))))
+        if not self.trusted:
+            self._measure_check()
+
+    def window(self) -> float:
+        """Nanoseconds per launch of one window on fresh inputs; the candidate's outputs are checked."""
+        first = secrets.randbelow(self.rig.slots)
+        self.rig.refill(self.region, first, self.count)
+        with _blame(self.trusted):
+            elapsed = self.arm.run(first, self.count)
+        if not self.trusted:
+            cheap = int(CHECK_SECONDS / self.check_seconds) if self.check_seconds else 1
+            sample = max(-(-self.count // CHECK_SHARE), cheap)
+            self.rig.verify(self.region, first, self.count, sample, f"case {self.case.name}")
+        return max(elapsed - self.empty, 1.0) / self.count
+
+    def warm(self) -> float:
+        """Nanoseconds per launch when two slots go round, so that a small case stays in cache."""
+        count = self.count
+        self.count = min(2, self.rig.slots)
+        times = [self.window() for _ in range(5)]
+        self.count = count
+        return statistics.median(times)
+
+    def _measure_check(self) -> None:
+        started = time.perf_counter()
+        self.rig.oracle.truth(self.rig.oracle.draw())
+        self.check_seconds = time.perf_counter() - started
+
+
+@contextmanager
+def _blame(trusted: bool) -> Iterator[None]:
+    """What fails in a baseline is our fault, not the candidate's."""
+    try:
+        yield
+    except SubmissionError as error:
+        if trusted:
+            raise Broken(f"the baseline failed: {error}") from error
+        raise
+
+
+def _families(rig: Rig) -> list[str]:
+    """The draws of one case: every family and five nominal seeds; for a large case three of them, drawn in secret."""
+    if sum(view.numel() for view in rig.inputs.views[0].values()) <= SMALL_ELEMENTS:
+        return [*FAMILIES, *FAMILIES[:1] * 4]
+    return [FAMILIES[0], *secrets.SystemRandom().sample(FAMILIES[1:], 2)]

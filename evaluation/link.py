@@ -1,0 +1,121 @@
+"""Framed messages between judge and contestant: JSON of bounded size, with file descriptors beside it.
+
+A frame is a four-byte length and JSON text. The judge reads what a contestant sends as a stranger's words: a frame that
+is too long, not JSON or not an object is a breach of protocol, never an exception of ours.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+MAX_FRAME = 1 << 20
+MAX_DESCRIPTORS = 16
+
+Message = dict[str, Any]
+
+
+class LinkError(Exception):
+    """The peer broke the protocol."""
+
+
+class LinkClosed(LinkError):
+    """The peer is gone."""
+
+
+class LinkTimeout(LinkError):
+    """The peer did not answer in time."""
+
+
+class Link:
+    """One end of a socket pair. Not thread safe; one request is answered before the next is sent.
+
+    Only an end that `accepts_descriptors` receives any: what a contestant attaches is dropped by the kernel.
+    """
+
+    def __init__(self, end: socket.socket, accepts_descriptors: bool = False) -> None:
+        self.socket = end
+        self._ancillary = socket.CMSG_SPACE(4 * MAX_DESCRIPTORS) if accepts_descriptors else 0
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Send one message. Raises LinkClosed when the peer is gone, LinkError when `message` is too long."""
+        body = json.dumps(message).encode()
+        if len(body) > MAX_FRAME:
+            raise LinkError(f"a message of {len(body)} bytes, of at most {MAX_FRAME}")
+        frame = struct.pack("<I", len(body)) + body
+        try:
+            if descriptors:
+                sent = socket.send_fds(self.socket, [frame], list(descriptors))
+                frame = frame[sent:]
+            self.socket.sendall(frame)
+        except OSError as error:
+            raise LinkClosed(str(error)) from error
+
+    def receive(
+        self,
+        timeout: float | None = None,
+        watch: Callable[[], None] | None = None,
+        interval: float = 0.05,
+    ) -> tuple[Message, list[int]]:
+        """The next message and the descriptors that came with it.
+
+        `watch` is called every `interval` seconds while nothing comes, and may raise. Raises LinkTimeout after
+        `timeout` seconds, LinkClosed at the end, LinkError for anything but a JSON object.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        descriptors: list[int] = []
+        length = struct.unpack("<I", self._read(4, descriptors, deadline, watch, interval))[0]
+        if length > MAX_FRAME:
+            raise LinkError(f"a frame of {length} bytes, of at most {MAX_FRAME}")
+        body = self._read(length, descriptors, deadline, watch, interval)
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise LinkError("a frame that is not JSON") from error
+        if not isinstance(message, dict):
+            raise LinkError("a frame that is not a JSON object")
+        return message, descriptors
+
+    def _read(
+        self,
+        size: int,
+        descriptors: list[int],
+        deadline: float | None,
+        watch: Callable[[], None] | None,
+        interval: float,
+    ) -> bytes:
+        data = b""
+        while len(data) < size:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise LinkTimeout("no answer in time")
+            pause = left if watch is None else interval if left is None else min(left, interval)
+            if not select.select([self.socket], [], [], pause)[0]:
+                if watch:
+                    watch()
+                continue
+            try:
+                chunk, ancillary, _, _ = self.socket.recvmsg(size - len(data), self._ancillary)
+            except OSError as error:
+                raise LinkClosed(str(error)) from error
+            if not chunk:
+                raise LinkClosed("the peer closed the link")
+            for level, kind, payload in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    numbers = array.array("i")
+                    numbers.frombytes(payload[: len(payload) - len(payload) % 4])
+                    descriptors.extend(numbers)
+            data += chunk
+        return data
+
+    def close(self) -> None:
+        self.socket.close()

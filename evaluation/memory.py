@@ -1,0 +1,160 @@
+"""Tensors in memory that judge and contestants share: where each lies, and the guard bands around it.
+
+A region is a sealed memfd: nobody can grow or shrink it under the judge. It holds `slots` equal slots; a slot holds each
+tensor of one launch behind a guard band of random bytes, and ends with one more band.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+ALIGNMENT = 256
+GUARD = 1024
+"""Bytes between tensors; a multiple of ALIGNMENT."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, shape and torch dtype name of one tensor of a launch."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * torch_dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the tensors of every slot lie in a region: offsets within a slot, in bytes."""
+
+    specs: tuple[TensorSpec, ...]
+    offsets: tuple[int, ...]
+    stride: int
+    slots: int
+
+    @property
+    def size(self) -> int:
+        return max(self.stride * self.slots, mmap.PAGESIZE)
+
+    @classmethod
+    def of(cls, specs: Sequence[TensorSpec], slots: int) -> Layout:
+        offsets, end = [], GUARD
+        for spec in specs:
+            offsets.append(end)
+            end += -(-spec.bytes // ALIGNMENT) * ALIGNMENT + GUARD
+        return cls(tuple(specs), tuple(offsets), end, slots)
+
+    def to_json(self) -> dict[str, Any]:
+        specs = [[spec.name, list(spec.shape), spec.dtype] for spec in self.specs]
+        return {"specs": specs, "slots": self.slots}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Layout:
+        specs = [TensorSpec(name, tuple(shape), dtype) for name, shape, dtype in data["specs"]]
+        return cls.of(specs, data["slots"])
+
+    def views(self, region: torch.Tensor, slot: int) -> dict[str, torch.Tensor]:
+        """The tensors of one slot, by name, as views of `region` (uint8, shape [size])."""
+        views = {}
+        for spec, offset in zip(self.specs, self.offsets, strict=True):
+            start = slot * self.stride + offset
+            flat = region[start : start + spec.bytes].view(torch_dtype(spec.dtype))
+            views[spec.name] = flat.view(spec.shape)
+        return views
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """The byte ranges of a slot that belong to no tensor, padding included."""
+        gaps, end = [], 0
+        for spec, offset in zip(self.specs, self.offsets, strict=True):
+            gaps.append((end, offset))
+            end = offset + spec.bytes
+        return [*gaps, (end, self.stride)]
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """`float32` -> `torch.float32`."""
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{name} is not a torch dtype")
+    return dtype
+
+
+def map_region(descriptor: int, size: int) -> torch.Tensor:
+    """A region as a uint8 tensor of shape [size], shared with every holder of the descriptor."""
+    return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
+
+
+class Region:
+    """The judge's side of a region: the memory, its guard bands, and the poison it writes."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.descriptor = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.descriptor, layout.size)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals)
+        self.bytes = map_region(self.descriptor, layout.size)
+        self.views = [layout.views(self.bytes, slot) for slot in range(layout.slots)]
+        secret = torch.frombuffer(bytearray(os.urandom(layout.stride)), dtype=torch.uint8)
+        self._bands = [(start, end, secret[start:end].clone()) for start, end in layout.gaps()]
+        for start, end, band in self._bands:
+            self._slots()[:, start:end] = band
+
+    def _slots(self) -> torch.Tensor:
+        used = self.layout.stride * self.layout.slots
+        return self.bytes[:used].view(self.layout.slots, self.layout.stride)
+
+    def breached(self) -> str:
+        """The tensor before or after which a band was overwritten; empty when all are whole."""
+        names = [spec.name for spec in self.layout.specs]
+        slots = self._slots()
+        for index, (start, end, band) in enumerate(self._bands):
+            if not bool((slots[:, start:end] == band).all()):
+                return f"before {names[0]}" if index == 0 else f"after {names[index - 1]}"
+        return ""
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def poison(tensor: torch.Tensor, secret: int) -> None:
+    """Fill an output with a value that no right answer holds: a NaN with a secret payload, or a secret integer."""
+    if tensor.dtype.is_floating_point:
+        bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
+        tensor.view(bits).fill_(poison_bits(tensor.dtype, secret))
+    else:
+        tensor.fill_(poison_bits(tensor.dtype, secret))
+
+
+def poison_bits(dtype: torch.dtype, secret: int) -> int:
+    """The bit pattern of the poison: exponent all ones and a payload of secret bits."""
+    size = dtype.itemsize
+    mask = (1 << (8 * size - 1)) - 1
+    if not dtype.is_floating_point:
+        return -1 - (secret & (mask >> 1))
+    exponent = {
+        torch.float16: 0x7C00, torch.bfloat16: 0x7F80, torch.float32: 0x7F80_0000, torch.float64: 0x7FF0 << 48
+    }[dtype]  # fmt: skip
+    payload = secret & (mask ^ exponent)
+    return exponent | payload | 1
+
+
+def unwritten(tensor: torch.Tensor, secret: int) -> torch.Tensor:
+    """Where an output still holds its poison (bool, the tensor's shape)."""
+    if not tensor.dtype.is_floating_point:
+        return tensor == poison_bits(tensor.dtype, secret)
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
+    return tensor.contiguous().view(bits) == poison_bits(tensor.dtype, secret)

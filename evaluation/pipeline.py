@@ -1,0 +1,185 @@
+"""One submission through all gates: who judges is started once, a failed gate stops the rest, a report ends it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import platform
+import statistics
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluation import JUDGE_VERSION, hardware, sandbox
+from evaluation.builds import Build, baselines
+from evaluation.errors import Broken, BuildError, Rejected, SubmissionError
+from evaluation.gates import Gate, Trial, gates
+from evaluation.gates.performance import overall
+from evaluation.task import Task
+from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
+
+Emit = Callable[[GateResult], None]
+
+STAGES = ("build", "measure", "all")
+SCOPES = ("round", "final")
+_CONCLUSIVE = (Verdict.PASSED, Verdict.SKIPPED)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be judged, and how far: `stage` and `scope` choose among the gates (see `gates.Gate`)."""
+
+    task: Task
+    files: Mapping[str, str]
+    cache: Path
+    stage: str = "all"
+    scope: str = "final"
+    unconfined: bool = False
+    """The owner of this machine says that it may judge without isolation."""
+
+
+def evaluate(request: Request, emit: Emit = lambda result: None) -> Report:
+    """Judge one submission; `emit` hears every gate as it concludes.
+
+    Never raises for what a candidate does. What is our own fault ends as a `broken` gate.
+    """
+    started = time.perf_counter()
+    seconds: dict[str, float] = {}
+    results: list[GateResult] = []
+    with ExitStack() as stack:
+
+        def start(build: Build) -> Any:
+            return _start(request, build, stack, seconds)
+
+        trial = Trial(request.task, request.files, request.cache, start)
+        if request.stage == "measure":
+            _run(_gate(GateName.COMPILE), trial, [], lambda result: None, seconds)
+        for gate in _chosen(request):
+            result = _run(gate, trial, results, emit, seconds, request.unconfined)
+            if result.verdict not in _CONCLUSIVE:
+                break
+    seconds["total"] = time.perf_counter() - started
+    return _report(request, results, seconds)
+
+
+def _chosen(request: Request) -> list[Gate]:
+    return [
+        gate
+        for gate in gates()
+        if request.stage in (gate.STAGE, "all") and (request.scope == "final" or not gate.HIDDEN)
+    ]
+
+
+def _gate(name: GateName) -> Gate:
+    return next(gate for gate in gates() if gate.NAME is name)
+
+
+def _run(
+    gate: Gate,
+    trial: Trial,
+    results: list[GateResult],
+    emit: Emit,
+    seconds: dict[str, float],
+    unconfined: bool = True,
+) -> GateResult:
+    started = time.perf_counter()
+    try:
+        if gate.NAME is not GateName.INTEGRITY and not (unconfined or sandbox.walls().any):
+            raise Broken(
+                "this machine has neither namespaces nor Landlock, so it judges nothing from strangers; "
+                "its owner may set ARENA_UNCONFINED=1"
+            )
+        result = gate.judge(trial)
+    except Rejected as error:
+        result = GateResult(gate.NAME, Verdict.REJECTED, error.reason, error.message, rule=error.rule)
+    except BuildError as error:
+        result = GateResult(
+            gate.NAME, Verdict.FAILED, error.reason, error.message, compiler=error.outputs, total=len(error.outputs)
+        )  # fmt: skip
+    except SubmissionError as error:
+        result = GateResult(gate.NAME, Verdict.FAILED, error.reason, error.message)
+    except Exception as error:
+        result = GateResult(
+            gate.NAME,
+            Verdict.BROKEN,
+            Reason.JUDGE_ERROR,
+            "the judge failed, not the submission",
+            private={"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()},
+        )
+    duration = time.perf_counter() - started
+    seconds[gate.NAME.value] = duration
+    result = dataclasses.replace(result, duration_ms=duration * 1e3)
+    results.append(result)
+    emit(result)
+    return result
+
+
+def _start(request: Request, build: Build, stack: ExitStack, seconds: dict[str, float]) -> Any:
+    from evaluation.arm import Zygote
+    from evaluation.judge import Judge
+
+    started = time.perf_counter()
+    zygote = stack.enter_context(Zygote())
+    judge = Judge(request.task, zygote, build, baselines(request.task, request.cache), device())
+    seconds["start"] = time.perf_counter() - started
+    return stack.enter_context(judge)
+
+
+def device() -> hardware.Device:
+    """The device that times submissions here."""
+    return hardware.devices()[0]
+
+
+def _report(request: Request, results: Sequence[GateResult], seconds: Mapping[str, float]) -> Report:
+    by_gate = {result.gate: result for result in results}
+    last = results[-1]
+    decisive = last if last.verdict not in _CONCLUSIVE else None
+    seen = _measurements(by_gate.get(GateName.PERFORMANCE))
+    hidden = _measurements(by_gate.get(GateName.GENERALIZATION))
+    return Report(
+        task=request.task.slug,
+        task_hash=request.task.hash,
+        judge_version=JUDGE_VERSION,
+        verdict=decisive.verdict if decisive else Verdict.PASSED,
+        reason=decisive.reason if decisive else None,
+        message=decisive.message if decisive else last.message,
+        gates=tuple(results),
+        seen=overall(seen),
+        unseen=overall(hidden),
+        roofline_share=statistics.geometric_mean(m.roofline_share for m in seen) if seen else None,
+        noisy=any(m.noisy for m in (*seen, *hidden)),
+        aka_score=aka_score(results, seen),
+        fingerprint=fingerprint(request.task),
+        seconds=seconds,
+    )
+
+
+def _measurements(result: GateResult | None) -> tuple[Measurement, ...]:
+    return result.measurements if result else ()
+
+
+def aka_score(results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
+    """AgentKernelArena's score: 0 unless it compiles, 20 unless it is right, else 120 + 100 x mean speedup."""
+    passed = {result.gate for result in results if result.verdict is Verdict.PASSED}
+    if GateName.COMPILE not in passed:
+        return 0.0
+    if GateName.CORRECTNESS not in passed:
+        return 20.0
+    return 120.0 + 100.0 * (statistics.fmean(m.speedup for m in seen) if seen else 0.0)
+
+
+def fingerprint(task: Task) -> dict[str, Any]:
+    """What judged: device, versions, task and the walls that stood."""
+    return {
+        "judge": JUDGE_VERSION,
+        "task": task.hash,
+        "device": dict(device().fingerprint),
+        "isolation": dataclasses.asdict(sandbox.walls()),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        **{name: importlib.metadata.version(name) for name in ("torch", "triton", "numpy")},
+    }
