@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
-from dramatiq.errors import ConnectionError as BrokerUnreachable
+from dramatiq.errors import BrokerConnectionError
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def _send(actor: str, queue: str, args: tuple[Any, ...]) -> None:
     )
     try:
         _broker(settings.REDIS_URL).enqueue(message)
-    except (redis.RedisError, BrokerUnreachable, OSError) as error:
+    except (redis.RedisError, BrokerConnectionError, OSError) as error:
         logger.warning(
             "%s%r waits for the reaper: the queue is unreachable: %s", actor, args, error
         )

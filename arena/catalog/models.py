@@ -77,7 +77,7 @@ class Task(models.Model):
 
     @property
     def version(self) -> TaskVersion | None:
-        """The newest version; versions that were prefetched are not asked for again."""
+        """What its folder held at the last sync; versions prefetched are not asked for again."""
         return next(iter(self.versions.all()), None)
 
 
@@ -90,9 +90,10 @@ class TaskVersion(models.Model):
     admitted = models.BooleanField(default=False)
     admission = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
+    synced_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        ordering = ["-pk"]
+        ordering = ["-synced_at", "-pk"]
         constraints = [
             models.UniqueConstraint(
                 fields=["task", "content_hash"], name="task_version_hash_unique"

@@ -159,6 +159,9 @@ def finish_evaluation(evaluation_id: int, lease: str, report: Mapping[str, Any])
     verdict = report["verdict"]
     if verdict == "broken":
         return break_evaluation(evaluation_id, lease, report.get("message") or "The judge failed.")
+    if report["task_hash"] != evaluation.submission.run.task_version.content_hash:
+        reason = "The task changed on disk after the run started: sync, then start the run again."
+        return break_evaluation(evaluation_id, lease, reason)
     scores = _scores(report)
     with transaction.atomic():
         if not _held(evaluation_id, lease).update(
@@ -328,4 +331,6 @@ def _held(evaluation_id: int, lease: str) -> Any:
 
 
 def _with_run(evaluation_id: int) -> Evaluation:
-    return Evaluation.objects.select_related("submission", "hardware").get(pk=evaluation_id)
+    return Evaluation.objects.select_related("submission__run__task_version", "hardware").get(
+        pk=evaluation_id
+    )

@@ -1,0 +1,169 @@
+"""Every write to the catalog: tasks from folders, agents and hardware from those who have them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion, Worker
+from evaluation.errors import TaskError
+from evaluation.operators import read_text
+from evaluation.task import Task as TaskFolder
+from evaluation.task import find_operators, load_operator, load_task
+from evaluation.types import Split, to_json
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """An agent as its adapter describes it."""
+
+    slug: str
+    title: str
+    adapter: str
+    model: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    description: str = ""
+
+
+@dataclass
+class SyncReport:
+    """What a sync found: slugs, and a message for each folder that could not be read."""
+
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def sync_tasks(root: Path) -> SyncReport:
+    """Write a row for every task under `root`; a malformed folder is reported and the rest goes on.
+
+    A version never changes: other content is another version, and content that comes back is the
+    old one again. A task whose folder is gone stays, and takes no runs until it is back.
+    """
+    report = SyncReport()
+    try:
+        names = find_operators(root)
+    except TaskError as error:
+        report.problems.append(str(error))
+        return report
+    unread: list[str] = []
+    found: set[str] = set()
+    for name in names:
+        try:
+            folders = [
+                load_task(root, name, track.slug) for track in load_operator(root / name).tracks
+            ]
+            descriptions = [(folder, _public(folder)) for folder in folders]
+        except TaskError as error:
+            report.problems.append(str(error))
+            unread.append(name)
+            continue
+        with transaction.atomic():
+            for folder, public in descriptions:
+                _sync_task(folder, public, report)
+                found.add(folder.slug)
+    gone = Task.objects.filter(in_tree=True).exclude(operator__slug__in=unread)
+    for task in gone.select_related("operator"):
+        if task.slug not in found:
+            Task.objects.filter(pk=task.pk).update(in_tree=False)
+            report.missing.append(task.slug)
+    return report
+
+
+def sync_agents(specs: Iterable[AgentSpec]) -> list[str]:
+    """Write a row for each agent and retire those no longer offered; the slugs that are."""
+    slugs = []
+    with transaction.atomic():
+        for spec in specs:
+            values = asdict(spec)
+            Agent.objects.update_or_create(
+                slug=values.pop("slug"), defaults={**values, "active": True}
+            )
+            slugs.append(spec.slug)
+        Agent.objects.exclude(slug__in=slugs).update(active=False)
+    return slugs
+
+
+def register_hardware(device: Mapping[str, Any]) -> Hardware:
+    """Write what `python -m evaluation hardware` says of a device."""
+    names = ("name", "vendor", "kind", "arch", "queue", "peaks", "isolation", "fingerprint")
+    values = {name: device[name] for name in names if name in device}
+    hardware, _ = Hardware.objects.update_or_create(
+        slug=device["slug"], defaults={**values, "seen_at": timezone.now()}
+    )
+    return hardware
+
+
+def heartbeat_worker(
+    name: str, *, queues: Collection[str], pid: int, hardware: Hardware | None = None
+) -> None:
+    """Say that a worker lives and which queues it takes; call it more often than every 30 s."""
+    now = timezone.now()
+    alive = Worker.objects.filter(name=name, pid=pid).update(
+        last_seen_at=now, queues=list(queues), hardware=hardware
+    )
+    if not alive:
+        born = {"queues": list(queues), "pid": pid, "hardware": hardware, "started_at": now}
+        Worker.objects.update_or_create(name=name, defaults={**born, "last_seen_at": now})
+    if hardware is not None:
+        Hardware.objects.filter(pk=hardware.pk).update(seen_at=now)
+
+
+def remove_worker(name: str) -> None:
+    """A worker that ends well says so."""
+    Worker.objects.filter(name=name).delete()
+
+
+def _sync_task(folder: TaskFolder, public: dict[str, Any], report: SyncReport) -> None:
+    source = folder.operator
+    operator, _ = Operator.objects.update_or_create(
+        slug=source.name,
+        defaults={
+            "title": source.title,
+            "category": source.category,
+            "families": list(source.families),
+            "level": source.level,
+            "prompt": source.prompt,
+            "reference_source": read_text(source.folder / "reference.py"),
+        },
+    )
+    task, added = Task.objects.update_or_create(
+        operator=operator,
+        track=folder.track.slug,
+        defaults={"in_tree": True},
+        create_defaults={"status": Task.Status.PUBLISHED},
+    )
+    _, new_version = TaskVersion.objects.update_or_create(
+        task=task,
+        content_hash=folder.hash,
+        defaults={"synced_at": timezone.now()},
+        create_defaults={"public": public},
+    )
+    changes = report.added if added else report.changed if new_version else report.unchanged
+    changes.append(folder.slug)
+
+
+def _public(folder: TaskFolder) -> dict[str, Any]:
+    """All that may be said of a task; of hidden cases, how many there are of each kind."""
+    operator = folder.operator
+    hidden: dict[str, int] = {}
+    for case in folder.cases(Split.UNSEEN):
+        hidden[case.kind] = hidden.get(case.kind, 0) + 1
+    return {
+        "arguments": to_json(operator.arguments),
+        "dtypes": list(folder.dtypes),
+        "seen_cases": to_json(folder.cases(Split.SEEN)),
+        "hidden_cases": hidden,
+        "starter": folder.starter(),
+        "target_file": folder.target_file,
+        "baseline": folder.track.baseline,
+        "tolerance": {dtype: to_json(operator.tolerance[dtype]) for dtype in folder.dtypes},
+        "limits": to_json(operator.limits),
+    }

@@ -1,0 +1,378 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from arena import queue
+from arena.catalog.models import Worker
+from arena.errors import Conflict, Forbidden, NotFound, QuotaExceeded, UserError
+from arena.runs import services
+from arena.runs.models import Evaluation, Event, GateResult, Measurement, Run
+from tests.arena.factories import (
+    HIDDEN_CASE,
+    LEASE,
+    ask_for_verdict,
+    finished,
+    gate,
+    judge,
+    measurement,
+    report,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def states(run: Run) -> list[str]:
+    said = Event.objects.filter(run=run, kind="status").order_by("seq")
+    return [event.body["state"] for event in said]
+
+
+def silence(thing: Run | Evaluation, seconds: float = 60) -> None:
+    """Let the last sign of life of a run or evaluation be so long ago."""
+    then = timezone.now() - timedelta(seconds=seconds)
+    type(thing).objects.filter(pk=thing.pk).update(heartbeat_at=then)
+
+
+# Starting
+
+
+def test_a_started_run_is_queued_and_says_so(start, alice):
+    run = start(owner=alice, budget={"rounds": 3}, label="first")
+    assert (run.status, run.owner, run.label) == ("queued", alice, "first")
+    assert run.budget == {"rounds": 3, "seconds": 300}
+    assert states(run) == ["queued"]
+    assert len(run.pk) == 12
+
+
+def test_a_started_run_asks_for_an_agent_when_it_is_committed(
+    start, valkey, django_capture_on_commit_callbacks
+):
+    with django_capture_on_commit_callbacks(execute=True):
+        run = start()
+        assert ("run_agent", (run.pk,)) not in queue.waiting(queue.AGENTS)
+    assert ("run_agent", (run.pk,)) in queue.waiting(queue.AGENTS)
+
+
+def test_a_run_starts_though_the_queue_is_unreachable(
+    start, settings, django_capture_on_commit_callbacks
+):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    with django_capture_on_commit_callbacks(execute=True):
+        run = start()
+    assert Run.objects.filter(pk=run.pk).exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"task_slug": "relu/nowhere"}, NotFound, "no task 'relu/nowhere'"),
+        ({"task_slug": "relu"}, NotFound, "no task 'relu'"),
+        ({"agent_slug": "nobody"}, NotFound, "no agent 'nobody'"),
+        ({"hardware_slug": "abacus"}, NotFound, "no hardware 'abacus'"),
+        ({"budget": {"rounds": 0}}, UserError, "budget of rounds is 0"),
+        ({"budget": {"rounds": True}}, UserError, "budget of rounds is True"),
+        ({"budget": {"dollars": 1}}, UserError, "Unknown budget 'dollars'"),
+        ({"visibility": "secret"}, UserError, "Unknown visibility"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_what_to_do(start, changes, error, message):
+    with pytest.raises(error, match=message) as refused:
+        start(**changes)
+    assert refused.value.hint
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("change", [{"status": "retired"}, {"status": "draft"}, {"in_tree": False}])
+def test_a_task_that_is_not_published_takes_no_runs(start, task, change):
+    type(task).objects.update(**change)
+    with pytest.raises(Conflict, match="takes no runs"):
+        start()
+
+
+def test_a_run_without_named_hardware_goes_to_one_with_a_live_worker(start, hardware):
+    other = type(hardware).objects.create(slug="other", name="Other", kind="cpu", queue="hw.other")
+    Worker.objects.create(name="w", hardware=hardware, pid=1)
+    assert start().hardware == hardware
+    Worker.objects.update(last_seen_at=timezone.now() - timedelta(minutes=5))
+    assert start().hardware == other  # the one seen last
+
+
+def test_a_user_has_so_many_active_runs_and_no_more(start, alice, bob, settings):
+    settings.MAX_ACTIVE_RUNS = 2
+    runs = [start(owner=alice), start(owner=alice)]
+    with pytest.raises(QuotaExceeded):
+        start(owner=alice)
+    assert start(owner=bob) and start(owner=None)
+    services.cancel_run(runs[0], alice)
+    assert start(owner=alice)
+
+
+# Claims and leases
+
+
+def test_only_one_claim_wins(start):
+    run = start()
+    assert services.claim_run(run.pk, "one").status == "running"
+    assert services.claim_run(run.pk, "two") is None
+    assert states(run) == ["queued", "running"]
+
+
+def test_a_heartbeat_keeps_the_lease_of_its_holder_alone(start):
+    run = start()
+    services.claim_run(run.pk, "one")
+    assert services.heartbeat_run(run.pk, "one")
+    assert not services.heartbeat_run(run.pk, "two")
+    assert not services.finish_run(run.pk, "two", "failed")
+
+
+def test_a_run_ends_once(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    assert services.finish_run(run.pk, LEASE, "failed", "Nothing handed in.", "candidate")
+    assert not services.finish_run(run.pk, LEASE, "broken")
+    run.refresh_from_db()
+    assert (run.status, run.fault, run.lease) == ("failed", "candidate", "")
+    assert run.ended_at and run.seconds >= 0
+    assert states(run) == ["queued", "running", "failed"]
+
+
+def test_a_state_that_is_no_end_is_refused(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    with pytest.raises(ValueError, match="not an end"):
+        services.finish_run(run.pk, LEASE, "queued")
+
+
+# Cancelling
+
+
+def test_a_waiting_run_is_cancelled_at_once(start, alice):
+    run = services.cancel_run(start(owner=alice), alice)
+    assert (run.status, run.fault) == ("cancelled", "user")
+    assert services.claim_run(run.pk, LEASE) is None
+
+
+def test_a_working_run_is_asked_to_stop_and_its_worker_notices(start, alice):
+    run = start(owner=alice)
+    services.claim_run(run.pk, LEASE)
+    services.cancel_run(run, alice)
+    services.cancel_run(run, alice)
+    assert not services.heartbeat_run(run.pk, LEASE)
+    assert Event.objects.filter(run=run, kind="interrupt").count() == 1
+    assert services.finish_run(run.pk, LEASE, "cancelled", "Cancelled by alice.", "user")
+
+
+def test_a_run_is_cancelled_by_its_owner_or_staff_alone(start, alice, bob, charlie):
+    run = start(owner=alice)
+    with pytest.raises(Forbidden):
+        services.cancel_run(run, charlie)
+    assert services.cancel_run(run, bob).status == "cancelled"
+
+
+def test_a_run_that_has_ended_is_not_cancelled(start, alice):
+    run = finished(start(owner=alice))
+    with pytest.raises(Conflict, match="passed"):
+        services.cancel_run(run, alice)
+
+
+# Judging
+
+
+def test_a_final_verdict_ends_the_run_with_its_numbers(start):
+    run = finished(start(), speedup=2.5, unseen=2.0)
+    assert (run.status, run.fault, run.rounds) == ("passed", "", 1)
+    assert (run.speedup, run.unseen_speedup, run.roofline_share) == (2.5, 2.0, 0.4)
+    assert run.low < run.speedup < run.high
+    assert run.final.round == 1
+    assert states(run) == ["queued", "running", "judging", "passed"]
+
+
+def test_a_verdict_that_is_not_passed_fails_the_candidate(start):
+    run = finished(start(), verdict="failed")
+    assert (run.status, run.fault, run.speedup) == ("failed", "candidate", None)
+    assert run.reason == "Case small differs at [3]."
+
+
+def test_a_round_leaves_the_run_running(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    judge(ask_for_verdict(run, "round"), report(unseen=None))
+    run.refresh_from_db()
+    assert (run.status, run.speedup) == ("running", None)
+    metric = Event.objects.filter(run=run, kind="metric", body__name="speedup").last()
+    assert metric.body["best"] == 2.0
+
+
+def test_the_best_so_far_is_of_rounds_that_passed(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    for speedup, verdict in ((2.0, "passed"), (9.0, "failed"), (1.5, "passed")):
+        judge(ask_for_verdict(run, "round"), report(verdict, speedup))
+    metrics = Event.objects.filter(run=run, kind="metric", body__name="speedup").order_by("seq")
+    assert [(m.body["value"], m.body["best"]) for m in metrics] == [(2.0, 2.0), (1.5, 2.0)]
+
+
+def test_gates_measurements_and_events_are_stored(start):
+    run = finished(start())
+    kinds = list(Event.objects.filter(run=run).order_by("seq").values_list("kind", flat=True))
+    assert kinds.count("gate_result") == 5 and kinds.count("compiler_output") == 1
+    evaluation = run.final.evaluations.get()
+    assert evaluation.gates.count() == 5
+    assert [m.case for m in Measurement.objects.public()] == ["small"]
+    assert evaluation.measurements.count() == 2
+    assert evaluation.verdict == "passed" and evaluation.fingerprint == {"cpu": "test"}
+
+
+def test_gates_that_were_not_streamed_come_from_the_report(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+    services.finish_evaluation(evaluation.pk, LEASE, report("failed"))
+    assert GateResult.objects.filter(evaluation=evaluation).count() == 5
+
+
+def test_a_verdict_asked_for_twice_is_one(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    first = ask_for_verdict(run)
+    assert services.request_evaluation(first.submission, "final") == first
+    with pytest.raises(Conflict, match="takes no submissions"):
+        services.submit(run.pk, {"relu.cpp": "later"})
+
+
+@pytest.mark.parametrize("files", [{}, {"relu.cpp": "x" * 1_000_001}])
+def test_nothing_and_too_much_are_not_taken(start, files):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    with pytest.raises(UserError):
+        services.submit(run.pk, files)
+
+
+def test_what_the_judge_broke_is_tried_again_and_then_breaks_the_run(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+    services.record_gate(evaluation.pk, gate("performance", measurements=[measurement()]))
+    assert services.break_evaluation(evaluation.pk, LEASE, "The clock stopped.")
+    evaluation.refresh_from_db()
+    assert evaluation.status == "queued" and not evaluation.measurements.exists()
+    services.claim_evaluation(evaluation.pk, "queued", "building", "two")
+    assert not services.break_evaluation(evaluation.pk, LEASE, "Late.")
+    assert services.break_evaluation(evaluation.pk, "two", "The clock stopped.")
+    run.refresh_from_db()
+    assert (run.status, run.fault, run.reason) == ("broken", "arena", "The clock stopped.")
+
+
+def test_a_broken_round_does_not_end_the_run(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run, "round")
+    for lease in ("one", "two"):
+        services.claim_evaluation(evaluation.pk, "queued", "building", lease)
+        services.finish_evaluation(evaluation.pk, lease, report("broken"))
+    evaluation.refresh_from_db()
+    run.refresh_from_db()
+    assert (evaluation.status, run.status) == ("broken", "running")
+
+
+def test_a_task_that_changed_under_a_run_breaks_it(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    for lease in ("one", "two"):
+        services.claim_evaluation(evaluation.pk, "queued", "building", lease)
+        services.finish_evaluation(evaluation.pk, lease, report(task_hash="b" * 64))
+    run.refresh_from_db()
+    assert run.status == "broken" and "task changed" in run.reason
+
+
+def test_the_end_of_a_run_ends_what_is_being_judged_in_it(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run, "round")
+    services.finish_run(run.pk, LEASE, "broken", "The disk is full.", "arena")
+    assert services.claim_evaluation(evaluation.pk, "queued", "building", LEASE) is None
+    evaluation.refresh_from_db()
+    assert evaluation.status == "broken"
+
+
+def test_the_stored_report_names_nothing_hidden(start):
+    evaluation = finished(start()).final.evaluations.get()
+    assert HIDDEN_CASE not in str(evaluation.report)
+    assert HIDDEN_CASE in str(evaluation.private)
+
+
+# The reaper
+
+
+def test_a_run_whose_worker_went_silent_is_broken_and_it_is_ours(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    assert services.reap() == 0
+    silence(run)
+    assert services.reap() == 1
+    run.refresh_from_db()
+    assert (run.status, run.fault) == ("broken", "arena")
+    assert "stopped answering" in run.reason
+
+
+def test_a_cancelled_run_whose_worker_went_silent_is_cancelled(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    services.cancel_run(run, None)
+    silence(run)
+    services.reap()
+    run.refresh_from_db()
+    assert run.status == "cancelled"
+
+
+def test_an_evaluation_whose_worker_went_silent_is_tried_again_once(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    for lease in ("one", "two"):
+        services.claim_evaluation(evaluation.pk, "queued", "building", lease)
+        silence(evaluation)
+        assert services.reap() == 1
+    run.refresh_from_db()
+    assert run.status == "broken"
+
+
+def test_a_run_that_is_being_judged_needs_no_agent(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    silence(run, 3600)
+    services.reap()
+    judge(evaluation, report())
+    run.refresh_from_db()
+    assert run.status == "passed"
+
+
+def test_a_lost_message_is_sent_again_and_only_once(
+    start, valkey, django_capture_on_commit_callbacks
+):
+    run = start()  # in a transaction that never commits: its message is never sent
+    Run.objects.update(created_at=timezone.now() - timedelta(minutes=1))
+    with django_capture_on_commit_callbacks(execute=True):
+        assert services.reap() == 1
+    assert ("run_agent", (run.pk,)) in queue.waiting(queue.AGENTS)
+    assert services.reap() == 0
+
+
+def test_the_message_of_a_built_evaluation_goes_to_its_hardware(
+    start, hardware, valkey, django_capture_on_commit_callbacks
+):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+    services.finish_build(evaluation.pk, LEASE)
+    silence(evaluation)
+    with django_capture_on_commit_callbacks(execute=True):
+        assert services.reap() == 1
+    assert ("measure", (evaluation.pk,)) in queue.waiting(hardware.queue)

