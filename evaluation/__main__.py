@@ -19,6 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# The judge's own threads must be asleep, not spinning, while a contestant is on the clock. Read when torch is imported.
+os.environ["GOMP_SPINCOUNT"] = "0"
+
 from evaluation import pipeline, render
 from evaluation.builds import default_cache
 from evaluation.errors import RequestError

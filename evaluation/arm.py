@@ -29,6 +29,12 @@ LOG_BYTES = 16 << 20
 _PAGE = resource.getpagesize()
 
 
+def contestant_cores() -> list[int]:
+    """The cores that contestants run on: all but the first, which is left to the judge and the machine."""
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[1:] or cores
+
+
 class Zygote:
     """A clean process that has imported torch and forks contestants. Started at once, ready a second later."""
 
@@ -91,6 +97,7 @@ class Arm:
         self.rights = rights
         self._shared_bytes = 0
         self._pids: tuple[int, ...] = ()
+        self._placed: set[int] = set()
         link, link_end = socket.socketpair()
         status, status_end = socket.socketpair()
         self._link, self._status = Link(link), Link(status)
@@ -195,11 +202,25 @@ class Arm:
         while time.monotonic() < deadline:
             self._pids = tuple(self._tree())
             if all(_stopped(pid) for pid in self._pids):
+                self._spread()
                 return
             self._signal(signal.SIGSTOP)
             time.sleep(0.0002)
         self.close()
         raise SubmissionError(Reason.PROTOCOL, "did not come to rest after its answer")
+
+    def _spread(self) -> None:
+        """Give each thread one of the contestants' cores, in the order of their birth.
+
+        Threads that thaw together are otherwise often put on one core, where a team that waits for its slowest
+        member takes many times as long, for as long as a window lasts.
+        """
+        cores = contestant_cores()
+        for pid in self._pids:
+            for place, thread in enumerate(sorted(map(int, os.listdir(f"/proc/{pid}/task")))):
+                if thread not in self._placed:
+                    self._placed.add(thread)
+                    os.sched_setaffinity(thread, {cores[place % len(cores)]})
 
     def _tree(self) -> list[int]:
         """The contestant and all its descendants: everything below the init of its namespace."""

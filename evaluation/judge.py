@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import statistics
 import tempfile
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from evaluation import clock, hardware
-from evaluation.arm import Arm, Rights, Zygote
+from evaluation.arm import Arm, Rights, Zygote, contestant_cores
 from evaluation.builds import Build
 from evaluation.draw import FAMILIES
 from evaluation.errors import Broken, SubmissionError
@@ -42,7 +41,7 @@ class Judge:
         self.task = task
         self.operator: Operator = task.operator
         self.device = device
-        self.threads = os.cpu_count() or 1
+        self.threads = len(contestant_cores())
         self.start_seconds = 0.0
         self._zygote = zygote
         self._builds = {"candidate": candidate, **{build.name: build for build in baselines}}
@@ -105,9 +104,11 @@ class Judge:
         slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
         baseline = self._preferred or self._choose(case)
         with Rig(self.operator, case, slots, arms=2) as rig:
-            timers = [_Timer(self, rig, 0, "candidate", case, plan), _Timer(self, rig, 1, baseline, case, plan)]
-            blocks = self._blocks(timers[0], timers[1], plan)
-            warm = timers[0].warm()
+            timer = _Timer(self, rig, 0, "candidate", case, plan)
+            against = _Timer(self, rig, 1, baseline, case, plan)
+            _level(timer, against)
+            blocks = self._blocks(timer, against, plan)
+            warm = timer.warm()
         interval = clock.speedup_of(blocks)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         baseline_ns = statistics.median(block.baseline for block in blocks)
@@ -181,12 +182,14 @@ class _Timer:
             self.arm.bind(judge.operator.arguments, [rig.inputs, rig.outputs[region]], rig.values)
             self.empty = statistics.median(self.arm.run(0, 0) for _ in range(clock.EMPTY_TRIPS))
         self.check_seconds = 0.0
-        self.count = 1
-        self.window()  # the first call pays for pages and lazy set-up
-        per_launch = min(self.window() for _ in range(2))
-        self.count = max(1, min(rig.slots, round(plan.window_seconds * 1e9 / max(per_launch, 1.0))))
         if not self.trusted:
             self._measure_check()
+        self.count = 1
+        self.window()  # the first call pays for pages and lazy set-up
+        target = plan.window_seconds * 1e9
+        while (took := self.window() * self.count) < target / 2 and self.count < rig.slots:
+            self.count = min(rig.slots, max(self.count * 2, int(self.count * target / max(took, target / 8))))
+        self.count = max(1, min(rig.slots, round(self.count * target / took)))
 
     def window(self) -> float:
         """Nanoseconds per launch of one window on fresh inputs; the candidate's outputs are checked."""
@@ -212,6 +215,15 @@ class _Timer:
         started = time.perf_counter()
         self.rig.oracle.truth(self.rig.oracle.draw())
         self.check_seconds = time.perf_counter() - started
+
+
+def _level(left: _Timer, right: _Timer) -> None:
+    """Give both arms as many launches a window, so that what a window costs besides them weighs alike.
+
+    The slower arm's windows grow to at most four times what was planned.
+    """
+    most = max(left.count, right.count)
+    left.count, right.count = min(most, 4 * left.count), min(most, 4 * right.count)
 
 
 @contextmanager

@@ -124,14 +124,14 @@ def _start(request: Request, build: Build, stack: ExitStack, seconds: dict[str, 
 
     started = time.perf_counter()
     zygote = stack.enter_context(Zygote())
-    judge = Judge(request.task, zygote, build, baselines(request.task, request.cache), device())
+    judge = Judge(request.task, zygote, build, baselines(request.task, request.cache), device(request.cache))
     seconds["start"] = time.perf_counter() - started
     return stack.enter_context(judge)
 
 
-def device() -> hardware.Device:
+def device(cache: Path) -> hardware.Device:
     """The device that times submissions here."""
-    return hardware.devices()[0]
+    return hardware.devices(cache)[0]
 
 
 def _report(request: Request, results: Sequence[GateResult], seconds: Mapping[str, float]) -> Report:
@@ -153,7 +153,7 @@ def _report(request: Request, results: Sequence[GateResult], seconds: Mapping[st
         roofline_share=statistics.geometric_mean(m.roofline_share for m in seen) if seen else None,
         noisy=any(m.noisy for m in (*seen, *hidden)),
         aka_score=aka_score(results, seen),
-        fingerprint=fingerprint(request.task),
+        fingerprint=fingerprint(request),
         seconds=seconds,
     )
 
@@ -172,12 +172,12 @@ def aka_score(results: Sequence[GateResult], seen: Sequence[Measurement]) -> flo
     return 120.0 + 100.0 * (statistics.fmean(m.speedup for m in seen) if seen else 0.0)
 
 
-def fingerprint(task: Task) -> dict[str, Any]:
+def fingerprint(request: Request) -> dict[str, Any]:
     """What judged: device, versions, task and the walls that stood."""
     return {
         "judge": JUDGE_VERSION,
-        "task": task.hash,
-        "device": dict(device().fingerprint),
+        "task": request.task.hash,
+        "device": dict(device(request.cache).fingerprint),
         "isolation": dataclasses.asdict(sandbox.walls()),
         "python": platform.python_version(),
         "kernel": platform.release(),

@@ -64,7 +64,7 @@ class Walls:
 class Policy:
     """What an inmate may do. Paths are absolute; `processes` counts threads too.
 
-    `fork=False` leaves threads but neither new processes nor other programs.
+    `fork=False` leaves threads but neither new processes, nor other programs, nor a choice of cores.
     """
 
     walls: Walls
@@ -274,7 +274,7 @@ _DENIED = {
     "fsopen": 430, "fsmount": 432, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
     "open_by_handle_at": 304, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159, "clock_adjtime": 305,
 }  # fmt: skip
-_FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322}
+_FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "sched_setaffinity": 203}
 _CLONE, _CLONE3, _SOCKET, _AF_UNIX, _CLONE_THREAD = 56, 435, 41, 1, 0x10000
 _AUDIT_ARCH, _X32_BIT = 0xC000003E, 0x40000000
 _ALLOW, _KILL, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026

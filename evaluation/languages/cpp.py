@@ -72,7 +72,7 @@ class Cpp:
                     raise Rejected(rule, f"{name}:{line}: `{found}` has no place in a kernel")
 
     def key(self, task: Task) -> str:
-        return "\n".join((_compiler(), *BASE_FLAGS, REPLAY, _target(), _header(task)))
+        return "\n".join((compiler_version(), *BASE_FLAGS, REPLAY, _target(), _header(task)))
 
     def build(
         self, files: Mapping[str, str], task: Task, folder: Path
@@ -196,7 +196,7 @@ def _without_comments(source: str) -> str:
 
 
 @functools.cache
-def _compiler() -> str:
+def compiler_version() -> str:
     """The compiler's version line. Raises Broken without a compiler."""
     if not shutil.which(COMPILER):
         raise Broken(f"{COMPILER} is not installed; install it (Debian: apt-get install g++)")

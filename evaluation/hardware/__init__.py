@@ -1,0 +1,98 @@
+"""What devices this machine has, what they were measured to do, and the roofline that follows."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from evaluation.builds import default_cache
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the memory hierarchy: its size in bytes (0: unbounded) and its measured bandwidth in GB/s."""
+
+    name: str
+    bytes: int
+    gbps: float
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that can time kernels.
+
+    `levels` run from the smallest cache to main memory; bandwidth counts bytes read and written, by as many threads
+    as a contestant gets. `peaks` holds floating-point rates in TFLOP/s by dtype. `queue` is the name under which
+    work for this device model waits.
+    """
+
+    slug: str
+    kind: str
+    vendor: str
+    name: str
+    arch: str
+    queue: str
+    cores: int
+    threads: int
+    memory_bytes: int
+    last_level_cache_bytes: int
+    levels: tuple[Level, ...]
+    peaks: Mapping[str, float]
+    isolation: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
+
+    def roofline_seconds(self, moved: int, flops: int, working_set: int) -> float:
+        """The least seconds in which `moved` bytes and `flops` operations can be done.
+
+        Bytes move at the bandwidth of the smallest level that holds `working_set` bytes; the roofline is the larger
+        of the two times. Source: Williams, Waterman and Patterson, "Roofline", CACM 2009.
+        """
+        level = next(lv for lv in self.levels if lv.bytes == 0 or working_set <= lv.bytes)
+        return max(moved / (level.gbps * 1e9), flops / (self.peaks["float32"] * 1e12))
+
+
+class Vendor(Protocol):
+    """A module of this folder: one vendor, one file."""
+
+    def devices(self, cache: Path) -> Sequence[Device]:
+        """The vendor's devices on this machine, measured now or earlier (kept in `cache`)."""
+
+
+@cache
+def devices(cache_folder: Path | None = None) -> tuple[Device, ...]:
+    """Every device of this machine, GPUs before CPUs."""
+    folder = cache_folder or default_cache()
+    vendors = [
+        cast(Vendor, importlib.import_module(f"{__name__}.{module.name}"))
+        for module in pkgutil.iter_modules(__path__)
+    ]
+    found = [device for vendor in vendors for device in vendor.devices(folder)]
+    return tuple(sorted(found, key=lambda device: device.kind == "cpu"))
+
+
+def render(found: Sequence[Device]) -> str:
+    """The devices as text for a terminal."""
+    lines: list[str] = []
+    for device in found:
+        rates = ", ".join(f"{dtype} {rate:.3g} TFLOP/s" for dtype, rate in device.peaks.items())
+        walls = ", ".join(f"{name} {value}" for name, value in device.isolation.items())
+        lines += [
+            f"{device.slug}  {device.name} ({device.arch}), {device.cores} cores, {device.memory_bytes / 2**30:.0f} GiB",
+            f"  queue      {device.queue}",
+            f"  contestants run on {device.threads} of its cores",
+            *(f"  {level.name:<10} {_size(level.bytes):>9}  {level.gbps:8.1f} GB/s" for level in device.levels),
+            f"  arithmetic {rates}",
+            f"  isolation  {walls}",
+        ]
+    return "\n".join(lines)
+
+
+def _size(count: int) -> str:
+    if count == 0:
+        return ""
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
