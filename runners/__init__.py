@@ -1,1 +1,1 @@
-"""What executes: workers and their actors, supervised children, workspaces and the agents that work in them."""
+"""What executes: workers, supervised children, workspaces and the agents that work in them."""

@@ -40,7 +40,7 @@ class ArenaFailed(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to one ask. The speedup has a 95 % interval, and is None when nothing was timed."""
+    """The answer to one ask. The speedup, with its 95 % interval, is None where none was timed."""
 
     passed: bool
     refused: bool

@@ -1,25 +1,29 @@
-"""The parent of a child's whole family: nothing that it started outlives it, nor the worker that asked for it.
+"""The parent of a child's whole family: it outlives neither the child nor the worker that asked.
 
-Run as a script, standard library alone: `python -I -S shepherd.py <pid of the asker> command argument ...`. Orphans of
-the family become children of the shepherd (a subreaper), so killing and reaping its own children until none is left
-ends them all, whatever sessions or double forks they tried. It does so when the command ends, when it is told to stop
-(SIGTERM), and when the asker dies, by whatever signal.
+Run as a script, standard library alone: `shepherd.py <pid of the asker> <grace> command ...`.
+Orphans of the family become children of the shepherd (a subreaper), so killing and reaping its own
+children until none is left ends them all, whatever sessions or double forks they tried. It does so
+when the command ends, when it is told to stop (SIGTERM), and when the asker dies, however it dies.
+Told to stop, it gives the command the seconds of `grace` after a SIGTERM to end by itself.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import sys
+import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 COMMAND_NOT_FOUND = 127
+HOUR = 3600.0
 
 _AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 
 
-def main(asker: int, command: list[str]) -> int:
+def main(asker: int, grace: float, command: list[str]) -> int:
     """Run `command`; its exit status as a shell gives it, 128 + n after signal n."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -30,6 +34,8 @@ def main(asker: int, command: list[str]) -> int:
     if child == 0:
         _become(command)
     status = _wait_for(child)
+    if status is None:
+        status = _stop(child, grace)
     _end_everyone()
     return status
 
@@ -44,14 +50,28 @@ def _become(command: list[str]) -> None:
     os._exit(COMMAND_NOT_FOUND)
 
 
-def _wait_for(child: int) -> int:
-    """The child's exit status, or that of SIGTERM when told to stop first."""
-    while signal.sigwait(_AWAITED) == signal.SIGCHLD:
+def _wait_for(child: int, seconds: float = math.inf) -> int | None:
+    """The child's exit status; None when told to stop, or past `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        left = min(max(0.0, end - time.monotonic()), HOUR)
+        told = signal.sigtimedwait(_AWAITED, left)
         while (ended := _reap()) is not None:
             pid, status = ended
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
+        if time.monotonic() >= end or (told and told.si_signo != signal.SIGCHLD):
+            return None
+
+
+def _stop(child: int, grace: float) -> int:
+    """Let the child end by itself for `grace` seconds; its status, or that of SIGTERM."""
+    if grace:
+        os.kill(child, signal.SIGTERM)
+        status = _wait_for(child, grace)
+        if status is not None:
+            return status
     return 128 + signal.SIGTERM
 
 
@@ -65,7 +85,7 @@ def _reap() -> tuple[int, int] | None:
 
 
 def _end_everyone() -> None:
-    """Kill and reap our children until none is left; the children of each become ours as it dies."""
+    """Kill and reap our children until none is left; theirs become ours as they die."""
     while True:
         for pid in _children():
             os.kill(pid, signal.SIGKILL)
@@ -77,7 +97,9 @@ def _end_everyone() -> None:
 
 def _children() -> list[int]:
     mine = os.getpid()
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == mine]
+    return [
+        pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == mine
+    ]
 
 
 def _parent(pid: int) -> int | None:
@@ -94,4 +116,4 @@ def _prctl(option: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))

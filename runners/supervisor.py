@@ -1,4 +1,4 @@
-"""One child process: what it says line by line, how long it may take, and that nothing of it is left."""
+"""One child process: what it says line by line, its time, and that nothing of it is left."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ LINE_BYTES = 8 << 20
 STDERR_BYTES = 16 << 10
 CHUNK = 1 << 16
 
+stopping = threading.Event()
+"""Set when this process is to end: every child is stopped at its next beat."""
+
 
 class Ending(StrEnum):
     """Why a child is no longer there."""
@@ -34,7 +37,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended. `code` is a shell's, 128 + n after signal n; `stderr` is the end of what it said there."""
+    """How a child ended: `code` as a shell gives it (128 + n after signal n), its last stderr."""
 
     ending: Ending
     code: int
@@ -49,7 +52,7 @@ class Lines:
         self._limit = limit
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that `data` completes. Raises OverflowError when one is longer than the limit."""
+        """The lines that `data` completes. Raises OverflowError for one longer than the limit."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > self._limit or any(len(line) > self._limit for line in whole):
             raise OverflowError
@@ -61,10 +64,10 @@ class Lines:
 
 
 class Child:
-    """A command under a shepherd, in a session of its own. `on_lines` is given what it writes to stdout.
+    """A command under a shepherd, in a session of its own; `on_lines` is given its stdout.
 
-    `on_lines` is called by whoever drains, one caller at a time. It raises OverflowError when it has heard enough;
-    what else it raises also ends the child, and reaches the caller of `follow`.
+    `on_lines` is called by whoever drains, one caller at a time. It raises OverflowError when it
+    has heard enough; what else it raises also ends the child, and reaches the caller of `follow`.
     """
 
     def __init__(
@@ -81,11 +84,13 @@ class Child:
         self._stderr = b""
         self._draining = threading.RLock()
         self._closed = False
-        with tempfile.TemporaryFile() as given:  # a file, not a pipe: a child that never reads cannot block us
+        with (
+            tempfile.TemporaryFile() as given
+        ):  # a file, not a pipe: a child that never reads cannot block us
             given.write(stdin.encode())
             given.seek(0)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(SHEPHERD), str(os.getpid()), *command],
+                shepherded(command),
                 stdin=given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -99,7 +104,7 @@ class Child:
             os.set_blocking(stream, False)
 
     def drain(self) -> bool:
-        """Hand on what the child has said so far, without waiting; False once it can say no more."""
+        """Hand on what the child has said, without waiting; False once it can say no more."""
         with self._draining:
             while not self._closed and (data := _read(self._err)):
                 self._stderr = (self._stderr + data)[-STDERR_BYTES:]
@@ -113,7 +118,10 @@ class Child:
     def follow(
         self, *, deadline: Callable[[], float], beat: Callable[[], bool] = lambda: True
     ) -> Ended:
-        """Listen until the child ends, past `deadline()` (on the monotonic clock) or until `beat()` says stop."""
+        """Listen until the child ends; end it past `deadline()` or when `beat()` says stop.
+
+        `deadline` is asked again and again, and answers on the monotonic clock.
+        """
         try:
             ending = self._listen(deadline, beat)
             self._end()
@@ -139,7 +147,7 @@ class Child:
                     return Ending.DEADLINE
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + BEAT_SECONDS
-                    if not beat():
+                    if stopping.is_set() or not beat():
                         return Ending.STOPPED
 
     def _end(self) -> None:
@@ -157,6 +165,12 @@ class Child:
             for stream in (self._process.stdout, self._process.stderr):
                 if stream:
                     stream.close()
+
+
+def shepherded(command: Sequence[str], grace_seconds: float = 0) -> list[str]:
+    """The command line that runs `command` under a shepherd of ours."""
+    shepherd = [sys.executable, "-I", "-S", str(SHEPHERD), str(os.getpid()), str(grace_seconds)]
+    return [*shepherd, *command]
 
 
 def _read(stream: int) -> bytes | None:

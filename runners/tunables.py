@@ -1,8 +1,8 @@
 """The tunables that a source declares in its comments, and how one is turned.
 
-    // arena: tune BLOCK 8 16 32            above  #define BLOCK 16
-    # arena: tune BLOCK 256 512             above  BLOCK = 256
-    // arena: tune-flags "-O2" "-O3"        beside // arena: flags -O2
+// arena: tune BLOCK 8 16 32            above  #define BLOCK 16
+# arena: tune BLOCK 256 512             above  BLOCK = 256
+// arena: tune-flags "-O2" "-O3"        beside // arena: flags -O2
 """
 
 from __future__ import annotations

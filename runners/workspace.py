@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runners import arena_check
 
-FILE_BYTES = 1 << 20
+FILE_BYTES = 1_000_000
 
 
 class Unreadable(Exception):
@@ -60,7 +60,11 @@ class Workspace:
         finally:
             os.close(handle)
         if len(content) > FILE_BYTES:
-            raise Unreadable(f"{self.target} has {status.st_size:,} bytes; the limit is {FILE_BYTES:,}")
+            raise Unreadable(
+                f"{self.target} has {status.st_size:,} bytes; the limit is {FILE_BYTES:,}"
+            )
+        if b"\0" in content:
+            raise Unreadable(f"{self.target} holds a NUL byte at offset {content.index(0)}")
         try:
             return {self.target: content.decode("utf-8")}
         except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What an agent is: what it is offered as, and how it works. A module of this folder is an agent."""
+"""What an agent is: how it is offered and how it works. A module of this folder is an agent."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ SPECS = (
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest source so far that passed; its speedup is the lower of the two when asked twice."""
+    """The fastest source so far that passed; of two speedups measured, the lower."""
 
     source: str
     speedup: float

@@ -91,7 +91,8 @@ def test_a_command_that_is_not_there_is_said_by_name() -> None:
 
 
 def test_the_deadline_ends_a_child_that_ignores_sigterm() -> None:
-    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    program = f"{ignore}; print('up', flush=True); time.sleep(60)"
     ended, heard = follow(python(program), seconds=1.0)
     assert (ended.ending, heard) == (Ending.DEADLINE, ["up"])
 
@@ -130,8 +131,9 @@ def test_nothing_is_left_when_the_asker_is_killed(tmp_path: Path) -> None:
     asker = subprocess.Popen(
         python(
             "from runners.supervisor import Child\n"
-            f"Child({python(LEAVES_A_DAEMON + 'time.sleep(60)')!r}, on_lines=print, cwd={str(tmp_path)!r})"
-            ".follow(deadline=lambda: float('inf'))"
+            f"command = {python(LEAVES_A_DAEMON + 'time.sleep(60)')!r}\n"
+            f"child = Child(command, on_lines=print, cwd={str(tmp_path)!r})\n"
+            "child.follow(deadline=lambda: float('inf'))"
         ),
         stdout=subprocess.PIPE,
     )

@@ -38,7 +38,7 @@ def test_an_empty_file_is_read_for_the_judge_to_fail(workspace: Workspace) -> No
 def test_fifty_megabytes_are_refused_without_being_read(workspace: Workspace) -> None:
     with open(workspace.folder / TARGET, "wb") as file:
         file.truncate(50 * 10**6)
-    with pytest.raises(Unreadable, match="50,000,000 bytes; the limit is 1,048,576"):
+    with pytest.raises(Unreadable, match="50,000,000 bytes; the limit is 1,000,000"):
         workspace.read_target()
 
 
@@ -50,6 +50,12 @@ def test_a_file_of_exactly_the_limit_is_read(workspace: Workspace) -> None:
 def test_bytes_that_are_not_utf8_are_named(workspace: Workspace) -> None:
     (workspace.folder / TARGET).write_bytes(b"int \xff;")
     with pytest.raises(Unreadable, match="not UTF-8: byte 0xff at offset 4"):
+        workspace.read_target()
+
+
+def test_a_nul_byte_is_named(workspace: Workspace) -> None:
+    (workspace.folder / TARGET).write_bytes(b"int \0;")
+    with pytest.raises(Unreadable, match="NUL byte at offset 4"):
         workspace.read_target()
 
 

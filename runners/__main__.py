@@ -1,0 +1,80 @@
+"""The command line of what executes.
+
+python -m runners                               the whole arena on this machine
+python -m runners sync                          tasks and agents into the catalog
+python -m runners worker --queues build         a worker for these queues
+python -m runners worker --hardware [--device]  a worker for the hardware of this machine
+"""
+
+import argparse
+import os
+import sys
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "arena.settings")
+    return int(options.command(options))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m runners", description="Run the arena.")
+    parser.set_defaults(command=_arena)
+    commands = parser.add_subparsers(metavar="command")
+    sync = commands.add_parser("sync", help="read tasks and agents into the catalog")
+    sync.set_defaults(command=_sync)
+    worker = commands.add_parser("worker", help="take work from queues")
+    taken = worker.add_mutually_exclusive_group(required=True)
+    taken.add_argument("--queues", nargs="+", metavar="QUEUE", help="such as build, agents")
+    taken.add_argument("--hardware", action="store_true", help="the queue of a device found here")
+    worker.add_argument("--device", help="which device, by its slug; default: the first found")
+    worker.add_argument("--threads", type=int, default=1, help="how much at a time (default 1)")
+    worker.add_argument("--nice", type=int, default=0, help="give way to others by this much")
+    worker.set_defaults(command=_worker)
+    return parser
+
+
+def _arena(options: argparse.Namespace) -> int:
+    from runners.launcher import launch
+
+    return launch()
+
+
+def _sync(options: argparse.Namespace) -> int:
+    import django
+
+    django.setup()
+    from runners.catalog import sync
+
+    problems = sync()
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _worker(options: argparse.Namespace) -> int:
+    import logging
+
+    import django
+
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("dramatiq").setLevel(logging.WARNING)
+    django.setup()
+    from runners.worker import Duty, NoHardware, hardware_duty, serve
+
+    os.nice(options.nice)
+    try:
+        if options.hardware:
+            serve(hardware_duty(options.device))
+        else:
+            serve(Duty(tuple(options.queues), options.threads))
+    except NoHardware as error:
+        print(f"worker: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

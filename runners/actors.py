@@ -1,0 +1,25 @@
+"""What messages start. `measure` is sent to the queue of the hardware it is for."""
+
+from __future__ import annotations
+
+import dramatiq
+
+from runners import attempt, judging
+from runners.broker import broker
+
+HOUR_MS = 3_600_000
+
+
+@dramatiq.actor(broker=broker, queue_name="agents", max_retries=0, time_limit=48 * HOUR_MS)
+def run_agent(run_id: str) -> None:
+    attempt.attempt(run_id)
+
+
+@dramatiq.actor(broker=broker, queue_name="build", max_retries=0, time_limit=HOUR_MS)
+def build(evaluation_id: int) -> None:
+    judging.judge(evaluation_id, judging.BUILD)
+
+
+@dramatiq.actor(broker=broker, queue_name="measure", max_retries=0, time_limit=HOUR_MS)
+def measure(evaluation_id: int) -> None:
+    judging.judge(evaluation_id, judging.MEASURE)

@@ -1,0 +1,186 @@
+"""An attempt: an agent at work on a run, the verdicts it asks for, what is judged in the end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+from django.db.models import F
+
+from arena.errors import UserError
+from arena.runs import services
+from arena.runs.events import EventDraft
+from arena.runs.models import Evaluation, Run
+from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
+from runners import verdicts
+from runners.clock import Clock
+from runners.confinement import confined, environment
+from runners.door import Answer, Door, refused
+from runners.lease import new_lease
+from runners.recorder import Recorder
+from runners.supervisor import Child, Ended, Ending, stopping
+from runners.workspace import Unreadable, Workspace
+
+POLL_SECONDS = 0.2
+
+
+def attempt(run_id: str) -> None:
+    """Let the agent of a queued run work, and have its best round judged; once, whoever asks."""
+    lease = new_lease()
+    run = services.claim_run(run_id, lease)
+    if run is None:
+        return
+    try:
+        _Attempt(run, lease).carry_out()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        services.finish_run(run_id, lease, RunStatus.BROKEN, reason, Fault.ARENA)
+        raise
+
+
+class _Attempt:
+    def __init__(self, run: Run, lease: str) -> None:
+        self.run = run
+        self.lease = lease
+        self.rounds = int(run.budget["rounds"])
+        self.clock = Clock(run.budget["seconds"])
+        self.broken = ""
+        """Why the arena could not judge a round, once that has happened."""
+        self._over = threading.Event()
+        task = run.task_version.public
+        folder = settings.ARENA_HOME / "workspaces" / run.pk
+        self.workspace = Workspace.lay_out(folder, task["starter"], task["target_file"])
+        self.door = Door(self.workspace.folder, self._check)
+
+    def carry_out(self) -> None:
+        with ExitStack() as stack:
+            stack.callback(self.workspace.remove)
+            stack.enter_context(self.door)
+            stack.callback(self._over.set)
+            self.agent = self._start_agent()
+            ended = self.agent.follow(deadline=self.clock.deadline, beat=self._beat)
+        if self.door.failure is not None:
+            raise self.door.failure
+        self._conclude(ended)
+
+    def _start_agent(self) -> Child:
+        agent = self.run.agent
+        brief = {
+            "task": self.run.task_version.task.slug,
+            "target": self.workspace.target,
+            "rounds": self.rounds,
+            "seconds": self.run.budget["seconds"],
+        }
+        request = {"adapter": agent.adapter, "settings": agent.settings, "brief": brief}
+        return Child(
+            confined(self.workspace.folder),
+            on_lines=Recorder(self.run.pk, f"agent:{self.lease}").hear,
+            stdin=json.dumps(request),
+            cwd=self.workspace.folder,
+            env=environment(self.workspace.folder),
+        )
+
+    def _beat(self) -> bool:
+        if self.door.failure is not None or self.broken:
+            return False
+        return services.heartbeat_run(self.run.pk, self.lease)
+
+    def _check(self, note: str) -> Answer:
+        """Answer an ask for a verdict. Runs in the door's thread."""
+        self.agent.drain()  # what it said before it asked comes before the answer
+        try:
+            with self.clock.paused():
+                return self._verdict(note)
+        except Unreadable as error:
+            return self._refuse("note", text=str(error))
+        except UserError as error:
+            return self._refuse("note", text=f"{error.message} {error.hint}".strip())
+        finally:
+            connections.close_all()
+
+    def _verdict(self, note: str) -> Answer:
+        used = self.run.submissions.count()
+        if used >= self.rounds:
+            text = f"All {self.rounds} rounds are spent."
+            return self._refuse("limit", name="rounds", limit=self.rounds, used=used, text=text)
+        submission = services.submit(self.run.pk, self.workspace.read_target(), note)
+        evaluation = services.request_evaluation(submission, Scope.ROUND)
+        while evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
+            if self._over.wait(POLL_SECONDS):
+                return refused("The run is over.")
+            evaluation.refresh_from_db()
+        if evaluation.status == EvaluationStatus.BROKEN:
+            self.broken = f"Round {submission.round} could not be judged: {evaluation.message}"
+        return verdicts.answer(evaluation, self.rounds, self.rounds - submission.round)
+
+    def _refuse(self, kind: str, **body: Any) -> Answer:
+        self._say(kind, body)
+        return refused(body["text"])
+
+    def _say(self, kind: str, body: dict[str, Any]) -> None:
+        draft = EventDraft(kind, body, actor="arena")
+        services.record(self.run.pk, [draft], producer=self.lease)
+
+    def _conclude(self, ended: Ended) -> None:
+        """Have the best round judged, or end the run and say why there is none."""
+        if self.broken:
+            self._finish(RunStatus.BROKEN, self.broken, Fault.ARENA)
+        elif ended.ending is Ending.STOPPED:
+            self._finish_stopped()
+        else:
+            self._say_how_it_ended(ended)
+            best = self._best_round()
+            if best is not None:
+                services.request_evaluation(best.submission, Scope.FINAL)
+            else:
+                self._finish(RunStatus.FAILED, self._why_nothing_passed(ended), Fault.CANDIDATE)
+
+    def _finish(self, status: RunStatus, reason: str, fault: Fault) -> None:
+        services.finish_run(self.run.pk, self.lease, status, reason, fault)
+
+    def _finish_stopped(self) -> None:
+        """Stopped with its worker, cancelled, or held by another by now: that one ends it."""
+        if stopping.is_set():
+            self._finish(RunStatus.BROKEN, "Its worker was stopped.", Fault.ARENA)
+        elif Run.objects.filter(pk=self.run.pk, cancel_requested=True).exists():
+            self._finish(RunStatus.CANCELLED, "Cancelled.", Fault.USER)
+
+    def _say_how_it_ended(self, ended: Ended) -> None:
+        match ended.ending:
+            case Ending.DEADLINE:
+                seconds = self.run.budget["seconds"]
+                text = f"Its {seconds:g} seconds are spent."
+                self._say("limit", {"name": "seconds", "limit": seconds, "text": text})
+            case Ending.FLOOD:
+                self._say("limit", {"name": "events", "text": "It said more than a run may hold."})
+            case Ending.EXITED if ended.code != 0:
+                text = f"The agent ended with status {ended.code}."
+                body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}
+                self._say("error", body)
+
+    def _best_round(self) -> Evaluation | None:
+        """The fastest round that passed; the latest, where nothing can be timed."""
+        judged = Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
+        passed = judged.filter(status=EvaluationStatus.DONE, verdict__in=verdicts.ACCEPTED)
+        fastest = F("speedup").desc(nulls_last=True)
+        return (
+            passed.order_by(fastest, "-submission__round").select_related("submission__run").first()
+        )
+
+    def _why_nothing_passed(self, ended: Ended) -> str:
+        last = (
+            Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
+            .exclude(verdict="")
+            .order_by("-submission__round")
+            .select_related("submission")
+            .first()
+        )
+        if last is None:
+            crashed = (ended.stderr.splitlines() or [""])[-1] if ended.code else ""
+            return " ".join(filter(None, ("Nothing was handed in.", crashed)))
+        why = last.message or last.reason or last.verdict
+        return f"No round passed. Round {last.submission.round}, the last: {why}"

@@ -1,0 +1,25 @@
+"""What this checkout offers, written into the catalog: its task folders and its agents."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from arena.catalog.services import AgentSpec, sync_agents, sync_tasks
+from runners.agents import agents
+
+
+def sync() -> list[str]:
+    """Sync tasks and agents; a message for each task folder that could not be read."""
+    sync_agents(
+        AgentSpec(
+            slug=spec.slug,
+            title=spec.title,
+            adapter=adapter,
+            model=spec.model,
+            settings=spec.settings,
+            description=spec.description,
+        )
+        for adapter, agent in agents().items()
+        for spec in agent.SPECS
+    )
+    return sync_tasks(settings.ARENA_TASKS).problems

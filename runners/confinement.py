@@ -1,0 +1,40 @@
+"""The walls around an agent's process: its workspace to write in, the tools to read, no network."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from evaluation import sandbox
+
+PACKAGE = Path(__file__).parent
+SCRATCH = ".tmp"
+FILE_BYTES = 64 << 20
+
+
+def confined(workspace: Path) -> list[str]:
+    """The command line of an agent's process in `workspace`; its brief is read from stdin."""
+    policy = sandbox.Policy(
+        walls=sandbox.walls(),
+        readable=(sys.prefix, sys.base_prefix, str(PACKAGE)),
+        writable=(str(workspace),),
+        file_bytes=FILE_BYTES,
+        cpu_seconds=24 * 3600,  # its time is kept by the run's clock
+        unix_sockets=True,
+    )
+    agent = [sys.executable, "-P", "-s", str(PACKAGE / "agents" / "__main__.py")]
+    return sandbox.command(agent, policy)
+
+
+def environment(workspace: Path) -> dict[str, str]:
+    """All the environment an agent has; makes its folder for temporary files."""
+    scratch = workspace / SCRATCH
+    scratch.mkdir(exist_ok=True)
+    return {
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), "/usr/local/bin:/usr/bin:/bin")),
+        "HOME": str(workspace),
+        "TMPDIR": str(scratch),
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }

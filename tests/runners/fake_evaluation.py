@@ -1,0 +1,109 @@
+"""A stand-in for the judge's process, for what the runners must do whatever a judge says or does.
+
+It honours the protocol of `python -m evaluation` and judges by what the source tells it in words:
+`speedup 1.5`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`, `takes 2 s`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+DEVICE = {
+    "slug": "fake-cpu", "kind": "cpu", "name": "Fake", "vendor": "none", "arch": "none",
+    "queue": "hw.fake-cpu", "peaks": {}, "isolation": {}, "fingerprint": {},
+}  # fmt: skip
+
+
+def line(kind: str, **body: Any) -> None:
+    print(json.dumps({"type": kind, **body}), flush=True)
+
+
+def gate(
+    name: str, verdict: str = "passed", reason: str | None = None, **more: Any
+) -> dict[str, Any]:
+    body = {
+        "gate": name, "verdict": verdict, "reason": reason, "message": "", "rule": "", "passed": 0,
+        "total": 0, "duration_ms": 1.0, "detail": {}, "private": {}, "compiler": [],
+        "measurements": [], **more,
+    }  # fmt: skip
+    line("gate", **body)
+    return body
+
+
+def measurement(split: str, speedup: float) -> dict[str, Any]:
+    return {
+        "case": f"{split} case", "split": split, "kind": "nominal", "dtype": "float32",
+        "symbols": {"rows": 4}, "baseline": "eager", "candidate_us": 10 / speedup,
+        "baseline_us": 10.0, "speedup": speedup, "low": speedup - 0.01, "high": speedup + 0.01,
+        "gbps": 1.0, "tflops": 0.1, "roofline_share": 0.5, "warm_us": None, "blocks": 5,
+        "noisy": False,
+    }  # fmt: skip
+
+
+def judge(request: dict[str, Any]) -> int:
+    source = "\n".join(request["files"].values())
+    gates = [gate("integrity")]
+    if "does not compile" in source:
+        said = {
+            "tool": "g++", "arch": "x86", "ok": False, "duration_ms": 1.0,
+            "text": "k.cpp:1: error: expected ';'", "diagnostics": [], "resources": {},
+            "listings": {},
+        }  # fmt: skip
+        gates.append(gate("compile", "failed", "BUILD_ERROR", compiler=[said], message="no build"))
+        return report(gates, None, request)
+    gates.append(gate("compile"))
+    if request["stage"] == "build":
+        return report(gates, None, request)
+    line("status", text="measuring")
+    misbehave(source, Path(request["cache"]))
+    if "wrong" in source:
+        gates.append(gate("correctness", "failed", "WRONG_VALUES", message="case nominal", total=3))
+        return report(gates, None, request)
+    gates.append(gate("correctness", passed=3, total=3))
+    speedup = float(re.search(r"speedup ([\d.]+)", source)[1])  # type: ignore[index]
+    gates.append(gate("performance", measurements=[measurement("seen", speedup)]))
+    if request["scope"] == "final":
+        gates.append(gate("generalization", measurements=[measurement("unseen", speedup)]))
+    return report(gates, speedup, request)
+
+
+def misbehave(source: str, cache: Path) -> None:
+    if "hangs" in source:
+        time.sleep(600)
+    if took := re.search(r"takes ([\d.]+) s", source):
+        time.sleep(float(took[1]))
+    if "breaks once" in source:
+        cache.mkdir(parents=True, exist_ok=True)
+        try:
+            (cache / "broke").touch(exist_ok=False)
+        except FileExistsError:
+            return
+        os.abort()
+    if "breaks" in source:
+        print("RuntimeError: the judge lost its mind", file=sys.stderr)
+        sys.exit(3)
+
+
+def report(gates: list[dict[str, Any]], speedup: float | None, request: dict[str, Any]) -> int:
+    last = gates[-1]
+    interval = speedup and {"speedup": speedup, "low": speedup - 0.01, "high": speedup + 0.01}
+    line(
+        "report", task=request["task"], task_hash="0", judge_version="fake", gates=gates,
+        verdict=last["verdict"], reason=last["reason"], message=last["message"], seen=interval,
+        unseen=interval if request["scope"] == "final" else None, roofline_share=0.5, noisy=False,
+        aka_score=0.0, fingerprint={}, seconds={},
+    )  # fmt: skip
+    return 0 if last["verdict"] == "passed" else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["hardware"]:
+        print(json.dumps({"devices": [DEVICE]}))
+    else:
+        sys.exit(judge(json.load(sys.stdin)))

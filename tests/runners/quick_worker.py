@@ -1,0 +1,22 @@
+"""A real worker in a hurry: short leases, and the stand-in for the judge."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import django
+
+django.setup()
+
+from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
+from runners import judging, supervisor, worker  # noqa: E402
+from runners.__main__ import main  # noqa: E402
+
+judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
+supervisor.BEAT_SECONDS = 0.3
+worker.TEND_SECONDS = 0.5
+reaper.LEASE = timedelta(seconds=2)
+reaper.MESSAGE_GRACE = timedelta(seconds=1)
+sys.exit(main())
