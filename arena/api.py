@@ -11,6 +11,7 @@ from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationEr
 from arena.accounts.auth import READ
 from arena.catalog.api import router as catalog_router
 from arena.errors import UserError
+from arena.leaderboard.api import router as leaderboard_router
 from arena.runs.api import router as runs_router
 
 api = NinjaAPI(
@@ -21,6 +22,7 @@ api = NinjaAPI(
 )
 api.add_router("", catalog_router)
 api.add_router("/runs", runs_router)
+api.add_router("/leaderboard", leaderboard_router)
 
 
 def answer(

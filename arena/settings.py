@@ -132,7 +132,6 @@ CHANNEL_LAYERS = {
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = ARENA_HOME / "static"
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect before a start
 WHITENOISE_AUTOREFRESH = DEBUG
 

@@ -1,0 +1,231 @@
+"""The one ranking: what page, API and feeds all show, and how its numbers are made.
+
+An agent's speedup is the geometric mean over the tasks it passed, shown beside the share of the
+board's tasks that it passed: a failure is never averaged in and never left out, and who tried one
+easy task does not outrank who passed twenty. Its interval adds the tasks' own intervals in log
+space, as independent. A run that broke (our fault) or was cancelled says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Self
+
+from arena.catalog.models import Agent
+from arena.runs.models import Run
+from arena.runs.states import RUN_JUDGED, RunStatus, Visibility
+
+SEEN, UNSEEN, GAP = "seen", "unseen", "gap"
+GENERALIZATIONS = (SEEN, UNSEEN, GAP)
+
+Entry = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What is ranked. `generalization` says by which speedup: of seen cases, of unseen ones, or
+    how much of the first the second keeps."""
+
+    hardware: str = ""
+    category: str = ""
+    track: str = ""
+    family: str = ""
+    generalization: str = SEEN
+    since: date | None = None
+    until: date | None = None
+
+    def __post_init__(self) -> None:
+        if self.generalization not in GENERALIZATIONS:
+            raise ValueError(f"{self.generalization!r} is not one of {GENERALIZATIONS}")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A ratio and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def geomean(cls, parts: Sequence[Self]) -> Self | None:
+        """The geometric mean of independent estimates: half-widths add in squares, in log space."""
+        if not parts:
+            return None
+        n = len(parts)
+        center = sum(math.log(part.value) for part in parts) / n
+        below = math.hypot(*(math.log(part.value / part.low) for part in parts)) / n
+        above = math.hypot(*(math.log(part.high / part.value) for part in parts)) / n
+        return cls(math.exp(center), math.exp(center - below), math.exp(center + above))
+
+    def over(self, other: Self) -> Self:
+        """The ratio of two independent estimates."""
+        ratio = self.value / other.value
+        below = math.hypot(math.log(self.value / self.low), math.log(other.high / other.value))
+        above = math.hypot(math.log(self.high / self.value), math.log(other.value / other.low))
+        return type(self)(ratio, ratio * math.exp(-below), ratio * math.exp(above))
+
+    def overlaps(self, other: Self) -> bool:
+        return self.low <= other.high and other.low <= self.high
+
+
+@dataclass(frozen=True)
+class Row:
+    """One agent on the board. Equal `band`s differ by less than their intervals can tell.
+
+    `passed` of `total` counts runs. `tasks` were tried, of `board` that anybody tried, on each
+    hardware; `share` is the mean over the board of the share of repeats that passed.
+    """
+
+    rank: int
+    band: int
+    agent: Agent
+    passed: int
+    total: int
+    tasks: int
+    board: int
+    share: float
+    speedup: float | None
+    low: float | None
+    high: float | None
+    unseen_speedup: float | None
+    unseen_low: float | None
+    unseen_high: float | None
+    gap: float | None
+    roofline_share: float | None
+    rounds: float
+    seconds: float
+    cost: float | None
+    tokens: int | None
+
+
+def rank(filters: Filters = Filters()) -> list[Row]:
+    """The board: agents by share of tasks passed and geomean, best first."""
+    by_agent: dict[int, list[Run]] = {}
+    board: set[Entry] = set()
+    for run in ranked_runs(filters):
+        by_agent.setdefault(run.agent_id, []).append(run)
+        board.add(_entry(run))
+    scored = [_score(runs, len(board), filters.generalization) for runs in by_agent.values()]
+    scored.sort(key=lambda pair: _order(*pair))
+    rows: list[Row] = []
+    leader: tuple[Row, Estimate | None] | None = None
+    band = 0
+    for position, (row, estimate) in enumerate(scored, start=1):
+        if leader is None or not _level(row, estimate, *leader):
+            band, leader = position, (row, estimate)
+        rows.append(replace(row, rank=position, band=band))
+    return rows
+
+
+def ranked_runs(filters: Filters = Filters()) -> list[Run]:
+    """The runs that count: judged, public, and of each (task, agent, hardware, repeat) the newest.
+
+    A repeat of another experiment is another attempt at the same: the newest of them counts.
+    """
+    runs = Run.objects.with_names().filter(status__in=RUN_JUDGED, visibility=Visibility.PUBLIC)
+    lookups = {
+        "hardware__slug": filters.hardware,
+        "task_version__task__operator__category": filters.category,
+        "task_version__task__track": filters.track,
+        "created_at__date__gte": filters.since,
+        "created_at__date__lte": filters.until,
+    }
+    runs = runs.filter(**{lookup: value for lookup, value in lookups.items() if value})
+    newest: dict[tuple[int, int, int, int], Run] = {}
+    for run in runs.order_by("-created_at", "-id"):
+        if filters.family and filters.family not in run.task_version.task.operator.families:
+            continue
+        key = (run.task_version.task_id, run.agent_id, run.hardware_id, run.repeat)
+        newest.setdefault(key, run)
+    return list(newest.values())
+
+
+def _score(runs: Sequence[Run], board: int, generalization: str) -> tuple[Row, Estimate | None]:
+    """An agent's row, unplaced, and the estimate that it is ranked by.
+
+    Repeats are one entry of the board: it counts by the share of them that passed, and in the mean
+    by the geomean of those.
+    """
+    tasks: dict[Entry, list[Run]] = {}
+    for run in runs:
+        tasks.setdefault(_entry(run), []).append(run)
+    passed = [run for run in runs if run.status == RunStatus.PASSED]
+    seen = _geomean_of_tasks(tasks.values(), SEEN)
+    unseen = _geomean_of_tasks(tasks.values(), UNSEEN)
+    gap = _geomean_of_tasks(tasks.values(), GAP)
+    shares = [run.roofline_share for run in passed if run.roofline_share]
+    costs = [run.cost_usd for run in runs if run.cost_usd is not None]
+    tokens = [run.tokens for run in runs if run.tokens is not None]
+    row = Row(
+        rank=0,
+        band=0,
+        agent=runs[0].agent,
+        passed=len(passed),
+        total=len(runs),
+        tasks=len(tasks),
+        board=board,
+        share=sum(map(_share_passed, tasks.values())) / board,
+        speedup=seen and seen.value,
+        low=seen and seen.low,
+        high=seen and seen.high,
+        unseen_speedup=unseen and unseen.value,
+        unseen_low=unseen and unseen.low,
+        unseen_high=unseen and unseen.high,
+        gap=gap and gap.value,
+        roofline_share=math.exp(sum(map(math.log, shares)) / len(shares)) if shares else None,
+        rounds=sum(run.rounds for run in runs) / len(runs),
+        seconds=sum(run.seconds or 0.0 for run in runs) / len(runs),
+        cost=sum(costs) if costs else None,
+        tokens=sum(tokens) if tokens else None,
+    )
+    return row, {SEEN: seen, UNSEEN: unseen, GAP: gap}[generalization]
+
+
+def _entry(run: Run) -> Entry:
+    """What is one line of the board: a task on a hardware."""
+    return run.task_version.task_id, run.hardware_id
+
+
+def _share_passed(repeats: Sequence[Run]) -> float:
+    return sum(run.status == RunStatus.PASSED for run in repeats) / len(repeats)
+
+
+def _geomean_of_tasks(tasks: Iterable[Sequence[Run]], which: str) -> Estimate | None:
+    means = []
+    for repeats in tasks:
+        estimates = [estimate for run in repeats if (estimate := _estimate(run, which))]
+        if mean := Estimate.geomean(estimates):
+            means.append(mean)
+    return Estimate.geomean(means)
+
+
+def _estimate(run: Run, which: str) -> Estimate | None:
+    """What one run says; None where it failed or could not be measured."""
+    if run.status != RunStatus.PASSED:
+        return None
+    seen = _interval(run.speedup, run.low, run.high)
+    unseen = _interval(run.unseen_speedup, run.unseen_low, run.unseen_high)
+    if which == GAP:
+        return unseen.over(seen) if seen and unseen else None
+    return seen if which == SEEN else unseen
+
+
+def _interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
+    if not value or value <= 0:
+        return None
+    return Estimate(value, min(low or value, value), max(high or value, value))
+
+
+def _order(row: Row, estimate: Estimate | None) -> tuple[float, float, str]:
+    return (-row.share, -estimate.value if estimate else 0.0, row.agent.slug)
+
+
+def _level(row: Row, estimate: Estimate | None, other: Row, leading: Estimate | None) -> bool:
+    """Whether two rows are as good as each other, as far as the measurements can tell."""
+    if row.share != other.share or (estimate is None) != (leading is None):
+        return False
+    return estimate is None or leading is None or estimate.overlaps(leading)

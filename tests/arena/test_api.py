@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.test import Client
+
+from arena.accounts.models import ApiToken
+from arena.runs import services
+from arena.runs.events import EventDraft
+from arena.runs.models import Event
+from tests.arena.factories import finished
+
+pytestmark = pytest.mark.django_db
+RUNS = "/api/v1/runs"
+ASKED = {"task": "relu/cpp-to-cpp", "agent": "tuner"}
+
+
+def post(client: Client, path: str, body=None, **headers):
+    return client.post(path, json.dumps(body or {}), "application/json", headers=headers)
+
+
+def bearer(user, *scopes: str) -> dict[str, str]:
+    _, secret = ApiToken.issue(user, "test", scopes)
+    return {"authorization": f"Bearer {secret}"}
+
+
+def error_of(response) -> dict:
+    error = response.json()["error"]
+    assert error["message"] and "hint" in error
+    return error
+
+
+# Reading
+
+
+def test_the_catalog_is_open_to_read(client, task, agent, hardware):
+    [listed] = client.get("/api/v1/tasks").json()
+    assert (listed["slug"], listed["admitted"]) == ("relu/cpp-to-cpp", True)
+    detail = client.get("/api/v1/tasks/relu/cpp-to-cpp").json()
+    assert detail["public"]["hidden_cases"] == {"edge": 2, "production": 3}
+    assert client.get("/api/v1/agents").json()[0]["slug"] == "tuner"
+    assert client.get("/api/v1/hardware").json()[0]["live_workers"] == 0
+
+
+def test_a_draft_task_is_not_shown(client, task):
+    type(task).objects.update(status="draft")
+    assert client.get("/api/v1/tasks").json() == []
+    assert client.get("/api/v1/tasks/relu/cpp-to-cpp").status_code == 404
+
+
+def test_a_list_of_runs_goes_on_from_its_cursor(client, start):
+    ids = [start().pk for _ in range(5)][::-1]
+    page = client.get(RUNS, {"limit": 3}).json()
+    assert [run["id"] for run in page["runs"]] == ids[:3]
+    rest = client.get(RUNS, {"limit": 3, "cursor": page["next_cursor"]}).json()
+    assert [run["id"] for run in rest["runs"]] == ids[3:]
+    assert rest["next_cursor"] is None
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        ({"task": "relu"}, 1),
+        ({"task": "relu/cpp-to-cpp", "agent": "tuner", "hardware": "test-cpu"}, 1),
+        ({"status": "queued,running"}, 1),
+        ({"status": "passed"}, 0),
+        ({"agent": "other"}, 0),
+        ({"experiment": "none"}, 0),
+    ],
+)
+def test_runs_are_listed_by_filters(client, start, filters, count):
+    start()
+    assert len(client.get(RUNS, filters).json()["runs"]) == count
+
+
+def test_a_list_takes_the_same_few_queries_however_long(
+    client, start, django_assert_max_num_queries
+):
+    for _ in range(10):
+        start()
+    with django_assert_max_num_queries(2):
+        client.get(RUNS)
+
+
+def test_a_finished_run_has_its_speedups(client, start):
+    run = finished(start())
+    found = client.get(f"{RUNS}/{run.pk}").json()
+    assert found["status"] == "passed"
+    assert found["seen"]["speedup"] == 2.0 and found["unseen"]["speedup"] == 1.8
+
+
+def test_events_are_read_forwards_backwards_and_from_the_end(client, start):
+    run = start()
+    drafts = [EventDraft("log", {"text": str(n)}) for n in range(9)]
+    last = services.record(run.pk, drafts, producer="p")
+
+    def events(**query):
+        found = client.get(f"{RUNS}/{run.pk}/events", query).json()
+        assert found["last_seq"] == last
+        return [event["seq"] for event in found["events"]], found["more"]
+
+    assert events(after=0, limit=4) == ([1, 2, 3, 4], True)
+    assert events(after=4) == ([5, 6, 7, 8, 9, 10], False)
+    assert events(before=4, limit=2) == ([2, 3], True)
+    assert events(limit=3) == ([8, 9, 10], True)
+    assert events(before=1) == ([], False)
+
+
+def test_an_event_is_the_envelope_that_sockets_send(client, start):
+    run = start()
+    [event] = client.get(f"{RUNS}/{run.pk}/events").json()["events"]
+    assert event == json.loads(json.dumps(Event.objects.get(run=run).envelope()))
+
+
+def test_the_whole_of_a_cut_text_is_read_through_its_event(client, start, alice):
+    run = start(owner=alice)
+    draft = EventDraft("log", {"text": "x" * 50_000}, visibility="owner")
+    seq = services.record(run.pk, [draft], producer="p")
+    path = f"{RUNS}/{run.pk}/events/{seq}/blob"
+    assert client.get(path, {"path": "text"}).status_code == 404
+    client.force_login(alice)
+    assert client.get(path, {"path": "text"}).content == b"x" * 50_000
+    assert client.get(path, {"path": "other"}).status_code == 404
+
+
+def test_the_leaderboard_answers_with_its_filters(client, start):
+    finished(start())
+    board = client.get("/api/v1/leaderboard", {"generalization": "unseen"}).json()
+    assert board["filters"]["generalization"] == "unseen"
+    assert board["rows"][0]["agent"] == "tuner" and board["rows"][0]["unseen_speedup"] == 1.8
+    assert client.get("/api/v1/leaderboard", {"generalization": "x"}).status_code == 422
+
+
+# Writing
+
+
+def test_nobody_starts_nothing(client, start):
+    response = post(client, RUNS, ASKED)
+    assert response.status_code == 401 and error_of(response)["code"] == "unauthorized"
+
+
+def test_a_token_with_the_scope_run_starts_and_cancels(client, start, alice):
+    headers = bearer(alice, "run")
+    response = post(client, RUNS, {**ASKED, "budget": {"rounds": 2}, "label": "x"}, **headers)
+    assert response.status_code == 201
+    run = response.json()
+    assert (run["owner"], run["budget"]["rounds"], run["label"]) == ("alice", 2, "x")
+    assert post(client, f"{RUNS}/{run['id']}/cancel", **headers).json()["status"] == "cancelled"
+
+
+def test_a_token_without_the_scope_is_refused(client, start, alice):
+    response = post(client, RUNS, ASKED, **bearer(alice, "read"))
+    assert response.status_code == 403 and "scope" in error_of(response)["message"]
+    assert client.get(RUNS, headers=bearer(alice, "run")).status_code == 403
+
+
+def test_a_revoked_or_unknown_token_is_refused_and_not_taken_for_nobody(client, start, alice):
+    headers = bearer(alice, "read", "run")
+    ApiToken.objects.update(revoked_at="2026-01-01T00:00Z")
+    for bad in (headers, {"authorization": "Bearer arena_nonsense"}):
+        assert client.get(RUNS, headers=bad).status_code == 401
+
+
+def test_only_the_hash_of_a_token_is_stored(alice):
+    token, secret = ApiToken.issue(alice, "t", ["run"])
+    row = str(ApiToken.objects.filter(pk=token.pk).values().get())
+    assert secret not in row and token.digest in row
+
+
+def test_a_session_starts_a_run_only_with_its_csrf_token(start, alice):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(alice)
+    assert post(client, RUNS, ASKED).status_code == 403
+    client.get("/admin/login/")
+    client.get("/api/v1/docs")
+    token = client.cookies["csrftoken"].value
+    assert post(client, RUNS, ASKED, **{"x-csrftoken": token}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "word"),
+    [
+        ({"task": "relu/nope"}, 404, "no task"),
+        ({"agent": "nope"}, 404, "no agent"),
+        ({"hardware": "nope"}, 404, "no hardware"),
+        ({"budget": {"rounds": -1}}, 400, "budget"),
+        ({"budget": {"rounds": "many"}}, 422, "rounds"),
+        ({"label": "x" * 101}, 422, "label"),
+        ({"visibility": "secret"}, 422, "visibility"),
+    ],
+)
+def test_a_bad_request_is_answered_with_what_is_wrong(client, start, alice, change, status, word):
+    response = post(client, RUNS, {**ASKED, **change}, **bearer(alice, "run"))
+    assert response.status_code == status
+    assert word in error_of(response)["message"]
+
+
+def test_what_is_not_json_is_answered_with_an_error(client, start, alice):
+    headers = bearer(alice, "run")
+    response = client.post(RUNS, "{not json", "application/json", headers=headers)
+    assert response.status_code == 400 and error_of(response)["code"] == "bad_request"
+
+
+def test_a_foreign_run_is_not_cancelled(client, start, alice, charlie):
+    run = start(owner=alice)
+    response = post(client, f"{RUNS}/{run.pk}/cancel", **bearer(charlie, "run"))
+    assert response.status_code == 403
+    run.refresh_from_db()
+    assert run.status == "queued"
+
+
+# Headers and documentation
+
+
+def test_the_documentation_works_without_a_cdn_or_an_inline_script(client):
+    page = client.get("/api/v1/docs")
+    html = page.content.decode()
+    assert "https://" not in html and "<style" not in html
+    scripts = [tag for tag in html.split("<script")[1:] if "application/json" not in tag]
+    assert scripts and all(tag.lstrip().startswith("src=") for tag in scripts)
+    assert "script-src 'self'" in page["Content-Security-Policy"]
+    assert "/api/v1/runs" in client.get("/api/v1/openapi.json").json()["paths"]
+
+
+def test_every_answer_bounds_what_a_page_may_load(client, task):
+    for path in ("/api/v1/tasks", "/admin/login/", "/nowhere"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["X-Frame-Options"] == "DENY"

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from arena.catalog.models import Agent, Operator, Task, TaskVersion
+from arena.leaderboard.rankings import Estimate, Filters, rank
+from arena.runs.models import Run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def judged(task, agent, hardware):
+    """Make a judged run: by agent slug, on task slug; a speedup means that it passed."""
+
+    def make(by: str, on: str = "relu", speedup: float | None = None, **more) -> Run:
+        operator, _ = Operator.objects.get_or_create(
+            slug=on, defaults={"title": on, "category": "Activation", "level": 1, **NO_TEXT}
+        )
+        its_task, _ = Task.objects.get_or_create(operator=operator, track="cpp-to-cpp")
+        version, _ = TaskVersion.objects.get_or_create(task=its_task, content_hash="a" * 64)
+        who, _ = Agent.objects.get_or_create(slug=by, defaults={"title": by, "adapter": "tuner"})
+        numbers = {}
+        if speedup is not None:
+            width = more.pop("width", 1.05)
+            numbers = {"speedup": speedup, "low": speedup / width, "high": speedup * width}
+        values = {"status": "passed" if speedup else "failed", **numbers, **more}
+        return Run.objects.create(task_version=version, agent=who, hardware=hardware, **values)
+
+    return make
+
+
+NO_TEXT = {"prompt": "", "reference_source": ""}
+
+
+def board(**filters):
+    return {row.agent.slug: row for row in rank(Filters(**filters))}
+
+
+def test_an_empty_arena_has_an_empty_board(db):
+    assert rank() == []
+
+
+def test_a_speedup_is_the_geomean_over_tasks_with_an_interval_from_theirs(judged):
+    judged("a", "relu", 2.0, width=1.1)
+    judged("a", "gelu", 8.0, width=1.1)
+    row = board()["a"]
+    assert row.speedup == pytest.approx(4.0)
+    half = math.log(1.1) * math.sqrt(2) / 2
+    assert row.high == pytest.approx(4.0 * math.exp(half))
+    assert row.low == pytest.approx(4.0 * math.exp(-half))
+
+
+def test_a_failure_lowers_the_share_and_never_enters_the_mean(judged):
+    judged("a", "relu", 4.0)
+    judged("a", "gelu")
+    row = board()["a"]
+    assert (row.passed, row.total, row.share, row.speedup) == (1, 2, 0.5, pytest.approx(4.0))
+
+
+@pytest.mark.parametrize("status", ["broken", "cancelled", "queued", "running", "judging"])
+def test_what_was_not_judged_never_counts_against_an_agent(judged, status):
+    judged("a", "relu", 4.0)
+    judged("a", "gelu", status=status)
+    row = board()["a"]
+    assert (row.passed, row.total, row.board) == (1, 1, 1)
+
+
+def test_more_tasks_passed_go_before_a_greater_speedup(judged):
+    judged("sure", "relu", 1.1)
+    judged("sure", "gelu", 1.1)
+    judged("wild", "relu", 50.0)
+    judged("wild", "gelu")
+    judged("picky", "relu", 99.0)
+    rows = rank()
+    assert [(r.agent.slug, r.rank, r.share) for r in rows] == [
+        ("sure", 1, 1.0),
+        ("picky", 2, 0.5),
+        ("wild", 3, 0.5),
+    ]
+    assert (rows[1].tasks, rows[1].board) == (1, 2)
+
+
+def test_agents_whose_intervals_overlap_share_a_band(judged):
+    judged("a", "relu", 3.0, width=1.01)
+    judged("b", "relu", 2.1, width=1.1)
+    judged("c", "relu", 2.0, width=1.1)
+    judged("d", "relu", 1.8, width=1.1)
+    judged("e", "relu")
+    rows = board()
+    assert [rows[slug].band for slug in "abcde"] == [1, 2, 2, 2, 5]
+    assert [rows[slug].rank for slug in "abcde"] == [1, 2, 3, 4, 5]
+
+
+def test_a_band_is_held_to_its_leader_and_does_not_creep(judged):
+    for slug, speedup in (("a", 3.0), ("b", 2.6), ("c", 2.3)):
+        judged(slug, "relu", speedup, width=1.1)
+    rows = board()
+    assert [rows[slug].band for slug in "abc"] == [1, 1, 3]
+
+
+def test_the_newest_run_of_a_repeat_counts(judged):
+    judged("a", "relu", 9.0, created_at=timezone.now() - timedelta(days=1))
+    judged("a", "relu", 2.0)
+    row = board()["a"]
+    assert (row.speedup, row.total) == (pytest.approx(2.0), 1)
+
+
+def test_repeats_are_one_entry_of_the_board(judged):
+    for repeat, speedup in enumerate((2.0, 8.0, None)):
+        judged("a", "relu", speedup, repeat=repeat)
+    judged("a", "gelu", 1.0)
+    row = board()["a"]
+    assert row.speedup == pytest.approx(2.0)  # of 4 and 1
+    assert (row.passed, row.total, row.tasks) == (3, 4, 2)
+    assert row.share == pytest.approx((2 / 3 + 1) / 2)
+
+
+def test_a_pass_that_could_not_be_measured_counts_as_passed_without_a_speedup(judged):
+    judged("a", "relu", status="passed")
+    row = board()["a"]
+    assert (row.share, row.speedup, row.low) == (1.0, None, None)
+
+
+def test_a_board_of_unseen_speedups_ranks_by_them(judged):
+    def pair(by, seen, unseen):
+        hidden = {
+            "unseen_speedup": unseen,
+            "unseen_low": unseen * 0.99,
+            "unseen_high": unseen * 1.01,
+        }
+        judged(by, "relu", seen, width=1.01, **hidden)
+
+    pair("overfit", 4.0, 1.0)
+    pair("general", 3.0, 3.0)
+    assert list(board()) == ["overfit", "general"]
+    assert list(board(generalization="unseen")) == ["general", "overfit"]
+    gaps = board(generalization="gap")
+    assert list(gaps) == ["general", "overfit"]
+    assert gaps["overfit"].gap == pytest.approx(0.25)
+
+
+def test_filters_narrow_the_board(judged, hardware):
+    judged("a", "relu", 2.0)
+    old = judged("b", "relu", 2.0, created_at=timezone.now() - timedelta(days=9))
+    Operator.objects.filter(slug="relu").update(families=["vision"])
+    today = timezone.now().date()
+    assert set(board()) == {"a", "b"}
+    assert set(board(since=today)) == {"a"}
+    assert set(board(until=old.created_at.date())) == {"b"}
+    assert set(board(family="vision", hardware=hardware.slug, track="cpp-to-cpp")) == {"a", "b"}
+    for nothing in (
+        {"hardware": "x"},
+        {"track": "torch-to-cpp"},
+        {"category": "Pooling"},
+        {"family": "llm"},
+    ):
+        assert board(**nothing) == {}
+
+
+def test_a_filter_that_is_no_board_is_refused():
+    with pytest.raises(ValueError, match="sideways"):
+        Filters(generalization="sideways")
+
+
+def test_private_runs_are_on_no_board(judged):
+    judged("a", "relu", 2.0, visibility="owner")
+    assert rank() == []
+
+
+def test_the_ratio_of_estimates_widens_their_intervals():
+    ratio = Estimate(2.0, 1.8, 2.2).over(Estimate(4.0, 3.6, 4.4))
+    assert ratio.value == 0.5
+    assert ratio.low < 0.5 * 1.8 / 2.0 and ratio.high > 0.5 * 2.2 / 2.0
