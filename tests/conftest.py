@@ -49,6 +49,12 @@ def valkey() -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Asynchronous tests run on asyncio, as the web process does."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory

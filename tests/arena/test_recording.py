@@ -60,7 +60,7 @@ def test_a_later_row_of_the_same_event_has_a_higher_revision(start):
 def test_a_body_that_its_kind_does_not_allow_is_refused_and_nothing_is_stored(start):
     run = start()
     before = seqs(run)
-    with pytest.raises(BadEvent, match="tool_call.*colour"):
+    with pytest.raises(BadEvent, match=r"tool_call.*colour"):
         record(run.pk, [log(), EventDraft("tool_call", {"colour": "red"})], producer="p")
     with pytest.raises(BadEvent):
         record(run.pk, [EventDraft("no_such_kind", {})], producer="p")

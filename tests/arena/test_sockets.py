@@ -16,49 +16,24 @@ from urllib.request import urlopen
 import pytest
 from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
-from django.test import Client
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as connect_now
 
 from arena.runs import consumers, services
 from arena.runs.events import EventDraft
 from arena.runs.models import Event, Run
+from tests.arena.talk import HOST, communicator, opened
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("valkey"),
 ]
-HOST = (b"host", b"localhost:8000")
-ORIGIN = (b"origin", b"http://localhost:8000")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-def communicator(path: str, user=None, headers=(HOST, ORIGIN)) -> WebsocketCommunicator:
-    from arena.asgi import application
-
-    headers = list(headers)
-    if user is not None:
-        client = Client()
-        client.force_login(user)
-        headers.append((b"cookie", f"sessionid={client.cookies['sessionid'].value}".encode()))
-    return WebsocketCommunicator(application, path, headers=headers)
 
 
 def log(run: Run, *texts: str, **more) -> int:
     drafts = [EventDraft("log", {"text": text}, **more) for text in texts]
     return services.record(run.pk, drafts, producer="test")
-
-
-async def opened(path: str, user=None) -> WebsocketCommunicator:
-    ws = await sync_to_async(communicator)(path, user)
-    accepted, _ = await ws.connect()
-    assert accepted
-    return ws
 
 
 async def seqs_until(ws: WebsocketCommunicator, last: int) -> list[int]:

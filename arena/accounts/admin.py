@@ -1,0 +1,49 @@
+"""The admin of accounts."""
+
+from __future__ import annotations
+
+from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin
+from django.db.models import QuerySet
+from django.forms import CheckboxSelectMultiple, ModelForm, MultipleChoiceField
+from django.http import HttpRequest
+from django.utils import timezone
+
+from arena.accounts.models import ApiToken, Scope, User
+
+admin.site.register(User, UserAdmin)
+
+
+class ApiTokenForm(ModelForm):
+    scopes = MultipleChoiceField(choices=Scope.choices, widget=CheckboxSelectMultiple)
+
+    class Meta:
+        model = ApiToken
+        fields = ["user", "name", "scopes"]
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(admin.ModelAdmin):
+    """A token is issued here: its secret is shown once, in the message after saving."""
+
+    form = ApiTokenForm
+    list_display = ["name", "user", "prefix", "scopes", "created_at", "last_used_at", "revoked_at"]
+    list_filter = ["revoked_at"]
+    search_fields = ["name", "user__username", "prefix"]
+    autocomplete_fields = ["user"]
+    actions = ["revoke"]
+
+    def has_change_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
+        return False
+
+    def save_model(
+        self, request: HttpRequest, obj: ApiToken, form: ApiTokenForm, change: bool
+    ) -> None:
+        token, secret = ApiToken.issue(obj.user, obj.name, obj.scopes)
+        obj.__dict__.update(token.__dict__)
+        self.message_user(request, f"The token, shown only now: {secret}", messages.WARNING)
+
+    @admin.action(description="Revoke", permissions=["delete"])
+    def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
+        count = tokens.filter(revoked_at=None).update(revoked_at=timezone.now())
+        self.message_user(request, f"{count} revoked.")

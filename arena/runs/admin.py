@@ -1,0 +1,100 @@
+"""The admin of runs: everything that happened, to look at; the one thing to do is to cancel."""
+
+from __future__ import annotations
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from arena.admin import Facts
+from arena.errors import UserError
+from arena.runs import services
+from arena.runs.models import (
+    Blob,
+    Evaluation,
+    Event,
+    Experiment,
+    GateResult,
+    Measurement,
+    Run,
+    Submission,
+)
+
+
+@admin.register(Experiment)
+class ExperimentAdmin(Facts):
+    list_display = ["slug", "title", "created_at"]
+    search_fields = ["slug", "title"]
+
+
+@admin.register(Run)
+class RunAdmin(Facts):
+    list_display = [
+        "id", "task_version", "agent", "hardware", "status", "fault", "speedup", "unseen_speedup",
+        "rounds", "owner", "created_at",
+    ]  # fmt: skip
+    list_filter = ["status", "fault", "agent", "hardware", "visibility", "experiment"]
+    list_select_related = ["task_version__task__operator", "agent", "hardware", "owner"]
+    search_fields = ["id", "label", "reason", "task_version__task__operator__slug"]
+    date_hierarchy = "created_at"
+    actions = ["cancel"]
+
+    @admin.action(description="Cancel")
+    def cancel(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
+        for run in runs:
+            try:
+                services.cancel_run(run, request.user)
+            except UserError as error:
+                self.message_user(request, f"{run}: {error.message}", messages.WARNING)
+
+
+@admin.register(Submission)
+class SubmissionAdmin(Facts):
+    list_display = ["run", "round", "content_hash", "note", "created_at"]
+    search_fields = ["run__id", "content_hash", "note"]
+    date_hierarchy = "created_at"
+
+
+@admin.register(Evaluation)
+class EvaluationAdmin(Facts):
+    list_display = [
+        "submission", "scope", "hardware", "status", "verdict", "reason", "speedup", "low", "high",
+        "noisy", "attempts", "created_at",
+    ]  # fmt: skip
+    list_filter = ["status", "verdict", "reason", "scope", "hardware", "noisy"]
+    list_select_related = ["submission", "hardware"]
+    search_fields = ["submission__run__id", "message"]
+    date_hierarchy = "created_at"
+
+
+@admin.register(GateResult)
+class GateResultAdmin(Facts):
+    list_display = ["evaluation", "gate", "verdict", "reason", "rule", "passed", "total", "message"]
+    list_filter = ["gate", "verdict", "reason"]
+    list_select_related = ["evaluation__submission"]
+    search_fields = ["evaluation__submission__run__id", "message", "rule"]
+
+
+@admin.register(Measurement)
+class MeasurementAdmin(Facts):
+    list_display = [
+        "evaluation", "case", "split", "dtype", "candidate_us", "baseline_us", "speedup", "low",
+        "high", "roofline_share", "noisy",
+    ]  # fmt: skip
+    list_filter = ["split", "dtype", "kind", "noisy"]
+    list_select_related = ["evaluation__submission"]
+    search_fields = ["evaluation__submission__run__id", "case"]
+
+
+@admin.register(Event)
+class EventAdmin(Facts):
+    list_display = ["run_id", "seq", "kind", "rev", "actor", "visibility", "producer", "at"]
+    list_filter = ["kind", "visibility", "actor"]
+    search_fields = ["run__id", "event_id"]
+    show_full_result_count = False
+
+
+@admin.register(Blob)
+class BlobAdmin(Facts):
+    list_display = ["sha256", "size"]
+    search_fields = ["sha256"]

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+from django.contrib import admin
+from django.urls import reverse
+
+from arena.accounts.models import ApiToken, User
+from tests.arena.factories import finished
+
+pytestmark = pytest.mark.django_db
+OURS = [model for model in admin.site._registry if model.__module__.startswith("arena.")]
+
+
+@pytest.fixture
+def root(client) -> User:
+    user = User.objects.create_superuser("root", password="root")
+    client.force_login(user)
+    return user
+
+
+def test_every_model_of_ours_has_an_admin():
+    from django.apps import apps
+
+    models = {m for m in apps.get_models() if m.__module__.startswith("arena.")}
+    assert models == set(OURS)
+
+
+@pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
+def test_its_list_search_and_rows_open(client, root, start, model):
+    finished(start(owner=root))
+    ApiToken.issue(root, "t", ["read"])
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+    assert client.get(reverse(f"{name}_changelist"), {"q": "relu"}).status_code == 200
+    for row in model.objects.all()[:1]:
+        assert client.get(reverse(f"{name}_change", args=[row.pk])).status_code == 200
+
+
+def test_facts_are_not_edited(client, root, start):
+    run = finished(start())
+    path = reverse("admin:runs_run_change", args=[run.pk])
+    assert client.post(path, {"status": "queued"}).status_code == 403
+    assert client.get(reverse("admin:runs_event_add")).status_code == 403
+
+
+def test_a_token_made_in_the_admin_is_shown_once_and_works(client, root):
+    form = {"user": root.pk, "name": "ci", "scopes": ["read", "run"]}
+    page = client.post(reverse("admin:accounts_apitoken_add"), form, follow=True).content.decode()
+    secret = page.split("shown only now: ")[1].split("<")[0].strip()
+    token = ApiToken.objects.find(secret)
+    assert token is not None and token.scopes == ["read", "run"]
+    assert secret not in client.get(reverse("admin:accounts_apitoken_changelist")).content.decode()
+
+
+def test_runs_are_cancelled_from_their_list(client, root, start):
+    waiting, ended = start(), finished(start())
+    chosen = {"action": "cancel", "_selected_action": [waiting.pk, ended.pk]}
+    page = client.post(reverse("admin:runs_run_changelist"), chosen, follow=True)
+    waiting.refresh_from_db()
+    assert waiting.status == "cancelled"
+    assert "ended already" in page.content.decode()

@@ -1,0 +1,75 @@
+"""What is hidden appears nowhere that an agent, a page or a stranger can read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from arena.runs.models import Evaluation, Event, Measurement
+from tests.arena.factories import HIDDEN_CASE, HIDDEN_SYMBOL, finished
+from tests.arena.talk import opened
+
+pytestmark = pytest.mark.django_db
+HIDDEN = (HIDDEN_CASE, str(HIDDEN_SYMBOL))
+
+
+def assert_hides(text: str) -> None:
+    for word in HIDDEN:
+        assert word not in text
+
+
+@pytest.fixture
+def run(start, alice):
+    run = finished(start(owner=alice))
+    planted = str([list(Evaluation.objects.values("private")), list(Measurement.objects.values())])
+    assert all(word in planted for word in HIDDEN), "nothing was planted: the scan proves nothing"
+    return run
+
+
+def api_paths(run) -> list[str]:
+    """Every GET address of the API, with this run, its events and its task filled in."""
+    from arena.api import api
+
+    values = {"run_id": run.pk, "operator": "relu", "track": "cpp-to-cpp"}
+    paths = []
+    for path, methods in api.get_openapi_schema()["paths"].items():
+        if "get" not in methods:
+            continue
+        seqs = range(1, run.last_seq + 1) if "{seq}" in path else [0]
+        paths += [path.format(**values, seq=seq) for seq in seqs]
+    return paths
+
+
+@pytest.mark.parametrize("who", [None, "alice", "bob"])
+def test_no_api_answer_names_a_hidden_case(client, run, bob, who):
+    if who:
+        client.force_login({"alice": run.owner, "bob": bob}[who])
+    paths = api_paths(run)
+    assert len(paths) > 8
+    for path in paths:
+        response = client.get(path, {"limit": 200} if path.endswith(("runs", "events")) else {})
+        assert response.status_code in (200, 404)
+        assert_hides(response.content.decode())
+
+
+@pytest.mark.anyio
+@pytest.mark.django_db(transaction=True)
+async def test_no_socket_frame_names_a_hidden_case(run, bob, valkey):
+    ws = await opened(f"/ws/runs/{run.pk}/", bob)
+    await ws.send_json_to({"op": "follow", "after": 0})
+    frames = [await ws.receive_json_from(timeout=10)]
+    await ws.disconnect()
+    assert frames[0]["last_seq"] == run.last_seq and len(frames[0]["events"]) == run.last_seq
+    assert_hides(json.dumps(frames))
+
+
+def test_no_event_and_no_public_field_names_a_hidden_case(run):
+    rows = [event.envelope() for event in Event.objects.all()]
+    rows += list(Evaluation.objects.values("report", "message", "reason", "fingerprint"))
+    assert_hides(json.dumps(rows, default=str))
+
+
+def test_the_public_measurements_are_of_seen_cases_alone(run):
+    assert {m.split for m in Measurement.objects.public()} == {"seen"}
+    assert Measurement.objects.filter(split="unseen").exists()
