@@ -10,6 +10,9 @@ import argparse
 import os
 import sys
 
+if sys.version_info < (3, 11):  # noqa: UP036  (an older Python reads this file too)
+    sys.exit(f"arena: Python {sys.version.split()[0]} is too old: install Python 3.11 or newer.")
+
 
 def main() -> int:
     options = _parser().parse_args()

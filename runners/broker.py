@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.db import close_old_connections
 from dramatiq import Broker, MessageProxy, Middleware
@@ -15,10 +17,18 @@ class FreshConnections(Middleware):
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         close_old_connections()
 
-    after_process_message = before_process_message  # type: ignore[assignment]
+    def after_process_message(
+        self,
+        broker: Broker,
+        message: MessageProxy,
+        *,
+        result: Any = None,
+        exception: BaseException | None = None,
+    ) -> None:
+        close_old_connections()
 
 
-broker = RedisBroker(
+broker = RedisBroker(  # type: ignore[no-untyped-call]
     url=settings.REDIS_URL,
     middleware=[TimeLimit(), Retries(), FreshConnections()],
 )

