@@ -141,7 +141,7 @@ class Domain:
     def _awkward(self, dtypes: Sequence[str]) -> Iterator[Case]:
         lists = [r.boundaries() for r in self.symbols.values()]
         for i in range(max(map(len, lists))):
-            # Lists start at different places, so that small sizes of one symbol meet large of another.
+            # Lists start at different places: small sizes of one symbol meet large ones of another.
             starts = (i + j * len(values) // len(lists) for j, values in enumerate(lists))
             picked = [values[s % len(values)] for s, values in zip(starts, lists, strict=True)]
             symbols = dict(zip(self.symbols, picked, strict=True))

@@ -25,10 +25,10 @@ class Draw:
     - tiny: z / 1000, where epsilons and subnormal halves matter
     - outliers: z, with one element in 256 (and at least one) multiplied by 32
     - shifted: z + 8, whose mean is far from zero
-    - structured: the integers -3 to 3 in turn along the flattened tensor, from a drawn start: ties, zeros
+    - structured: the integers -3 to 3 in turn through the whole tensor, from a drawn start
     - cancelling: z + 32 and z - 32 in turn along the last dimension, whose sums nearly vanish
 
-    so that no value leaves the range of float16. `uniform` and `integers` are alike in every family.
+    so that no value leaves the range of float16. `uniform` and `integers` heed no family.
     """
 
     def __init__(self, generator: torch.Generator, family: str) -> None:

@@ -212,7 +212,7 @@ def _brief(task: Task) -> str:
         start=(
             "The file holds the baseline: what it does now is what must be beaten."
             if track.source == track.target
-            else "The file is a skeleton. To be beaten: `reference` of reference.py, eager or compiled."
+            else "The file is a skeleton. To be beaten: `reference`, eager or compiled."
         ),
         cases=_case_table(operator, task.cases(Split.SEEN)),
         domain=_domain_table(task),

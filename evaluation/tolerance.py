@@ -31,4 +31,4 @@ class Tolerance:
         """
         rounding = truth.abs().clamp(min=SMALLEST_NORMAL[dtype]) * (self.c1 * UNIT_ROUNDOFF[dtype])
         growth = self.c2 * UNIT_ROUNDOFF["float32"] * math.sqrt(reduction)
-        return rounding + growth * magnitude + SMALLEST_NORMAL["float32"]
+        return rounding + growth * magnitude + 2 * SMALLEST_NORMAL["float32"]

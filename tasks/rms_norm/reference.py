@@ -1,14 +1,16 @@
-"""RMS norm: each row divided by its root mean square, then scaled per column (Zhang, Sennrich 2019)."""
+"""RMS norm (Zhang and Sennrich, 2019): rows divided by their root mean square, scaled per column."""
 
 import torch
 
 
 def reference(x, weight, eps):
-    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps) * weight
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps)
+    return (wide * scale * weight).to(x.dtype)
 
 
 def magnitude(x, weight, eps):
-    # Squares do not cancel: the result is as exact, relatively, as its sum of squares.
+    # Squares do not cancel: the result is as exact, relatively, as their sum.
     return reference(x, weight, eps).abs()
 
 

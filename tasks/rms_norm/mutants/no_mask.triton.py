@@ -1,0 +1,31 @@
+# mutant: loads and stores without masking the tail of a row
+import triton
+import triton.language as tl
+
+BLOCK = 256
+
+WARPS = 4
+
+
+@triton.jit
+def rms_norm_kernel(x, weight, out, cols, eps, BLOCK: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * cols
+    offsets = tl.arange(0, BLOCK)
+
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, cols, BLOCK):
+        mask = first + offsets < cols
+        values = tl.load(x + start + first + offsets).to(tl.float32)
+        squares += values * values
+    scale = 1 / tl.sqrt(tl.sum(squares) / cols + eps)
+
+    for first in range(0, cols, BLOCK):
+        mask = first + offsets < cols
+        values = tl.load(x + start + first + offsets).to(tl.float32)
+        weights = tl.load(weight + first + offsets).to(tl.float32)
+        tl.store(out + start + first + offsets, values * scale * weights)
+
+
+def rms_norm(x, weight, out, eps):
+    rows, cols = x.shape
+    rms_norm_kernel[(rows,)](x, weight, out, cols, eps, BLOCK=BLOCK, num_warps=WARPS)
