@@ -25,7 +25,7 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     if evaluation.status == EvaluationStatus.BROKEN:
         text = f"{head}: the arena could not judge this, through no fault of yours"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
-    gates = [{name: gate.get(name) for name in GATE_FIELDS} for gate in _gates(evaluation)]
+    gates = list(evaluation.gates.values(*GATE_FIELDS))
     cases = _seen_cases(evaluation)
     compiler = _compiler_text(evaluation)
     verdict = " ".join(filter(None, (evaluation.verdict, evaluation.reason)))
@@ -55,17 +55,8 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     }
 
 
-def _gates(evaluation: Evaluation) -> list[Mapping[str, Any]]:
-    return list(evaluation.report.get("gates", ()))
-
-
 def _seen_cases(evaluation: Evaluation) -> list[dict[str, Any]]:
-    return [
-        {name: measured.get(name) for name in CASE_FIELDS}
-        for gate in _gates(evaluation)
-        for measured in gate.get("measurements", ())
-        if measured["split"] == Split.SEEN
-    ]
+    return list(evaluation.measurements.filter(split=Split.SEEN).values(*CASE_FIELDS))
 
 
 def _compiler_text(evaluation: Evaluation) -> str:
@@ -80,7 +71,7 @@ def _compiler_text(evaluation: Evaluation) -> str:
 
 def _gate_line(gate: Mapping[str, Any]) -> str:
     count = f"{gate['passed']}/{gate['total']}" if gate["total"] else ""
-    words = (gate["gate"], gate["verdict"], gate["reason"] or "", count, gate["message"] or "")
+    words = (gate["gate"], gate["verdict"], gate["reason"], count, gate["message"])
     return "  {:<15} {:<9} {:<14} {:>7}  {}".format(*words).rstrip()
 
 

@@ -121,11 +121,12 @@ def test_a_judge_that_keeps_breaking_is_the_arenas_fault(open_house: House) -> N
 
 def test_an_agent_sees_its_workspace_and_nothing_of_the_arena(open_house: House) -> None:
     home = open_house.home
+    connect = f"import socket; socket.create_connection(('127.0.0.1', {open_house.port}))"
     steps = [
         {"run": "env | cut -d= -f1 | sort | tr '\\n' ' '"},
         {"run": f"cat {home}/arena.sqlite3 | head -c 6; ls {home} {home}/workspaces"},
         {"run": "ls tasks ../../../tasks /work /root /home; cat /etc/shadow"},
-        {"run": f"python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {open_house.port}))'"},
+        {"run": f'python3 -c "{connect}"'},
         {"run": "ls -A"},
     ]  # fmt: skip
     run = open_house.run(steps)

@@ -106,7 +106,7 @@ def test_a_beat_that_says_stop_ends_the_child(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("rest", ["", "import time; time.sleep(60)"], ids=["exits", "is stopped"])
 def test_a_daemon_that_left_the_session_dies_with_the_child(tmp_path: Path, rest: str) -> None:
-    ended, heard = follow(python(LEAVES_A_DAEMON + rest), seconds=1.5, cwd=tmp_path)
+    _, heard = follow(python(LEAVES_A_DAEMON + rest), seconds=1.5, cwd=tmp_path)
     assert heard == ["ready"]
     assert gone(int((tmp_path / "daemon.pid").read_text()))
 

@@ -1,0 +1,235 @@
+"""Agents at work: each found is whole, the scripted one replays, the tuner really searches."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.agents import agents
+from runners.agents.scripted import RECORDINGS
+from runners.confinement import confined, environment
+from runners.door import Answer, Door
+from runners.supervisor import Child, Ended
+from runners.workspace import Workspace
+
+TARGET = "k.cpp"
+ROUNDS = 20
+
+TUNABLE = """\
+// arena: flags -O2
+// arena: tune-flags "-O2" "-O3" "-Oslow"
+// arena: tune BLOCK 8 16 32
+#define BLOCK 8
+// arena: tune UNROLL 1 2
+#define UNROLL 1
+"""
+
+
+class Studio:
+    """An agent at work in its sandbox, with a judge that is a function of the source."""
+
+    def __init__(self, folder: Path, source: str, target: str = TARGET) -> None:
+        self.workspace = Workspace.lay_out(folder / "w", {target: source}, target)
+        self.events: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+
+    def work(
+        self,
+        adapter: str,
+        judge: Callable[[str], Answer],
+        settings: Mapping[str, Any] | None = None,
+        rounds: int = ROUNDS,
+    ) -> Ended:
+        def check(note: str) -> Answer:
+            if len(self.asked) == rounds:
+                return {"exit": 2, "text": "spent"}
+            (source,) = self.workspace.read_target().values()
+            self.asked.append(source)
+            return {**judge(source), "rounds_left": rounds - len(self.asked)}
+
+        folder = self.workspace.folder
+        brief = {
+            "task": "k/cpp-to-cpp",
+            "target": self.workspace.target,
+            "rounds": rounds,
+            "seconds": 60,
+        }
+        request = {"adapter": adapter, "settings": settings or {}, "brief": brief}
+        with Door(folder, check) as door:
+            child = Child(
+                confined(folder),
+                on_lines=lambda lines: self.events.extend(map(json.loads, lines)),
+                stdin=json.dumps(request),
+                cwd=folder,
+                env=environment(folder),
+            )
+            end = time.monotonic() + 60
+            ended = child.follow(deadline=lambda: end)
+        assert door.failure is None
+        return ended
+
+    def kinds(self) -> list[str]:
+        return [event["kind"] for event in self.events]
+
+    def target(self) -> str:
+        return (self.workspace.folder / TARGET).read_text()
+
+
+def timed(speedup: float, half_width: float = 0.01) -> Answer:
+    low, high = speedup - half_width, speedup + half_width
+    return {"exit": 0, "text": "passed", "speedup": speedup, "low": low, "high": high}
+
+
+def failed(reason: str) -> Answer:
+    return {"exit": 1, "text": f"failed {reason}", "reason": reason}
+
+
+def value(source: str, name: str) -> str:
+    found = re.search(rf"#define {name} (\S+)", source)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("name", agents())
+def test_every_module_of_the_folder_is_an_agent(name: str) -> None:
+    agent = agents()[name]
+    assert callable(agent.work)
+    assert agent.SPECS
+    for spec in agent.SPECS:
+        assert re.fullmatch(r"[a-z][a-z0-9-]*", spec.slug)
+        assert spec.title and spec.description
+        json.dumps(dict(spec.settings))
+
+
+def test_no_two_agents_share_a_slug() -> None:
+    slugs = [spec.slug for agent in agents().values() for spec in agent.SPECS]
+    assert len(slugs) == len(set(slugs))
+
+
+def test_agents_import_nothing_of_the_arena() -> None:
+    """They run where neither Django nor the database can be reached."""
+    program = "import runners.desk, runners.agents as a, sys; a.agents(); print(*sys.modules)"
+    said: list[str] = []
+    child = Child([sys.executable, "-c", program], on_lines=said.extend)
+    child.follow(deadline=lambda: float("inf"))
+    loaded = {name.partition(".")[0] for name in said[0].split()}
+    assert not loaded & {"django", "arena", "evaluation", "dramatiq", "torch"}
+
+
+def test_scripted_takes_each_kind_of_step_through_the_door(tmp_path: Path) -> None:
+    studio = Studio(tmp_path, "int a;\n")
+    steps = [
+        {"say": "First I look."},
+        {"run": "cat k.cpp; exit 3"},
+        {"edit": TARGET, "old": "int a;", "new": "int b;"},
+        {"write": "notes.txt", "text": ["one", "two"]},
+        {"pause": 0.01},
+        {"check": "hm"},
+    ]
+    ended = studio.work("scripted", lambda source: timed(1.5), {"steps": steps})
+    assert (ended.code, ended.stderr) == (0, "")
+    assert studio.kinds() == [
+        "message", "tool_call", "tool_result", "file_edit", "file_edit", "tool_call", "tool_result",
+    ]  # fmt: skip
+    ran, edit, note, judged = (studio.events[i]["body"] for i in (2, 3, 4, 6))
+    assert (ran["exit_code"], ran["ok"], ran["output"]) == (3, False, "int a;\n")
+    assert edit["operation"] == "modify"
+    assert edit["diff"].splitlines() == [
+        f"--- a/{TARGET}", f"+++ b/{TARGET}", "@@ -1 +1 @@", "-int a;", "+int b;",
+    ]  # fmt: skip
+    assert note["operation"] == "create"
+    assert (studio.workspace.folder / "notes.txt").read_text() == "one\ntwo\n"
+    assert (judged["ok"], judged["output"]) == (True, "passed")
+    assert studio.asked == ["int b;\n"]
+
+
+def test_scripted_without_a_recording_for_the_task_says_which_there_are(tmp_path: Path) -> None:
+    ended = Studio(tmp_path, "").work("scripted", lambda source: timed(1.0))
+    assert ended.code == 1
+    assert "there is no recording for k/cpp-to-cpp; there are: rms_norm" in ended.stderr
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_recording_replays_to_its_end(path: Path, tmp_path: Path) -> None:
+    steps = [step for step in json.loads(path.read_text())["steps"] if "pause" not in step]
+    target = next(step["write"] for step in steps if "write" in step)
+    studio = Studio(tmp_path, "", target)
+    ended = studio.work("scripted", lambda source: failed("BUILD_ERROR"), {"steps": steps})
+    assert (ended.code, ended.stderr) == (0, "")
+    assert len(set(studio.asked)) == sum("check" in step for step in steps) >= 3
+
+
+def test_the_tuner_finds_the_fastest_setting_and_leaves_it_in_place(tmp_path: Path) -> None:
+    def judge(source: str) -> Answer:
+        if "flags -Oslow" in source:
+            return failed("BUILD_ERROR")
+        if value(source, "BLOCK") == "16":
+            return failed("WRONG_VALUES")
+        gain = 1.3 if "flags -O3" in source else 1.0
+        gain *= 1.5 if value(source, "BLOCK") == "32" else 1.0
+        return timed(gain * (0.8 if value(source, "UNROLL") == "2" else 1.0))
+
+    studio = Studio(tmp_path, TUNABLE)
+    ended = studio.work("tuner", judge)
+    assert (ended.code, ended.stderr) == (0, "")
+    best = studio.target()
+    assert "arena: flags -O3" in best
+    assert (value(best, "BLOCK"), value(best, "UNROLL")) == ("32", "1")
+    assert studio.asked[0] == TUNABLE
+    assert len(studio.asked) == len(set(studio.asked)) < ROUNDS
+    assert "I keep compiler flags = -O3" in studio.events[-1]["body"]["text"]
+
+
+def test_the_tuner_is_not_fooled_by_noise(tmp_path: Path) -> None:
+    """A value that looks better once, with a wide interval, is asked about again."""
+    times_asked: dict[str, int] = {}
+
+    def judge(source: str) -> Answer:
+        block = value(source, "BLOCK")
+        times_asked[source] = times_asked.get(source, 0) + 1
+        if block == "16":
+            return timed(1.2 if times_asked[source] == 1 else 0.9, half_width=0.4)
+        return timed(1.0)
+
+    studio = Studio(tmp_path, "// arena: tune BLOCK 8 16\n#define BLOCK 8\n")
+    studio.work("tuner", judge)
+    assert value(studio.target(), "BLOCK") == "8"
+    assert max(times_asked.values()) == 2
+
+
+def test_the_tuner_ends_with_its_best_when_the_rounds_are_spent(tmp_path: Path) -> None:
+    def judge(source: str) -> Answer:
+        return timed(1.4 if "flags -O3" in source else 1.0)
+
+    studio = Studio(tmp_path, TUNABLE)
+    studio.work("tuner", judge, rounds=3)
+    assert len(studio.asked) == 3
+    assert "arena: flags -O3" in studio.target()
+
+
+def test_the_tuner_with_nothing_to_tune_asks_once(tmp_path: Path) -> None:
+    studio = Studio(tmp_path, "int f();\n")
+    studio.work("tuner", lambda source: timed(1.0))
+    assert studio.asked == ["int f();\n"]
+    assert studio.target() == "int f();\n"
+
+
+def test_the_tuner_that_starts_from_a_failure_says_so_and_stops(tmp_path: Path) -> None:
+    studio = Studio(tmp_path, TUNABLE)
+    ended = studio.work("tuner", lambda source: failed("WRONG_VALUES"))
+    assert (ended.code, len(studio.asked)) == (0, 1)
+    assert "no speedup to improve on" in studio.events[-1]["body"]["text"]
+
+
+def test_an_agent_whose_arena_fails_stops(tmp_path: Path) -> None:
+    studio = Studio(tmp_path, TUNABLE)
+    ended = studio.work("tuner", lambda source: {"exit": 3, "text": "the arena failed"})
+    assert (ended.code, len(studio.asked)) == (1, 1)
+    assert "ArenaFailed: the arena failed" in ended.stderr
