@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# The judge's own threads must be asleep, not spinning, while a contestant is on the clock. Read when torch is imported.
+# The judge's own threads must be asleep, not spinning, while a contestant is on the clock. Read
+# when torch is imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation import pipeline, render
@@ -49,16 +50,26 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m evaluation", description="Judge kernels on this machine.")
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation", description="Judge kernels on this machine."
+    )
     commands = parser.add_subparsers(required=True, metavar="command")
     judge = commands.add_parser("judge", help="judge one submission through every gate")
     judge.add_argument("operator", help="such as rms_norm")
     judge.add_argument("track", help="such as torch-to-cpp")
-    judge.add_argument("sources", nargs="+", type=Path, help="the target file, and headers beside it")
-    judge.add_argument("--scope", choices=pipeline.SCOPES, default="final", help="round: seen cases only")
-    judge.add_argument("--json", action="store_true", help="one JSON line per gate, then the report")
+    judge.add_argument(
+        "sources", nargs="+", type=Path, help="the target file, and headers beside it"
+    )
+    judge.add_argument(
+        "--scope", choices=pipeline.SCOPES, default="final", help="round: seen cases only"
+    )
+    judge.add_argument(
+        "--json", action="store_true", help="one JSON line per gate, then the report"
+    )
     judge.set_defaults(command=judge_sources)
-    admit = commands.add_parser("admit", help="try a task: wrong answers must fail, honest ones pass")
+    admit = commands.add_parser(
+        "admit", help="try a task: wrong answers must fail, honest ones pass"
+    )
     admit.add_argument("operator")
     admit.add_argument("track", nargs="?", help="default: every track of the operator")
     admit.add_argument("--json", action="store_true")
@@ -69,14 +80,20 @@ def _parser() -> argparse.ArgumentParser:
     for command in (judge, admit):
         command.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
     for command in (judge, admit, hardware):
-        command.add_argument("--cache", type=Path, default=default_cache(), help="artefacts and measured peaks")
+        command.add_argument(
+            "--cache", type=Path, default=default_cache(), help="artefacts and measured peaks"
+        )
     return parser
 
 
 def judge_sources(options: argparse.Namespace) -> int:
     task = load_task(options.tasks, options.operator, options.track)
     request = pipeline.Request(
-        task, read_sources(task, options.sources), options.cache, scope=options.scope, unconfined=_unconfined()
+        task,
+        read_sources(task, options.sources),
+        options.cache,
+        scope=options.scope,
+        unconfined=_unconfined(),
     )
     if options.json:
         return _exit_code(_emit_lines(request))
@@ -95,7 +112,10 @@ def admit_tasks(options: argparse.Namespace) -> int:
     admitted = True
     for track in tracks:
         admission = admit(load_task(options.tasks, options.operator, track), options.cache)
-        print(json.dumps(to_json(admission)) if options.json else render.admission(admission), flush=True)
+        print(
+            json.dumps(to_json(admission)) if options.json else render.admission(admission),
+            flush=True,
+        )
         admitted = admitted and admission.admitted
     return PASSED if admitted else NOT_PASSED
 
@@ -166,8 +186,8 @@ def _unconfined() -> bool:
 def read_sources(task: Task, paths: Sequence[Path]) -> dict[str, str]:
     """The files to judge by name; a single one may have any name and counts as the target file.
 
-    Raises RequestError for one that cannot be read. What is not UTF-8, or too large, is left for the integrity gate
-    to refuse: bad bytes become U+FFFD.
+    Raises RequestError for one that cannot be read. What is not UTF-8, or too large, is left for
+    the integrity gate to refuse: bad bytes become U+FFFD.
     """
     files: dict[str, str] = {}
     for path in paths:

@@ -1,4 +1,4 @@
-"""The judge's hold on one contestant: starting it, asking it, freezing it, and saying how it died."""
+"""The judge's hold on one contestant: it starts, asks, freezes, and says how it died."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ _PAGE = resource.getpagesize()
 
 
 def contestant_cores() -> list[int]:
-    """The cores that contestants run on: all but the first, which is left to the judge and the machine."""
+    """The cores that contestants run on: all but the first, which is left to the judge and the
+    machine.
+    """
     cores = sorted(os.sched_getaffinity(0))
     return cores[1:] or cores
 
 
 class Zygote:
-    """A clean process that has imported torch and forks contestants. Started at once, ready a second later."""
+    """A clean process that has imported torch and forks contestants. Started at once, ready a
+    second later.
+    """
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -56,7 +60,9 @@ class Zygote:
         self._ready = False
 
     def fork(self, request: Message, descriptors: Sequence[int]) -> None:
-        """Fork one contestant that owns `descriptors` (link, log, status). Raises Broken when the zygote is gone."""
+        """Fork one contestant that owns `descriptors` (link, log, status). Raises Broken when the
+        zygote is gone.
+        """
         try:
             if not self._ready:
                 self._link.receive(START_SECONDS)
@@ -73,7 +79,9 @@ class Zygote:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -86,12 +94,15 @@ class Rights:
     memory_bytes: int
     seconds: float
     threads: int
-    fork: bool = False
+    trusted: bool = False
+    """One of ours: it may start a compiler and write large files."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Arm:
-    """One contestant, from its fork to its end. Frozen whenever it has not been asked for something."""
+    """One contestant, from its fork to its end. Frozen whenever it has not been asked for
+    something.
+    """
 
     def __init__(self, zygote: Zygote, rights: Rights) -> None:
         self.rights = rights
@@ -114,9 +125,8 @@ class Arm:
             readable=(sys.prefix, sys.base_prefix, str(PACKAGE), str(rights.folder)),
             writable=(str(rights.scratch),),
             memory_bytes=rights.memory_bytes * 2,
-            file_bytes=LOG_BYTES,
-            processes=256,
-            fork=rights.fork,
+            file_bytes=1 << 30 if rights.trusted else LOG_BYTES,
+            fork=rights.trusted,
         )
         request = {
             "policy": policy.to_json(),
@@ -150,17 +160,19 @@ class Arm:
         self.ask(message, [region.descriptor for region in regions])
 
     def run(self, first: int, count: int) -> int:
-        """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's clock.
+        """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's
+        clock.
 
-        The clock starts before the contestant thaws and ends after it has been told to freeze, so nothing it does
-        falls outside; the empty round trip (`count` 0) is the caller's to subtract.
+        The clock starts before the contestant thaws and ends after it has been told to freeze, so
+        nothing it does falls outside; the empty round trip (`count` 0) is the caller's to subtract.
         """
         return self.ask({"do": "run", "first": first, "count": count})
 
     def ask(self, message: Message, descriptors: Sequence[int] = ()) -> int:
         """Put one request and wait for its answer, frozen again afterwards. Returns nanoseconds.
 
-        Raises SubmissionError when the contestant reports a fault, dies, stalls or breaks the protocol.
+        Raises SubmissionError when the contestant reports a fault, dies, stalls or breaks the
+        protocol.
         """
         nonce = secrets.token_hex(8)
         message = {**message, "nonce": nonce}
@@ -212,8 +224,8 @@ class Arm:
     def _spread(self) -> None:
         """Give each thread one of the contestants' cores, in the order of their birth.
 
-        Threads that thaw together are otherwise often put on one core, where a team that waits for its slowest
-        member takes many times as long, for as long as a window lasts.
+        Threads that thaw together are otherwise often put on one core, where a team that waits for
+        its slowest member takes many times as long, for as long as a window lasts.
         """
         cores = contestant_cores()
         for pid in self._pids:
@@ -283,7 +295,9 @@ class Arm:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
         self._status.close()
         os.close(self._log)
@@ -318,5 +332,9 @@ def _signal_name(number: int) -> str:
 
 
 def _reason(word: object) -> Reason:
-    """A contestant's own account of its failure; anything outlandish counts as an error of its call."""
-    return Reason(word) if isinstance(word, str) and word in Reason.__members__ else Reason.CALL_ERROR
+    """A contestant's own account of its failure; anything outlandish counts as an error of its
+    call.
+    """
+    return (
+        Reason(word) if isinstance(word, str) and word in Reason.__members__ else Reason.CALL_ERROR
+    )

@@ -1,4 +1,6 @@
-"""What is loaded: built artefacts, in a cache that is named by content and that no candidate can write."""
+"""What is loaded: built artefacts, in a cache that is named by content and that no candidate can
+write.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ DONE = "build.json"
 class Build:
     """A built artefact and what it takes to load it.
 
-    A `trusted` one is a baseline of ours: it may start processes (a compiler) and keep a folder of its own.
+    A `trusted` one is a baseline of ours: it may start processes (a compiler) and keep a folder of
+    its own.
     """
 
     name: str
@@ -39,8 +42,12 @@ def default_cache() -> Path:
     return Path(os.environ.get("ARENA_CACHE") or Path(home) / "kernel-arena")
 
 
-def build(task: Task, language: str, files: Mapping[str, str], cache: Path, name: str = "candidate") -> Build:
-    """Build `files` for `task`, or find them built. Raises `BuildError` with what the compiler said."""
+def build(
+    task: Task, language: str, files: Mapping[str, str], cache: Path, name: str = "candidate"
+) -> Build:
+    """Build `files` for `task`, or find them built. Raises `BuildError` with what the compiler
+    said.
+    """
     maker = languages()[language]
     digest = hashlib.sha256()
     for part in (language, task.hash, maker.key(task), json.dumps(dict(files), sort_keys=True)):
@@ -63,12 +70,13 @@ def build(task: Task, language: str, files: Mapping[str, str], cache: Path, name
 
 
 def baselines(task: Task, cache: Path) -> list[Build]:
-    """What `task` is measured against: its baseline's source, or for torch the reference, eager and compiled."""
+    """What `task` is measured against: its baseline's source, or for torch the reference, eager and
+    compiled.
+    """
     source, operator = task.track.source, task.operator
     if source != "torch":
         name = operator.name + languages()[source].suffix
-        made = build(task, source, {name: operator.baseline(source)}, cache, "baseline")
-        return [made]
+        return [build(task, source, {name: operator.baseline(source)}, cache, "baseline")]
     reference = (operator.folder / "reference.py").read_text(encoding="utf-8")
     endings = {
         "eager": f"{operator.name} = reference",
@@ -82,11 +90,24 @@ def baselines(task: Task, cache: Path) -> list[Build]:
     ]
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     return [
-        Build(b.name, b.language, b.folder, b.outputs, trusted=True, scratch=scratch, environment=environment)
+        Build(
+            b.name,
+            b.language,
+            b.folder,
+            b.outputs,
+            trusted=True,
+            scratch=scratch,
+            environment=environment,
+        )
         for b in made
     ]
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, whoever else writes it."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
 
 
 def _read_outputs(folder: Path) -> tuple[CompilerOutput, ...]:

@@ -1,7 +1,9 @@
-"""The judge's clock: how windows become latencies, and blocks of windows a speedup with its interval.
+"""The judge's clock: how windows become latencies, and blocks of windows a speedup with its
+interval.
 
-A block is four windows, candidate, baseline, baseline, candidate (A B B A), so that a clock that drifts evenly moves both
-arms alike. The speedup of a case is exp(median of the blocks' log ratios); its 95 % interval is a bootstrap over blocks.
+A block is four windows, candidate, baseline, baseline, candidate (A B B A), so that a clock that
+drifts evenly moves both arms alike. The speedup of a case is exp(median of the blocks' log ratios);
+its 95 % interval is a bootstrap over blocks.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to measure one case: at least and at most so many blocks, until the interval is narrow enough."""
+    """How long to measure one case: at least and at most so many blocks, until the interval is
+    narrow enough.
+    """
 
     window_seconds: float
     least_blocks: int
@@ -42,8 +46,9 @@ class Plan:
     most_seconds: float
 
 
-SEEN_PLAN = Plan(0.010, 7, 31, 0.005, 4.0)
-HIDDEN_PLAN = Plan(0.008, 5, 11, 0.015, 1.5)
+FINAL_PLAN = Plan(0.010, 7, 31, 0.005, 4.0)
+QUICK_PLAN = Plan(0.008, 5, 11, 0.015, 1.5)
+"""For rounds, of which only the last will count, and for hidden cases, of which there are many."""
 NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
 
@@ -54,7 +59,9 @@ def half_width(interval: Interval) -> float:
 
 
 def speedup_of(blocks: Sequence[Block]) -> Interval:
-    """The speedup of a case and its 95 % block-bootstrap interval. Source: percentile bootstrap, Efron 1979."""
+    """The speedup of a case and its 95 % block-bootstrap interval. Source: percentile bootstrap,
+    Efron 1979.
+    """
     ratios = np.array([block.log_ratio for block in blocks])
     random = np.random.default_rng(len(ratios))
     medians = np.median(random.choice(ratios, (RESAMPLES, len(ratios))), axis=1)
@@ -64,7 +71,9 @@ def speedup_of(blocks: Sequence[Block]) -> Interval:
 
 
 def combine(intervals: Sequence[Interval]) -> Interval | None:
-    """The geometric mean over cases, with the interval of independent errors added in the log; None of none."""
+    """The geometric mean over cases, with the interval of independent errors added in the log; None
+    of none.
+    """
     if not intervals:
         return None
     count = len(intervals)

@@ -1,7 +1,9 @@
-"""What runs on the untrusted side: the zygote that forks contestants, and the loop that obeys the judge.
+"""What runs on the untrusted side: the zygote that forks contestants, and the loop that obeys the
+judge.
 
-The zygote has imported torch and holds nothing worth stealing: it is started with an environment of its own and never
-sees a task, a seed or a reference. Each contestant is a fork of it behind the walls of `sandbox`.
+The zygote has imported torch and holds nothing worth stealing: it is started with an environment of
+its own and never sees a task, a seed or a reference. Each contestant is a fork of it behind the
+walls of `sandbox`.
 """
 
 from __future__ import annotations
@@ -88,7 +90,9 @@ def serve(judge: Link, threads: int) -> None:
 
 
 class Contestant:
-    """The state between the judge's requests: the kernel that was loaded and the launches bound to memory."""
+    """The state between the judge's requests: the kernel that was loaded and the launches bound to
+    memory.
+    """
 
     def __init__(self) -> None:
         self.kernel: Kernel | None = None
@@ -97,7 +101,9 @@ class Contestant:
         """What is bound: kernels keep bare pointers into these tensors."""
 
     def answer(self, request: Message, descriptors: list[int]) -> Message:
-        """Carry out one request. Whatever goes wrong is the candidate's, and is told as a reason and a message."""
+        """Carry out one request. Whatever goes wrong is the candidate's, and is told as a reason
+        and a message.
+        """
         try:
             getattr(self, "do_" + request["do"])(request, descriptors)
         except SubmissionError as error:
@@ -136,4 +142,3 @@ class Contestant:
         if request["count"]:
             assert self.launch is not None, "run before it was bound"
             self.launch(request["first"], request["count"])
-

@@ -1,7 +1,9 @@
-"""The judge of one submission: who is started, what each is asked, and what the answers are worth."""
+"""The judge of one submission: whom it starts, what it asks, what the answers are worth."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 import statistics
 import tempfile
@@ -12,15 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import torch
+
 from evaluation import clock, hardware
 from evaluation.arm import Arm, Rights, Zygote, contestant_cores
-from evaluation.builds import Build
+from evaluation.builds import Build, replace_text
 from evaluation.draw import FAMILIES
 from evaluation.errors import Broken, SubmissionError
 from evaluation.oracle import compare
 from evaluation.rig import Rig, ring_slots
 from evaluation.task import Operator, Task
-from evaluation.types import Case, Measurement
+from evaluation.types import Case, Measurement, Split
 
 CHECK_SHARE = 5
 """At least one timed launch in so many has its values checked, drawn in secret."""
@@ -28,17 +32,28 @@ CHECK_SECONDS = 0.02
 """More are checked while that costs less than this for a window."""
 SMALL_ELEMENTS = 1 << 19
 ROOFLINE_MARGIN = 0.8
-"""A time below this share of the roofline's is disputed: what is left allows for the error of the measured peaks."""
+"""A time below this share of the roofline's is disputed: what is left allows for the error of the
+measured peaks.
+"""
 CHOICE_WINDOWS = 3
 
 
 class Judge:
-    """Holds the candidate, its baselines and the clock. A contestant is started when it is first needed."""
+    """Holds the candidate, its baselines and the clock. A contestant is started when it is first
+    needed.
+    """
 
     def __init__(
-        self, task: Task, zygote: Zygote, candidate: Build, baselines: Sequence[Build], device: hardware.Device
+        self,
+        task: Task,
+        zygote: Zygote,
+        candidate: Build,
+        baselines: Sequence[Build],
+        device: hardware.Device,
+        cache: Path,
     ) -> None:
         self.task = task
+        self._cache = cache
         self.operator: Operator = task.operator
         self.device = device
         self.threads = len(contestant_cores())
@@ -54,7 +69,9 @@ class Judge:
         if name not in self._arms:
             started = time.perf_counter()
             build = self._builds[name]
-            scratch = build.scratch or Path(self._stack.enter_context(tempfile.TemporaryDirectory("-arena")))
+            scratch = build.scratch or Path(
+                self._stack.enter_context(tempfile.TemporaryDirectory("-arena"))
+            )
             limits = self.operator.limits
             rights = Rights(
                 folder=build.folder,
@@ -62,7 +79,7 @@ class Judge:
                 memory_bytes=limits.memory_mb << 20,
                 seconds=limits.seconds,
                 threads=self.threads,
-                fork=build.trusted,
+                trusted=build.trusted,
                 environment=build.environment,
             )
             arm = self._stack.enter_context(Arm(self._zygote, rights))
@@ -72,7 +89,9 @@ class Judge:
         return self._arms[name]
 
     def call(self, case: Case) -> None:
-        """Stage one: it loads, has its entry point, and runs once within its limits. Raises SubmissionError."""
+        """Stage one: it loads, has its entry point, and runs once within its limits. Raises
+        SubmissionError.
+        """
         with Rig(self.operator, case, slots=2, arms=1) as rig:
             candidate = self.arm("candidate")
             candidate.bind(self.operator.arguments, [rig.inputs, rig.outputs[0]], rig.values)
@@ -92,7 +111,9 @@ class Judge:
                 where = f"case {case.name}, {family} inputs"
                 inputs = rig.oracle.draw(family)
                 truths = rig.oracle.truth(inputs)
-                for _ in range(2):  # the same values again: what was computed once must be computed twice
+                for _ in range(
+                    2
+                ):  # the same values again: what was computed once must be computed twice
                     rig.place(inputs)
                     candidate.run(0, 1)
                     rig.untouched(inputs, where)
@@ -100,9 +121,11 @@ class Judge:
         return worst
 
     def measure(self, case: Case, plan: clock.Plan) -> Measurement:
-        """Candidate against live baseline on one case. Raises SubmissionError when a timed output is wrong."""
+        """Candidate against live baseline on one case. Raises SubmissionError when a timed output
+        is wrong.
+        """
         slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
-        baseline = self._preferred or self._choose(case)
+        baseline = self.baseline()
         with Rig(self.operator, case, slots, arms=2) as rig:
             timer = _Timer(self, rig, 0, "candidate", case, plan)
             against = _Timer(self, rig, 1, baseline, case, plan)
@@ -138,7 +161,9 @@ class Judge:
         blocks: list[clock.Block] = []
         ends = time.monotonic() + plan.most_seconds
         while len(blocks) < plan.most_blocks:
-            a1, b1, b2, a2 = (timer.window() for timer in (candidate, baseline, baseline, candidate))
+            a1, b1, b2, a2 = (
+                timer.window() for timer in (candidate, baseline, baseline, candidate)
+            )
             blocks.append(clock.Block((a1 + a2) / 2, (b1 + b2) / 2))
             if len(blocks) >= plan.least_blocks:
                 narrow = clock.half_width(clock.speedup_of(blocks)) < plan.narrow
@@ -146,20 +171,44 @@ class Judge:
                     break
         return blocks
 
-    def _choose(self, case: Case) -> str:
-        """The fastest of several baselines, on the first case measured; the others are stopped."""
-        names = [name for name in self._builds if name != "candidate"]
-        times: dict[str, float] = {}
-        slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
-        for name in names:
-            with Rig(self.operator, case, slots, arms=1) as rig:
-                timer = _Timer(self, rig, 0, name, case, clock.HIDDEN_PLAN)
-                times[name] = statistics.median(timer.window() for _ in range(CHOICE_WINDOWS))
-        self._preferred = min(times, key=lambda name: times[name])
-        for name in names:
-            if name != self._preferred:
-                self._arms.pop(name).close()
+    def baseline(self) -> str:
+        """The name of the baseline to beat: of several the one with the least geomean time over the
+        seen cases.
+
+        Which that is, is measured once for a task and a device, and kept.
+        """
+        if self._preferred is None:
+            times = self.baseline_times()
+            self._preferred = min(times, key=lambda name: times[name])
         return self._preferred
+
+    def baseline_times(self) -> dict[str, float]:
+        """Geomean microseconds over the seen cases of each of several baselines; none for one
+        alone.
+
+        Measured on this device, now or earlier.
+        """
+        if len(self._builds) == 2:
+            return {}
+        key = repr((self.task.hash, dict(self.device.fingerprint), torch.__version__))
+        kept = self._cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
+        if kept.is_file():
+            found: dict[str, float] = json.loads(kept.read_text())
+            return found
+        names = [name for name in self._builds if name != "candidate"]
+        times = {name: statistics.geometric_mean(self._trial_times(name)) for name in names}
+        for name in names:
+            self._arms.pop(name).close()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(kept, json.dumps(times))
+        return times
+
+    def _trial_times(self, name: str) -> Iterator[float]:
+        for case in self.task.cases(Split.SEEN):
+            slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
+            with Rig(self.operator, case, slots, arms=1) as rig:
+                timer = _Timer(self, rig, 0, name, case, clock.QUICK_PLAN)
+                yield statistics.median(timer.window() for _ in range(CHOICE_WINDOWS)) / 1e3
 
     def close(self) -> None:
         self._stack.close()
@@ -167,14 +216,18 @@ class Judge:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
 class _Timer:
     """Windows of one arm on one case."""
 
-    def __init__(self, judge: Judge, rig: Rig, region: int, name: str, case: Case, plan: clock.Plan) -> None:
+    def __init__(
+        self, judge: Judge, rig: Rig, region: int, name: str, case: Case, plan: clock.Plan
+    ) -> None:
         self.rig, self.region, self.case = rig, region, case
         self.trusted = name != "candidate"
         self.arm = judge.arm(name)
@@ -188,11 +241,15 @@ class _Timer:
         self.window()  # the first call pays for pages and lazy set-up
         target = plan.window_seconds * 1e9
         while (took := self.window() * self.count) < target / 2 and self.count < rig.slots:
-            self.count = min(rig.slots, max(self.count * 2, int(self.count * target / max(took, target / 8))))
+            self.count = min(
+                rig.slots, max(self.count * 2, int(self.count * target / max(took, target / 8)))
+            )
         self.count = max(1, min(rig.slots, round(self.count * target / took)))
 
     def window(self) -> float:
-        """Nanoseconds per launch of one window on fresh inputs; the candidate's outputs are checked."""
+        """Nanoseconds per launch of one window on fresh inputs; the candidate's outputs are
+        checked.
+        """
         first = secrets.randbelow(self.rig.slots)
         self.rig.refill(self.region, first, self.count)
         with _blame(self.trusted):
@@ -218,7 +275,8 @@ class _Timer:
 
 
 def _level(left: _Timer, right: _Timer) -> None:
-    """Give both arms as many launches a window, so that what a window costs besides them weighs alike.
+    """Give both arms as many launches a window, so that what a window costs besides them weighs
+    alike.
 
     The slower arm's windows grow to at most four times what was planned.
     """
@@ -238,7 +296,9 @@ def _blame(trusted: bool) -> Iterator[None]:
 
 
 def _families(rig: Rig) -> list[str]:
-    """The draws of one case: every family and five nominal seeds; for a large case three of them, drawn in secret."""
+    """The draws of one case: every family and five nominal seeds; for a large case three of them,
+    drawn in secret.
+    """
     if sum(view.numel() for view in rig.inputs.views[0].values()) <= SMALL_ELEMENTS:
         return [*FAMILIES, *FAMILIES[:1] * 4]
     return [FAMILIES[0], *secrets.SystemRandom().sample(FAMILIES[1:], 2)]

@@ -1,7 +1,9 @@
-"""Framed messages between judge and contestant: JSON of bounded size, with file descriptors beside it.
+"""Framed messages between judge and contestant: JSON of bounded size, with file descriptors beside
+it.
 
-A frame is a four-byte length and JSON text. The judge reads what a contestant sends as a stranger's words: a frame that
-is too long, not JSON or not an object is a breach of protocol, never an exception of ours.
+A frame is a four-byte length and JSON text. The judge reads what a contestant sends as a stranger's
+words: a frame that is too long, not JSON or not an object is a breach of protocol, never an
+exception of ours.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class LinkTimeout(LinkError):
 class Link:
     """One end of a socket pair. Not thread safe; one request is answered before the next is sent.
 
-    Only an end that `accepts_descriptors` receives any: what a contestant attaches is dropped by the kernel.
+    Only an end that `accepts_descriptors` receives any: what a contestant attaches is dropped by
+    the kernel.
     """
 
     def __init__(self, end: socket.socket, accepts_descriptors: bool = False) -> None:
@@ -47,7 +50,9 @@ class Link:
         return self.socket.fileno()
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send one message. Raises LinkClosed when the peer is gone, LinkError when `message` is too long."""
+        """Send one message. Raises LinkClosed when the peer is gone, LinkError when `message` is
+        too long.
+        """
         body = json.dumps(message).encode()
         if len(body) > MAX_FRAME:
             raise LinkError(f"a message of {len(body)} bytes, of at most {MAX_FRAME}")
@@ -68,8 +73,9 @@ class Link:
     ) -> tuple[Message, list[int]]:
         """The next message and the descriptors that came with it.
 
-        `watch` is called every `interval` seconds while nothing comes, and may raise. Raises LinkTimeout after
-        `timeout` seconds, LinkClosed at the end, LinkError for anything but a JSON object.
+        `watch` is called every `interval` seconds while nothing comes, and may raise. Raises
+        LinkTimeout after `timeout` seconds, LinkClosed at the end, LinkError for anything but a
+        JSON object.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         descriptors: list[int] = []

@@ -1,7 +1,9 @@
-"""Tensors in memory that judge and contestants share: where each lies, and the guard bands around it.
+"""Tensors in memory that judge and contestants share: where each lies, and the guard bands around
+it.
 
-A region is a sealed memfd: nobody can grow or shrink it under the judge. It holds `slots` equal slots; a slot holds each
-tensor of one launch behind a guard band of random bytes, and ends with one more band.
+A region is a sealed memfd: nobody can grow or shrink it under the judge. It holds `slots` equal
+slots; a slot holds each tensor of one launch behind a guard band of random bytes, and ends with one
+more band.
 """
 
 from __future__ import annotations
@@ -131,7 +133,9 @@ class Region:
 
 
 def poison(tensor: torch.Tensor, secret: int) -> None:
-    """Fill an output with a value that no right answer holds: a NaN with a secret payload, or a secret integer."""
+    """Fill an output with a value that no right answer holds: a NaN with a secret payload, or a
+    secret integer.
+    """
     if tensor.dtype.is_floating_point:
         bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
         tensor.view(bits).fill_(poison_bits(tensor.dtype, secret))
@@ -139,15 +143,20 @@ def poison(tensor: torch.Tensor, secret: int) -> None:
         tensor.fill_(poison_bits(tensor.dtype, secret))
 
 
+_ALL_ONES = {
+    torch.float16: 0x7C00,
+    torch.bfloat16: 0x7F80,
+    torch.float32: 0x7F80_0000,
+    torch.float64: 0x7FF0 << 48,
+}
+
+
 def poison_bits(dtype: torch.dtype, secret: int) -> int:
     """The bit pattern of the poison: exponent all ones and a payload of secret bits."""
-    size = dtype.itemsize
-    mask = (1 << (8 * size - 1)) - 1
+    mask = (1 << (8 * dtype.itemsize - 1)) - 1
     if not dtype.is_floating_point:
         return -1 - (secret & (mask >> 1))
-    exponent = {
-        torch.float16: 0x7C00, torch.bfloat16: 0x7F80, torch.float32: 0x7F80_0000, torch.float64: 0x7FF0 << 48
-    }[dtype]  # fmt: skip
+    exponent = _ALL_ONES[dtype]
     payload = secret & (mask ^ exponent)
     return exponent | payload | 1
 

@@ -20,7 +20,9 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Truth:
-    """One output in float64, how far an answer may lie from it, and its value in the output's own dtype."""
+    """One output in float64, how far an answer may lie from it, and its value in the output's own
+    dtype.
+    """
 
     exact: torch.Tensor
     rounded: torch.Tensor
@@ -71,13 +73,15 @@ class Oracle:
 def compare(outputs: Tensors, truths: Mapping[str, Truth], secret: int, where: str) -> float:
     """Check outputs against the truth. Returns the largest error as a share of what is allowed.
 
-    `secret` is the poison they held before. Raises SubmissionError naming `where`, the element, the expected and
-    the got.
+    `secret` is the poison they held before. Raises SubmissionError naming `where`, the element, the
+    expected and the got.
     """
     worst = 0.0
     for name, truth in truths.items():
         got = outputs[name]
-        _refuse(unwritten(got, secret), Reason.STALE_OUTPUT, "was not written", name, got, truth, where)
+        _refuse(
+            unwritten(got, secret), Reason.STALE_OUTPUT, "was not written", name, got, truth, where
+        )
         finite = torch.isfinite(truth.rounded.double())
         same = (got == truth.rounded) | (torch.isnan(got) & torch.isnan(truth.rounded))
         odd = (finite != torch.isfinite(got)) | (~finite & ~same)
@@ -106,8 +110,9 @@ def _refuse(
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape))
     place = f"{name}{list(index)}" if index else name
     expected, value = truth.exact.flatten()[flat].item(), got.flatten()[flat].item()
+    allowed = truth.allowed.flatten()[flat].item()
     raise SubmissionError(
         reason,
         f"{where}: {place} {what}: expected {expected:.9g}, got {value:.9g}, "
-        f"allowed error {truth.allowed.flatten()[flat].item():.2g} ({count} of {got.numel()} elements)",
+        f"allowed error {allowed:.2g} ({count} of {got.numel()} elements)",
     )

@@ -1,4 +1,6 @@
-"""One submission through all gates: who judges is started once, a failed gate stops the rest, a report ends it."""
+"""One submission through all gates: who judges is started once, a failed gate stops the rest, a
+report ends it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _CONCLUSIVE = (Verdict.PASSED, Verdict.SKIPPED)
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be judged, and how far: `stage` and `scope` choose among the gates (see `gates.Gate`)."""
+    """What is to be judged, and how far: `stage` and `scope` choose among the gates (see
+    `gates.Gate`).
+    """
 
     task: Task
     files: Mapping[str, str]
@@ -55,7 +59,8 @@ def evaluate(request: Request, emit: Emit = lambda result: None) -> Report:
         def start(build: Build) -> Any:
             return _start(request, build, stack, seconds)
 
-        trial = Trial(request.task, request.files, request.cache, start)
+        final = request.scope == "final"
+        trial = Trial(request.task, request.files, request.cache, final, start)
         if request.stage == "measure":
             _run(_gate(GateName.COMPILE), trial, [], lambda result: None, seconds)
         for gate in _chosen(request):
@@ -90,16 +95,17 @@ def _run(
     try:
         if gate.NAME is not GateName.INTEGRITY and not (unconfined or sandbox.walls().any):
             raise Broken(
-                "this machine has neither namespaces nor Landlock, so it judges nothing from strangers; "
-                "its owner may set ARENA_UNCONFINED=1"
+                "this machine has neither namespaces nor Landlock, so it judges nothing from "
+                "strangers; its owner may set ARENA_UNCONFINED=1"
             )
         result = gate.judge(trial)
     except Rejected as error:
-        result = GateResult(gate.NAME, Verdict.REJECTED, error.reason, error.message, rule=error.rule)
-    except BuildError as error:
         result = GateResult(
-            gate.NAME, Verdict.FAILED, error.reason, error.message, compiler=error.outputs, total=len(error.outputs)
-        )  # fmt: skip
+            gate.NAME, Verdict.REJECTED, error.reason, error.message, rule=error.rule
+        )
+    except BuildError as error:
+        failed = GateResult(gate.NAME, Verdict.FAILED, error.reason, error.message)
+        result = dataclasses.replace(failed, compiler=error.outputs, total=len(error.outputs))
     except SubmissionError as error:
         result = GateResult(gate.NAME, Verdict.FAILED, error.reason, error.message)
     except Exception as error:
@@ -124,7 +130,8 @@ def _start(request: Request, build: Build, stack: ExitStack, seconds: dict[str, 
 
     started = time.perf_counter()
     zygote = stack.enter_context(Zygote())
-    judge = Judge(request.task, zygote, build, baselines(request.task, request.cache), device(request.cache))
+    cache = request.cache
+    judge = Judge(request.task, zygote, build, baselines(request.task, cache), device(cache), cache)
     seconds["start"] = time.perf_counter() - started
     return stack.enter_context(judge)
 
@@ -134,7 +141,9 @@ def device(cache: Path) -> hardware.Device:
     return hardware.devices(cache)[0]
 
 
-def _report(request: Request, results: Sequence[GateResult], seconds: Mapping[str, float]) -> Report:
+def _report(
+    request: Request, results: Sequence[GateResult], seconds: Mapping[str, float]
+) -> Report:
     by_gate = {result.gate: result for result in results}
     last = results[-1]
     decisive = last if last.verdict not in _CONCLUSIVE else None
@@ -163,7 +172,9 @@ def _measurements(result: GateResult | None) -> tuple[Measurement, ...]:
 
 
 def aka_score(results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
-    """AgentKernelArena's score: 0 unless it compiles, 20 unless it is right, else 120 + 100 x mean speedup."""
+    """AgentKernelArena's score: 0 unless it compiles, 20 unless it is right, else 120 + 100 x mean
+    speedup.
+    """
     passed = {result.gate for result in results if result.verdict is Verdict.PASSED}
     if GateName.COMPILE not in passed:
         return 0.0

@@ -10,15 +10,21 @@ _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-"}
 
 
 def gate(result: GateResult) -> str:
-    """One line for a gate, its cases below it."""
+    """One line for a gate, its seen cases below it; for the owner of the machine, what broke."""
     mark = _MARKS.get(result.verdict, "x")
     reason = f" {result.reason}" if result.reason else ""
     rule = f" ({result.rule})" if result.rule else ""
-    head = f"{mark} {result.gate:<15} {result.verdict}{reason}{rule}  {result.message}  [{result.duration_ms / 1e3:.1f} s]"
+    verdict = f"{result.verdict}{reason}{rule}"
+    seconds = result.duration_ms / 1e3
+    head = f"{mark} {result.gate:<15} {verdict}  {result.message}  [{seconds:.1f} s]"
+    if result.verdict is Verdict.BROKEN:
+        head += f"\n    {result.private['error']}"
     seen = [m for m in result.measurements if m.split is Split.SEEN]
     if not seen:
         return head
-    rows = [("case", "candidate", "baseline", "speedup", "95 % interval", "GB/s", "GFLOP/s", "roofline")]
+    rows = [
+        ("case", "candidate", "baseline", "speedup", "95 % interval", "GB/s", "GFLOP/s", "roofline")
+    ]
     rows += [
         (
             m.case,
@@ -59,6 +65,7 @@ def _interval(interval: Interval | None) -> str:
 def _columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
-        "    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        "    "
+        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )

@@ -1,4 +1,6 @@
-"""The memory of one case: a ring of launches, refilled with fresh secret inputs before every window."""
+"""The memory of one case: a ring of launches, refilled with fresh secret inputs before every
+window.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def _specs(operator: Operator, arguments: Sequence[Argument], case: Case) -> lis
 
 
 class Rig:
-    """Shared inputs, an output region for each arm, and the judge's own copy of every value it wrote."""
+    """Shared inputs, an output region for each arm, and the judge's own copy of every value it
+    wrote.
+    """
 
     def __init__(self, operator: Operator, case: Case, slots: int, arms: int) -> None:
         self.oracle = Oracle(operator, case)
@@ -74,15 +78,20 @@ class Rig:
         """Raise SubmissionError when slot 0's inputs or any guard band changed."""
         for name, tensor in inputs.items():
             if not _identical(self.inputs.views[0][name], tensor):
-                raise SubmissionError(Reason.INPUT_MUTATED, f"{where}: input {name} was changed by the call")
+                raise SubmissionError(
+                    Reason.INPUT_MUTATED, f"{where}: input {name} was changed by the call"
+                )
         for region in (self.inputs, self.outputs[0]):
             if place := region.breached():
-                raise SubmissionError(Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten")
+                raise SubmissionError(
+                    Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten"
+                )
 
     def refill(self, arm: int, first: int, count: int) -> None:
         """Cut fresh values for `count` slots from `first` on, and poison that arm's outputs.
 
-        The values of a slot are a secret stretch of a pool of drawn inputs: as costly to recognise as to compute.
+        The values of a slot are a secret stretch of a pool of drawn inputs: as costly to recognise
+        as to compute.
         """
         if not self._pool:
             draws = [self.oracle.draw(family) for family in POOL]
@@ -91,7 +100,9 @@ class Rig:
         chosen = self._ring(first, count)
         for name, pool in self._pool.items():
             size = pool.numel() // len(POOL)
-            starts = torch.tensor([secrets.randbelow(pool.numel() - size + 1) for _ in range(count)])
+            starts = torch.tensor(
+                [secrets.randbelow(pool.numel() - size + 1) for _ in range(count)]
+            )
             self._starts[name] = starts
             target = _column(self.inputs, name)
             if size <= 1 << 16:
@@ -102,7 +113,9 @@ class Rig:
         self._poison(self.outputs[arm], chosen)
 
     def verify(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
-        """Check the outputs of a timed window: all for poison, a secret `sample` of them for their values."""
+        """Check the outputs of a timed window: all for poison, a secret `sample` of them for their
+        values.
+        """
         region, chosen = self.outputs[arm], self._ring(first, count)
         for spec in region.layout.specs:
             bits = _bits(_column(region, spec.name))
@@ -119,10 +132,14 @@ class Rig:
                     raise SubmissionError(
                         Reason.INPUT_MUTATED, f"{where}: input {name} of a timed launch was changed"
                     )
-            compare(region.views[slot], self.oracle.truth(inputs), self.secret, f"{where}, timed launch")
+            compare(
+                region.views[slot], self.oracle.truth(inputs), self.secret, f"{where}, timed launch"
+            )
         for breached in (self.inputs.breached(), region.breached()):
             if breached:
-                raise SubmissionError(Reason.OUT_OF_BOUNDS, f"{where}: memory {breached} was overwritten")
+                raise SubmissionError(
+                    Reason.OUT_OF_BOUNDS, f"{where}: memory {breached} was overwritten"
+                )
 
     def _cut(self, name: str, position: int) -> torch.Tensor:
         pool = self._pool[name]
@@ -152,7 +169,9 @@ class Rig:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

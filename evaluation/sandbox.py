@@ -1,12 +1,14 @@
 """The walls around code that is not trusted: namespaces, Landlock, seccomp, capabilities, limits.
 
-Standard library alone, and no import of its siblings: it also runs as a script, to confine a command:
+Standard library alone, and no import of its siblings: it also runs as a script, to confine a
+command:
 
     python -I -S sandbox.py '<policy as JSON>' command argument ...
 
-Three processes stand behind each confined body. The *warden* enters new namespaces and forks the *init*, which mounts a
-fresh `/proc` and makes the system read-only, forks the *inmate*, and ends with it; the kernel then kills whatever the
-inmate left behind. Only the inmate runs what is not trusted.
+Three processes stand behind each confined body. The *warden* enters new namespaces and forks the
+*init*, which mounts a fresh `/proc` and makes the system read-only, forks the *inmate*, and ends
+with it; the kernel then kills whatever the inmate left behind. Only the inmate runs what is not
+trusted.
 """
 
 from __future__ import annotations
@@ -32,15 +34,21 @@ CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = (
+    1,
+    4,
+    22,
+    24,
+    38,
+)
 SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 442, 444, 445, 446
 AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 
 SYSTEM_PATHS = (
-    "/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/proc", "/sys/devices/system", "/sys/fs/cgroup",
-    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime",
-    "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/dev/random", "/dev/urandom",
-)  # fmt: skip
+    "/usr /lib /lib64 /lib32 /bin /sbin /proc /sys/devices/system /sys/fs/cgroup /etc/ld.so.cache"
+    " /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives /etc/localtime /etc/passwd /etc/group"
+    " /etc/nsswitch.conf /dev/random /dev/urandom"
+).split()
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
 
 
@@ -64,7 +72,8 @@ class Walls:
 class Policy:
     """What an inmate may do. Paths are absolute; `processes` counts threads too.
 
-    `fork=False` leaves threads but neither new processes, nor other programs, nor a choice of cores.
+    `fork=False` leaves threads but neither new processes, nor other programs, nor a choice of
+    cores.
     """
 
     walls: Walls
@@ -95,8 +104,8 @@ class Policy:
 def contain(policy: Policy, body: Callable[[], None]) -> int:
     """In the warden: run `body` behind the walls in a grandchild. Returns the pid of the init.
 
-    The init's exit status is the inmate's, 128 + n for signal n. Raises OSError when a wall that `policy.walls`
-    promises cannot be put up.
+    The init's exit status is the inmate's, 128 + n for signal n. Raises OSError when a wall that
+    `policy.walls` promises cannot be put up.
     """
     if policy.walls.namespaces:
         _enter_namespaces(policy.walls.user_namespace)
@@ -245,7 +254,9 @@ def _landlock(policy: Policy) -> None:
     scope = 3 if abi >= 6 else 0
     attributes = struct.pack("QQQ", every, network, scope)
     ruleset = _checked(
-        _libc.syscall(SYS_LANDLOCK_CREATE, attributes, 24 if abi >= 6 else 16 if abi >= 4 else 8, 0),
+        _libc.syscall(
+            SYS_LANDLOCK_CREATE, attributes, 24 if abi >= 6 else 16 if abi >= 4 else 8, 0
+        ),
         "landlock_create_ruleset",
     )
     grants = [(path, _READ) for path in (*SYSTEM_PATHS, *policy.readable)]
@@ -257,22 +268,22 @@ def _landlock(policy: Policy) -> None:
             continue
         allowed = rights & every & (-1 if os.path.isdir(path) else _FILE_RIGHTS)
         rule = struct.pack("=Qi", allowed, handle)
-        _checked(
-            _libc.syscall(SYS_LANDLOCK_ADD, ruleset, 1, rule, 0), f"landlock_add_rule {path}"
-        )
+        _checked(_libc.syscall(SYS_LANDLOCK_ADD, ruleset, 1, rule, 0), f"landlock_add_rule {path}")
         os.close(handle)
     _checked(_libc.syscall(SYS_LANDLOCK_RESTRICT, ruleset, 0), "landlock_restrict_self")
     os.close(ruleset)
 
 
-# seccomp, x86-64: calls that reach into other processes, change the machine, or get around the other walls.
+# seccomp, x86-64: calls that reach other processes, change the machine, or pass other walls.
 _DENIED = {
-    "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312, "pidfd_open": 434,
-    "pidfd_getfd": 438, "pidfd_send_signal": 424, "perf_event_open": 298, "bpf": 321, "userfaultfd": 323,
-    "add_key": 248, "request_key": 249, "keyctl": 250, "mount": 165, "umount2": 166, "pivot_root": 155,
-    "chroot": 161, "setns": 308, "unshare": 272, "mount_setattr": 442, "open_tree": 428, "move_mount": 429,
-    "fsopen": 430, "fsmount": 432, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-    "open_by_handle_at": 304, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159, "clock_adjtime": 305,
+    "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
+    "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "perf_event_open": 298,
+    "bpf": 321, "userfaultfd": 323, "add_key": 248, "request_key": 249, "keyctl": 250,
+    "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "setns": 308, "unshare": 272,
+    "mount_setattr": 442, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432,
+    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
+    "open_by_handle_at": 304, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159,
+    "clock_adjtime": 305,
 }  # fmt: skip
 _FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "sched_setaffinity": 203}
 _CLONE, _CLONE3, _SOCKET, _AF_UNIX, _CLONE_THREAD = 56, 435, 41, 1, 0x10000
@@ -290,25 +301,20 @@ def _seccomp_program(policy: Policy) -> bytes:
         """Run `then` for system call `number`; it must end in a return."""
         return [op(_EQUAL, number, 0, len(then)), *then]
 
-    program = [
-        op(_LOAD, _ARCH), op(_EQUAL, _AUDIT_ARCH, 1, 0), op(_RETURN, _KILL),
-        op(_LOAD, _NUMBER), op(_AT_LEAST, _X32_BIT, 0, 1), op(_RETURN, _KILL),
-    ]  # fmt: skip
-    denied = [*_DENIED.values(), *(() if policy.fork else _FORKING.values())]
-    for number in denied:
-        program += when(number, op(_RETURN, _EPERM))
-    if not policy.unix_sockets:
-        program += when(_SOCKET, op(_RETURN, _EPERM))
-    else:
-        program += when(
-            _SOCKET, op(_LOAD, _ARGUMENT), op(_EQUAL, _AF_UNIX, 1, 0), op(_RETURN, _EPERM), op(_RETURN, _ALLOW)
-        )  # fmt: skip
+    def only_if(test: int, value: int) -> tuple[bytes, ...]:
+        """Allow a call whose first argument passes the test, refuse any other."""
+        return op(_LOAD, _ARGUMENT), op(test, value, 0, 1), op(_RETURN, _ALLOW), refuse
+
+    refuse = op(_RETURN, _EPERM)
+    program = [op(_LOAD, _ARCH), op(_EQUAL, _AUDIT_ARCH, 1, 0), op(_RETURN, _KILL)]
+    program += [op(_LOAD, _NUMBER), op(_AT_LEAST, _X32_BIT, 0, 1), op(_RETURN, _KILL)]
+    for number in (*_DENIED.values(), *(() if policy.fork else _FORKING.values())):
+        program += when(number, refuse)
     # clone3 hides its flags from a filter; without it the C library falls back to clone.
     program += when(_CLONE3, op(_RETURN, _ENOSYS))
+    program += when(_SOCKET, *(only_if(_EQUAL, _AF_UNIX) if policy.unix_sockets else (refuse,)))
     if not policy.fork:
-        program += when(
-            _CLONE, op(_LOAD, _ARGUMENT), op(_ANY_BIT, _CLONE_THREAD, 1, 0), op(_RETURN, _EPERM), op(_RETURN, _ALLOW)
-        )  # fmt: skip
+        program += when(_CLONE, *only_if(_ANY_BIT, _CLONE_THREAD))
     program.append(op(_RETURN, _ALLOW))
     return b"".join(program)
 
@@ -357,8 +363,8 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command behind the walls and collect what it says, stderr within stdout.
 
-    `env` is all the environment it gets. The return code is a shell's; -9 (and everything killed) past `timeout`
-    seconds.
+    `env` is all the environment it gets. The return code is a shell's; -9 (and everything killed)
+    past `timeout` seconds.
     """
     with subprocess.Popen(
         command(argv, policy),

@@ -10,7 +10,9 @@ from typing import Any
 
 
 class Split(StrEnum):
-    """Who knows a case: `seen` by the agent, `unseen` written but never shown, `sampled` drawn while judging."""
+    """Who knows a case: `seen` by the agent, `unseen` written but never shown, `sampled` drawn
+    while judging.
+    """
 
     SEEN = "seen"
     UNSEEN = "unseen"
@@ -72,8 +74,8 @@ class Reason(StrEnum):
 class Case:
     """One configuration of an operator.
 
-    `symbols` are the sizes and scalars that `task.toml` names; `kind` says what the case is there for
-    (edge, scale-up, scale-down, misaligned, asymmetric, production, nominal, boundary).
+    `symbols` are the sizes and scalars that `task.toml` names; `kind` says what the case is there
+    for (edge, scale-up, scale-down, misaligned, asymmetric, production, nominal, boundary).
     """
 
     name: str
@@ -90,8 +92,9 @@ class Case:
 class Argument:
     """One argument of the entry point, in calling order.
 
-    `role` is input, output or scalar; `dtype` is a torch dtype name, `dtype` itself for the case's own, or for
-    scalars `int64` / `float32`; `shape` holds symbol names, integers and products such as `heads*head_dim`.
+    `role` is input, output or scalar; `dtype` is a torch dtype name, `dtype` itself for the case's
+    own, or for scalars `int64` / `float32`; `shape` holds symbol names, integers and products such
+    as `heads*head_dim`.
     """
 
     name: str
@@ -136,8 +139,9 @@ class CompilerOutput:
 class Measurement:
     """Candidate against live baseline on one case.
 
-    Times are medians in microseconds per launch; `speedup` has a 95 % interval `low`..`high`; `gbps` and `tflops`
-    follow the operator's cost model; `roofline_share` is measured-roofline time over candidate time.
+    Times are medians in microseconds per launch; `speedup` has a 95 % interval `low`..`high`;
+    `gbps` and `tflops` follow the operator's cost model; `roofline_share` is measured-roofline time
+    over candidate time.
     """
 
     case: str
@@ -163,8 +167,8 @@ class Measurement:
 class GateResult:
     """One judged step.
 
-    `message` and `detail` are public; `private` may name hidden cases and is for staff only. `passed` of `total`
-    counts the gate's own checks (cases for correctness and generalization).
+    `message` and `detail` are public; `private` may name hidden cases and is for staff only.
+    `passed` of `total` counts the gate's own checks (cases for correctness and generalization).
     """
 
     gate: GateName
@@ -192,7 +196,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole evaluation: every gate, the summary that rankings read, and the fingerprint of what judged it."""
+    """A whole evaluation: every gate, the summary that rankings read, and the fingerprint of what
+    judged it.
+    """
 
     task: str
     task_hash: str

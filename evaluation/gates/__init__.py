@@ -1,4 +1,6 @@
-"""What a gate is: one judged step. A module of this folder is a gate, and says where in the order it stands."""
+"""What a gate is: one judged step. A module of this folder is a gate, and says where in the order
+it stands.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,14 @@ INTERPRETED_ELEMENTS = 1 << 14
 
 @dataclass
 class Trial:
-    """One submission on its way through the gates: what was handed in, and what earlier gates made of it."""
+    """One submission on its way through the gates: what was handed in, and what earlier gates made
+    of it.
+    """
 
     task: Task
     files: Mapping[str, str]
     cache: Path
+    final: bool
     start: Callable[[Build], Judge]
     build: Build | None = None
     _judge: Judge | None = None
@@ -49,7 +54,9 @@ class Trial:
 
     @property
     def judge(self) -> Judge:
-        """The judge of this submission, started when a gate first needs it. The compile gate comes before."""
+        """The judge of this submission, started when a gate first needs it. The compile gate comes
+        before.
+        """
         if self._judge is None:
             assert self.build is not None, "judged before it was built"
             self._judge = self.start(self.build)
@@ -59,8 +66,8 @@ class Trial:
 class Gate(Protocol):
     """A module of this folder.
 
-    `STAGE` is `build` (a CPU queue) or `measure` (the hardware's); a `HIDDEN` gate works with cases that no agent may
-    learn of, and runs for final submissions only.
+    `STAGE` is `build` (a CPU queue) or `measure` (the hardware's); a `HIDDEN` gate works with cases
+    that no agent may learn of, and runs for final submissions only.
     """
 
     NAME: GateName

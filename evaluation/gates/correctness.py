@@ -1,4 +1,6 @@
-"""Correctness in two stages (KernelBench-X): *call*, it runs on the smallest case; *execute*, it is right on all."""
+"""Correctness in two stages (KernelBench-X): *call*, it runs on the smallest case; *execute*, it is
+right on all.
+"""
 
 from __future__ import annotations
 

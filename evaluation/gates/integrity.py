@@ -1,4 +1,4 @@
-"""Integrity: a reading of the source, for triage. It rejects the blatant; no security rests on it."""
+"""Integrity: a reading of the source that rejects the blatant; no security rests on it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,15 @@ def read(files: Mapping[str, str], target: str) -> None:
     """Refuse what cannot be a submission. Raises SubmissionError(BAD_SOURCE)."""
     if target not in files:
         given = ", ".join(sorted(files)) or "none"
-        raise SubmissionError(Reason.BAD_SOURCE, f"{target} is missing; the files handed in: {given}")
+        raise SubmissionError(
+            Reason.BAD_SOURCE, f"{target} is missing; the files handed in: {given}"
+        )
     if not files[target].strip():
         raise SubmissionError(Reason.BAD_SOURCE, f"{target} is empty; write the kernel into it")
     if len(files) > MOST_FILES:
-        raise SubmissionError(Reason.BAD_SOURCE, f"{len(files)} files; at most {MOST_FILES} are judged")
+        raise SubmissionError(
+            Reason.BAD_SOURCE, f"{len(files)} files; at most {MOST_FILES} are judged"
+        )
     for name, text in files.items():
         if not _FILE_NAME.fullmatch(name):
             raise SubmissionError(Reason.BAD_SOURCE, f"{name!r} is no name for a source file")
@@ -39,4 +43,6 @@ def read(files: Mapping[str, str], target: str) -> None:
     size = sum(len(text.encode(errors="replace")) for text in files.values())
     if size > MOST_BYTES:
         limit = f"{MOST_BYTES >> 20} MiB"
-        raise SubmissionError(Reason.BAD_SOURCE, f"{size / 2**20:.1f} MiB of source; at most {limit} is judged")
+        raise SubmissionError(
+            Reason.BAD_SOURCE, f"{size / 2**20:.1f} MiB of source; at most {limit} is judged"
+        )

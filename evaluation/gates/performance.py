@@ -15,28 +15,30 @@ NAME, ORDER, STAGE, HIDDEN = GateName.PERFORMANCE, 40, "measure", False
 def judge(trial: Trial) -> GateResult:
     if why := trial.untimed:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
-    measured = [trial.judge.measure(case, clock.SEEN_PLAN) for case in trial.task.cases(Split.SEEN)]
+    plan = clock.FINAL_PLAN if trial.final else clock.QUICK_PLAN
+    measured = [trial.judge.measure(case, plan) for case in trial.task.cases(Split.SEEN)]
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share)
         return GateResult(
             NAME,
             Verdict.DISPUTED,
             Reason.FASTER_THAN_ROOFLINE,
-            f"case {worst.case}: {worst.candidate_us:.2f} us is {worst.roofline_share:.2f} times as fast as this "
-            "device can move the bytes or do the arithmetic",
+            f"case {worst.case}: {worst.candidate_us:.2f} us is {worst.roofline_share:.2f} times "
+            "as fast as this device can move the bytes or do the arithmetic",
             total=len(measured),
             passed=len(measured) - len(disputed),
             measurements=tuple(measured),
         )
     total = overall(measured)
+    assert total is not None, "a task has seen cases"
+    interval = f"{total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}]"
     return GateResult(
         NAME,
         Verdict.PASSED,
-        message=f"{total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}] over {len(measured)} cases"
-        if total
-        else "no case to time",
+        message=f"{interval} over {len(measured)} cases",
         passed=len(measured),
         total=len(measured),
+        detail={"baseline": trial.judge.baseline(), "baseline_us": trial.judge.baseline_times()},
         measurements=tuple(measured),
     )
 

@@ -15,7 +15,9 @@ from evaluation.builds import default_cache
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the memory hierarchy: its size in bytes (0: unbounded) and its measured bandwidth in GB/s."""
+    """One level of the memory hierarchy: its size in bytes (0: unbounded) and its measured
+    bandwidth in GB/s.
+    """
 
     name: str
     bytes: int
@@ -26,9 +28,9 @@ class Level:
 class Device:
     """A device that can time kernels.
 
-    `levels` run from the smallest cache to main memory; bandwidth counts bytes read and written, by as many threads
-    as a contestant gets. `peaks` holds floating-point rates in TFLOP/s by dtype. `queue` is the name under which
-    work for this device model waits.
+    `levels` run from the smallest cache to main memory; bandwidth counts bytes read and written, by
+    as many threads as a contestant gets. `peaks` holds floating-point rates in TFLOP/s by dtype.
+    `queue` is the name under which work for this device model waits.
     """
 
     slug: str
@@ -49,8 +51,9 @@ class Device:
     def roofline_seconds(self, moved: int, flops: int, working_set: int) -> float:
         """The least seconds in which `moved` bytes and `flops` operations can be done.
 
-        Bytes move at the bandwidth of the smallest level that holds `working_set` bytes; the roofline is the larger
-        of the two times. Source: Williams, Waterman and Patterson, "Roofline", CACM 2009.
+        Bytes move at the bandwidth of the smallest level that holds `working_set` bytes; the
+        roofline is the larger of the two times. Source: Williams, Waterman and Patterson,
+        "Roofline", CACM 2009.
         """
         level = next(lv for lv in self.levels if lv.bytes == 0 or working_set <= lv.bytes)
         return max(moved / (level.gbps * 1e9), flops / (self.peaks["float32"] * 1e12))
@@ -82,10 +85,14 @@ def render(found: Sequence[Device]) -> str:
         rates = ", ".join(f"{dtype} {rate:.3g} TFLOP/s" for dtype, rate in device.peaks.items())
         walls = ", ".join(f"{name} {value}" for name, value in device.isolation.items())
         lines += [
-            f"{device.slug}  {device.name} ({device.arch}), {device.cores} cores, {device.memory_bytes / 2**30:.0f} GiB",
+            f"{device.slug}  {device.name} ({device.arch}), {device.cores} cores, "
+            f"{device.memory_bytes / 2**30:.0f} GiB",
             f"  queue      {device.queue}",
             f"  contestants run on {device.threads} of its cores",
-            *(f"  {level.name:<10} {_size(level.bytes):>9}  {level.gbps:8.1f} GB/s" for level in device.levels),
+            *(
+                f"  {level.name:<10} {_size(level.bytes):>9}  {level.gbps:8.1f} GB/s"
+                for level in device.levels
+            ),
             f"  arithmetic {rates}",
             f"  isolation  {walls}",
         ]

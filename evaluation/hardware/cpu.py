@@ -1,4 +1,6 @@
-"""The processor of this machine: what /proc and /sys say of it, and what a small C++ program measures."""
+"""The processor of this machine: what /proc and /sys say of it, and what a small C++ program
+measures.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from typing import Any
 
 from evaluation import sandbox
 from evaluation.arm import contestant_cores
+from evaluation.builds import replace_text
 from evaluation.errors import Broken
 from evaluation.hardware import Device, Level
 from evaluation.languages.cpp import compiler_version
@@ -54,7 +57,12 @@ def devices(cache: Path) -> Sequence[Device]:
             levels=tuple(levels),
             peaks={"float32": measured["tflops"]},
             isolation=dataclasses.asdict(sandbox.walls()),
-            fingerprint={"name": name, "cores": cores, "threads": threads, "compiler": compiler_version()},
+            fingerprint={
+                "name": name,
+                "cores": cores,
+                "threads": threads,
+                "compiler": compiler_version(),
+            },
         )
     ]
 
@@ -77,7 +85,9 @@ def _caches() -> dict[str, int]:
     return caches
 
 
-def _measured(cache: Path, machine: str, caches: Mapping[str, int], threads: int) -> dict[str, float]:
+def _measured(
+    cache: Path, machine: str, caches: Mapping[str, int], threads: int
+) -> dict[str, float]:
     """GB/s by level and TFLOP/s, measured once for this machine, compiler and program."""
     source = PEAKS.read_text(encoding="utf-8")
     key = hashlib.sha256("\n".join((machine, compiler_version(), source)).encode()).hexdigest()[:20]
@@ -89,9 +99,7 @@ def _measured(cache: Path, machine: str, caches: Mapping[str, int], threads: int
     sets = [f"{level}:{size // 2}" for level, size in caches.items()]
     sets.append(f"memory:{4 * max(caches.values(), default=32 << 20)}")
     measured = _run(["-O3", "-march=native", "-fopenmp"], sets, threads)
-    with tempfile.NamedTemporaryFile("w", dir=kept.parent, delete=False) as file:
-        json.dump(measured, file)
-    os.replace(file.name, kept)
+    replace_text(kept, json.dumps(measured))
     return measured
 
 
@@ -109,6 +117,8 @@ def _run(flags: Sequence[str], sets: Sequence[str], threads: int) -> dict[str, f
                 preexec_fn=lambda: os.sched_setaffinity(0, cores),
             )
             if done.returncode:
-                raise Broken(f"cannot measure this processor: {' '.join(argv)}: {done.stderr[-500:]}")
+                raise Broken(
+                    f"cannot measure this processor: {' '.join(argv)}: {done.stderr[-500:]}"
+                )
     result: dict[str, Any] = json.loads(done.stdout)
     return {name: float(value) for name, value in result.items()}

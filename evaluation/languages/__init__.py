@@ -1,4 +1,6 @@
-"""What a language is: how its source is read, built and called. A module of this folder is a language."""
+"""What a language is: how its source is read, built and called. A module of this folder is a
+language.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,13 @@ if TYPE_CHECKING:
     from evaluation.task import Task
 
 Slot = Mapping[str, Any]
-"""The arguments of one launch by name: `torch.Tensor` views of shared memory, `int` sizes and scalars."""
+"""The arguments of one launch by name: `torch.Tensor` views of shared memory, `int` sizes and
+scalars.
+"""
 
 Launch = Callable[[int, int], None]
-"""Launch slots `first`, `first + 1`, ... modulo their number, `count` times, and wait for the last."""
+"""Launch slots `first`, `first + 1`, ... modulo their number, `count` times, and wait for the last.
+"""
 
 
 class Language(Protocol):
@@ -36,26 +41,31 @@ class Language(Protocol):
         """Read the source for blatant breaches. Raises `Rejected` with the rule and the line."""
 
     def key(self, task: Task) -> str:
-        """Everything but the source that decides what `build` makes: compiler version, flags, header."""
+        """Everything but the source that decides what `build` makes: compiler version, flags,
+        header.
+        """
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         """Fill `folder` with what `load` needs, compiling in the sandbox.
 
-        Raises `BuildError` (a `SubmissionError` with the compiler's output) when the source is at fault.
+        Raises `BuildError` (a `SubmissionError` with the compiler's output) when the source is at
+        fault.
         """
 
     def judged_here(self) -> str:
         """Empty when this machine can time the language; else why performance is skipped."""
 
     def load(self, folder: Path, entry: str) -> Kernel:
-        """In the contestant: load the built artefact. Raises `SubmissionError(MISSING_ENTRY)` without `entry`."""
+        """In the contestant: load the built artefact. Raises `SubmissionError(MISSING_ENTRY)`
+        without `entry`.
+        """
 
 
 class Kernel(Protocol):
     """A loaded entry point, in the contestant."""
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
-        """Prepare launches over `slots` so that launching costs as little as the language allows."""
+        """Prepare launches over `slots`, so that each costs as little as the language allows."""
 
 
 @cache

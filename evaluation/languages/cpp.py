@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation import sandbox
 from evaluation.errors import Broken, BuildError, Rejected, SubmissionError
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 COMPILER = "g++"
 BASE_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fopenmp")
 SOURCE_FLAGS = frozenset(
-    "-O1 -O2 -O3 -Ofast -ffast-math -funroll-loops -march=native -mtune=native -mprefer-vector-width=256"
-    " -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math -fassociative-math -ffp-contract=fast"
-    " -fno-signed-zeros -fopenmp-simd".split()
+    "-O1 -O2 -O3 -Ofast -ffast-math -funroll-loops -march=native -mtune=native"
+    " -mprefer-vector-width=256 -mprefer-vector-width=512 -fno-math-errno -fno-trapping-math"
+    " -fassociative-math -ffp-contract=fast -fno-signed-zeros -fopenmp-simd".split()
 )
 BUILD_MEMORY = 4 << 30
 ARTEFACT = "kernel.so"
 
 # The loop that launches: one call from Python for a whole window.
 REPLAY = """
-extern "C" int arena_replay(int (*launch)(const void*), const char* slots, long stride, long ring, long first,
+extern "C" int arena_replay(int (*launch)(const void*), const char* slots, long stride, long ring,
+long first,
                             long count) {
     for (long i = 0; i < count; ++i) {
         int code = launch(slots + (first + i) % ring * stride);
@@ -46,14 +47,17 @@ extern "C" int arena_replay(int (*launch)(const void*), const char* slots, long 
 
 _FLAGS = re.compile(r"^\s*//\s*arena:\s*flags\s+(?P<flags>.+)$", re.MULTILINE)
 _DIAGNOSTIC = re.compile(
-    r"^(?P<file>[^:\s]+):(?P<line>\d+):(?:\d+:)? (?P<severity>fatal error|error|warning): (?P<text>.*)$", re.MULTILINE
+    r"^(?P<file>[^:\s]+):(?P<line>\d+):(?:\d+:)? "
+    r"(?P<severity>fatal error|error|warning): (?P<text>.*)$",
+    re.MULTILINE,
 )
+_SYSTEM_CALLS = "fork|vfork|execve?|execl?p?|system|popen|ptrace|syscall|socket|dlopen|dlsym"
 _BLATANT = (
-    (re.compile(r"\b(?:fork|vfork|execve?|execl?p?|system|popen|ptrace|syscall|socket|dlopen|dlsym)\s*\("), "system-call"),
-    (re.compile(r"\b(?:asm|__asm__|__asm)\b[^;]*\b(?:syscall|int\s+\$?0x80)\b"), "system-call"),
-    (re.compile(r"#\s*include\s*<(?:torch|ATen|mkl|cblas|dnnl|oneapi)[/.\w]*>"), "library-wrapper"),
-    (re.compile(r"\"/proc/|\"/dev/|\"/sys/"), "machine-files"),
-)  # fmt: skip
+    ("system-call", re.compile(rf"\b(?:{_SYSTEM_CALLS})\s*\(")),
+    ("system-call", re.compile(r"\b(?:asm|__asm__|__asm)\b[^;]*\b(?:syscall|int\s+\$?0x80)\b")),
+    ("library-wrapper", re.compile(r"#\s*include\s*<(?:torch|ATen|mkl|cblas|dnnl|oneapi)[/.\w]*>")),
+    ("machine-files", re.compile(r"\"/(?:proc|dev|sys)/")),
+)
 
 
 class Cpp:
@@ -65,7 +69,7 @@ class Cpp:
         for name, text in files.items():
             _source_flags(text)
             code = _without_comments(text)
-            for pattern, rule in _BLATANT:
+            for rule, pattern in _BLATANT:
                 if match := pattern.search(code):
                     line = code.count("\n", 0, match.start()) + 1
                     found = " ".join(match.group().split())
@@ -74,9 +78,7 @@ class Cpp:
     def key(self, task: Task) -> str:
         return "\n".join((compiler_version(), *BASE_FLAGS, REPLAY, _target(), _header(task)))
 
-    def build(
-        self, files: Mapping[str, str], task: Task, folder: Path
-    ) -> Sequence[CompilerOutput]:
+    def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         header_name = f"{task.operator.name}.h"
         sources = {**files, header_name: _header(task), "replay.cpp": REPLAY}
         for name, text in sources.items():
@@ -111,7 +113,9 @@ class Cpp:
             raise BuildError(f"the build took longer than {seconds:g} s", [output])
         if not built:
             errors = [d for d in output.diagnostics if "error" in d.severity]
-            first = f"{errors[0].file}:{errors[0].line}: {errors[0].message}" if errors else text[-500:]
+            first = (
+                f"{errors[0].file}:{errors[0].line}: {errors[0].message}" if errors else text[-500:]
+            )
             raise BuildError(f"g++ refused the source: {first}", [output])
         return [output]
 
@@ -140,12 +144,13 @@ class CppKernel:
         self.replay.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_long] * 4]
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
-        struct = struct_of(arguments, slots[0])
+        fields = fields_of(arguments, slots[0])
+        struct: Any = type("Arguments", (ctypes.Structure,), {"_fields_": list(fields.items())})
         table = (struct * len(slots))()
         for row, slot in zip(table, slots, strict=True):
-            for name, kind in struct._fields_:
+            for name in fields:
                 value = slot[name]
-                setattr(row, name, value.data_ptr() if kind is ctypes.c_void_p else value)
+                setattr(row, name, value if isinstance(value, (int, float)) else value.data_ptr())
         launch = ctypes.cast(self.function, ctypes.c_void_p)
         stride, ring = ctypes.sizeof(struct), len(slots)
 
@@ -157,17 +162,17 @@ class CppKernel:
         return run
 
 
-def struct_of(arguments: Sequence[Argument], slot: Slot) -> type[ctypes.Structure]:
-    """The argument struct of the generated header: pointers, then sizes, then scalars."""
-    tensors = [a.name for a in arguments if a.role != "scalar"]
-    scalars = [a for a in arguments if a.role == "scalar"]
-    sizes = [name for name in slot if name not in {a.name for a in arguments}]
-    fields = [(name, ctypes.c_void_p) for name in tensors]
-    fields += [(name, ctypes.c_int64) for name in sizes]
-    fields += [
-        (a.name, ctypes.c_int64 if a.dtype.startswith("int") else ctypes.c_float) for a in scalars
-    ]
-    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+def fields_of(arguments: Sequence[Argument], slot: Slot) -> dict[str, type[Any]]:
+    """The fields of the generated header's struct, in order: pointers, then sizes, then scalars."""
+    named = {argument.name: argument for argument in arguments}
+    fields: dict[str, type[Any]] = {
+        a.name: ctypes.c_void_p for a in arguments if a.role != "scalar"
+    }
+    fields |= {name: ctypes.c_int64 for name in slot if name not in named}
+    for argument in arguments:
+        if argument.role == "scalar":
+            fields[argument.name] = ctypes.c_int64 if argument.dtype == "int64" else ctypes.c_float
+    return fields
 
 
 def _header(task: Task) -> str:
@@ -177,12 +182,16 @@ def _header(task: Task) -> str:
 
 
 def _source_flags(source: str) -> list[str]:
-    """The flags a source asks for by `// arena: flags ...`. Raises Rejected for one that is not on the list."""
+    """The flags a source asks for by `// arena: flags ...`. Raises Rejected for one that is not on
+    the list.
+    """
     flags = [flag for match in _FLAGS.finditer(source) for flag in match["flags"].split()]
     for flag in flags:
         if flag not in SOURCE_FLAGS:
             known = " ".join(sorted(SOURCE_FLAGS))
-            raise Rejected("compiler-flag", f"`{flag}` is not among the flags a source may ask for: {known}")
+            raise Rejected(
+                "compiler-flag", f"`{flag}` is not among the flags a source may ask for: {known}"
+            )
     return flags
 
 
@@ -192,7 +201,12 @@ def _without_comments(source: str) -> str:
     def blank(match: re.Match[str]) -> str:
         return match.group() if match.group()[0] in "\"'" else "\n" * match.group().count("\n")
 
-    return re.sub(r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/", blank, source, flags=re.DOTALL)
+    return re.sub(
+        r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/",
+        blank,
+        source,
+        flags=re.DOTALL,
+    )
 
 
 @functools.cache
@@ -200,7 +214,9 @@ def compiler_version() -> str:
     """The compiler's version line. Raises Broken without a compiler."""
     if not shutil.which(COMPILER):
         raise Broken(f"{COMPILER} is not installed; install it (Debian: apt-get install g++)")
-    return subprocess.run([COMPILER, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+    return subprocess.run([COMPILER, "--version"], capture_output=True, text=True).stdout.partition(
+        "\n"
+    )[0]
 
 
 @functools.cache
