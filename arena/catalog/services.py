@@ -116,6 +116,12 @@ def heartbeat_worker(
         Hardware.objects.filter(pk=hardware.pk).update(seen_at=now)
 
 
+def store_admission(content_hash: str, admission: Mapping[str, Any], admitted: bool) -> bool:
+    """Keep what `check_task` found of a version; False if the catalog has no such version."""
+    versions = TaskVersion.objects.filter(content_hash=content_hash)
+    return bool(versions.update(admission=admission, admitted=admitted))
+
+
 def remove_worker(name: str) -> None:
     """A worker that ends well says so."""
     Worker.objects.filter(name=name).delete()

@@ -236,6 +236,9 @@ EventBody = Annotated[
     Field(discriminator="kind"),
 ]
 
+MAX_REV = 2**31 - 1
+MAX_DEPTH = 32
+
 _adapter: TypeAdapter[EventBody] = TypeAdapter(EventBody)
 
 
@@ -259,14 +262,33 @@ class EventDraft:
 
 
 class BadEvent(ValueError):
-    """A producer sent a body that its kind does not allow: a fault of ours, not of a candidate."""
+    """A producer sent what is no event: a body that its kind does not allow, or too deep."""
 
 
 def checked_body(draft: EventDraft) -> dict[str, Any]:
     """The body as its kind's model gives it, all fields present, without the kind itself."""
+    if type(draft.rev) is not int or not 0 <= draft.rev <= MAX_REV:
+        raise BadEvent(f"event {draft.kind!r}: rev is a number, 0 to {MAX_REV}")
+    if _deeper_than(MAX_DEPTH, draft.body):
+        raise BadEvent(f"event {draft.kind!r}: nested more than {MAX_DEPTH} deep")
     try:
         parsed = _adapter.validate_python({**draft.body, "kind": draft.kind})
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise BadEvent(f"event {draft.kind!r}: {problems}") from error
     return parsed.model_dump(mode="json", exclude={"kind"})
+
+
+def _deeper_than(depth: int, body: Mapping[str, Any]) -> bool:
+    level: list[Any] = [body]
+    for _ in range(depth):
+        level = [child for value in level for child in _children(value)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, list) else []

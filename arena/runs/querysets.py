@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 
 from arena.accounts.models import User
-from arena.runs.states import RUN_ACTIVE, Split, Visibility
+from arena.runs.states import RUN_ACTIVE, RunStatus, Split, Visibility
 
 if TYPE_CHECKING:
     from arena.runs.models import Event, Measurement, Run  # noqa: F401  (named in strings)
@@ -29,6 +29,10 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def active(self) -> Self:
         return self.filter(status__in=RUN_ACTIVE)
+
+    def ahead_of(self, run: Run) -> Self:
+        """The queued runs that an agent's worker takes before this one."""
+        return self.filter(status=RunStatus.QUEUED, created_at__lt=run.created_at)
 
     def with_names(self) -> Self:
         """With all that a row of a list names, in one query."""

@@ -1,0 +1,63 @@
+"""Admit tasks: wrong answers must fail on them, honest ones must pass, their baseline be steady."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from arena.catalog.models import Task
+from arena.catalog.services import store_admission
+
+
+class Command(BaseCommand):
+    help = __doc__
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "slugs",
+            nargs="*",
+            metavar="OPERATOR[/TRACK]",
+            help="default: every task in the catalog",
+        )
+
+    def handle(self, *args: Any, slugs: list[str], **options: Any) -> None:
+        from evaluation import render
+        from evaluation.admission import admit
+        from evaluation.errors import TaskError
+        from evaluation.task import load_task
+        from evaluation.types import to_json
+
+        refused = []
+        for slug in self._chosen(slugs):
+            operator, _, track = slug.partition("/")
+            try:
+                task = load_task(settings.ARENA_TASKS, operator, track)
+            except TaskError as error:
+                self.stderr.write(self.style.ERROR(str(error)))
+                refused.append(slug)
+                continue
+            admission = admit(task, settings.ARENA_HOME / "judge")
+            self.stdout.write(render.admission(admission))
+            if not store_admission(task.hash, to_json(admission), admission.admitted):
+                raise CommandError(f"{slug} is newer than the catalog: run `manage.py sync` first.")
+            if not admission.admitted:
+                refused.append(slug)
+        if refused:
+            raise CommandError(f"Not admitted: {', '.join(refused)}.")
+        self.stdout.write(self.style.SUCCESS("All admitted."))
+
+    def _chosen(self, asked: list[str]) -> list[str]:
+        """The slugs asked for, an operator standing for its tracks; all if none was."""
+        known = [task.slug for task in Task.objects.filter(in_tree=True).select_related("operator")]
+        chosen: list[str] = []
+        for name in asked:
+            found = [slug for slug in known if slug == name or slug.startswith(f"{name}/")]
+            if not found:
+                raise CommandError(
+                    f"There is no task {name!r}: run `manage.py sync`, or see /tasks/."
+                )
+            chosen += found
+        return chosen or known

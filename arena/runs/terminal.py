@@ -1,0 +1,81 @@
+"""A run as a terminal tells it: followed from the table, a line for each event that matters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from arena.runs.models import Event, Run
+
+POLL_SECONDS = 0.3
+
+
+def follow(run: Run, after: int = 0) -> Iterator[Event]:
+    """Every event above `after`, as it comes, until the run has ended and all is told."""
+    while True:
+        run.refresh_from_db(fields=["status", "last_seq"])
+        events = Event.objects.filter(run=run, seq__gt=after, seq__lte=run.last_seq)
+        for event in events.order_by("seq").iterator():
+            after = event.seq
+            yield event
+        if run.ended:
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def line_of(event: Event) -> str | None:
+    """One line for an event, or None for one that a terminal need not show."""
+    text = _text(event.kind, event.body)
+    return text and f"{event.t_ms / 1000:8.1f}s  {text}"
+
+
+def verdict_of(run: Run) -> str:
+    """How a run ended, in a line."""
+    words = [f"{run.task_version.task} by {run.agent} on {run.hardware}: {run.status}"]
+    if run.speedup is not None:
+        words.append(f"{speedup(run.speedup, run.low, run.high)} on seen cases")
+    if run.unseen_speedup is not None:
+        unseen = speedup(run.unseen_speedup, run.unseen_low, run.unseen_high)
+        words.append(f"{unseen} on unseen ones")
+    if run.reason:
+        words.append(run.reason)
+    return ", ".join(words)
+
+
+def speedup(value: float, low: float | None, high: float | None) -> str:
+    interval = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
+    return f"{value:.2f}x{interval}"
+
+
+def _text(kind: str, body: dict[str, Any]) -> str | None:
+    match kind:
+        case "status":
+            return f"{body['state']}{': ' if body['reason'] else ''}{body['reason']}"
+        case "span_begin" if body["span_kind"] == "submission":
+            files = ", ".join(f"{path} {size} bytes" for path, size in body["files"].items())
+            return f"round {body['round']}: {files}  {body['note']}"
+        case "compiler_output" if not body["ok"]:
+            said = body["text"].strip().splitlines() or ["no message"]
+            return f"         {body['tool']} failed: {said[0]}"
+        case "gate_result":
+            why = " ".join(filter(None, (body["reason"], body["message"])))
+            return f"         {body['gate']:<15} {body['verdict']}  {why}".rstrip()
+        case "metric" if body["name"] == "speedup" and body["value"] is not None:
+            found = speedup(body["value"], body["low"], body["high"])
+            return f"         {'speedup':<15} {found}, best {body['best']:.2f}x"
+        case "message" if body["role"] == "assistant":
+            return f"agent: {_first_line(body['text'])}"
+        case "tool_call":
+            return f"agent: {body['tool']}"
+        case "note" | "limit" | "interrupt":
+            return _first_line(body["text"])
+        case "error":
+            return f"error: {_first_line(body['message'])}"
+        case _:
+            return None
+
+
+def _first_line(text: str, width: int = 160) -> str:
+    first, _, rest = text.strip().partition("\n")
+    return f"{first[:width]} …" if rest or len(first) > width else first

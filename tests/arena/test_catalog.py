@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import io
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
+from arena.catalog.services import (
+    AgentSpec,
+    heartbeat_worker,
+    register_hardware,
+    remove_worker,
+    store_admission,
+    sync_agents,
+    sync_tasks,
+)
+from evaluation.task import load_task
+from evaluation.types import Split
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def tasks(tmp_path, repository: Path) -> Path:
+    """A folder of tasks with two real operators."""
+    for name in ("rms_norm", "softmax"):
+        shutil.copytree(repository / "tasks" / name, tmp_path / name)
+    return tmp_path
+
+
+def test_a_sync_writes_every_task_and_a_second_changes_nothing(tasks):
+    first = sync_tasks(tasks)
+    assert "rms_norm/torch-to-cpp" in first.added and not first.problems
+    versions = TaskVersion.objects.count()
+    assert versions == len(first.added) == Task.objects.runnable().count()
+    second = sync_tasks(tasks)
+    assert (second.added, second.changed) == ([], [])
+    assert TaskVersion.objects.count() == versions
+
+
+def test_other_content_is_another_version_and_old_content_the_old_one(tasks):
+    sync_tasks(tasks)
+    task = Task.objects.by_slug("rms_norm/cpp-to-cpp").get()
+    before = task.version
+    prompt = tasks / "rms_norm" / "prompt.md"
+    text = prompt.read_text()
+    prompt.write_text(text + "\nMore.\n")
+    assert "rms_norm/cpp-to-cpp" in sync_tasks(tasks).changed
+    task.refresh_from_db()
+    assert task.version != before and task.versions.count() == 2
+    prompt.write_text(text)
+    sync_tasks(tasks)
+    assert Task.objects.get(pk=task.pk).version == before
+    assert task.versions.count() == 2
+
+
+def test_a_malformed_folder_is_named_and_the_rest_goes_on(tasks):
+    sync_tasks(tasks)
+    (tasks / "rms_norm" / "task.toml").write_text("title = 3")
+    report = sync_tasks(tasks)
+    assert len(report.problems) == 1 and "rms_norm/task.toml" in report.problems[0]
+    assert report.missing == []
+    assert "softmax/cpp-to-cpp" in report.unchanged
+    out = io.StringIO()
+    with pytest.raises(CommandError, match="1 folders could not be read"):
+        call_command("sync", "--tasks", tasks, stdout=out, stderr=out)
+    assert "rms_norm/task.toml" in out.getvalue()
+
+
+def test_a_task_whose_folder_is_gone_takes_no_runs_until_it_is_back(tasks):
+    sync_tasks(tasks)
+    shutil.move(tasks / "softmax", tasks.parent / "softmax-away")
+    assert "softmax/cpp-to-cpp" in sync_tasks(tasks).missing
+    task = Task.objects.by_slug("softmax/cpp-to-cpp")
+    assert not task.runnable().exists() and task.exists()
+    shutil.move(tasks.parent / "softmax-away", tasks / "softmax")
+    sync_tasks(tasks)
+    assert task.runnable().exists()
+
+
+def test_a_retired_task_stays_retired(tasks):
+    sync_tasks(tasks)
+    Task.objects.update(status="retired")
+    sync_tasks(tasks)
+    assert not Task.objects.runnable().exists()
+
+
+def test_no_folder_of_tasks_is_a_problem_and_not_a_crash(tmp_path):
+    assert "no such folder" in sync_tasks(tmp_path / "nowhere").problems[0]
+
+
+def test_what_is_public_of_a_task_counts_hidden_cases_and_names_none(tasks):
+    sync_tasks(tasks)
+    for task in Task.objects.all():
+        folder = load_task(tasks, task.operator.slug, task.track)
+        public = task.version.public
+        hidden = folder.cases(Split.UNSEEN)
+        assert sum(public["hidden_cases"].values()) == len(hidden) > 0
+        assert len(public["seen_cases"]) == len(folder.cases(Split.SEEN)) > 0
+        text = str(public) + task.operator.prompt + task.operator.reference_source
+        assert not [case.name for case in hidden if case.name in text]
+
+
+def test_agents_that_are_no_longer_offered_are_inactive(db):
+    tuner = AgentSpec("tuner", "Tuner", "tuner", settings={"depth": 2})
+    scripted = AgentSpec("scripted", "Scripted", "scripted")
+    assert sync_agents([tuner, scripted]) == ["tuner", "scripted"]
+    sync_agents([AgentSpec("tuner", "The tuner", "tuner")])
+    agents = {agent.slug: agent for agent in Agent.objects.all()}
+    assert (agents["tuner"].title, agents["tuner"].settings) == ("The tuner", {})
+    assert agents["tuner"].active and not agents["scripted"].active
+
+
+DEVICE = {
+    "slug": "cpu-2c",
+    "kind": "cpu",
+    "name": "A CPU",
+    "vendor": "AMD",
+    "arch": "zen4",
+    "queue": "hw.cpu-2c",
+    "peaks": {"copy_gbps": 20.0},
+    "isolation": {"user_ns": True},
+    "fingerprint": {"kernel": "6.1"},
+}
+
+
+def test_hardware_that_registers_again_is_the_same(db):
+    first = register_hardware(DEVICE)
+    second = register_hardware({**DEVICE, "peaks": {"copy_gbps": 21.0}})
+    assert first.pk == second.pk
+    assert Hardware.objects.get().peaks == {"copy_gbps": 21.0}
+
+
+def test_a_worker_lives_as_long_as_it_says_so(db):
+    hardware = register_hardware(DEVICE)
+    heartbeat_worker("w", queues=["hw.cpu-2c"], pid=7, hardware=hardware)
+    born = Worker.objects.get()
+    heartbeat_worker("w", queues=["hw.cpu-2c"], pid=7, hardware=hardware)
+    assert Worker.objects.get().started_at == born.started_at
+    assert Worker.objects.serving("hw.cpu-2c") == [born]
+    assert Worker.objects.serving("agents") == []
+    Worker.objects.update(last_seen_at=timezone.now() - timedelta(minutes=1))
+    assert Worker.objects.serving("hw.cpu-2c") == []
+    heartbeat_worker("w", queues=["build"], pid=8)
+    assert Worker.objects.get().started_at > born.started_at
+    remove_worker("w")
+    assert not Worker.objects.exists()
+
+
+def test_admission_is_kept_with_the_version_it_was_found_for(task):
+    assert store_admission("a" * 64, {"mutants": 4}, True)
+    assert task.version.admission == {"mutants": 4}
+    assert not store_admission("f" * 64, {}, True)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from arena.catalog.models import Worker
+from arena.runs import experiments, services
+from arena.runs.models import Event, Experiment, Run
+from arena.runs.terminal import follow
+from tests.arena.factories import LEASE, finished
+
+pytestmark = pytest.mark.django_db
+
+
+def call(*words: str) -> str:
+    out = io.StringIO()
+    call_command(*words, stdout=out, stderr=out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def workers(hardware) -> None:
+    for queue in ("agents", "build", hardware.queue):
+        Worker.objects.create(name=queue, queues=[queue], pid=1)
+
+
+@pytest.fixture
+def in_background():
+    """Do something beside the test, on a database connection of its own."""
+    threads = []
+
+    def begin(work: Callable[[], object]) -> None:
+        def body() -> None:
+            try:
+                work()
+            finally:
+                connection.close()
+
+        threads.append(threading.Thread(target=body))
+        threads[-1].start()
+
+    yield begin
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def next_run() -> Run:
+    """The queued run, as soon as there is one."""
+    for _ in range(200):
+        if run := Run.objects.filter(status="queued").first():
+            return run
+        time.sleep(0.05)
+    raise AssertionError("nothing was queued")
+
+
+# run
+
+RUN = ("run", "--agent", "tuner", "--task", "relu/cpp-to-cpp")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_follows_a_run_to_its_verdict(task, agent, workers, in_background, valkey):
+    in_background(lambda: finished(next_run(), speedup=1.5))
+    told = call(*RUN, "--rounds", "3")
+    assert "round 1: relu.cpp" in told
+    assert "correctness     passed" in told
+    assert "relu/cpp-to-cpp by tuner on test-cpu: passed, 1.50x [1.42, 1.58] on seen" in told
+    assert Run.objects.get().budget["rounds"] == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_exits_with_one_when_the_run_failed(task, agent, workers, in_background, valkey):
+    in_background(lambda: finished(next_run(), verdict="failed"))
+    with pytest.raises(SystemExit) as left:
+        call(*RUN)
+    assert left.value.code == 1
+
+
+@pytest.mark.parametrize("missing", ["agents", "build", "hw.test-cpu"])
+def test_run_says_so_when_no_worker_takes_a_queue(task, agent, workers, missing):
+    Worker.objects.filter(name=missing).delete()
+    with pytest.raises(CommandError, match=f"No live worker takes the queue '{missing}'"):
+        call(*RUN)
+    assert not Run.objects.exists()
+
+
+def test_run_says_what_cannot_be_run(task, agent, workers):
+    with pytest.raises(CommandError, match=r"no agent 'nobody'.*tuner"):
+        call("run", "--agent", "nobody", "--task", "relu/cpp-to-cpp")
+    with pytest.raises(CommandError, match="budget of rounds is 999"):
+        call(*RUN, "--rounds", "999")
+
+
+def test_an_interrupted_run_is_cancelled(task, agent, workers, monkeypatch):
+    def interrupted(run: Run, after: int = 0):
+        if not run.cancel_requested and not run.ended:
+            raise KeyboardInterrupt
+        yield from follow(run, after)
+
+    monkeypatch.setattr("arena.runs.management.commands.run.follow", interrupted)
+    with pytest.raises(SystemExit):
+        call(*RUN)
+    assert Run.objects.get().status == "cancelled"
+
+
+# experiment
+
+
+@pytest.fixture
+def plan(tmp_path, task, agent, hardware) -> Path:
+    path = tmp_path / "pair.toml"
+    path.write_text(
+        'title = "Pair"\nagents = ["tuner"]\ntasks = ["relu/cpp-to-cpp"]\nrepeats = 2\n'
+        "[budget]\nrounds = 2\n"
+    )
+    return path
+
+
+def test_an_experiment_starts_its_runs_once(plan):
+    assert "2 started, 0 there" in call("experiment", str(plan))
+    runs = Run.objects.order_by("repeat")
+    assert [(run.repeat, run.label, run.budget["rounds"]) for run in runs] == [
+        (0, "pair", 2),
+        (1, "pair", 2),
+    ]
+    finished(runs[0])
+    assert "0 started, 2 there" in call("experiment", str(plan))
+
+
+def test_what_broke_or_was_cancelled_is_started_again(plan):
+    call("experiment", str(plan))
+    first, second = Run.objects.all()
+    services.cancel_run(first, None)
+    services.claim_run(second.pk, LEASE)
+    services.finish_run(second.pk, LEASE, "broken", "The disk is full.", "arena")
+    assert "2 started, 0 there" in call("experiment", str(plan))
+    assert Experiment.objects.get().runs.count() == 4
+
+
+def test_an_experiment_waits_for_its_ends(plan, monkeypatch):
+    call("experiment", str(plan))
+    for run in Run.objects.all():
+        finished(run)
+    told = call("experiment", str(plan), "--wait")
+    assert told.count(": passed, 2.00x") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("agents = ", "Invalid|Expected|Unexpected"),
+        ('agents = ["tuner"]\ntasks = []\ntitle = "x"', "tasks is \\[\\]"),
+        ('agents = ["tuner"]\ntasks = ["relu/cpp-to-cpp"]', "title is None"),
+        ('title = "x"\nagents = "tuner"\ntasks = ["a/b"]', "agents is 'tuner'"),
+        ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\nrepeats = 0', "repeats is 0"),
+        ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\ncolour = 1', "unknown key 'colour'"),
+        ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\nbudget = 1', "budget is 1"),
+        ('title = "x"\nagents = ["tuner"]\ntasks = ["relu/cpp-to-cpp", "a/b"]', "no task 'a/b'"),
+    ],
+)
+def test_a_plan_that_is_wrong_is_refused_and_starts_nothing(plan, text, message):
+    plan.write_text(text)
+    with pytest.raises(CommandError, match=message):
+        call("experiment", str(plan))
+    assert not Run.objects.exists() and not Experiment.objects.exists()
+
+
+def test_an_unknown_experiment_is_answered_with_those_there_are():
+    with pytest.raises(CommandError, match=r"no experiment 'nope'.*demo"):
+        call("experiment", "nope")
+
+
+def test_the_built_in_plans_can_be_read():
+    assert "demo" in experiments.built_in()
+    told = call("experiment", "--list")
+    for name in experiments.built_in():
+        assert name in told and list(experiments.read_plan(name).cells())
+
+
+# reap
+
+
+def test_reap_says_how_much_it_saw_to(start):
+    assert call("reap") == "0 seen to.\n"
+    assert Event.objects.count() == 0
