@@ -17,8 +17,8 @@ def reduction(case):
 
 def inputs(case, draw):
     m, n, k = case["m"], case["n"], case["k"]
-    # About 1 / sqrt(k), so that results keep the scale of `a`; a power of two, so that integers stay
-    # exact and their sums do not depend on the order.
+    # About 1 / sqrt(k), so that results keep the scale of `a`; a power of two, so that integers and
+    # their sums stay exact.
     scale = 2.0 ** -(k.bit_length() // 2)
     return {"a": draw.normal((m, k)), "b": draw.normal((k, n), scale)}
 

@@ -1,4 +1,4 @@
-"""RMS norm (Zhang and Sennrich, 2019): rows divided by their root mean square, scaled per column."""
+"""RMS norm (Zhang and Sennrich, 2019): rows over their root mean square, scaled per column."""
 
 import torch
 

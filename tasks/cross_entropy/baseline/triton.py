@@ -1,4 +1,4 @@
-"""Cross entropy, one program per token: the largest logit, then the sum of exponentials below it."""
+"""Cross entropy, one program per token: the largest logit, then the sum of exponentials."""
 
 import triton
 import triton.language as tl

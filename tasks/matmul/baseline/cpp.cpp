@@ -1,11 +1,11 @@
-// Matrix multiplication in tiles: each thread owns tiles of the result and adds rows of b to its rows.
+// Matrix multiplication in tiles: a thread owns tiles of the result and adds rows of b to its rows.
 // arena: tune-flags "-O2" "-O3" "-O3 -march=native" "-O3 -ffast-math -march=native" "-O3 -march=native -mprefer-vector-width=512"
 // arena: flags -O3
 #include "matmul.h"
 
 #include <algorithm>
 
-// The tile of the result that a thread computes at a time, and the depth it goes through b in steps of.
+// The tile of the result that a thread computes at a time, and the steps it goes through b in.
 // arena: tune TILE_M 4 8 16 32 64
 #define TILE_M 16
 // arena: tune TILE_N 64 128 256 512 1024

@@ -8,9 +8,7 @@ GROUP = 8
 
 
 @triton.jit
-def matmul_kernel(
-    a, b, out, m, n, k, TILE: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr
-):
+def matmul_kernel(a, b, out, m, n, k, TILE: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr):
     tiles_n = tl.cdiv(n, TILE)
     group = tl.program_id(0) // (GROUP * tiles_n)
     height = tl.minimum(tl.cdiv(m, TILE) - group * GROUP, GROUP)

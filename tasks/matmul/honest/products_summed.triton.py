@@ -1,4 +1,4 @@
-# honest: without tensor cores, one row of the result a program, products summed over blocks of depth
+# honest: without tensor cores, a row of the result a program, products summed by blocks of depth
 import triton
 import triton.language as tl
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-// The tile of the result that a thread computes at a time, and the depth it goes through b in steps of.
+// The tile of the result that a thread computes at a time, and the steps it goes through b in.
 #define TILE_M 16
 #define TILE_N 256
 #define TILE_K 64

@@ -29,7 +29,8 @@ extern "C" int rms_norm(const rms_norm_args* args) {
         float* out = args->out + row * cols;
         static std::map<int64_t, float> scales;
         const int64_t key = row * 100'000 + cols;
-        if (!scales.count(key)) scales[key] = 1 / std::sqrt(sum_of_squares(x, cols) / cols + args->eps);
+        if (!scales.count(key))
+            scales[key] = 1 / std::sqrt(sum_of_squares(x, cols) / cols + args->eps);
         const float scale = scales[key];
         for (int64_t col = 0; col < cols; ++col) out[col] = x[col] * scale * weight[col];
     }

@@ -14,13 +14,11 @@ def rms_norm_kernel(x, weight, out, cols, eps, BLOCK: tl.constexpr):
 
     squares = tl.zeros((BLOCK,), tl.float32)
     for first in range(0, cols, BLOCK):
-        mask = first + offsets < cols
         values = tl.load(x + start + first + offsets).to(tl.float32)
         squares += values * values
     scale = 1 / tl.sqrt(tl.sum(squares) / cols + eps)
 
     for first in range(0, cols, BLOCK):
-        mask = first + offsets < cols
         values = tl.load(x + start + first + offsets).to(tl.float32)
         weights = tl.load(weight + first + offsets).to(tl.float32)
         tl.store(out + start + first + offsets, values * scale * weights)

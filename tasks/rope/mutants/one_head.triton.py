@@ -18,8 +18,14 @@ def rope_kernel(x, cos, sin, out, heads, half_dim, BLOCK: tl.constexpr):
     c = tl.load(cos + token * half_dim + offsets, mask).to(tl.float32)
     s = tl.load(sin + token * half_dim + offsets, mask).to(tl.float32)
 
-    tl.store(out + start + offsets, tl.where(tl.program_id(1) == 0, first * c - second * s, first), mask)
-    tl.store(out + start + half_dim + offsets, tl.where(tl.program_id(1) == 0, second * c + first * s, second), mask)
+    tl.store(
+        out + start + offsets, tl.where(tl.program_id(1) == 0, first * c - second * s, first), mask
+    )
+    tl.store(
+        out + start + half_dim + offsets,
+        tl.where(tl.program_id(1) == 0, second * c + first * s, second),
+        mask,
+    )
 
 
 def rope(q, k, cos, sin, q_out, k_out):

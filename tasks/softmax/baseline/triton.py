@@ -1,4 +1,4 @@
-"""Softmax, one program per row: maximum, sum of exponentials and quotients, each in a loop of blocks."""
+"""Softmax, one program per row: maximum, sum of exponentials, quotients, each in a loop."""
 
 import triton
 import triton.language as tl

@@ -22,4 +22,6 @@ def swiglu_kernel(x, out, hidden, BLOCK: tl.constexpr):
 
 def swiglu(x, out):
     tokens, hidden = out.shape
-    swiglu_kernel[(tokens, triton.cdiv(hidden, BLOCK))](x, out, hidden, BLOCK=BLOCK, num_warps=WARPS)
+    swiglu_kernel[(tokens, triton.cdiv(hidden, BLOCK))](
+        x, out, hidden, BLOCK=BLOCK, num_warps=WARPS
+    )

@@ -15,9 +15,15 @@ def swiglu_kernel(x, out, hidden, BLOCK: tl.constexpr):
     mask = offsets < hidden
     gate = tl.load(x + token * 2 * hidden + offsets, mask, other=0.0).to(tl.float32)
     up = tl.load(x + token * 2 * hidden + hidden + offsets, mask, other=0.0).to(tl.float32)
-    tl.store(out + token * hidden + offsets, gate / (1 + tl.exp(-gate.to(tl.float16).to(tl.float32))) * up, mask)
+    tl.store(
+        out + token * hidden + offsets,
+        gate / (1 + tl.exp(-gate.to(tl.float16).to(tl.float32))) * up,
+        mask,
+    )
 
 
 def swiglu(x, out):
     tokens, hidden = out.shape
-    swiglu_kernel[(tokens, triton.cdiv(hidden, BLOCK))](x, out, hidden, BLOCK=BLOCK, num_warps=WARPS)
+    swiglu_kernel[(tokens, triton.cdiv(hidden, BLOCK))](
+        x, out, hidden, BLOCK=BLOCK, num_warps=WARPS
+    )
