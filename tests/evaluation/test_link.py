@@ -1,0 +1,100 @@
+"""Frames arrive whole, and a stranger's bytes never raise anything but LinkError."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from evaluation.link import MAX_FRAME, Link, LinkClosed, LinkError, LinkTimeout
+
+Ends = tuple[Link, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    ours, theirs = socket.socketpair()
+    yield Link(ours), theirs
+    ours.close()
+    theirs.close()
+
+
+def test_a_message_arrives_as_it_was_sent(ends: Ends) -> None:
+    judge, theirs = ends
+    Link(theirs).send({"do": "run", "count": 3, "text": "µs"})
+    assert judge.receive(1) == ({"do": "run", "count": 3, "text": "µs"}, [])
+
+
+def test_a_frame_in_pieces_is_put_together(ends: Ends) -> None:
+    judge, theirs = ends
+    frame = struct.pack("<I", 8) + b'{"a": 1}'
+    theirs.sendall(frame[:3])
+    theirs.sendall(frame[3:7])
+    theirs.sendall(frame[7:])
+    assert judge.receive(1)[0] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        struct.pack("<I", MAX_FRAME + 1),
+        struct.pack("<I", 4) + b"nope",
+        struct.pack("<I", 2) + b"[]",
+        struct.pack("<I", 4) + b"\xff\xfe\xff\xfe",
+        struct.pack("<I", 200_000) + b"[" * 200_000,
+    ],
+    ids=["too long", "not json", "not an object", "not utf-8", "too deep"],
+)
+def test_garbage_is_a_breach_of_protocol(ends: Ends, garbage: bytes) -> None:
+    judge, theirs = ends
+    theirs.sendall(garbage)
+    with pytest.raises(LinkError):
+        judge.receive(1)
+
+
+def test_a_peer_that_is_gone_is_told_apart_from_one_that_is_slow(ends: Ends) -> None:
+    judge, theirs = ends
+    with pytest.raises(LinkTimeout):
+        judge.receive(0.05)
+    theirs.close()
+    with pytest.raises(LinkClosed):
+        judge.receive(1)
+
+
+def test_a_frame_that_trickles_does_not_outlive_the_deadline(ends: Ends) -> None:
+    judge, theirs = ends
+    theirs.sendall(struct.pack("<I", 100) + b"{")
+    started = time.monotonic()
+    with pytest.raises(LinkTimeout):
+        judge.receive(0.2)
+    assert time.monotonic() - started < 2
+
+
+def test_descriptors_arrive_only_where_they_are_accepted(ends: Ends) -> None:
+    judge, theirs = ends
+    before = len(os.listdir("/proc/self/fd"))
+    with open(os.devnull) as file:
+        Link(theirs).send({"gift": True}, [file.fileno()])
+        assert judge.receive(1) == ({"gift": True}, [])
+    assert len(os.listdir("/proc/self/fd")) == before
+
+    contestant = Link(theirs, accepts_descriptors=True)
+    with open(os.devnull) as file:
+        judge.send({"memory": True}, [file.fileno()])
+        _, (received,) = contestant.receive(1)
+    os.fstat(received)
+    os.close(received)
+
+
+def test_the_watch_is_called_while_waiting_and_may_end_it(ends: Ends) -> None:
+    judge, _ = ends
+
+    def watch() -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        judge.receive(5, watch, interval=0.01)

@@ -1,0 +1,72 @@
+"""Shared tensors lie where both sides expect them, and what is written beside them is noticed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from evaluation.memory import Layout, Region, TensorSpec, map_region, poison, unwritten
+
+SPECS = (TensorSpec("x", (3, 5), "float32"), TensorSpec("labels", (7,), "int64"))
+
+
+def test_both_sides_see_the_same_tensors() -> None:
+    layout = Layout.of(SPECS, slots=3)
+    region = Region(layout)
+    other = Layout.from_json(layout.to_json())
+    shared = map_region(os.dup(region.descriptor), other.size)
+    region.views[2]["x"].copy_(torch.arange(15.0).view(3, 5))
+    region.views[2]["labels"].fill_(9)
+    views = other.views(shared, 2)
+    assert torch.equal(views["x"], torch.arange(15.0).view(3, 5))
+    assert views["labels"].tolist() == [9] * 7
+    assert all(tensor.data_ptr() % 256 == views["x"].data_ptr() % 256 for tensor in views.values())
+    region.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "int32"])
+def test_poison_is_told_from_every_answer(dtype: str) -> None:
+    region = Region(Layout.of([TensorSpec("y", (33,), dtype)], 1))
+    y = region.views[0]["y"]
+    poison(y, 0x1234_5678_9ABC)
+    assert bool(unwritten(y, 0x1234_5678_9ABC).all())
+    assert not bool(unwritten(y, 0x1234_5678_9ABD << 8).any())
+    y[:10] = 0
+    y[10:20] = 1
+    if y.dtype.is_floating_point:
+        y[20:30] = float("nan")
+        assert bool(torch.isnan(y[30:]).all())
+        assert unwritten(y, 0x1234_5678_9ABC).tolist() == [False] * 30 + [True] * 3
+    region.close()
+
+
+@pytest.mark.parametrize(
+    ("offset", "place"),
+    [(-1, "before x"), (60, "after x"), (1023, "after x")],
+    ids=["one byte before", "one byte after", "far after"],
+)
+def test_a_write_beside_a_tensor_is_found(offset: int, place: str) -> None:
+    layout = Layout.of(SPECS, slots=2)
+    region = Region(layout)
+    assert region.breached() == ""
+    position = layout.stride + layout.offsets[0] + offset
+    region.bytes[position] ^= 0xFF
+    assert region.breached() == place
+    region.close()
+
+
+def test_nobody_can_resize_the_memory_of_the_judge() -> None:
+    region = Region(Layout.of(SPECS, 1))
+    for size in (0, 1 << 30):
+        with pytest.raises(PermissionError):
+            os.ftruncate(region.descriptor, size)
+    region.close()
+
+
+def test_an_empty_tensor_has_its_place() -> None:
+    region = Region(Layout.of([TensorSpec("x", (0, 4), "float32")], 2))
+    assert region.views[1]["x"].shape == (0, 4)
+    assert region.breached() == ""
+    region.close()

@@ -1,0 +1,162 @@
+"""The walls hold: what an inmate tries from inside does not reach out."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaluation import sandbox
+from evaluation.sandbox import Policy, Walls
+
+PYTHON = (sys.prefix, sys.base_prefix)
+
+
+def inside(code: str, folder: Path, timeout: float = 20, **rights: object) -> tuple[int, str]:
+    """Run Python code behind this machine's walls; its exit code and what it said."""
+    policy = replace(
+        Policy(walls=sandbox.walls(), readable=PYTHON, writable=(str(folder),)),
+        **rights,  # type: ignore[arg-type]
+    )
+    done = sandbox.run([sys.executable, "-I", "-c", code], policy, timeout=timeout, cwd=folder)
+    return done.returncode, done.stdout
+
+
+@pytest.fixture(autouse=True)
+def walled() -> None:
+    if not sandbox.walls().any:
+        pytest.skip("this machine has neither namespaces nor Landlock")
+
+
+def test_only_the_granted_folder_can_be_written(tmp_path: Path) -> None:
+    granted, other = tmp_path / "granted", tmp_path / "other"
+    granted.mkdir()
+    other.mkdir()
+    code = f"open({str(granted / 'a')!r}, 'w').write('x')"
+    assert inside(code, granted) == (0, "")
+    code = f"open({str(other / 'a')!r}, 'w').write('x')"
+    status, said = inside(code, granted)
+    assert status != 0
+    assert "Error" in said
+    assert list(other.iterdir()) == []
+
+
+def test_files_that_were_not_granted_cannot_be_read(tmp_path: Path) -> None:
+    secret, granted = tmp_path / "secret", tmp_path / "granted"
+    granted.mkdir()
+    secret.write_text("the seed")
+    status, said = inside(f"print(open({str(secret)!r}).read())", granted)
+    assert status != 0
+    assert "the seed" not in said
+
+
+def test_neither_environment_nor_memory_of_others_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARENA_TEST_SECRET", "swordfish")
+    code = f"""
+import glob, os
+print(os.environ)
+for pid in [{os.getpid()}, os.getppid(), *[p.split('/')[2] for p in glob.glob('/proc/[0-9]*')]]:
+    for name in ('environ', 'mem', 'maps'):
+        try: print(open(f'/proc/{{pid}}/{{name}}', 'rb').read(1 << 16))
+        except OSError: pass
+"""
+    _, said = inside(code, tmp_path)
+    assert "swordfish" not in said
+
+
+def test_there_is_no_network(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
+        status, said = inside(code, tmp_path)
+    assert status != 0
+    assert "Error" in said
+
+
+def test_other_processes_cannot_be_signalled(tmp_path: Path) -> None:
+    status, said = inside(f"import os; os.kill({os.getpid()}, 0)", tmp_path)
+    assert status != 0
+    assert "Error" in said
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    ["os.fork()", "os.execv('/bin/true', ['true'])", "os.sched_setaffinity(0, {0})"],
+)
+def test_without_the_right_to_fork_there_is_no_new_process(tmp_path: Path, attempt: str) -> None:
+    if not sandbox.walls().seccomp:
+        pytest.skip("seccomp filters are written for x86-64")
+    policy = Policy(sandbox.walls(), PYTHON, (str(tmp_path),), fork=False)
+    read, write = os.pipe()
+
+    def body() -> None:
+        try:
+            eval(attempt)
+        except OSError as error:
+            os.write(write, type(error).__name__.encode())
+
+    warden = os.fork()
+    if warden == 0:
+        os.waitpid(sandbox.contain(policy, body), 0)
+        os._exit(0)
+    os.waitpid(warden, 0)
+    os.close(write)
+    assert os.read(read, 100) == b"PermissionError"
+    os.close(read)
+
+
+def test_threads_need_no_right_to_fork(tmp_path: Path) -> None:
+    code = (
+        "import threading; t = threading.Thread(target=print, args=('hi',)); t.start(); t.join()"
+    )
+    assert inside(code, tmp_path) == (0, "hi\n")
+
+
+def test_memory_is_limited(tmp_path: Path) -> None:
+    status, said = inside("x = bytearray(1 << 30)", tmp_path, memory_bytes=256 << 20)
+    assert status != 0
+    assert "MemoryError" in said
+
+
+def test_the_deadline_ends_everything_that_was_started(tmp_path: Path) -> None:
+    code = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        open('alive', 'w').write(str(time.time())); time.sleep(0.05)
+time.sleep(60)
+"""
+    started = time.monotonic()
+    status, _ = inside(code, tmp_path, timeout=1.5)
+    assert status == -9
+    assert time.monotonic() - started < 10
+    before = (tmp_path / "alive").read_text()
+    time.sleep(0.3)
+    assert (tmp_path / "alive").read_text() == before
+
+
+def test_what_a_shell_would_say_of_its_end_is_said(tmp_path: Path) -> None:
+    assert inside("raise SystemExit(7)", tmp_path)[0] == 7
+    assert inside("import os; os.kill(os.getpid(), 11)", tmp_path)[0] == 128 + 11
+
+
+def test_a_wall_that_was_promised_and_cannot_stand_is_an_error(tmp_path: Path) -> None:
+    script = Path(sandbox.__file__)
+    argv = sandbox.command(["/bin/true"], Policy(Walls(namespaces=True)))
+    code = f"import subprocess; raise SystemExit(subprocess.run({argv!r}).returncode)"
+    status, said = inside(code, tmp_path, readable=(*PYTHON, str(script)))
+    assert status != 0
+    assert "unshare" in said
+
+
+def test_a_policy_survives_the_trip_through_json() -> None:
+    policy = Policy(sandbox.walls(), ("/a",), ("/b",), fork=False, unix_sockets=True)
+    assert Policy.from_json(policy.to_json()) == policy
