@@ -2,116 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from ninja import Field, Query, Router, Schema, Status
+from ninja import Query, Router, Status
 from ninja.throttling import AuthRateThrottle
 
 from arena.accounts.auth import RUN
 from arena.errors import NotFound
 from arena.runs import services
-from arena.runs.models import Blob, Event, Run
+from arena.runs.models import Blob, Event, Run, Submission
+from arena.runs.schemas import (
+    EventsOut,
+    Page,
+    RunDetail,
+    RunFilters,
+    RunIn,
+    RunOut,
+    SubmissionDetail,
+)
 
 router = Router(tags=["runs"])
 MAX_EVENTS = 500
-
-
-class RunIn(Schema):
-    task: str = Field(examples=["rms_norm/cpp-to-cpp"])
-    agent: str = Field(examples=["tuner"])
-    hardware: str | None = None
-    budget: dict[str, int] | None = Field(None, examples=[{"rounds": 12, "seconds": 300}])
-    label: str = Field("", max_length=100)
-    visibility: Literal["public", "owner", "staff"] = "public"
-
-
-class Interval(Schema):
-    speedup: float
-    low: float | None
-    high: float | None
-
-
-class RunOut(Schema):
-    id: str
-    task: str
-    task_version: str
-    agent: str
-    hardware: str
-    owner: str | None
-    label: str
-    repeat: int
-    experiment: str | None
-    visibility: str
-    status: str
-    reason: str
-    fault: str
-    budget: dict[str, Any]
-    created_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    seconds: float | None
-    rounds: int
-    last_seq: int
-    seen: Interval | None
-    unseen: Interval | None
-    roofline_share: float | None
-    cost_usd: float | None
-    tokens: int | None
-
-    @staticmethod
-    def resolve_task(run: Run) -> str:
-        return run.task_version.task.slug
-
-    @staticmethod
-    def resolve_task_version(run: Run) -> str:
-        return run.task_version.content_hash
-
-    @staticmethod
-    def resolve_agent(run: Run) -> str:
-        return run.agent.slug
-
-    @staticmethod
-    def resolve_hardware(run: Run) -> str:
-        return run.hardware.slug
-
-    @staticmethod
-    def resolve_owner(run: Run) -> str | None:
-        return run.owner.get_username() if run.owner else None
-
-    @staticmethod
-    def resolve_experiment(run: Run) -> str | None:
-        return run.experiment.slug if run.experiment else None
-
-    @staticmethod
-    def resolve_seen(run: Run) -> dict[str, float | None] | None:
-        return _interval(run.speedup, run.low, run.high)
-
-    @staticmethod
-    def resolve_unseen(run: Run) -> dict[str, float | None] | None:
-        return _interval(run.unseen_speedup, run.unseen_low, run.unseen_high)
-
-
-class Page(Schema):
-    runs: list[RunOut]
-    next_cursor: str | None
-
-
-class RunFilters(Schema):
-    task: str | None = Field(None, description="`operator` or `operator/track`.")
-    agent: str | None = None
-    hardware: str | None = None
-    status: str | None = Field(None, description="One or several, comma separated.")
-    experiment: str | None = None
-
-
-class EventsOut(Schema):
-    events: list[dict[str, Any]]
-    last_seq: int
-    status: str
-    more: bool
 
 
 @router.get("", response=Page)
@@ -147,7 +60,7 @@ def create_run(request: HttpRequest, body: RunIn) -> Status[Run]:
     return Status(201, run)
 
 
-@router.get("/{run_id}", response=RunOut)
+@router.get("/{run_id}", response=RunDetail)
 def get_run(request: HttpRequest, run_id: str) -> Run:
     return _run(request, run_id)
 
@@ -155,6 +68,15 @@ def get_run(request: HttpRequest, run_id: str) -> Run:
 @router.post("/{run_id}/cancel", response=RunOut, auth=RUN)
 def cancel_run(request: HttpRequest, run_id: str) -> Run:
     return services.cancel_run(_run(request, run_id), request.user)
+
+
+@router.get("/{run_id}/submissions/{number}", response=SubmissionDetail)
+def get_submission(request: HttpRequest, run_id: str, number: int) -> Submission:
+    """What was handed in, with its gates and the measurements of seen cases."""
+    submission = _run(request, run_id).submissions.filter(round=number).first()
+    if submission is None:
+        raise NotFound(f"This run has no round {number}.")
+    return submission
 
 
 @router.get("/{run_id}/events", response=EventsOut)
@@ -199,9 +121,3 @@ def _run(request: HttpRequest, run_id: str) -> Run:
     if run is None:
         raise NotFound(f"There is no run {run_id!r} that you may see.")
     return run
-
-
-def _interval(
-    speedup: float | None, low: float | None, high: float | None
-) -> dict[str, float | None] | None:
-    return None if speedup is None else {"speedup": speedup, "low": low, "high": high}

@@ -6,10 +6,11 @@ import pytest
 from django.test import Client
 
 from arena.accounts.models import ApiToken
+from arena.catalog.models import Worker
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Event
-from tests.arena.factories import finished
+from tests.arena.factories import LEASE, ask_for_verdict, finished
 
 pytestmark = pytest.mark.django_db
 RUNS = "/api/v1/runs"
@@ -88,6 +89,38 @@ def test_a_finished_run_has_its_speedups(client, start):
     found = client.get(f"{RUNS}/{run.pk}").json()
     assert found["status"] == "passed"
     assert found["seen"]["speedup"] == 2.0 and found["unseen"]["speedup"] == 1.8
+
+
+def test_a_run_lists_its_rounds_and_a_round_shows_its_code_and_gates(client, start):
+    run = finished(start())
+    [listed] = client.get(f"{RUNS}/{run.pk}").json()["submissions"]
+    assert (listed["round"], listed["evaluations"][0]["verdict"]) == (1, "passed")
+    found = client.get(f"{RUNS}/{run.pk}/submissions/1").json()
+    assert found["files"] == {"relu.cpp": "int relu;"}
+    [verdict] = found["evaluations"]
+    assert [gate["gate"] for gate in verdict["gates"]][-1] == "generalization"
+    assert [measured["case"] for measured in verdict["measurements"]] == ["small"]
+    assert client.get(f"{RUNS}/{run.pk}/submissions/2").status_code == 404
+
+
+def test_what_waits_says_for_what(client, start, hardware):
+    first, second = start(), start()
+
+    def waiting(run):
+        return client.get(f"{RUNS}/{run.pk}").json()["waiting"]
+
+    assert "No live worker takes the queue agents" in waiting(first)["reason"]
+    Worker.objects.create(name="w", queues=["agents", "build"], pid=1)
+    assert waiting(first)["reason"] == "Next in the queue agents."
+    assert waiting(second)["reason"] == "1 before it in the queue agents."
+    services.claim_run(second.pk, LEASE)
+    assert waiting(second) is None
+    evaluation = ask_for_verdict(second)
+    assert waiting(second)["queue"] == "build"
+    services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+    assert waiting(second) is None
+    services.finish_build(evaluation.pk, LEASE)
+    assert (waiting(second)["queue"], waiting(second)["served"]) == (hardware.queue, False)
 
 
 def test_events_are_read_forwards_backwards_and_from_the_end(client, start):

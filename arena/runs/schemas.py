@@ -1,0 +1,228 @@
+"""How runs, submissions and verdicts look in the API: nothing hidden has a field here."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from ninja import Field, Schema
+
+from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
+from arena.runs.waiting import Waiting, waiting_of
+
+Numbers = dict[str, float | None] | None
+
+
+def seen_of(scores: Scores) -> Numbers:
+    return _interval(scores.speedup, scores.low, scores.high)
+
+
+def unseen_of(scores: Scores) -> Numbers:
+    return _interval(scores.unseen_speedup, scores.unseen_low, scores.unseen_high)
+
+
+def _interval(speedup: float | None, low: float | None, high: float | None) -> Numbers:
+    return None if speedup is None else {"speedup": speedup, "low": low, "high": high}
+
+
+class RunIn(Schema):
+    task: str = Field(examples=["rms_norm/cpp-to-cpp"])
+    agent: str = Field(examples=["tuner"])
+    hardware: str | None = None
+    budget: dict[str, int] | None = Field(None, examples=[{"rounds": 12, "seconds": 300}])
+    label: str = Field("", max_length=100)
+    visibility: Literal["public", "owner", "staff"] = "public"
+
+
+class Interval(Schema):
+    speedup: float
+    low: float | None
+    high: float | None
+
+
+class RunOut(Schema):
+    id: str
+    task: str
+    task_version: str
+    agent: str
+    hardware: str
+    owner: str | None
+    label: str
+    repeat: int
+    experiment: str | None
+    visibility: str
+    status: str
+    reason: str
+    fault: str
+    budget: dict[str, Any]
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    seconds: float | None
+    rounds: int
+    last_seq: int
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+    cost_usd: float | None
+    tokens: int | None
+
+    @staticmethod
+    def resolve_task(run: Run) -> str:
+        return run.task_version.task.slug
+
+    @staticmethod
+    def resolve_task_version(run: Run) -> str:
+        return run.task_version.content_hash
+
+    @staticmethod
+    def resolve_agent(run: Run) -> str:
+        return run.agent.slug
+
+    @staticmethod
+    def resolve_hardware(run: Run) -> str:
+        return run.hardware.slug
+
+    @staticmethod
+    def resolve_owner(run: Run) -> str | None:
+        return run.owner.get_username() if run.owner else None
+
+    @staticmethod
+    def resolve_experiment(run: Run) -> str | None:
+        return run.experiment.slug if run.experiment else None
+
+    @staticmethod
+    def resolve_seen(run: Run) -> Numbers:
+        return seen_of(run)
+
+    @staticmethod
+    def resolve_unseen(run: Run) -> Numbers:
+        return unseen_of(run)
+
+
+class EvaluationOut(Schema):
+    scope: str
+    status: str
+    verdict: str
+    reason: str
+    message: str
+    hardware: str
+    judge_version: str
+    noisy: bool
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+    aka_score: float | None
+    ended_at: datetime | None
+
+    @staticmethod
+    def resolve_hardware(evaluation: Evaluation) -> str:
+        return evaluation.hardware.slug
+
+    @staticmethod
+    def resolve_seen(evaluation: Evaluation) -> Numbers:
+        return seen_of(evaluation)
+
+    @staticmethod
+    def resolve_unseen(evaluation: Evaluation) -> Numbers:
+        return unseen_of(evaluation)
+
+
+class SubmissionOut(Schema):
+    round: int
+    content_hash: str
+    note: str
+    created_at: datetime
+    evaluations: list[EvaluationOut]
+
+
+class WaitingOut(Schema):
+    queue: str
+    ahead: int
+    served: bool
+    reason: str
+
+
+class RunDetail(RunOut):
+    waiting: WaitingOut | None
+    submissions: list[SubmissionOut]
+
+    @staticmethod
+    def resolve_waiting(run: Run) -> Waiting | None:
+        return waiting_of(run)
+
+    @staticmethod
+    def resolve_submissions(run: Run) -> list[Submission]:
+        rounds = run.submissions.defer("files").prefetch_related("evaluations__hardware")
+        return list(rounds)
+
+
+class GateOut(Schema):
+    gate: str
+    verdict: str
+    reason: str
+    rule: str
+    message: str
+    passed: int
+    total: int
+    duration_ms: float
+    detail: dict[str, Any]
+
+
+class MeasurementOut(Schema):
+    case: str
+    kind: str
+    dtype: str
+    symbols: dict[str, Any]
+    baseline: str
+    candidate_us: float
+    baseline_us: float
+    speedup: float
+    low: float
+    high: float
+    gbps: float | None
+    tflops: float | None
+    roofline_share: float | None
+    warm_us: float | None
+    noisy: bool
+
+
+class JudgedOut(EvaluationOut):
+    """A verdict with its gates, and the measurements of the cases that the agent was told."""
+
+    fingerprint: dict[str, Any]
+    gates: list[GateOut]
+    measurements: list[MeasurementOut]
+
+    @staticmethod
+    def resolve_gates(evaluation: Evaluation) -> list[Any]:
+        return list(evaluation.gates.all())
+
+    @staticmethod
+    def resolve_measurements(evaluation: Evaluation) -> list[Measurement]:
+        return list(evaluation.measurements.public())
+
+
+class SubmissionDetail(SubmissionOut):
+    files: dict[str, str]
+    evaluations: list[JudgedOut]
+
+
+class Page(Schema):
+    runs: list[RunOut]
+    next_cursor: str | None
+
+
+class RunFilters(Schema):
+    task: str | None = Field(None, description="`operator` or `operator/track`.")
+    agent: str | None = None
+    hardware: str | None = None
+    status: str | None = Field(None, description="One or several, comma separated.")
+    experiment: str | None = None
+
+
+class EventsOut(Schema):
+    events: list[dict[str, Any]]
+    last_seq: int
+    status: str
+    more: bool

@@ -1,0 +1,48 @@
+"""What a run that makes no progress waits for: which queue, how many ahead, and who serves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arena import queue
+from arena.catalog.models import Worker
+from arena.runs.models import Evaluation, Run
+from arena.runs.states import EVALUATION_WAITING, EvaluationStatus, RunStatus
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """`served` says whether a live worker takes the queue: if none does, nothing will happen."""
+
+    queue: str
+    ahead: int
+    served: bool
+
+    @property
+    def reason(self) -> str:
+        if not self.served:
+            return f"No live worker takes the queue {self.queue}: start one, and it goes on."
+        if self.ahead:
+            return f"{self.ahead} before it in the queue {self.queue}."
+        return f"Next in the queue {self.queue}."
+
+
+def waiting_of(run: Run) -> Waiting | None:
+    """What `run` waits for; None if it is worked on or has ended."""
+    if run.ended:
+        return None
+    if run.status == RunStatus.QUEUED:
+        return _waiting(queue.AGENTS, Run.objects.ahead_of(run).count())
+    asked = Evaluation.objects.filter(submission__run=run, status__in=EVALUATION_WAITING)
+    evaluation = asked.select_related("hardware").order_by("pk").first()
+    if evaluation is None:
+        return None
+    before = Evaluation.objects.filter(status=evaluation.status, pk__lt=evaluation.pk)
+    if evaluation.status == EvaluationStatus.QUEUED:
+        return _waiting(queue.BUILD, before.count())
+    same_device = before.filter(hardware=evaluation.hardware)
+    return _waiting(evaluation.hardware.queue, same_device.count())
+
+
+def _waiting(name: str, ahead: int) -> Waiting:
+    return Waiting(name, ahead, bool(Worker.objects.serving(name)))
