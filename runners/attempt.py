@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -34,12 +36,26 @@ def attempt(run_id: str) -> None:
     run = services.claim_run(run_id, lease)
     if run is None:
         return
+    sweep()
     try:
         _Attempt(run, lease).carry_out()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         services.finish_run(run_id, lease, RunStatus.BROKEN, reason, Fault.ARENA)
         raise
+
+
+def sweep() -> None:
+    """Remove the workspaces of runs that have ended, which a killed worker left behind."""
+    left = {path.name: path for path in workspaces().iterdir()} if workspaces().exists() else {}
+    alive = Run.objects.active().filter(pk__in=left).values_list("pk", flat=True)
+    for run_id in left.keys() - set(alive):
+        shutil.rmtree(left[run_id], ignore_errors=True)
+
+
+def workspaces() -> Path:
+    folder: Path = settings.ARENA_HOME / "workspaces"
+    return folder
 
 
 class _Attempt:
@@ -52,8 +68,9 @@ class _Attempt:
         """Why the arena could not judge a round, once that has happened."""
         self._over = threading.Event()
         task = run.task_version.public
-        folder = settings.ARENA_HOME / "workspaces" / run.pk
-        self.workspace = Workspace.lay_out(folder, task["starter"], task["target_file"])
+        self.workspace = Workspace.lay_out(
+            workspaces() / run.pk, task["starter"], task["target_file"]
+        )
         self.door = Door(self.workspace.folder, self._check)
 
     def carry_out(self) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -44,10 +42,17 @@ def free_port() -> int:
     return port
 
 
+def listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 class House:
+    """What a test starts and kills, and what it reads back."""
+
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.port = free_port()
+        self.port, self.web_port = free_port(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.env = {
             **os.environ,
@@ -56,20 +61,18 @@ class House:
             "REDIS_URL": f"redis://127.0.0.1:{self.port}/0",
             "DJANGO_SETTINGS_MODULE": "arena.settings",
             "PYTHONPATH": str(ROOT),
+            "dramatiq_restart_delay": "300",
         }
 
-    def furnish(self, template: Path) -> None:
-        """Take the database of `template`, made on first use."""
-        if not template.exists():
-            self.python("from django.core.management import call_command; call_command('migrate')")
-            self.python(SEED)
-            with sqlite3.connect(self.home / "arena.sqlite3") as source:
-                source.execute("VACUUM INTO ?", [str(template)])
-        shutil.copy(template, self.home / "arena.sqlite3")
+    def furnish(self) -> None:
+        self.python("from django.core.management import call_command; call_command('migrate')")
+        self.python(SEED)
 
-    def open(self, *roles: str) -> None:
-        self.start_valkey()
-        for role in roles or ROLES:
+    def open(self) -> None:
+        """Start what is not running."""
+        if "valkey" not in self.processes:
+            self.start_valkey()
+        for role in ROLES.keys() - self.processes.keys():
             self.start_worker(role)
 
     def start_valkey(self) -> None:
@@ -94,6 +97,13 @@ class House:
     def start_worker(self, role: str) -> None:
         self._start(role, [sys.executable, str(QUICK_WORKER), "worker", *ROLES[role]])
 
+    def start_web(self) -> str:
+        """Serve the sockets and pages; the address."""
+        address = ["--bind", "127.0.0.1", "--port", str(self.web_port)]
+        self._start("web", [sys.executable, "-m", "daphne", *address, "arena.asgi:application"])
+        self.wait_until(lambda: listening(self.web_port), 20)
+        return f"127.0.0.1:{self.web_port}"
+
     def _start(self, name: str, command: Sequence[str]) -> None:
         with open(self.home / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -107,14 +117,8 @@ class House:
         process.wait()
 
     def close(self) -> None:
-        for process in self.processes.values():
-            process.send_signal(signal.SIGTERM)
-        for process in self.processes.values():
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for name in list(self.processes):
+            self.kill(name)
 
     def python(self, program: str) -> str:
         """What a program prints that runs with Django set up."""

@@ -15,28 +15,28 @@ def tool_outputs(house: House, run: str) -> list[str]:
     return [event["body"]["output"] for event in house.events(run, "tool_result")]
 
 
-def test_the_fastest_round_that_passed_is_judged_in_the_end(open_house: House) -> None:
+def test_the_fastest_round_that_passed_is_judged_in_the_end(house: House) -> None:
     sources = ("does not compile", "wrong", "speedup 1.5", "speedup 1.2")
-    run = open_house.run([step for source in sources for step in hand_in(source)])
-    row = open_house.ended(run)
+    run = house.run([step for source in sources for step in hand_in(source)])
+    row = house.ended(run)
     assert (row["status"], row["reason"], row["fault"]) == ("passed", "", "")
     assert (row["rounds"], row["speedup"], row["unseen_speedup"]) == (4, 1.5, 1.5)
-    (final,) = open_house.rows("SELECT * FROM runs_submission WHERE id = ?", row["final_id"])
+    (final,) = house.rows("SELECT * FROM runs_submission WHERE id = ?", row["final_id"])
     assert final["round"] == 3
-    told = tool_outputs(open_house, run)
+    told = tool_outputs(house, run)
     assert "failed BUILD_ERROR" in told[0] and "k.cpp:1: error: expected ';'" in told[0]
     assert "failed WRONG_VALUES" in told[1]
     assert "speedup 1.500x (1.490 to 1.510)" in told[2] and "8 of 12 left" in told[3]
     assert "unseen" not in "".join(told)
-    assert not (open_house.home / "workspaces" / run).exists()
+    assert not (house.home / "workspaces" / run).exists()
 
 
 def test_events_are_numbered_without_gaps_and_in_the_order_of_what_happened(
-    open_house: House,
+    house: House,
 ) -> None:
-    run = open_house.run([{"say": "I begin."}, *hand_in("speedup 1.5")])
-    open_house.ended(run)
-    events = open_house.events(run)
+    run = house.run([{"say": "I begin."}, *hand_in("speedup 1.5")])
+    house.ended(run)
+    events = house.events(run)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     kinds = [event["kind"] for event in events]
     said, edited, asked = (kinds.index(k) for k in ("message", "file_edit", "tool_call"))
@@ -46,7 +46,7 @@ def test_events_are_numbered_without_gaps_and_in_the_order_of_what_happened(
 
 
 def test_what_cannot_be_frozen_is_refused_with_a_reason_and_costs_no_round(
-    open_house: House,
+    house: House,
 ) -> None:
     spoil = [
         f"head -c 50000000 /dev/zero > {TARGET}",
@@ -55,10 +55,10 @@ def test_what_cannot_be_frozen_is_refused_with_a_reason_and_costs_no_round(
         f"ln -s /etc/passwd {TARGET}",
     ]
     steps = [step for command in spoil for step in ({"run": command}, {"check": ""})]
-    row = open_house.ended(run := open_house.run(steps))
+    row = house.ended(run := house.run(steps))
     assert (row["status"], row["fault"], row["rounds"]) == ("failed", "candidate", 0)
     assert row["reason"] == "Nothing was handed in."
-    reasons = [event["body"]["text"] for event in open_house.events(run, "note")]
+    reasons = [event["body"]["text"] for event in house.events(run, "note")]
     assert [reason.partition(f"{TARGET} ")[2] for reason in reasons] == [
         "has 50,000,000 bytes; the limit is 1,000,000",
         "is not UTF-8: byte 0xff at offset 4",
@@ -67,61 +67,61 @@ def test_what_cannot_be_frozen_is_refused_with_a_reason_and_costs_no_round(
     ]
 
 
-def test_asking_past_the_budget_is_refused(open_house: House) -> None:
-    run = open_house.run(hand_in("speedup 1.1") + hand_in("speedup 2.0"), rounds=1)
-    row = open_house.ended(run)
+def test_asking_past_the_budget_is_refused(house: House) -> None:
+    run = house.run(hand_in("speedup 1.1") + hand_in("speedup 2.0"), rounds=1)
+    row = house.ended(run)
     assert (row["status"], row["rounds"], row["speedup"]) == ("passed", 1, 1.1)
-    codes = [event["body"]["exit_code"] for event in open_house.events(run, "tool_result")]
+    codes = [event["body"]["exit_code"] for event in house.events(run, "tool_result")]
     assert codes == [0, 2]
-    (limit,) = open_house.events(run, "limit")
+    (limit,) = house.events(run, "limit")
     assert limit["body"]["text"] == "All 1 rounds are spent."
 
 
-def test_time_stands_still_while_a_verdict_is_awaited_and_then_runs_out(open_house: House) -> None:
+def test_time_stands_still_while_a_verdict_is_awaited_and_then_runs_out(house: House) -> None:
     steps = [*hand_in("speedup 1.3 takes 3 s"), {"pause": 100}]
-    row = open_house.ended(run := open_house.run(steps, seconds=3), 50)
+    row = house.ended(run := house.run(steps, seconds=3), 50)
     assert (row["status"], row["speedup"]) == ("passed", 1.3)
-    (limit,) = open_house.events(run, "limit")
+    (limit,) = house.events(run, "limit")
     assert limit["body"]["text"] == "Its 3 seconds are spent."
     assert limit["t_ms"] > 5_900
 
 
-def test_a_cancelled_run_stops_and_leaves_no_process(open_house: House) -> None:
-    run = open_house.run([{"run": "exec sleep 1000"}])
-    open_house.wait_until(lambda: bool(open_house.events(run, "tool_call")), 20)
-    open_house.python(
+def test_a_cancelled_run_stops_and_leaves_no_process(house: House) -> None:
+    run = house.run([{"run": "exec sleep 1000"}])
+    house.wait_until(lambda: bool(house.events(run, "tool_call")), 20)
+    house.python(
         "from arena.runs import services; from arena.runs.models import Run\n"
         f"services.cancel_run(Run.objects.get(pk={run!r}), None)"
     )
-    row = open_house.ended(run)
+    row = house.ended(run)
     assert (row["status"], row["fault"]) == ("cancelled", "user")
-    assert not (open_house.home / "workspaces" / run).exists()
+    assert not (house.home / "workspaces" / run).exists()
 
 
-def test_an_agent_that_crashes_fails_with_its_last_words(open_house: House) -> None:
-    row = open_house.ended(run := open_house.run([{"fly": "to the moon"}]))
+def test_an_agent_that_crashes_fails_with_its_last_words(house: House) -> None:
+    row = house.ended(run := house.run([{"fly": "to the moon"}]))
     assert (row["status"], row["fault"]) == ("failed", "candidate")
     assert 'BadStep: not a step: {"fly": "to the moon"}' in row["reason"]
-    (error,) = open_house.events(run, "error")
+    (error,) = house.events(run, "error")
     assert error["body"]["message"] == "The agent ended with status 1."
 
 
-def test_a_judge_that_breaks_once_is_asked_again(open_house: House) -> None:
-    row = open_house.ended(open_house.run(hand_in("breaks once, speedup 1.4")))
+def test_a_judge_that_breaks_once_is_asked_again(house: House) -> None:
+    row = house.ended(house.run(hand_in("breaks once, speedup 1.4")))
     assert (row["status"], row["speedup"]) == ("passed", 1.4)
 
 
-def test_a_judge_that_keeps_breaking_is_the_arenas_fault(open_house: House) -> None:
-    row = open_house.ended(run := open_house.run(hand_in("breaks") + hand_in("speedup 2.0")))
+def test_a_judge_that_keeps_breaking_is_the_arenas_fault(house: House) -> None:
+    row = house.ended(run := house.run(hand_in("breaks") + hand_in("speedup 2.0")))
     assert (row["status"], row["fault"]) == ("broken", "arena")
     assert "status 3: RuntimeError: the judge lost its mind" in row["reason"]
-    codes = [event["body"]["exit_code"] for event in open_house.events(run, "tool_result")]
+    codes = [event["body"]["exit_code"] for event in house.events(run, "tool_result")]
     assert codes == [3]
 
 
-def test_an_agent_sees_its_workspace_and_nothing_of_the_arena(open_house: House) -> None:
-    home = open_house.home
-    connect = f"import socket; socket.create_connection(('127.0.0.1', {open_house.port}))"
+def test_an_agent_sees_its_workspace_and_nothing_of_the_arena(house: House) -> None:
+    home = house.home
+    connect = f"import socket; socket.create_connection(('127.0.0.1', {house.port}))"
     steps = [
         {"run": "env | cut -d= -f1 | sort | tr '\\n' ' '"},
         {"run": f"cat {home}/arena.sqlite3 | head -c 6; ls {home} {home}/workspaces"},
@@ -129,9 +129,9 @@ def test_an_agent_sees_its_workspace_and_nothing_of_the_arena(open_house: House)
         {"run": f'python3 -c "{connect}"'},
         {"run": "ls -A"},
     ]  # fmt: skip
-    run = open_house.run(steps)
-    open_house.ended(run)
-    environment, database, system, network, folder = tool_outputs(open_house, run)
+    run = house.run(steps)
+    house.ended(run)
+    environment, database, system, network, folder = tool_outputs(house, run)
     assert set(environment.split()) <= {
         "HOME", "LANG", "PATH", "PWD", "OLDPWD", "PYTHONDONTWRITEBYTECODE", "SHLVL", "TMPDIR", "_",
     }  # fmt: skip

@@ -1,0 +1,140 @@
+"""Killed at any moment and started again: no event lost or twice, and nothing runs for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.runners.house import TARGET, House
+
+ROUND = [{"write": TARGET, "text": "speedup 1.5 takes 2 s"}, {"check": "slowly"}]
+
+
+def states(house: House, run: str) -> set[str]:
+    """The states of a run's evaluations."""
+    query = (
+        "SELECT e.status FROM runs_evaluation e"
+        " JOIN runs_submission s ON s.id = e.submission_id WHERE s.run_id = ?"
+    )
+    return {row["status"] for row in house.rows(query, run)}
+
+
+def is_at(house: House, run: str, status: str) -> bool:
+    return status in states(house, run)
+
+
+def assert_whole(house: House, run: str) -> None:
+    """Events numbered without a gap, each line of each producer once, and nothing left at work."""
+    events = house.events(run)
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert house.row(run)["last_seq"] == len(events)
+    sent = Counter(
+        (e["producer"], e["producer_seq"]) for e in events if e["producer_seq"] is not None
+    )
+    assert set(sent.values()) <= {1}
+    assert sum(e["body"]["state"] in ("passed", "broken") for e in house.events(run, "status")) == 1
+    assert states(house, run) <= {"done", "broken"}
+
+
+def processes_in(folder: Path) -> list[psutil.Process]:
+    """Live processes that were started with this home."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and str(folder) in " ".join(process.cmdline()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def test_a_killed_agents_worker_leaves_a_broken_run_and_no_agent(house: House) -> None:
+    run = house.run([*ROUND, {"run": "sleep 1000"}])
+    house.wait_until(lambda: len(house.events(run, "tool_call")) == 2, 30)
+    workspace = house.home / "workspaces" / run
+    assert processes_in(workspace)
+    house.kill("agents")
+    house.wait_until(lambda: not processes_in(workspace), 5)
+    house.start_worker("agents")
+    row = house.ended(run)
+    assert (row["status"], row["fault"]) == ("broken", "arena")
+    assert row["reason"] == "Its worker stopped answering."
+    assert_whole(house, run)
+    house.ended(house.run([{"say": "hello"}]))
+    assert not workspace.exists()
+
+
+@pytest.mark.parametrize(("role", "status"), [("build", "queued"), ("hardware", "measuring")])
+def test_a_killed_judge_is_replaced_and_the_run_passes(
+    house: House, role: str, status: str
+) -> None:
+    if role == "build":
+        house.kill(role)
+    run = house.run(ROUND)
+    house.wait_until(lambda: is_at(house, run, status), 30)
+    if role != "build":
+        house.kill(role)
+    house.start_worker(role)
+    row = house.ended(run)
+    assert (row["status"], row["speedup"], row["rounds"]) == ("passed", 1.5, 1)
+    assert_whole(house, run)
+
+
+def test_a_killed_queue_costs_nothing_even_without_its_memory(house: House) -> None:
+    run = house.run(ROUND)
+    waiting = house.run([{"say": "I was in the queue."}, *ROUND])
+    house.wait_until(lambda: is_at(house, run, "measuring"), 30)
+    house.kill("valkey")
+    shutil.rmtree(house.home / "valkey")
+    time.sleep(1)
+    house.start_valkey()
+    for each in (run, waiting):
+        assert house.ended(each, 45)["status"] == "passed"
+        assert_whole(house, each)
+
+
+def test_everything_killed_at_once_is_picked_up_by_the_next_start(house: House) -> None:
+    run = house.run(ROUND)
+    house.wait_until(lambda: is_at(house, run, "measuring"), 30)
+    for name in list(house.processes):
+        house.kill(name)
+    left = house.events(run)
+    house.open()
+    assert house.ended(run)["status"] == "broken"
+    assert house.events(run)[: len(left)] == left
+    assert_whole(house, run)
+
+
+def test_a_page_that_follows_loses_nothing_when_the_web_server_is_killed(house: House) -> None:
+    address = house.start_web()
+    run = house.run([{"say": "one"}, *ROUND, {"say": "two"}])
+    seen: list[int] = []
+
+    def follow(until: str) -> None:
+        """Take events after the last one seen until the run has this status or the line breaks."""
+        with connect(f"ws://{address}/ws/runs/{run}/", origin=f"http://{address}") as line:
+            line.send(json.dumps({"op": "follow", "after": seen[-1] if seen else 0}))
+            while True:
+                frame = json.loads(line.recv(timeout=30))
+                seen.extend(event["seq"] for event in frame.get("events", ()))
+                if frame.get("status") == until:
+                    return
+                if len(seen) > 6 and "web" in house.processes and until == "never":
+                    house.kill("web")
+
+    with pytest.raises(ConnectionClosed):
+        follow("never")
+    assert house.row(run)["status"] == "running"
+    address = house.start_web()
+    follow("passed")
+    assert seen == [event["seq"] for event in house.events(run)]
+    assert_whole(house, run)
