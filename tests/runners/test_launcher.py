@@ -1,0 +1,156 @@
+"""One command starts the arena, says in one line why it cannot, and ends what it started."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.runners.house import ROOT, free_port
+
+LAUNCH = (sys.executable, "-m", "runners")
+OLD_PYTHON = (
+    sys.executable,
+    "-c",
+    "import runpy, sys; sys.version_info = (3, 9, 2, 'final', 0)\n"
+    "runpy.run_module('runners', run_name='__main__')",
+)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    mine = ("REDIS_URL", "DATABASE_URL", "DJANGO_SETTINGS_MODULE")
+    env = {name: value for name, value in os.environ.items() if name not in mine}
+    return {**env, "ARENA_HOME": str(home), "PORT": str(free_port()), **more}
+
+
+def refusal(home: Path, command: tuple[str, ...] = LAUNCH, **env: str) -> str:
+    """The one line that a launch ends with that must not start."""
+    done = subprocess.run(
+        command, env=environment(home, **env), cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_a_taken_port_is_named_with_a_way_out(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = refusal(tmp_path / "home", PORT=str(port))
+    assert said.startswith(f"arena: port {port} is taken") and "PORT=" in said
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_port_that_is_none_is_refused(tmp_path: Path) -> None:
+    assert "PORT=web is not a port" in refusal(tmp_path / "home", PORT="web")
+
+
+def test_a_missing_compiler_is_named_with_the_package_to_install(tmp_path: Path) -> None:
+    said = refusal(tmp_path / "home", PATH=str(tmp_path))
+    assert "there is no g++" in said and "apt install g++" in said
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = refusal(tmp_path / "file" / "home")
+    assert f"{tmp_path}/file/home cannot be written to (Not a directory)" in said
+
+
+def test_a_python_too_old_is_told_which_to_install(tmp_path: Path) -> None:
+    assert "install Python 3.11 or newer" in refusal(tmp_path / "home", OLD_PYTHON)
+
+
+class Arena:
+    """A launched arena and what it says."""
+
+    def __init__(self, home: Path) -> None:
+        self.env = environment(home)
+        self.output = home.parent / "said.txt"
+        with open(self.output, "wb") as output:
+            self.process = subprocess.Popen(
+                LAUNCH, env=self.env, cwd=ROOT, stdout=output, stderr=output
+            )
+
+    def said(self, pattern: str, seconds: float = 60) -> re.Match[str]:
+        """Wait until it has said something."""
+        end = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.output.read_text())):
+            assert time.monotonic() < end, self.output.read_text()
+            assert self.process.poll() is None, self.output.read_text()
+            time.sleep(0.1)
+        return found
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def status(self) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", int(self.env["PORT"]), timeout=20)
+        connection.request("GET", "/api/v1/tasks")
+        return connection.getresponse().status
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Iterator[Arena]:
+    arena = Arena(tmp_path / "home")
+    try:
+        yield arena
+    finally:
+        arena.process.kill()
+        arena.process.wait()
+
+
+@pytest.mark.slow
+def test_an_arena_comes_up_mends_itself_and_ends_with_all_that_it_started(arena: Arena) -> None:
+    arena.said("open http://127.0.0.1:")
+    assert arena.status() == 200
+    home = Path(arena.env["ARENA_HOME"])
+    assert f"an arena runs in {home} already" in refusal(home)
+
+    for name, words in (("web server", "daphne"), ("valkey", "valkey-server")):
+        (victim,) = (p for p in arena.family() if words in p.cmdline()[0] + p.cmdline()[2])
+        victim.kill()
+        arena.said(f"{name} ended with status 137")
+        arena.said(f"{name} is started again")
+    arena_url = (home / "redis.url").read_text()
+    deadline = time.monotonic() + 20
+    while not answers(arena):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+    family = arena.family()
+    assert len(family) >= 10  # five services and their shepherds
+    arena.process.send_signal(signal.SIGINT)
+    assert arena.process.wait(30) == 0
+    assert not any(process.is_running() for process in family)
+    assert (home / "redis.url").read_text() == arena_url
+
+
+def answers(arena: Arena) -> bool:
+    try:
+        return arena.status() == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_takes_everything_with_it(arena: Arena) -> None:
+    arena.said("open http://127.0.0.1:")
+    family = arena.family()
+    arena.process.kill()
+    arena.process.wait()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == []
