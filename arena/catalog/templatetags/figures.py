@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 NOTHING = "–"
+NOTHING_GIVEN = (None, "")  # a template gives "" for the attribute of something that is not there
 ICONS = {
     "passed", "failed", "rejected", "disputed", "skipped", "broken", "queued", "running",
     "judging", "cancelled",
@@ -42,31 +43,35 @@ class Scale:
 @register.filter
 def times(value: float | None) -> str:
     """A speedup: 0.943x, 1.25x, 13.4x, 134x."""
-    return NOTHING if value is None else f"{_three_digits(value)}×"
+    return NOTHING if value in NOTHING_GIVEN else f"{_three_digits(value)}×"
 
 
 @register.simple_tag
 def interval(low: float | None, high: float | None) -> str:
     """The 95 % interval of a speedup, as text."""
-    if low is None or high is None:
+    if low in NOTHING_GIVEN or high in NOTHING_GIVEN:
         return ""
     return f"{_three_digits(low)} to {_three_digits(high)}"
 
 
 @register.filter
 def share(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.0%}".replace("%", "\u202f%")
+    return NOTHING if value in NOTHING_GIVEN else f"{value:.0%}".replace("%", "\u202f%")
 
 
 @register.filter
 def signed_percent(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:+.1%}".replace("-", "−").replace("%", "\u202f%")
+    return (
+        NOTHING
+        if value in NOTHING_GIVEN
+        else f"{value:+.1%}".replace("-", "−").replace("%", "\u202f%")
+    )
 
 
 @register.filter
 def micros(value: float | None) -> str:
     """A duration in microseconds, in the unit that reads best."""
-    if value is None:
+    if value in NOTHING_GIVEN:
         return NOTHING
     for bound, unit in ((1e3, "µs"), (1e6, "ms")):
         if value < bound:
@@ -76,19 +81,19 @@ def micros(value: float | None) -> str:
 
 @register.filter
 def millis(value: float | None) -> str:
-    return NOTHING if value is None else micros(value * 1e3)
+    return NOTHING if value in NOTHING_GIVEN else micros(value * 1e3)
 
 
 @register.filter
 def figure(value: float | None) -> str:
     """A plain number with three digits that count."""
-    return NOTHING if value is None else _three_digits(value)
+    return NOTHING if value in NOTHING_GIVEN else _three_digits(value)
 
 
 @register.filter
 def duration(seconds: float | None) -> str:
     """Seconds as 8.2 s, 3 m 05 s, 2 h 10 m."""
-    if seconds is None:
+    if seconds in NOTHING_GIVEN:
         return NOTHING
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
@@ -107,7 +112,13 @@ def clock(t_ms: int | None) -> str:
 
 @register.filter
 def money(value: float | None) -> str:
-    return NOTHING if value is None else f"${value:,.2f}"
+    return NOTHING if value in NOTHING_GIVEN else f"${value:,.2f}"
+
+
+@register.filter
+def total(counts: dict[str, int] | None) -> int:
+    """The sum of a mapping of counts."""
+    return sum((counts or {}).values())
 
 
 @register.simple_tag
@@ -119,7 +130,7 @@ def whisker(
     kind: str = "",
 ) -> SafeString:
     """A speedup and its interval on a shared logarithmic axis, with a dashed line at 1x."""
-    if speedup is None:
+    if speedup in NOTHING_GIVEN:
         return SafeString("")
     low, high = (speedup, speedup) if low is None or high is None else (low, high)
     slow = "" if kind or high >= 1 else "slow"
@@ -138,7 +149,7 @@ def whisker(
 @register.simple_tag
 def bar(part: float | None, whole: float = 1, kind: str = "") -> SafeString:
     """How much of a whole, drawn; the number stands beside it."""
-    if part is None or not whole:
+    if part in NOTHING_GIVEN or not whole:
         return SafeString("")
     width = round(72 * min(part / whole, 1.0), 1)
     return format_html(

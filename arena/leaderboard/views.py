@@ -1,0 +1,246 @@
+"""The pages that compare: home, the leaderboard, tasks, one task, one agent, and the methodology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+from markdown_it import MarkdownIt
+
+from django.utils.safestring import mark_safe
+
+from arena.catalog.models import Agent, Hardware, Operator, Task
+from arena.catalog.templatetags.figures import Scale
+from arena.leaderboard.charts import seen_against_unseen
+from arena.leaderboard.rankings import GENERALIZATIONS, Filters, Row, rank, ranked_runs
+from arena.runs.models import Evaluation, Run
+from arena.runs.rounds import highlighted
+from arena.runs.states import RUN_JUDGED, RunStatus
+
+NEWEST = 8
+RECORDS = 20
+STEPS = (1.0, 1.25, 1.6, 2.5, 5.0)  # the speedups at which a cell of the heatmap is one step darker
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One agent in one category: its speedup there, and how dark that is drawn."""
+
+    passed: int
+    total: int
+    speedup: float | None
+
+    @property
+    def step(self) -> str:
+        if self.speedup is None:
+            return "none"
+        return str(sum(self.speedup >= bound for bound in STEPS))
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    visible = Run.objects.visible_to(request.user).with_names()
+    boards = [(device, rank(Filters(hardware=device.slug))) for device in Hardware.objects.all()]
+    newest = list(visible.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:NEWEST])
+    leaders = [row for _, rows in boards for row in rows]
+    context = {
+        "active": list(visible.active()[:12]),
+        "boards": [(device, rows[:3]) for device, rows in boards if rows],
+        "scale": _scale(leaders),
+        "newest": newest,
+        "newest_scale": Scale.of(value for run in newest for value in (run.low, run.high)),
+        "counts": {
+            "judged": visible.filter(status__in=RUN_JUDGED).count(),
+            "rounds": Evaluation.objects.filter(submission__run__in=visible).count(),
+            "tasks": Task.objects.runnable().count(),
+            "agents": Agent.objects.filter(active=True).count(),
+        },
+    }
+    return render(request, "home.html", context)
+
+
+@require_safe
+def leaderboard(request: HttpRequest) -> HttpResponse:
+    filters = _filters(request)
+    rows = rank(filters)
+    wider = bool(filters.hardware or filters.category or filters.track)
+    context = {
+        "rows": rows,
+        "scale": _scale(rows),
+        "filters": filters,
+        "narrowed": wider,
+        "generalizations": [(name, _address(request, filters, name)) for name in GENERALIZATIONS],
+        "devices": Hardware.objects.all(),
+        "categories": _distinct(Operator, "category"),
+        "tracks": _distinct(Task, "track"),
+        "chart": seen_against_unseen(rows),
+        "reading": _reading(rows),
+        "heat": _heat(filters, rows),
+    }
+    return render(request, "leaderboard.html", context)
+
+
+@require_safe
+def tasks(request: HttpRequest) -> HttpResponse:
+    chosen = {name: request.GET.get(name, "") for name in ("category", "track")}
+    found = Task.objects.filter(status=Task.Status.PUBLISHED).select_related("operator")
+    if chosen["category"]:
+        found = found.filter(operator__category=chosen["category"])
+    if chosen["track"]:
+        found = found.filter(track=chosen["track"])
+    records = _records(Run.objects.visible_to(request.user))
+    listed = [(task, task.version, records.get(task.pk)) for task in found]
+    best = [run for _, _, run in listed if run]
+    context = {
+        "tasks": listed,
+        "scale": Scale.of(value for run in best for value in (run.low, run.high)),
+        "chosen": chosen,
+        "categories": _distinct(Operator, "category"),
+        "tracks": _distinct(Task, "track"),
+    }
+    return render(request, "tasks.html", context)
+
+
+@require_safe
+def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
+    shown = get_object_or_404(
+        Task.objects.select_related("operator"), operator__slug=operator, track=track
+    )
+    version = shown.version
+    public = version.public if version else {}
+    runs = Run.objects.visible_to(request.user).with_names().filter(task_version__task=shown)
+    history = list(runs.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:RECORDS])
+    context = {
+        "task": shown,
+        "version": version,
+        "public": public,
+        "hidden": sorted(public.get("hidden_cases", {}).items()),
+        "prompt": mark_safe(MarkdownIt("js-default").render(shown.operator.prompt)),  # noqa: S308
+        "reference": highlighted("reference.py", shown.operator.reference_source),
+        "starter": [
+            (path, highlighted(path, text))
+            for path, text in public.get("starter", {}).items()
+            if path == public.get("target_file") or path.endswith(".h")
+        ],
+        "history": history,
+        "scale": Scale.of(value for run in history for value in (run.low, run.high)),
+        "siblings": Task.objects.filter(operator=shown.operator).exclude(pk=shown.pk),
+    }
+    return render(request, "task.html", context)
+
+
+@require_safe
+def agent(request: HttpRequest, slug: str) -> HttpResponse:
+    shown = get_object_or_404(Agent, slug=slug)
+    runs = Run.objects.visible_to(request.user).with_names().filter(agent=shown)
+    recent = list(runs[:RECORDS])
+    rows = [row for row in rank() if row.agent.pk == shown.pk]
+    failures = (
+        Evaluation.objects.filter(submission__run__in=runs, verdict__in=("failed", "rejected"))
+        .values("verdict", "reason", "scope")
+        .annotate(count=Count("pk"))
+        .order_by("-count")
+    )
+    evaluations = Evaluation.objects.filter(submission__run__in=runs).exclude(verdict="")
+    by_category = [
+        (
+            category,
+            next((row for row in rank(Filters(category=category)) if row.agent == shown), None),
+        )
+        for category in _distinct(Operator, "category")
+    ]
+    context = {
+        "agent": shown,
+        "row": rows[0] if rows else None,
+        "categories": [(name, row) for name, row in by_category if row],
+        "scale": _scale([row for _, row in by_category if row]),
+        "recent": recent,
+        "recent_scale": Scale.of(value for run in recent for value in (run.low, run.high)),
+        "failures": failures,
+        "asked": evaluations.count(),
+        "passed": evaluations.filter(verdict="passed").count(),
+        "rejected": evaluations.filter(verdict="rejected").count(),
+        "disputed": evaluations.filter(verdict="disputed").count(),
+    }
+    return render(request, "agent.html", context)
+
+
+@require_safe
+def methodology(request: HttpRequest) -> HttpResponse:
+    return render(request, "methodology.html")
+
+
+def _filters(request: HttpRequest) -> Filters:
+    """The board that the address names; a value that is no choice is as if it were not there."""
+    names = ("hardware", "category", "track", "family")
+    chosen = Filters(**{name: request.GET.get(name, "") for name in names})
+    by = request.GET.get("generalization", "")
+    return replace(chosen, generalization=by) if by in GENERALIZATIONS else chosen
+
+
+def _address(request: HttpRequest, filters: Filters, generalization: str) -> tuple[str, bool]:
+    """Where the same board by another speedup is, and whether it is the one shown."""
+    query = request.GET.copy()
+    query["generalization"] = generalization
+    shown = filters.generalization == generalization
+    return f"{reverse('leaderboard')}?{query.urlencode()}", shown
+
+
+def _distinct(model: Any, field: str) -> list[str]:
+    return list(model.objects.order_by(field).values_list(field, flat=True).distinct())
+
+
+def _scale(rows: Iterable[Row]) -> Scale:
+    return Scale.of(
+        value for row in rows for value in (row.low, row.high, row.unseen_low, row.unseen_high)
+    )
+
+
+def _records(runs: Any) -> dict[int, Run]:
+    """The fastest passed run of each task."""
+    best: dict[int, Run] = {}
+    passed = runs.filter(status=RunStatus.PASSED).exclude(speedup=None)
+    for run in passed.with_names().order_by("-speedup"):
+        best.setdefault(run.task_version.task_id, run)
+    return best
+
+
+def _heat(filters: Filters, rows: list[Row]) -> dict[str, Any]:
+    """Agents against categories; empty when there is nothing to compare."""
+    present = sorted({run.task_version.task.operator.category for run in ranked_runs(filters)})
+    if len(present) < 2:
+        return {}
+    by_category = {
+        category: {row.agent.pk: row for row in rank(replace(filters, category=category))}
+        for category in present
+    }
+    lines = []
+    for row in rows:
+        cells = [by_category[category].get(row.agent.pk) for category in present]
+        lines.append((row.agent, [_cell(cell, filters.generalization) for cell in cells]))
+    return {"categories": present, "lines": lines}
+
+
+def _cell(row: Row | None, generalization: str) -> Cell | None:
+    if row is None:
+        return None
+    unseen = generalization != "seen"
+    return Cell(row.passed, row.total, row.unseen_speedup if unseen else row.speedup)
+
+
+def _reading(rows: list[Row]) -> str:
+    """The chart in one sentence."""
+    both = [row for row in rows if row.gap is not None]
+    if not both:
+        return "No agent has been measured on unseen cases yet."
+    worst = min(both, key=lambda row: row.gap or 1.0)
+    if (worst.gap or 1.0) >= 0.97:
+        return "Every agent keeps its speedup on cases that it was never told."
+    lost = 1 - (worst.gap or 1.0)
+    return f"{worst.agent.title} loses the most on unseen cases: {lost:.0%} of its speedup."

@@ -1,0 +1,107 @@
+"""Which rows the trace of a run has: each logical event once, where it first stood, as it is now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
+from arena.runs.models import Event
+from arena.runs.querysets import EventQuerySet
+
+CHUNK = 200
+OUTLINE = 1000
+FOUND = 200
+OUTLINED = ("span_begin", "gate_result")
+KEPT_APART = ("status",)  # a change of state is history: a later one does not undo it
+UNNAMED = "#"  # ids that were given to events without one; nothing revises those
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row: the newest revision of an event, at the seq where the event first appeared."""
+
+    seq: int
+    event: Event
+
+    @property
+    def templates(self) -> list[str]:
+        """The template of this kind of event, or the one for kinds that have none."""
+        return [f"runs/events/{self.event.kind}.html", "runs/events/other.html"]
+
+    @property
+    def label(self) -> str:
+        return self.event.kind.replace("_", " ")
+
+    @property
+    def bad(self) -> bool:
+        body = self.event.body
+        return body.get("ok") is False or body.get("verdict") in ("failed", "rejected", "broken")
+
+    @property
+    def minor(self) -> bool:
+        """Spans that nest inside a turn are drawn lighter."""
+        return self.event.body.get("span_kind") not in ("turn", "submission")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The rows whose first seq lies in one stretch of CHUNK numbers."""
+
+    number: int
+    entries: list[Entry]
+
+
+def chunk_of(seq: int) -> int:
+    """The chunk that holds this seq; seqs begin at 1."""
+    return max(seq - 1, 0) // CHUNK
+
+
+def chunk(events: EventQuerySet, number: int) -> Chunk:
+    """The rows that first appeared in a chunk, each as it is now."""
+    first, last = number * CHUNK + 1, (number + 1) * CHUNK
+    rows = folded(events, list(events.filter(seq__range=(first, last)).order_by("seq")))
+    return Chunk(number, [entry for entry in rows if first <= entry.seq])
+
+
+def since(events: EventQuerySet, after: int, upto: int) -> tuple[list[Entry], int]:
+    """The rows that are new or changed above a cursor, and the cursor behind them."""
+    fresh = events.filter(seq__gt=after, seq__lte=upto).order_by("seq")
+    page = list(fresh[:CHUNK])
+    reached = page[-1].seq if len(page) == CHUNK else max(upto, after)
+    return folded(events, page), reached
+
+
+def matching(events: EventQuerySet, words: str) -> list[Entry]:
+    """The first rows whose body holds `words`, upper and lower case alike."""
+    needle = json.dumps(words)[1:-1]
+    found = events.annotate(text=Cast("body", TextField())).filter(text__icontains=needle)
+    return [Entry(event.seq, event) for event in found.order_by("seq")[:FOUND]]
+
+
+def outline(events: EventQuerySet) -> list[Entry]:
+    """The newest turns, submissions, evaluations and gates, in order."""
+    newest = list(events.filter(kind__in=OUTLINED).order_by("-seq")[:OUTLINE])
+    return folded(events, newest[::-1])
+
+
+def folded(events: EventQuerySet, page: Sequence[Event]) -> list[Entry]:
+    """Each event of `page` once: its newest revision, at the seq of its first."""
+    named = {event.event_id for event in page if _revisable(event)}
+    first: dict[str, int] = {}
+    newest: dict[str, Event] = {}
+    for event in events.filter(event_id__in=named).order_by("rev"):
+        first.setdefault(event.event_id, event.seq)
+        newest[event.event_id] = event
+    rows: dict[int, Entry] = {}
+    for event in page:
+        seq = first.get(event.event_id, event.seq) if _revisable(event) else event.seq
+        rows.setdefault(seq, Entry(seq, newest[event.event_id] if _revisable(event) else event))
+    return [rows[seq] for seq in sorted(rows)]
+
+
+def _revisable(event: Event) -> bool:
+    return event.kind not in KEPT_APART and not event.event_id.startswith(UNNAMED)

@@ -1,0 +1,198 @@
+"""The pages of runs: the list, one run with its trace, one round, and the fragments a page follows by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from arena.catalog.models import Agent, Hardware, Task
+from arena.catalog.templatetags.figures import Scale
+from arena.errors import UserError
+from arena.runs import services, trace
+from arena.runs.charts import best_by_round
+from arena.runs.models import Evaluation, Event, Run, Submission
+from arena.runs.querysets import EventQuerySet
+from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
+from arena.runs.states import RunStatus
+
+GATES = ("integrity", "compile", "correctness", "performance", "generalization")
+RUNS_A_PAGE = 50
+FILTERS = ("task", "agent", "hardware", "status", "experiment")
+
+
+@require_safe
+def runs(request: HttpRequest) -> HttpResponse:
+    chosen = {name: request.GET.get(name, "") for name in FILTERS}
+    found = Run.objects.visible_to(request.user).with_names().matching(**chosen)
+    page = Paginator(found, RUNS_A_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "scale": Scale.of(value for run in page for value in (run.low, run.high)),
+        "chosen": chosen,
+        "statuses": RunStatus.values,
+        "tasks": Task.objects.select_related("operator"),
+        "agents": Agent.objects.all(),
+        "devices": Hardware.objects.all(),
+    }
+    return render(request, "runs.html", context)
+
+
+@require_safe
+def run(request: HttpRequest, run_id: str) -> HttpResponse:
+    shown = _run(request, run_id)
+    events = Event.objects.visible_to(request.user, shown)
+    context = _summary(request, shown) | _stream(request, shown, events)
+    return render(request, "run.html", context)
+
+
+@require_safe
+def summary(request: HttpRequest, run_id: str) -> HttpResponse:
+    """The parts of a run's page that change while it runs, for a page that follows."""
+    return render(request, "runs/_fresh.html", _summary(request, _run(request, run_id)))
+
+
+@require_safe
+def events(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Rows of the trace: `?chunk=` a stretch of it, `?after=` what is new or changed above a seq.
+
+    Events have one renderer, the template: a page that follows asks here for rows, and takes
+    from the socket only that there are some. The cursor behind the rows is in the headers.
+    """
+    shown = _run(request, run_id)
+    visible = Event.objects.visible_to(request.user, shown)
+    if "chunk" in request.GET:
+        rows, reached = trace.chunk(visible, _number(request, "chunk")).entries, shown.last_seq
+    else:
+        rows, reached = trace.since(visible, _number(request, "after"), shown.last_seq)
+    context = {"entries": rows, "run": shown}
+    answer = render(request, "runs/_events.html", context)
+    cursor = {
+        "X-Arena-Cursor": str(reached),
+        "X-Arena-Last-Seq": str(shown.last_seq),
+        "X-Arena-Status": shown.status,
+        "X-Arena-Ended": "1" if shown.ended else "0",
+        "Cache-Control": "no-store",
+    }
+    for name, value in cursor.items():
+        answer.headers[name] = value
+    return answer
+
+
+@require_safe
+def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
+    shown = _run(request, run_id)
+    submission = get_object_or_404(Submission, run=shown, round=number)
+    before = shown.submissions.filter(round=number - 1).first()
+    files = before.files if before else shown.task_version.public.get("starter", {})
+    baseline = {path: text for path, text in files.items() if path in submission.files}
+    every = rounds_of(shown)
+    this = next(r for r in every if r.number == number)
+    context = {
+        "run": shown,
+        "round": this,
+        "sources": sources(submission.files),
+        "changes": changes(baseline, submission.files),
+        "against": f"round {number - 1}" if before else "the starter files",
+        "previous": number - 1 if before else None,
+        "next": number + 1 if number < len(every) else None,
+        **_verdict(this.evaluation),
+    }
+    return render(request, "round.html", context)
+
+
+@require_POST
+def cancel(request: HttpRequest, run_id: str) -> HttpResponse:
+    if not request.user.is_authenticated:
+        return redirect("login")
+    try:
+        services.cancel_run(_run(request, run_id), request.user)
+    except UserError as error:
+        messages.error(request, f"{error.message} {error.hint}".strip())
+    return redirect("run", run_id)
+
+
+def _run(request: HttpRequest, run_id: str) -> Run:
+    found = Run.objects.visible_to(request.user).with_names().select_related("experiment", "final")
+    return get_object_or_404(found, pk=run_id)
+
+
+def _number(request: HttpRequest, name: str) -> int:
+    """A whole number of the query string; 0 for anything else."""
+    text = request.GET.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
+    """All of a run's page but the trace itself."""
+    rounds = rounds_of(shown)
+    best = best_of(rounds)
+    telling = _telling(rounds)
+    visible = Event.objects.visible_to(request.user, shown)
+    final = telling.submission if telling else None
+    values = [value for r in rounds for value in (r.low, r.high)]
+    may_cancel = request.user.is_staff or (
+        request.user.is_authenticated and shown.owner_id == request.user.pk
+    )
+    return {
+        "run": shown,
+        "rounds": rounds,
+        "best": best,
+        "telling": telling,
+        "scale": Scale.of(values),
+        "chart": best_by_round(rounds),
+        "outline": trace.outline(visible),
+        "sources": sources(final.files) if final else [],
+        "may_cancel": may_cancel and not shown.ended and not shown.cancel_requested,
+        **_verdict(telling.evaluation if telling else None),
+    }
+
+
+def _telling(rounds: list[Round]) -> Round | None:
+    """The round whose verdict the page shows: the final one, else the newest with one, else the newest."""
+    for wanted in (lambda r: r.is_final, lambda r: r.ended, lambda r: True):
+        if found := [r for r in rounds if wanted(r)]:
+            return found[-1]
+    return None
+
+
+def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
+    """What an evaluation says to everyone: its gates, and the seen cases alone."""
+    results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
+    cases = list(evaluation.measurements.public()) if evaluation else []
+    reached = [name for name in GATES if name in results]
+    return {
+        "evaluation": evaluation,
+        "gates": [(name, results.get(name)) for name in GATES],
+        "next_gate": GATES[len(reached)] if len(reached) < len(GATES) else "",
+        "cases": cases,
+        "case_scale": Scale.of(value for case in cases for value in (case.low, case.high)),
+        "hidden": results.get("generalization"),
+    }
+
+
+def _stream(request: HttpRequest, shown: Run, visible: EventQuerySet) -> dict[str, Any]:
+    """The part of the trace that this address shows: what was searched, a chunk, or the newest two."""
+    words = request.GET.get("q", "").strip()[:200]
+    if words:
+        return {"query": words, "found": trace.matching(visible, words)}
+    last = trace.chunk_of(shown.last_seq)
+    if "at" in request.GET or "chunk" in request.GET:
+        asked = _number(request, "chunk")
+        if "at" in request.GET:
+            asked = trace.chunk_of(_number(request, "at"))
+        numbers = [min(asked, last)]
+    else:
+        numbers = [last - 1, last] if last else [last]
+    address = reverse("run", args=[shown.pk])
+    return {
+        "chunks": [trace.chunk(visible, number) for number in numbers],
+        "older": f"{address}?chunk={numbers[0] - 1}#trace" if numbers[0] else "",
+        "newer": f"{address}?chunk={numbers[-1] + 1}#trace" if numbers[-1] < last else "",
+        "whole": numbers[0] == 0 and numbers[-1] == last,
+    }

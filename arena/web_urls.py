@@ -1,0 +1,28 @@
+"""The addresses of the pages."""
+
+from __future__ import annotations
+
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import path
+
+from arena.catalog import views as catalog
+from arena.leaderboard import views as leaderboard
+from arena.runs import views as runs
+
+urlpatterns = [
+    path("", leaderboard.home, name="home"),
+    path("leaderboard/", leaderboard.leaderboard, name="leaderboard"),
+    path("tasks/", leaderboard.tasks, name="tasks"),
+    path("tasks/<slug:operator>/<slug:track>/", leaderboard.task, name="task"),
+    path("agents/<slug:slug>/", leaderboard.agent, name="agent"),
+    path("hardware/", catalog.hardware, name="hardware"),
+    path("methodology/", leaderboard.methodology, name="methodology"),
+    path("runs/", runs.runs, name="runs"),
+    path("runs/<slug:run_id>/", runs.run, name="run"),
+    path("runs/<slug:run_id>/summary/", runs.summary, name="run-summary"),
+    path("runs/<slug:run_id>/events/", runs.events, name="run-events"),
+    path("runs/<slug:run_id>/rounds/<int:number>/", runs.one_round, name="round"),
+    path("runs/<slug:run_id>/cancel/", runs.cancel, name="run-cancel"),
+    path("login/", LoginView.as_view(), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+]

@@ -1,0 +1,82 @@
+// Draws the figures of a page with Plotly, which is loaded when the first of them comes into view.
+//
+// A figure holds its data as JSON whose colours are custom properties of the stylesheet; they are
+// resolved here, and again when the theme changes.
+
+const BUNDLE = new URL("../vendor/plotly/plotly-cartesian.min.js", import.meta.url);
+// The bundle carries the style sheet of a map library and adds it as an inline style, which the
+// content security policy refuses, unless an element of this id is there. No chart here is a map.
+const UNUSED_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
+const CONFIG = { displayModeBar: false, responsive: true };
+const drawn = new Set();
+let loading;
+
+function plotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const unused = document.createElement("meta");
+    unused.id = UNUSED_STYLE;
+    const script = document.createElement("script");
+    script.src = BUNDLE;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error("the chart library did not load"));
+    document.head.append(unused, script);
+  });
+  return loading;
+}
+
+function resolveColours(value, probe) {
+  if (typeof value === "string" && value.startsWith("var(")) {
+    probe.style.color = value;
+    return getComputedStyle(probe).color;
+  }
+  if (Array.isArray(value)) return value.map((item) => resolveColours(item, probe));
+  if (value && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, resolveColours(item, probe)]));
+  }
+  return value;
+}
+
+async function draw(figure) {
+  const plot = figure.querySelector(".plot");
+  try {
+    const Plotly = await plotly();
+    if (!plot.isConnected) return;
+    const probe = document.body.appendChild(document.createElement("i"));
+    const { data, layout } = resolveColours(JSON.parse(figure.querySelector("script").textContent), probe);
+    probe.remove();
+    layout.font.family = getComputedStyle(document.body).fontFamily;
+    await Plotly.react(plot, data, layout, CONFIG);
+    drawn.add(figure);
+  } catch (error) {
+    plot.hidden = true; // the table beside it says the same
+    console.warn(`No chart: ${error.message}`);
+  }
+}
+
+const seen = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    seen.unobserve(target);
+    draw(target);
+  }
+}, { rootMargin: "200px" });
+
+export function start(part = document) {
+  for (const figure of part.querySelectorAll("[data-chart]")) seen.observe(figure);
+}
+
+/** Gives a figure that stays on the page the caption and data of a fresh one. */
+export function update(figure, fresh) {
+  const before = figure.querySelector("script").textContent;
+  const after = fresh.querySelector("script").textContent;
+  figure.querySelector("figcaption").replaceWith(fresh.querySelector("figcaption"));
+  if (before === after) return;
+  figure.querySelector("script").textContent = after;
+  if (drawn.has(figure)) draw(figure);
+}
+
+function redraw() {
+  for (const figure of drawn) figure.isConnected ? draw(figure) : drawn.delete(figure);
+}
+document.addEventListener("themechange", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

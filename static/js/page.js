@@ -1,0 +1,32 @@
+// What every page has: the theme toggle, filters that apply themselves, charts, and parts kept fresh.
+
+import { watchBoard } from "./board.js";
+
+const root = document.documentElement;
+
+function toggleTheme() {
+  const dark = getComputedStyle(root).colorScheme === "dark" || (
+    getComputedStyle(root).colorScheme === "light dark" && matchMedia("(prefers-color-scheme: dark)").matches);
+  root.dataset.theme = dark ? "light" : "dark";
+  try {
+    localStorage.setItem("theme", root.dataset.theme);
+  } catch {
+    // Refused storage: the choice lasts for this page.
+  }
+  document.dispatchEvent(new Event("themechange"));
+}
+
+document.querySelector("[data-toggle-theme]")?.addEventListener("click", toggleTheme);
+
+for (const form of document.querySelectorAll("form[data-auto]")) {
+  form.addEventListener("change", () => form.requestSubmit());
+  form.addEventListener("submit", () => {
+    for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
+  });
+}
+addEventListener("pageshow", () => {
+  for (const field of document.querySelectorAll("form[data-auto] :disabled")) field.disabled = false;
+});
+
+if (document.querySelector("[data-chart]")) import("./charts.js").then((charts) => charts.start());
+if (document.querySelector("[data-live]")) watchBoard();

@@ -1,0 +1,141 @@
+// The rows of a trace: chunks of 200 seqs that load when they come near the view and, in a long
+// run, leave again when they are far from it. A row is known by the seq of its event: a newer
+// revision replaces it, and the same one twice changes nothing.
+
+export const CHUNK = 200;
+const KEPT_ROWS = 1500;
+const ROW_PIXELS = 44; // a guess, until a chunk has been measured
+const NEAR = "1200px";
+
+export const chunkOf = (seq) => Math.floor(Math.max(seq - 1, 0) / CHUNK);
+
+export function rowsOf(html) {
+  const holder = document.createElement("template");
+  holder.innerHTML = html;
+  return [...holder.content.querySelectorAll(".event")];
+}
+
+export class Stream {
+  #root;
+  #chunks = new Map();
+  #near;
+  #loads = new Map();
+  #late = new Map(); // rows that came for a chunk while it was being loaded
+
+  constructor(root, lastSeq) {
+    this.#root = root;
+    this.url = root.dataset.url;
+    this.#near = new IntersectionObserver((entries) => this.#moved(entries), { rootMargin: `${NEAR} 0px` });
+    for (const section of root.querySelectorAll(".chunk")) this.#adopt(section);
+    this.grow(lastSeq);
+  }
+
+  get rows() {
+    return [...this.#root.querySelectorAll(".event")];
+  }
+
+  row(seq) {
+    return document.getElementById(`e${seq}`);
+  }
+
+  /** Makes room for every chunk up to a seq; those that are not on the page yet stay empty. */
+  grow(lastSeq) {
+    const served = [...this.#chunks.keys()].sort((a, b) => a - b);
+    for (let number = 0; number <= chunkOf(lastSeq); number += 1) {
+      if (this.#chunks.has(number)) continue;
+      const section = document.createElement("section");
+      section.className = "chunk";
+      section.dataset.chunk = number;
+      const rows = Math.min(CHUNK, lastSeq - number * CHUNK);
+      this.#empty(section, rows * ROW_PIXELS);
+      const next = served.find((other) => other > number);
+      this.#root.insertBefore(section, next === undefined ? null : this.#chunks.get(next));
+      this.#adopt(section);
+      if (number === chunkOf(lastSeq)) this.load(number);
+    }
+  }
+
+  /** Puts rows where they belong; answers how many were new. Rows of chunks that are away wait there. */
+  apply(rows) {
+    let added = 0;
+    for (const row of rows) {
+      const old = this.row(row.dataset.seq);
+      if (old) {
+        if (Number(row.dataset.rev) > Number(old.dataset.rev)) old.replaceWith(row);
+        continue;
+      }
+      const number = chunkOf(Number(row.dataset.seq));
+      const section = this.#chunks.get(number);
+      if (section?.dataset.state !== "full") {
+        if (this.#loads.has(number)) this.#late.set(number, [...(this.#late.get(number) ?? []), row]);
+        continue;
+      }
+      const after = [...section.children].findLast((other) => Number(other.dataset.seq) < Number(row.dataset.seq));
+      after ? after.after(row) : section.prepend(row);
+      row.classList.add("new");
+      added += 1;
+    }
+    return added;
+  }
+
+  /** Loads a chunk; answers when its rows are on the page. */
+  load(number) {
+    const section = this.#chunks.get(number);
+    if (!section || section.dataset.state === "full") return Promise.resolve();
+    if (!this.#loads.has(number)) {
+      this.#loads.set(number, this.#fetch(number, section).finally(() => this.#loads.delete(number)));
+    }
+    return this.#loads.get(number);
+  }
+
+  async #fetch(number, section) {
+    const answer = await fetch(`${this.url}?chunk=${number}`);
+    if (!answer.ok) throw new Error(`events: ${answer.status}`);
+    section.replaceChildren(...rowsOf(await answer.text()));
+    section.dataset.state = "full";
+    section.style.height = "";
+    const late = this.#late.get(number) ?? [];
+    this.#late.delete(number);
+    this.apply(late);
+    this.#leave();
+  }
+
+  #adopt(section) {
+    this.#chunks.set(Number(section.dataset.chunk), section);
+    this.#near.observe(section);
+  }
+
+  #empty(section, height) {
+    section.replaceChildren();
+    section.dataset.state = "empty";
+    section.style.height = `${height}px`;
+  }
+
+  #moved(entries) {
+    for (const { isIntersecting, target } of entries) {
+      target.toggleAttribute("data-near", isIntersecting);
+      if (isIntersecting) this.load(Number(target.dataset.chunk)).catch(() => this.#again(target));
+    }
+  }
+
+  #again(section) {
+    setTimeout(() => section.hasAttribute("data-near") && this.#moved([{ isIntersecting: true, target: section }]), 2000);
+  }
+
+  /** Empties the chunks farthest from the view while more rows are here than are kept. */
+  #leave() {
+    const full = [...this.#chunks.values()].filter((section) => section.dataset.state === "full");
+    let rows = full.reduce((sum, section) => sum + section.childElementCount, 0);
+    const middle = innerHeight / 2;
+    const away = (section) => {
+      const box = section.getBoundingClientRect();
+      return Math.max(box.top - middle, middle - box.bottom);
+    };
+    const far = full.filter((section) => !section.hasAttribute("data-near")).sort((a, b) => away(b) - away(a));
+    for (const section of far) {
+      if (rows <= KEPT_ROWS) return;
+      rows -= section.childElementCount;
+      this.#empty(section, section.offsetHeight);
+    }
+  }
+}

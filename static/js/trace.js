@@ -1,0 +1,226 @@
+// The page of a run: wires its stream, its keys and, while it is live, what follows it.
+
+import * as charts from "./charts.js";
+import { Follower } from "./follow.js";
+import { Stream, chunkOf, rowsOf } from "./stream.js";
+
+const root = document.querySelector("[data-stream]");
+const help = document.querySelector("dialog.help");
+const toTail = document.querySelector("[data-to-tail]");
+const announcer = document.querySelector("[data-announce]");
+let stream;
+let here = null;
+let tailing = false;
+let unread = 0;
+
+// ---------- moving about ----------
+
+const lastSeq = () => Number(root.dataset.lastSeq);
+
+function mark(row) {
+  here?.classList.remove("here");
+  here = row;
+  row.classList.add("here");
+  const stop = document.querySelector(`.outline a[data-seq="${row.dataset.seq}"]`);
+  document.querySelector(".outline [aria-current]")?.removeAttribute("aria-current");
+  stop?.setAttribute("aria-current", "true");
+}
+
+async function jump(seq) {
+  await stream.load(chunkOf(seq));
+  const row = stream.row(seq) ?? stream.rows.find((other) => Number(other.dataset.seq) >= seq);
+  if (!row) return;
+  mark(row);
+  row.scrollIntoView({ block: "center", behavior: "instant" });
+  // Rows above are measured as they are first drawn, which may move this one: once more, then.
+  requestAnimationFrame(() => row.scrollIntoView({ block: "center", behavior: "instant" }));
+}
+
+/** The seq where one is: of the marked row while it is in view, else of the row in the middle. */
+function position() {
+  const inView = (box) => box.bottom > 0 && box.top < innerHeight;
+  if (here?.isConnected && inView(here.getBoundingClientRect())) return Number(here.dataset.seq);
+  const middle = document.elementFromPoint(root.getBoundingClientRect().left + 40, innerHeight / 2)?.closest(".event");
+  return Number(middle?.dataset.seq ?? 0);
+}
+
+function step(stop, direction) {
+  const seqs = [...document.querySelectorAll(`.outline a[data-stop="${stop}"]`)].map((a) => Number(a.dataset.seq));
+  const at = position();
+  const next = direction > 0 ? seqs.find((seq) => seq > at) : seqs.findLast((seq) => seq < at);
+  if (next !== undefined) jump(next);
+}
+
+function follow(on) {
+  tailing = on;
+  if (on) showTail();
+  labelTail();
+}
+
+function showTail() {
+  unread = 0;
+  jump(lastSeq());
+}
+
+function labelTail() {
+  toTail.hidden = tailing || unread === 0;
+  toTail.textContent = `${unread} new event${unread === 1 ? "" : "s"} ↓`;
+}
+
+async function permalink() {
+  const seq = position();
+  if (!seq) return;
+  const address = new URL(`?at=${seq}#e${seq}`, location.href);
+  history.replaceState(null, "", address);
+  try {
+    await navigator.clipboard.writeText(address.href);
+    announcer.textContent = `The address of event ${seq} is copied.`;
+  } catch {
+    announcer.textContent = `The address of event ${seq} is in the address bar.`;
+  }
+}
+
+const keys = {
+  j: () => step("turn", 1),
+  k: () => step("turn", -1),
+  "]": () => step("gate", 1),
+  "[": () => step("gate", -1),
+  "/": () => document.querySelector("input[type=search]").focus(),
+  e: () => {
+    const folds = [...(stream.row(position())?.querySelectorAll("details") ?? [])];
+    const open = folds.some((fold) => !fold.open);
+    for (const fold of folds) fold.open = open;
+  },
+  g: () => jump(1),
+  G: () => jump(lastSeq()),
+  ".": () => follow(!tailing),
+  y: permalink,
+  "?": () => help.showModal(),
+};
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (event.target.closest("input, select, textarea, [contenteditable]")) return;
+  const action = keys[event.key];
+  if (!action) return;
+  event.preventDefault();
+  if (["j", "k", "[", "]", "g"].includes(event.key)) follow(false);
+  action();
+}
+
+function onLink(event) {
+  const link = event.target.closest(".event > .seq, .outline a");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  follow(false);
+  history.pushState(null, "", link.href);
+  jump(Number(new URL(link.href).hash.slice(2)));
+}
+
+function toHash() {
+  const seq = /^#e(\d+)$/.exec(location.hash)?.[1];
+  if (seq) jump(Number(seq));
+}
+
+// ---------- staying fresh ----------
+
+function showState(state) {
+  root.dataset.connection = state; // the header that shows it is replaced now and then
+  const sign = document.querySelector("[data-connection]:not([data-stream])");
+  sign.dataset.state = state;
+  sign.textContent = state;
+}
+
+function onRows(html, last) {
+  root.dataset.lastSeq = last;
+  stream.grow(last);
+  const rows = rowsOf(html);
+  const added = stream.apply(rows);
+  if (!added) return;
+  announce(rows);
+  if (tailing) showTail();
+  else unread += added;
+  labelTail();
+}
+
+let toSay = 0;
+function announce(rows) {
+  const gates = rows.filter((row) => row.dataset.kind === "gate_result");
+  clearTimeout(toSay);
+  toSay = setTimeout(() => {
+    const said = gates.map((row) => row.querySelector(".line").innerText.replace(/\s+/g, " "));
+    announcer.textContent = said.length ? said.join("; ") : `${rows.length} new events`;
+  }, 1000);
+}
+
+let refreshing = 0;
+function refreshSummary() {
+  refreshing ||= setTimeout(async () => {
+    try {
+      const answer = await fetch(root.dataset.summary);
+      if (answer.ok) putSummary(await answer.text());
+    } catch {
+      // The next change asks again.
+    }
+    refreshing = 0;
+  }, 700);
+}
+
+function putSummary(html) {
+  const page = new DOMParser().parseFromString(html, "text/html");
+  for (const part of document.querySelectorAll("[data-live-part]")) {
+    const fresh = page.getElementById(part.id);
+    if (!fresh || fresh.innerHTML === part.dataset.served) continue;
+    part.dataset.served = fresh.innerHTML;
+    const figure = part.querySelector("[data-chart]");
+    const replacement = fresh.querySelector("[data-chart]");
+    if (figure && replacement) {
+      charts.update(figure, replacement);
+      replacement.replaceWith(figure);
+    } else if (replacement) {
+      charts.start(fresh);
+    }
+    part.replaceChildren(...fresh.childNodes);
+  }
+  showState(root.dataset.connection);
+}
+
+function tick() {
+  const clock = document.querySelector("[data-clock][data-since]");
+  if (!clock) return;
+  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(clock.dataset.since)) / 1000));
+  const minutes = String(seconds % 60).padStart(2, "0");
+  clock.textContent = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} m ${minutes} s`;
+}
+
+// ---------- beginning ----------
+
+const helpButton = document.querySelector("[data-help]");
+helpButton.hidden = false;
+helpButton.addEventListener("click", () => help.showModal());
+
+if (root) {
+  for (const link of document.querySelectorAll("[data-older], [data-newer]")) link.remove();
+  stream = new Stream(root, lastSeq());
+  document.addEventListener("keydown", onKey);
+  document.addEventListener("click", onLink);
+  addEventListener("hashchange", toHash);
+  addEventListener("popstate", toHash);
+  toTail.addEventListener("click", () => follow(true));
+  addEventListener("wheel", (event) => event.deltaY < 0 && tailing && follow(false), { passive: true });
+  toHash();
+  if (root.dataset.ended !== "1") {
+    new Follower({
+      run: root.dataset.run,
+      url: root.dataset.url,
+      cursor: lastSeq(),
+      onRows,
+      onChange: refreshSummary,
+      onState: (state) => {
+        showState(state);
+        if (state === "ended") refreshSummary();
+      },
+    });
+    setInterval(tick, 1000);
+  }
+}
