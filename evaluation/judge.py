@@ -51,13 +51,15 @@ class Judge:
         baselines: Sequence[Build],
         device: hardware.Device,
         cache: Path,
+        seconds: dict[str, float],
     ) -> None:
+        """`seconds` is told what goes into starting contestants and what into windows."""
         self.task = task
         self._cache = cache
         self.operator: Operator = task.operator
         self.device = device
         self.threads = len(contestant_cores())
-        self.start_seconds = 0.0
+        self.seconds = seconds
         self._zygote = zygote
         self._builds = {"candidate": candidate, **{build.name: build for build in baselines}}
         self._arms: dict[str, Arm] = {}
@@ -85,7 +87,7 @@ class Judge:
             arm = self._stack.enter_context(Arm(self._zygote, rights))
             arm.load(build.language, build.folder, self.operator.name)
             self._arms[name] = arm
-            self.start_seconds += time.perf_counter() - started
+            _add(self.seconds, "start", time.perf_counter() - started)
         return self._arms[name]
 
     def call(self, case: Case) -> None:
@@ -228,7 +230,7 @@ class _Timer:
     def __init__(
         self, judge: Judge, rig: Rig, region: int, name: str, case: Case, plan: clock.Plan
     ) -> None:
-        self.rig, self.region, self.case = rig, region, case
+        self.rig, self.region, self.case, self.seconds = rig, region, case, judge.seconds
         self.trusted = name != "candidate"
         self.arm = judge.arm(name)
         with _blame(self.trusted):
@@ -254,6 +256,7 @@ class _Timer:
         self.rig.refill(self.region, first, self.count)
         with _blame(self.trusted):
             elapsed = self.arm.run(first, self.count)
+        _add(self.seconds, "clocked", elapsed / 1e9)
         if not self.trusted:
             cheap = int(CHECK_SECONDS / self.check_seconds) if self.check_seconds else 1
             sample = max(-(-self.count // CHECK_SHARE), cheap)
@@ -282,6 +285,10 @@ def _level(left: _Timer, right: _Timer) -> None:
     """
     most = max(left.count, right.count)
     left.count, right.count = min(most, 4 * left.count), min(most, 4 * right.count)
+
+
+def _add(seconds: dict[str, float], name: str, more: float) -> None:
+    seconds[name] = seconds.get(name, 0.0) + more
 
 
 @contextmanager

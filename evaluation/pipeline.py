@@ -128,11 +128,10 @@ def _start(request: Request, build: Build, stack: ExitStack, seconds: dict[str, 
     from evaluation.arm import Zygote
     from evaluation.judge import Judge
 
-    started = time.perf_counter()
     zygote = stack.enter_context(Zygote())
     cache = request.cache
-    judge = Judge(request.task, zygote, build, baselines(request.task, cache), device(cache), cache)
-    seconds["start"] = time.perf_counter() - started
+    against = baselines(request.task, cache)
+    judge = Judge(request.task, zygote, build, against, device(cache), cache, seconds)
     return stack.enter_context(judge)
 
 

@@ -1,0 +1,196 @@
+"""A submission goes through the gates in order, and what it gets is what it deserves."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from evaluation import pipeline
+from evaluation.builds import Build
+from evaluation.gates import Trial, gates
+from evaluation.gates.generalization import SAMPLED, hidden_cases
+from evaluation.languages.cpp import Cpp
+from evaluation.pipeline import Request, evaluate
+from evaluation.task import Task
+from evaluation.types import GateName, GateResult, Reason, Split, Verdict, to_json
+
+from .conftest import judged
+
+HEAD = '#include "scaled.h"\nextern "C" int scaled(const scaled_args* args) {\n'
+
+
+def body(code: str) -> str:
+    """A C++ submission with this body."""
+    return f"{HEAD}    const int64_t n = args->rows * args->cols;\n    {code}\n    return 0;\n}}\n"
+
+
+RIGHT = "args->out[i] = args->x[i] * args->weight[i % args->cols] + args->shift;"
+HONEST = body(f"for (int64_t i = 0; i < n; ++i) {RIGHT}")
+
+
+def test_an_honest_submission_passes_every_gate(task: Task, cache: Path) -> None:
+    heard: list[GateResult] = []
+    request = Request(task, {task.target_file: HONEST}, cache)
+    report = evaluate(request, heard.append)
+    assert report.verdict is Verdict.PASSED, report.message
+    assert [result.gate for result in heard] == [gate.NAME for gate in gates()]
+    assert report.gates == tuple(heard)
+    assert report.seen is not None and report.unseen is not None
+    assert report.seen.low <= report.seen.speedup <= report.seen.high
+    assert report.aka_score > 120
+    assert report.fingerprint["task"] == task.hash
+    measured = report.gates[3].measurements
+    assert [m.case for m in measured] == ["small", "medium"]
+    for m in measured:
+        assert 0 < m.roofline_share < 1.25
+        assert m.gbps == pytest.approx(_bytes(m) / m.candidate_us / 1e3)
+
+
+def _bytes(measurement: object) -> float:
+    symbols = measurement.symbols  # type: ignore[attr-defined]
+    return float((2 * symbols["rows"] * symbols["cols"] + symbols["cols"]) * 4)
+
+
+def test_a_round_learns_nothing_of_hidden_cases(task: Task, cache: Path) -> None:
+    report = judged(task, HONEST, cache, scope="round")
+    assert GateName.GENERALIZATION not in {result.gate for result in report.gates}
+    assert report.unseen is None
+    assert "hidden" not in json.dumps(to_json(report))
+
+
+ALL = f"for (int64_t i = 0; i < n; ++i) {RIGHT}"
+EACH = "for (int64_t i = 0; i < n; ++i) "
+TAKE = "volatile char* p = new char[{size}]; for (long i = 0; i < {size}; ++i) p[i] = 1;"
+AT_ONCE = TAKE.format(size="2L << 30")
+BIT_BY_BIT = f"for (;;) {{ {TAKE.format(size='1 << 16')} }}"
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("", Reason.BAD_SOURCE),
+        ("int x = \ufffd;", Reason.BAD_SOURCE),
+        ("// " + "x" * (2 << 20), Reason.BAD_SOURCE),
+        (body("system(0);"), Reason.FORBIDDEN),
+        ("// arena: flags -include /etc/passwd\n" + HONEST, Reason.FORBIDDEN),
+    ],
+    ids=["empty", "not text", "too large", "system call", "compiler flag"],
+)
+def test_what_cannot_be_a_kernel_ends_at_integrity(
+    task: Task, cache: Path, source: str, reason: Reason
+) -> None:
+    report = judged(task, source, cache)
+    assert (report.gates[-1].gate, report.reason) == (GateName.INTEGRITY, reason), report.message
+    assert report.verdict in (Verdict.FAILED, Verdict.REJECTED)
+
+
+def test_what_does_not_compile_ends_there_with_what_the_compiler_said(
+    task: Task, cache: Path
+) -> None:
+    report = judged(task, body("this is not C++;"), cache)
+    last = report.gates[-1]
+    assert (last.gate, last.reason) == (GateName.COMPILE, Reason.BUILD_ERROR)
+    (said,) = last.compiler
+    assert not said.ok
+    assert said.diagnostics[0].file == task.target_file
+    assert said.diagnostics[0].line == 4
+    assert f"{task.target_file}:4" in last.message
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (HEAD.replace("scaled(", "other(") + "return 0; }", Reason.MISSING_ENTRY),
+        (body("(void)n;"), Reason.STALE_OUTPUT),
+        (body(f"{EACH} args->out[i] = 1;"), Reason.WRONG_VALUES),
+        (body(f"{EACH} args->out[i] = 0.0f / 0;"), Reason.NON_FINITE),
+        (body(f"for (int64_t i = 0; i < n - 1; ++i) {RIGHT}"), Reason.STALE_OUTPUT),
+        (body(f"{ALL} args->out[n] = 0;"), Reason.OUT_OF_BOUNDS),
+        (body(f"{ALL} ((float*)args->x)[0] = 3;"), Reason.INPUT_MUTATED),
+        (body("*(volatile int*)0 = 1;"), Reason.CRASH),
+        (body("__builtin_trap();"), Reason.CRASH),
+        (body("for (volatile int i = 0;; i = 0);"), Reason.TIMEOUT),
+        (body(AT_ONCE), Reason.OUT_OF_MEMORY),
+        (body(BIT_BY_BIT), Reason.OUT_OF_MEMORY),
+        (HEAD + "return 7; }", Reason.CALL_ERROR),
+    ],
+    ids=[
+        *("no entry", "no work", "a constant", "not a number", "all but the last", "one too many"),
+        *("input changed", "segfault", "trap", "endless", "memory at once", "memory bit by bit"),
+        "an error code",
+    ],
+)
+def test_what_goes_wrong_in_a_call_is_named(
+    task: Task, cache: Path, source: str, reason: Reason
+) -> None:
+    report = judged(task, source, cache)
+    last = report.gates[-1]
+    assert (last.gate, report.reason) == (GateName.CORRECTNESS, reason), report.message
+    assert report.verdict is Verdict.FAILED
+    assert report.message
+
+
+def test_a_wrong_value_is_shown_with_case_element_expected_and_got(task: Task, cache: Path) -> None:
+    wrong = "args->out[i] = args->x[i] * args->weight[i % args->cols] + args->shift + (i == 5);"
+    report = judged(task, body(f"for (int64_t i = 0; i < n; ++i) {wrong}"), cache)
+    assert report.reason is Reason.WRONG_VALUES
+    pattern = r"case \S+, nominal inputs: out\[\d+, \d+\] is wrong: expected \S+, got \S+"
+    assert re.search(pattern, report.message), report.message
+
+
+def test_of_a_hidden_case_the_public_hears_no_more_than_that_it_failed(
+    task: Task, cache: Path
+) -> None:
+    # 67 columns stand in a hidden case, and in no seen one or boundary size.
+    source = body(f"if (args->cols == 67) return 0; for (int64_t i = 0; i < n; ++i) {RIGHT}")
+    report = judged(task, source, cache, scope="final")
+    last = report.gates[-1]
+    assert (last.gate, last.reason) == (GateName.GENERALIZATION, Reason.STALE_OUTPUT)
+    assert last.private["case"] == "hidden-odd"
+    public = json.dumps([report.message, last.message, to_json(last.detail)])
+    assert "hidden-odd" not in public
+    assert "67" not in public
+
+
+def test_stages_share_what_was_built(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {task.target_file: HONEST + "// staged\n"}
+    first = evaluate(Request(task, files, cache, stage="build"))
+    assert [result.gate for result in first.gates] == [GateName.INTEGRITY, GateName.COMPILE]
+    assert first.gates[1].compiler[0].tool == "g++"
+
+    monkeypatch.setattr(Cpp, "build", _never)
+    second = evaluate(Request(task, files, cache, stage="measure", scope="round"))
+    assert [result.gate for result in second.gates] == [GateName.CORRECTNESS, GateName.PERFORMANCE]
+    assert second.verdict is Verdict.PASSED
+
+
+def _never(*arguments: object) -> None:
+    raise AssertionError("built again")
+
+
+def test_our_own_failure_is_broken_and_never_the_candidates(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_baselines(task: Task, cache: Path) -> list[Build]:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(pipeline, "baselines", no_baselines)
+    report = judged(task, HONEST, cache)
+    assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.JUDGE_ERROR)
+    assert "disk" not in report.message
+    assert "the disk is full" in str(report.gates[-1].private["error"])
+
+
+def test_sampled_cases_are_other_ones_each_time(task: Task, cache: Path) -> None:
+    trial = Trial(task, {}, cache, True, _never)  # type: ignore[arg-type]
+    drawn = [
+        {str(c.symbols) for c in hidden_cases(trial, seed) if c.split is Split.SAMPLED}
+        for seed in (1, 2)
+    ]
+    assert all(0 < len(cases) <= SAMPLED for cases in drawn)
+    assert drawn[0] != drawn[1]
