@@ -29,8 +29,8 @@ class Device:
     """A device that can time kernels.
 
     `levels` run from the smallest cache to main memory; bandwidth counts bytes read and written, by
-    as many threads as a contestant gets. `peaks` holds floating-point rates in TFLOP/s by dtype.
-    `queue` is the name under which work for this device model waits.
+    as many threads as a contestant gets. `peaks` holds the same figures under one name each, and
+    `float32_tflops`. `queue` is the name under which work for this device model waits.
     """
 
     slug: str
@@ -56,7 +56,7 @@ class Device:
         "Roofline", CACM 2009.
         """
         level = next(lv for lv in self.levels if lv.bytes == 0 or working_set <= lv.bytes)
-        return max(moved / (level.gbps * 1e9), flops / (self.peaks["float32"] * 1e12))
+        return max(moved / (level.gbps * 1e9), flops / (self.peaks["float32_tflops"] * 1e12))
 
 
 class Vendor(Protocol):
@@ -82,7 +82,6 @@ def render(found: Sequence[Device]) -> str:
     """The devices as text for a terminal."""
     lines: list[str] = []
     for device in found:
-        rates = ", ".join(f"{dtype} {rate:.3g} TFLOP/s" for dtype, rate in device.peaks.items())
         walls = ", ".join(f"{name} {value}" for name, value in device.isolation.items())
         lines += [
             f"{device.slug}  {device.name} ({device.arch}), {device.cores} cores, "
@@ -93,7 +92,7 @@ def render(found: Sequence[Device]) -> str:
                 f"  {level.name:<10} {_size(level.bytes):>9}  {level.gbps:8.1f} GB/s"
                 for level in device.levels
             ),
-            f"  arithmetic {rates}",
+            f"  float32    {device.peaks['float32_tflops'] * 1e3:19.1f} GFLOP/s",
             f"  isolation  {walls}",
         ]
     return "\n".join(lines)

@@ -1,10 +1,13 @@
-// What a processor can do at most: triad bandwidth over working sets, and fused multiply-adds in registers.
+// What a processor does at most: bandwidth over working sets, and multiply-adds in registers.
 //
-//   peaks NAME:BYTES ...   prints {"NAME": GB/s, ..., "tflops": TFLOP/s}; BYTES is the working set of each thread's
-//   share, for a name other than L1 and L2 of all threads together. The best of several trials counts.
+//   peaks BYTES ...   prints GB/s for each working set of BYTES a thread, one a line, then TFLOP/s
+//
+// Bytes read and written both count. The best of many short trials is the peak, since whatever else
+// the machine did can only have slowed the others.
 
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,90 +16,91 @@
 
 using Clock = std::chrono::steady_clock;
 
-static double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// a[i] = b[i] + s * c[i]: three arrays, of which two are read and one is written.
-__attribute__((noinline)) static void triad(float* a, const float* b, const float* c, float s, long n) {
-#pragma omp simd
-    for (long i = 0; i < n; ++i) a[i] = b[i] + s * c[i];
-}
-
-__attribute__((noinline)) static float read_only(const float* a, long n) {
-    float sums[64] = {};
-    for (long i = 0; i + 64 <= n; i += 64)
-#pragma omp simd
-        for (int j = 0; j < 64; ++j) sums[j] += a[i + j];
-    float sum = 0;
-    for (float part : sums) sum += part;
-    return sum;
-}
+constexpr int kTrials = 12;
+constexpr long kTrialBytes = 32L << 20;
 
 static volatile float sink;
 
-static double bandwidth(long bytes, bool per_thread) {
-    const int threads = omp_get_max_threads();
-    const long n = (per_thread ? bytes : bytes / threads) / 3 / sizeof(float);
+// a[i] = b[i] + s * c[i]: three arrays, of which two are read and one is written.
+__attribute__((noinline)) static void triad(float* a, const float* b, const float* c, long n) {
+#pragma omp simd
+    for (long i = 0; i < n; ++i) a[i] = b[i] + 0.5f * c[i];
+}
+
+__attribute__((noinline)) static void read(const float* a, long n) {
+    float sums[128] = {};
+    for (long i = 0; i + 128 <= n; i += 128)
+#pragma omp simd
+        for (int j = 0; j < 128; ++j) sums[j] += a[i + j];
+    float sum = 0;
+    for (const float part : sums) sum += part;
+    sink = sum;
+}
+
+// The C library knows when stores are better sent past the caches.
+__attribute__((noinline)) static void copy(float* a, const float* b, long n) {
+    std::memcpy(a, b, n * sizeof(float));
+}
+
+// The shortest seconds that all threads together take for one `trial()` each.
+template <typename Trial>
+static double shortest(int trials, Trial trial) {
+    double best = 1e30;
+    for (int i = 0; i < trials; ++i) {
+#pragma omp barrier
+        const auto start = Clock::now();
+        trial();
+#pragma omp barrier
+        best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    return best;
+}
+
+static double bandwidth(long bytes) {
+    const long n = bytes / sizeof(float) / 6 * 6;
+    const long rounds = 1 + kTrialBytes / bytes;
     double best = 0;
 #pragma omp parallel
     {
-        std::vector<float> a(n, 1), b(n, 2), c(n, 3), all(3 * n, 1);
-        const long rounds = 1 + (64L << 20) / (n * 12);
-        for (int trial = 0; trial < 8; ++trial) {
-            for (int reading = 0; reading < 2; ++reading) {
-#pragma omp barrier
-                const auto start = Clock::now();
-                float sum = 0;
-                for (long round = 0; round < rounds; ++round) {
-                    if (reading) sum += read_only(all.data(), 3 * n);
-                    else triad(a.data(), b.data(), c.data(), 0.5f, n);
-                }
-                sink = sum;
-#pragma omp barrier
-                const double rate = 12.0 * n * rounds * threads / seconds_since(start) / 1e9;
-#pragma omp critical
-                if (rate > best) best = rate;
-            }
-        }
-        sink = a[n / 2];
+        std::vector<float> memory(n, 1);
+        float* a = memory.data();
+        const double seconds = std::min({
+            shortest(kTrials, [&] { for (long i = 0; i < rounds; ++i) read(a, n); }),
+            shortest(kTrials, [&] {
+                for (long i = 0; i < rounds; ++i) triad(a, a + n / 3, a + n / 3 * 2, n / 3);
+            }),
+            shortest(kTrials, [&] { for (long i = 0; i < rounds; ++i) copy(a, a + n / 2, n / 2); }),
+        });
+#pragma omp master
+        best = 1e-9 * n * sizeof(float) * rounds * omp_get_num_threads() / seconds;
     }
     return best;
 }
 
 static double tflops() {
     constexpr int kWidth = 16, kChains = 12;
-    constexpr long kRounds = 4000000;
+    constexpr long kRounds = 500000;
     typedef float Vector __attribute__((vector_size(kWidth * sizeof(float))));
     double best = 0;
-    for (int trial = 0; trial < 5; ++trial) {
-        const auto start = Clock::now();
 #pragma omp parallel
-        {
-            Vector chains[kChains], factor, term;
-            for (int j = 0; j < kWidth; ++j) factor[j] = 0.999f, term[j] = 0.001f;
-            for (auto& chain : chains) chain = term;
+    {
+        const double seconds = shortest(2 * kTrials, [] {
+            const Vector factor = Vector{} + 0.999f, term = Vector{} + 0.001f;
+            Vector chains[kChains] = {};
             for (long i = 0; i < kRounds; ++i)
 #pragma GCC unroll 12
                 for (int j = 0; j < kChains; ++j) chains[j] = chains[j] * factor + term;
             Vector sum = chains[0];
             for (int j = 1; j < kChains; ++j) sum += chains[j];
             sink = sum[0];
-        }
-        const double operations = 2.0 * kWidth * kChains * kRounds * omp_get_max_threads();
-        const double rate = operations / seconds_since(start) / 1e12;
-        if (rate > best) best = rate;
+        });
+#pragma omp master
+        best = 2e-12 * kWidth * kChains * kRounds * omp_get_num_threads() / seconds;
     }
     return best;
 }
 
 int main(int count, char** arguments) {
-    std::printf("{");
-    for (int i = 1; i < count; ++i) {
-        const char* colon = std::strchr(arguments[i], ':');
-        const int length = static_cast<int>(colon - arguments[i]);
-        const bool per_thread = length == 2 && (arguments[i][1] == '1' || arguments[i][1] == '2');
-        std::printf("\"%.*s\": %.3f, ", length, arguments[i], bandwidth(std::atol(colon + 1), per_thread));
-    }
-    std::printf("\"tflops\": %.6f}\n", tflops());
+    for (int i = 1; i < count; ++i) std::printf("%.3f\n", bandwidth(std::atol(arguments[i])));
+    std::printf("%.6f\n", tflops());
 }

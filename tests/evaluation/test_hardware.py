@@ -1,0 +1,110 @@
+"""What is claimed of a device is read from the machine, or measured on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluation import hardware
+from evaluation.hardware import Device, Level
+from evaluation.hardware.cpu import cache_bytes, devices
+from evaluation.types import to_json
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("peaks")
+
+
+@pytest.fixture(scope="module")
+def cpu(folder: Path) -> Device:
+    return next(device for device in hardware.devices(folder) if device.kind == "cpu")
+
+
+def device(*levels: Level, tflops: float = 1.0) -> Device:
+    """A device of these levels; nothing else of it matters to a roofline."""
+    return Device(
+        slug="d", kind="cpu", vendor="v", name="n", arch="a", queue="hw.d", cores=1, threads=1,
+        memory_bytes=1, last_level_cache_bytes=1, levels=levels,
+        peaks={"float32_tflops": tflops}, isolation={}, fingerprint={},
+    )  # fmt: skip
+
+
+TWO_LEVELS = device(Level("L1", 1000, 100.0), Level("memory", 0, 10.0))
+
+
+def test_bytes_move_at_the_bandwidth_of_the_smallest_level_that_holds_them() -> None:
+    assert TWO_LEVELS.roofline_seconds(500, 0, 1000) == pytest.approx(500 / 100e9)
+    assert TWO_LEVELS.roofline_seconds(500, 0, 1001) == pytest.approx(500 / 10e9)
+
+
+def test_the_roofline_is_the_larger_of_moving_and_computing() -> None:
+    assert TWO_LEVELS.roofline_seconds(10**9, 10**9, 10**9) == pytest.approx(0.1)
+    assert TWO_LEVELS.roofline_seconds(10**9, 10**12, 10**9) == pytest.approx(1.0)
+
+
+def test_the_processor_is_named_by_what_the_machine_says(cpu: Device) -> None:
+    assert cpu.name in Path("/proc/cpuinfo").read_text()
+    assert cpu.cores == os.cpu_count()
+    assert 1 <= cpu.threads <= cpu.cores
+    assert cpu.queue == f"hw.{cpu.slug}"
+    assert set(cpu.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+def test_peaks_are_measured_and_plausible(cpu: Device) -> None:
+    assert cpu.levels[-1].name == "memory"
+    assert all(0.1 < level.gbps < 100_000 for level in cpu.levels)
+    assert 1e-4 < cpu.peaks["float32_tflops"] < 1000
+    assert cpu.peaks["memory_gbps"] == cpu.levels[-1].gbps
+
+
+def test_the_nearest_cache_is_faster_than_memory(cpu: Device) -> None:
+    if len(cpu.levels) < 2:
+        pytest.skip("this machine says nothing of its caches")
+    assert cpu.levels[0].gbps > cpu.levels[-1].gbps
+
+
+def test_the_walls_of_the_machine_are_said(cpu: Device) -> None:
+    assert {"namespaces", "landlock", "seccomp"} <= set(cpu.isolation)
+
+
+def test_peaks_are_measured_once_for_a_fingerprint(cpu: Device, folder: Path) -> None:
+    (kept,) = (folder / "peaks").iterdir()
+    again = devices(folder)[0]
+    assert (again.levels, again.peaks) == (cpu.levels, cpu.peaks)
+    assert list((folder / "peaks").iterdir()) == [kept]
+
+
+def test_the_command_line_says_it_as_json(cpu: Device, folder: Path) -> None:
+    words = (sys.executable, "-m", "evaluation", "hardware", "--json", "--cache", str(folder))
+    said = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    assert to_json(cpu) in said["devices"]
+
+
+def test_the_table_names_every_level(cpu: Device) -> None:
+    table = hardware.render([cpu])
+    assert cpu.slug in table
+    assert all(level.name in table for level in cpu.levels)
+    assert hardware.render([dataclasses.replace(cpu, slug="another")]) != table
+
+
+def test_a_cache_that_cores_share_counts_once(tmp_path: Path) -> None:
+    for core in (0, 1, 2):
+        indices = (("1", "Data", "48K", str(core)), ("1", "Instruction", "32K", str(core)),
+                   ("3", "Unified", "32M", "0-1" if core < 2 else "2"))  # fmt: skip
+        for index, values in enumerate(indices):
+            place = tmp_path / f"cpu{core}" / "cache" / f"index{index}"
+            place.mkdir(parents=True)
+            for file, value in zip(
+                ("level", "type", "size", "shared_cpu_list"), values, strict=True
+            ):
+                (place / file).write_text(value + "\n")
+    assert cache_bytes(tmp_path, [0, 1]) == {"L1": 96 << 10, "L3": 32 << 20}
+    assert cache_bytes(tmp_path, [1, 2]) == {"L1": 96 << 10, "L3": 64 << 20}
+    assert cache_bytes(tmp_path / "nothing", [0]) == {}
