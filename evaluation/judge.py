@@ -51,7 +51,7 @@ class Judge:
         baselines: Sequence[Build],
         device: hardware.Device,
         cache: Path,
-        seconds: dict[str, float],
+        seconds: dict[str, float] | None = None,
     ) -> None:
         """`seconds` is told what goes into starting contestants and what into windows."""
         self.task = task
@@ -59,7 +59,7 @@ class Judge:
         self.operator: Operator = task.operator
         self.device = device
         self.threads = len(contestant_cores())
-        self.seconds = seconds
+        self.seconds = seconds if seconds is not None else {}
         self._zygote = zygote
         self._builds = {"candidate": candidate, **{build.name: build for build in baselines}}
         self._arms: dict[str, Arm] = {}
