@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -132,7 +131,7 @@ def read_text(path: Path) -> str:
 
 def _examples(folder: Path) -> tuple[Example, ...]:
     examples = []
-    for path in sorted(p for p in folder.iterdir() if p.is_file()):
+    for path in sorted(p for p in folder.glob("*") if p.is_file()):
         name, _, rest = path.name.partition(".")
         language = rest.partition(".")[0]
         if language not in languages() or path.suffix != languages()[language].suffix:
@@ -159,11 +158,8 @@ def _comment(source: str, key: str) -> str:
 
 @cache
 def _reference(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"reference_of_{path.parent.name}", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise TaskError(f"{path}: no such file; every operator folder needs one")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = ModuleType(f"reference_of_{path.parent.name}")
+    exec(compile(read_text(path), path, "exec"), module.__dict__)
     for function in REFERENCE:
         if not callable(getattr(module, function, None)):
             raise TaskError(f"{path}: {function}: missing; define this function")

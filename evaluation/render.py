@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evaluation.admission import Admission
 from evaluation.types import GateResult, Interval, Report, Split, Verdict
 
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-"}
@@ -53,6 +54,29 @@ def report(result: Report) -> str:
         lines.append(f"  roofline {result.roofline_share:.0%} of what this device can do")
     spent = ", ".join(f"{name} {value:.1f}" for name, value in result.seconds.items())
     lines += [f"  AgentKernelArena score {result.aka_score:.0f}", f"  seconds: {spent}"]
+    return "\n".join(lines)
+
+
+def admission(result: Admission) -> str:
+    """What was tried on a task, and why it is not admitted when it is not."""
+    rows = [
+        (
+            "+" if attempt.as_expected else "x",
+            attempt.role,
+            attempt.name,
+            f"{attempt.verdict} {attempt.reason or ''}".strip(),
+            str(attempt.gate),
+            f"{attempt.seconds:.1f} s",
+        )
+        for attempt in result.attempts
+    ]
+    spread = "not timed here" if result.spread is None else f"{result.spread:.1%}"
+    lines = [
+        f"{result.task}: {'admitted' if result.admitted else 'not admitted'}",
+        _columns(rows),
+        f"    baseline against itself: {spread} (at most {result.spread_bound:.0%})",
+        *(f"  ! {problem}" for problem in result.problems),
+    ]
     return "\n".join(lines)
 
 
