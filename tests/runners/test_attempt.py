@@ -106,6 +106,12 @@ def test_an_agent_that_crashes_fails_with_its_last_words(house: House) -> None:
     assert error["body"]["message"] == "The agent ended with status 1."
 
 
+def test_an_agent_whose_adapter_is_not_here_is_the_arenas_fault(house: House) -> None:
+    row = house.ended(house.run([], adapter="gone"))
+    assert (row["status"], row["fault"]) == ("broken", "arena")
+    assert "there is no adapter 'gone' here" in row["reason"]
+
+
 def test_a_judge_that_breaks_once_is_asked_again(house: House) -> None:
     row = house.ended(house.run(hand_in("breaks once, speedup 1.4")))
     assert (row["status"], row["speedup"]) == ("passed", 1.4)

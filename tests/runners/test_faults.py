@@ -89,6 +89,20 @@ def test_a_killed_judge_is_replaced_and_the_run_passes(
     assert_whole(house, run)
 
 
+def test_workers_told_to_stop_give_back_what_they_hold_at_once(house: House) -> None:
+    judged = house.run([{"write": TARGET, "text": "hangs"}, {"check": ""}])
+    working = house.run([{"run": "sleep 1000"}])
+    house.wait_until(lambda: is_at(house, judged, "measuring"), 30)
+    house.wait_until(lambda: bool(house.events(working, "tool_call")), 30)
+    house.stop("hardware")
+    assert not is_at(house, judged, "measuring")
+    house.stop("agents")
+    assert house.row(working)["reason"] == "Its worker was stopped."
+    assert house.row(judged)["status"] == "broken"
+    for run in (judged, working):
+        assert_whole(house, run)
+
+
 def test_a_killed_queue_costs_nothing_even_without_its_memory(house: House) -> None:
     run = house.run(ROUND)
     waiting = house.run([{"say": "I was in the queue."}, *ROUND])
