@@ -32,7 +32,9 @@ admin: ready .venv/run.stamp  ## make a first superuser for /admin/
 	@$(BIN)/python manage.py createsuperuser
 
 admit: ready .venv/run.stamp  ## try every task: wrong answers must fail and honest ones pass
-	@$(BIN)/python manage.py check_task all
+	@$(BIN)/python manage.py migrate --verbosity 0
+	@$(BIN)/python -m runners sync
+	@$(BIN)/python manage.py check_task
 
 bench: ready .venv/run.stamp  ## measure the judge itself: repeatability, overhead, its clock
 	@$(BIN)/python benchmarks/judge.py

@@ -1,0 +1,179 @@
+"""The rules of the house, held over every file that git knows."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_LINES = 400
+PACKAGES = ("arena", "evaluation", "runners")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files of the repository that match; all of them without a pattern."""
+    words = ("git", "ls-files", "-z", "--", *patterns)
+    found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in found.split("\0") if name and (ROOT / name).is_file()]
+
+
+def make(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run make with a clean slate of its own variables."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        ("make", *words), cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True
+    )
+
+
+def modules() -> list[Path]:
+    return [path for path in tracked("*.py") if path.relative_to(ROOT).parts[0] in PACKAGES]
+
+
+def test_files_are_short() -> None:
+    written = [
+        path
+        for path in tracked("*.py", "*.html", "*.css", "*.js", "*.cpp", "*.toml", "Makefile")
+        if "vendor" not in path.parts and "migrations" not in path.parts
+    ]
+    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in written}
+    assert {path: n for path, n in lengths.items() if n >= MOST_LINES} == {}
+
+
+def test_every_module_opens_with_what_it_alone_knows() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if (source := path.read_text()).strip()
+        and "migrations" not in path.parts
+        and path.name != "apps.py"  # a name and nothing else
+        and not ast.get_docstring(ast.parse(source))
+    ]
+    assert silent == []
+
+
+def test_nothing_is_left_to_do_and_no_fault_is_swallowed() -> None:
+    unfinished = re.compile(r"\b(TODO|FIXME|XXX)\b|except( Exception)?:\s*(#.*)?\n\s+pass\b")
+    found = [
+        str(path.relative_to(ROOT))
+        for path in tracked("*.py", "*.js", "*.html", "*.md")
+        if path != Path(__file__) and "vendor" not in path.parts
+        if unfinished.search(path.read_text())
+    ]
+    assert found == []
+
+
+def test_tasks_are_data_and_never_a_package() -> None:
+    assert tracked("tasks/*__init__.py") == []
+    imports = re.compile(r"^\s*(from|import) tasks\b", re.MULTILINE)
+    assert [path for path in tracked("*.py") if imports.search(path.read_text())] == []
+
+
+def test_make_alone_prints_every_target() -> None:
+    text = (ROOT / "Makefile").read_text()
+    public = set(re.findall(r"^([a-z]+):.*?## ", text, re.MULTILINE))
+    assert {"arena", "test", "lint", "admin", "admit", "bench", "clean"} <= public
+    printed = make()
+    assert printed.returncode == 0
+    assert set(re.findall(r"^  make (\S+) +\S", printed.stdout, re.MULTILINE)) == public
+
+
+def test_a_taken_port_is_said_in_one_line() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = str(listener.getsockname()[1])
+        refused = make("port", f"PORT={port}")
+    assert refused.returncode != 0
+    complaint, *_ = refused.stderr.splitlines()
+    assert complaint.startswith(f"arena: port {port} is taken")
+    assert "make arena PORT=" in complaint
+
+
+@pytest.mark.parametrize("port", ["http", "-1", "123456", ""])
+def test_a_port_that_is_no_number_is_refused(port: str) -> None:
+    refused = make("port", f"PORT={port}")
+    assert refused.returncode != 0
+    assert "must be a number" in refused.stderr
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A checkout in which nothing was installed yet."""
+    for name in ("Makefile", "pyproject.toml", "scripts"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def test_an_old_python_is_refused_before_anything_is_made(bare: Path) -> None:
+    old = bare / "python3.9"
+    old.write_text("#!/bin/sh\necho 3.9\n")
+    old.chmod(0o755)
+    refused = make("-C", str(bare), "arena", f"PYTHON={old}")
+    assert refused.returncode != 0
+    assert "Python 3.9 is too old" in refused.stderr
+    assert not (bare / ".venv").exists()
+    assert not (bare / ".arena").exists()
+
+
+def test_a_missing_compiler_is_refused_before_anything_is_made(bare: Path) -> None:
+    tools = bare / "bin"
+    tools.mkdir()
+    for name in ("sh", "make", "realpath", "id", "mktemp", "dirname", "rm"):
+        found = subprocess.run(("which", name), capture_output=True, text=True, check=True).stdout
+        (tools / name).symlink_to(found.strip())
+    refused = make("-C", str(bare), "arena", f"PYTHON={sys.executable}", PATH=str(tools))
+    assert refused.returncode != 0
+    assert "no C++ compiler" in refused.stderr
+    assert not (bare / ".venv").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused(bare: Path) -> None:
+    refused = make("-C", str(bare), "ready", ARENA_HOME="/proc/of/this")
+    assert refused.returncode != 0
+    assert "cannot write to /proc" in refused.stderr
+
+
+@pytest.mark.slow
+def test_the_arrows_between_the_packages_hold() -> None:
+    linted = subprocess.run(
+        (Path(sys.executable).with_name("lint-imports"), "--no-cache"),
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert linted.returncode == 0, linted.stdout
+
+
+def test_no_migration_is_missing(tmp_path: Path) -> None:
+    checked = subprocess.run(
+        (sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"),
+        cwd=ROOT, env={**os.environ, "ARENA_HOME": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_the_judge_imports_without_django() -> None:
+    hide = (
+        "import sys; sys.modules.update(dict.fromkeys(['django', 'pydantic', 'dramatiq', 'redis']))"
+    )
+    program = f"{hide}; import evaluation.__main__, evaluation.hardware, evaluation.judge"
+    done = subprocess.run((sys.executable, "-c", program), cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_library_is_explained() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    names = {
+        re.split(r"[~=<>]", entry)[0]
+        for group in groups.values()
+        for entry in group
+        if isinstance(entry, str)
+    }
+    explained = (ROOT / "CONTRIBUTING.md").read_text()
+    assert {name for name in names if f"`{name}`" not in explained} == set()
