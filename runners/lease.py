@@ -7,9 +7,5 @@ import secrets
 import socket
 
 
-def worker_name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
 def new_lease() -> str:
-    return f"{worker_name()}:{secrets.token_hex(4)}"
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"

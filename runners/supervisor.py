@@ -84,9 +84,8 @@ class Child:
         self._stderr = b""
         self._draining = threading.RLock()
         self._closed = False
-        with (
-            tempfile.TemporaryFile() as given
-        ):  # a file, not a pipe: a child that never reads cannot block us
+        # Stdin is a file, not a pipe: a child that never reads cannot block us.
+        with tempfile.TemporaryFile() as given:
             given.write(stdin.encode())
             given.seek(0)
             self._process = subprocess.Popen(

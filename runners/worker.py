@@ -15,10 +15,11 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections
 from dramatiq import Worker as Consumer
 
+import runners.actors  # noqa: F401  (declares on the broker what messages start)
 from arena.catalog import services as catalog
 from arena.catalog.models import Hardware
 from arena.runs import services as runs
-from runners import actors, judging
+from runners import judging
 from runners.broker import broker
 from runners.supervisor import Child, Ending, stopping
 
@@ -109,6 +110,3 @@ def hardware_duty(device: str | None) -> Duty:
     """One process with one thread a device: whoever holds it has it alone."""
     hardware = find_hardware(device)
     return Duty(queues=(hardware.queue,), hardware=hardware)
-
-
-__all__ = ["Duty", "NoHardware", "actors", "hardware_duty", "serve"]
