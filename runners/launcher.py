@@ -11,7 +11,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -122,8 +121,9 @@ class Launcher:
         try:
             self._say(f"data and logs are in {self.home}")
             self._start_valkey()
+            self._start_web()  # loads while the rest is made ready, and is told of only then
             self._prepare()
-            self._start_services()
+            self._start_workers()
             self._greet()
             self._keep()
         finally:
@@ -162,17 +162,19 @@ class Launcher:
         self._say(f"the database is ready: {tasks} tasks, {agents} agents")
         connection.close()
 
-    def _start_services(self) -> None:
-        web = ("daphne", "--bind", HOST, "--port", str(self.port), "arena.asgi:application")
-        commands: Mapping[str, tuple[str, ...]] = {
-            "web server": web,
-            **{name: ("runners", "worker", *words) for name, words in WORKERS.items()},
-        }
-        for name, command in commands.items():
-            service = self._service(name, (sys.executable, "-m", *command))
-            service.start()
-            self.services.append(service)
-        self._say(f"starting: {', '.join(commands)}")
+    def _start_web(self) -> None:
+        address = ("--bind", HOST, "--port", str(self.port))
+        self._start("web server", "daphne", *address, "arena.asgi:application")
+
+    def _start_workers(self) -> None:
+        for name, words in WORKERS.items():
+            self._start(name, "runners", "worker", *words)
+        self._say(f"starting: web server, {', '.join(WORKERS)}")
+
+    def _start(self, name: str, module: str, *words: str) -> None:
+        service = self._service(name, (sys.executable, "-m", module, *words))
+        service.start()
+        self.services.append(service)
 
     def _service(self, name: str, command: tuple[str, ...]) -> Service:
         log = self.home / "logs" / f"{name.replace(' ', '-')}.log"

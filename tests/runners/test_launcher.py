@@ -74,6 +74,19 @@ def test_a_python_too_old_is_told_which_to_install(tmp_path: Path) -> None:
     assert "install Python 3.11 or newer" in refusal(tmp_path / "home", OLD_PYTHON)
 
 
+def test_neither_pages_nor_launcher_load_what_only_the_judge_needs(tmp_path: Path) -> None:
+    """A second start takes seconds, and torch alone would take as many."""
+    program = (
+        "import sys, django; django.setup()\n"
+        "import arena.asgi, arena.urls, runners.launcher, runners.catalog, runners.actors\n"
+        "print(*sys.modules)"
+    )
+    env = environment(tmp_path, DJANGO_SETTINGS_MODULE="arena.settings")
+    command = (sys.executable, "-c", program)
+    loaded = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"torch", "triton", "numpy", "scipy"} & set(loaded.stdout.split())
+
+
 class Arena:
     """A launched arena and what it says."""
 
