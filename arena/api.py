@@ -65,3 +65,8 @@ def on_not_found(request: HttpRequest, error: Http404) -> HttpResponse:
 def on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
     code = {403: "forbidden"}.get(error.status_code, "bad_request")
     return answer(request, error.status_code, code, str(error))
+
+
+def nowhere(request: HttpRequest, rest: str) -> HttpResponse:
+    """Any other address below /api/: an error like the others, not a page."""
+    return answer(request, 404, "not_found", f"There is no /api/{rest}.", "See /api/v1/docs.")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 
-from arena.api import api
+from arena.api import api, nowhere
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
+    path("api/<path:rest>", nowhere),
     path("", include("arena.web_urls")),
 ]

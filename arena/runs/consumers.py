@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,9 @@ TICK_SECONDS = 2.0  # how late a lost nudge can make a page
 FRAME_EVENTS = 200
 LAG_EVENTS = 2000  # a client further behind than this is moved to the tail
 NOT_FOUND = 4404
+INTERNAL_ERROR = 1011
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,17 @@ class NudgedConsumer(AsyncJsonWebsocketConsumer):
             await asyncio.wait_for(self.woken.wait(), TICK_SECONDS)
         self.woken.clear()
 
-    async def start(self, work: Any) -> None:
+    async def start(self, work: Coroutine[Any, Any, None]) -> None:
         await self.stop()
-        self.follower = asyncio.create_task(work)
+        self.follower = asyncio.create_task(self._guard(work))
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """A follower that fails closes its socket, so that the page comes back and resumes."""
+        try:
+            await work
+        except Exception:
+            logger.exception("following %s ended", self.group)
+            await self.close(INTERNAL_ERROR)
 
     async def stop(self) -> None:
         if self.follower is not None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 
 from arena.accounts.models import ApiToken
@@ -227,6 +228,20 @@ def test_a_bad_request_is_answered_with_what_is_wrong(client, start, alice, chan
     response = post(client, RUNS, {**ASKED, **change}, **bearer(alice, "run"))
     assert response.status_code == status
     assert word in error_of(response)["message"]
+
+
+@pytest.mark.parametrize("path", ["/nope", "/runs/nope", "/runs/nope/events", "/tasks/a/b"])
+def test_an_address_that_is_nowhere_is_answered_as_an_error(client, db, path):
+    response = client.get(f"/api/v1{path}")
+    assert response.status_code == 404 and error_of(response)["code"] == "not_found"
+
+
+def test_too_many_starts_are_told_to_wait(client, alice):
+    cache.clear()
+    headers = bearer(alice, "run")
+    statuses = [post(client, RUNS, ASKED, **headers).status_code for _ in range(61)]
+    cache.clear()
+    assert statuses == [404] * 60 + [429]
 
 
 def test_what_is_not_json_is_answered_with_an_error(client, start, alice):

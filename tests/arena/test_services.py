@@ -9,6 +9,7 @@ from arena import queue
 from arena.catalog.models import Worker
 from arena.errors import Conflict, Forbidden, NotFound, QuotaExceeded, UserError
 from arena.runs import services
+from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, Event, GateResult, Measurement, Run
 from tests.arena.factories import (
     HIDDEN_CASE,
@@ -138,6 +139,22 @@ def test_a_run_ends_once(start):
     assert states(run) == ["queued", "running", "failed"]
 
 
+def test_an_ended_run_has_what_its_messages_cost(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+
+    def said(cost: float, tokens: int, **more) -> EventDraft:
+        usage = {"input_tokens": tokens, "output_tokens": 1}
+        body = {"role": "assistant", "text": "", "cost_usd": cost, "usage": usage}
+        return EventDraft("message", body, **more)
+
+    drafts = [said(0.5, 10, id="m1"), said(1.0, 20, id="m1"), said(0.25, 5, id="m2")]
+    services.record(run.pk, drafts, producer="p")
+    services.finish_run(run.pk, LEASE, "failed")
+    run.refresh_from_db()
+    assert (run.cost_usd, run.tokens) == (1.25, 27)
+
+
 def test_a_state_that_is_no_end_is_refused(start):
     run = start()
     services.claim_run(run.pk, LEASE)
@@ -162,6 +179,16 @@ def test_a_working_run_is_asked_to_stop_and_its_worker_notices(start, alice):
     assert not services.heartbeat_run(run.pk, LEASE)
     assert Event.objects.filter(run=run, kind="interrupt").count() == 1
     assert services.finish_run(run.pk, LEASE, "cancelled", "Cancelled by alice.", "user")
+
+
+def test_a_run_that_is_being_judged_is_cancelled_at_once_with_its_judging(start, alice):
+    run = start(owner=alice)
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+    assert services.cancel_run(run, alice).status == "cancelled"
+    assert not services.heartbeat_evaluation(evaluation.pk, LEASE)
+    assert not services.finish_evaluation(evaluation.pk, LEASE, report())
 
 
 def test_a_run_is_cancelled_by_its_owner_or_staff_alone(start, alice, bob, charlie):

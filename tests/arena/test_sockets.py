@@ -165,6 +165,18 @@ async def test_who_may_not_see_a_run_or_an_event_gets_neither(start, alice, bob,
         await ws.disconnect()
 
 
+async def test_a_follower_that_fails_closes_its_socket(start, monkeypatch):
+    def fail(event):
+        raise OSError("the disk is gone")
+
+    run = await sync_to_async(start)()
+    ws = await opened(f"/ws/runs/{run.pk}/")
+    monkeypatch.setattr(Event, "envelope", fail)
+    await ws.send_json_to({"op": "follow", "after": 0})
+    closed = await ws.receive_output(timeout=5)
+    assert (closed["type"], closed["code"]) == ("websocket.close", consumers.INTERNAL_ERROR)
+
+
 async def test_boards_hear_that_something_changed(start):
     ws = await opened("/ws/board/")
     await sync_to_async(start)()

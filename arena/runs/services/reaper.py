@@ -39,12 +39,12 @@ def _reap_runs() -> int:
     """Runs whose agent went silent. One that is being judged waits for its evaluation instead."""
     before = timezone.now() - LEASE
     ended = 0
-    silent = Run.objects.filter(status=RunStatus.RUNNING, heartbeat_at__lt=before)
-    stopped = Run.objects.filter(
-        status=RunStatus.JUDGING, cancel_requested=True, heartbeat_at__lt=before
-    )
-    for run in (*silent, *stopped):
-        condition = {"lease": run.lease, "heartbeat_at__lt": before}
+    for run in Run.objects.filter(status=RunStatus.RUNNING, heartbeat_at__lt=before):
+        condition = {
+            "status": RunStatus.RUNNING,
+            "lease": run.lease,
+            "heartbeat_at__lt": before,
+        }
         if run.cancel_requested:
             end = (RunStatus.CANCELLED, "Cancelled.", Fault.USER)
         else:

@@ -13,7 +13,7 @@ from arena import queue, sockets
 from arena.accounts.models import User
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
 from arena.errors import Conflict, Forbidden, NotFound, QuotaExceeded, UserError
-from arena.runs.models import Evaluation, Experiment, Run
+from arena.runs.models import Evaluation, Event, Experiment, Run
 from arena.runs.services.recording import note
 from arena.runs.states import (
     EVALUATION_ACTIVE,
@@ -95,7 +95,7 @@ def finish_run(run_id: str, lease: str, status: str, reason: str = "", fault: st
 
 
 def cancel_run(run: Run, user: User | None) -> Run:
-    """Stop a run: at once if it waits, else as soon as its worker notices.
+    """Stop a run: at once if no agent works on it, else as soon as the agent's worker notices.
 
     `user` None is whoever sits at this machine's command line.
     """
@@ -103,8 +103,8 @@ def cancel_run(run: Run, user: User | None) -> Run:
         raise Forbidden("Only its owner or staff may cancel a run.")
     by = user.get_username() if user else "the command line"
     with transaction.atomic():
-        waiting = {"status": RunStatus.QUEUED}
-        if not end_run(run.pk, waiting, RunStatus.CANCELLED, f"Cancelled by {by}.", Fault.USER):
+        idle = {"status__in": (RunStatus.QUEUED, RunStatus.JUDGING)}
+        if not end_run(run.pk, idle, RunStatus.CANCELLED, f"Cancelled by {by}.", Fault.USER):
             working = Run.objects.active().filter(pk=run.pk, cancel_requested=False)
             if working.update(cancel_requested=True):
                 note(run.pk, "interrupt", {"text": "Cancellation was asked for.", "by": by})
@@ -129,7 +129,13 @@ def end_run(
     with transaction.atomic():
         active = Run.objects.active().filter(pk=run_id, **condition)
         if not active.update(
-            status=status, reason=reason, fault=fault, ended_at=now, lease="", **results
+            status=status,
+            reason=reason,
+            fault=fault,
+            ended_at=now,
+            lease="",
+            **_spending(run_id),
+            **results,
         ):
             return False
         Evaluation.objects.filter(submission__run_id=run_id, status__in=EVALUATION_ACTIVE).update(
@@ -146,6 +152,19 @@ def say_status(run_id: str, state: str, **more: Any) -> None:
     """Record a change of state, and tell the boards."""
     note(run_id, "status", {"state": state, **more}, id="status")
     sockets.nudge(sockets.BOARD)
+
+
+def _spending(run_id: str) -> dict[str, float | int | None]:
+    """What the messages of a run cost, each by its last revision; None where none says."""
+    messages = Event.objects.filter(run=run_id, kind="message").order_by("seq")
+    last = dict(messages.values_list("event_id", "body"))
+    costs = [body["cost_usd"] for body in last.values() if body["cost_usd"] is not None]
+    usages = [body["usage"] for body in last.values() if body["usage"] is not None]
+    tokens = [usage["input_tokens"] + usage["output_tokens"] for usage in usages]
+    return {
+        "cost_usd": sum(costs) if costs else None,
+        "tokens": sum(tokens) if tokens else None,
+    }
 
 
 def _task_version(slug: str) -> TaskVersion:

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import threading
+
+import dramatiq
+import pytest
+from django.db import transaction
+from dramatiq.brokers.redis import RedisBroker
+from dramatiq.worker import Worker
+
+from arena import queue
+
+
+@pytest.fixture
+def heard(valkey):
+    """What a real dramatiq worker hears on the queue `test-queue`."""
+    broker = RedisBroker(url=valkey)
+    messages: list[tuple] = []
+    arrived = threading.Event()
+
+    @dramatiq.actor(broker=broker, queue_name="test-queue", actor_name="listen")
+    def listen(*args):
+        messages.append(args)
+        arrived.set()
+
+    worker = Worker(broker, worker_timeout=100, worker_threads=1)
+    worker.start()
+
+    def wait() -> list[tuple]:
+        arrived.wait(10)
+        return messages
+
+    yield wait
+    worker.stop()
+    broker.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_message_by_name_reaches_the_actor_of_a_real_worker(heard):
+    queue.enqueue("listen", "test-queue", "run-1", 2)
+    assert heard() == [("run-1", 2)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_rolled_back_is_not_sent(valkey):
+    with transaction.atomic():
+        queue.enqueue("listen", "regret-queue", 1)
+        transaction.set_rollback(True)
+    assert queue.waiting("regret-queue") == set()
+    queue.enqueue("listen", "regret-queue", 2)
+    assert queue.waiting("regret-queue") == {("listen", (2,))}

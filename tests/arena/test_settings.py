@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+PRINT = """
+import json
+from arena import settings
+database = settings.DATABASES["default"]
+print(json.dumps({
+    "key": settings.SECRET_KEY, "redis": settings.REDIS_URL, "debug": settings.DEBUG,
+    "engine": database["ENGINE"], "name": database["NAME"], "hosts": settings.ALLOWED_HOSTS,
+}))
+"""
+OURS = ("ARENA_HOME", "SECRET_KEY", "REDIS_URL", "DATABASE_URL", "DEBUG", "ALLOWED_HOSTS")
+
+
+def begin(repository: Path, code: str = PRINT, **changes: object) -> subprocess.Popen[str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in OURS}
+    environment = {**inherited, **{name: str(value) for name, value in changes.items()}}
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(
+        command, cwd=repository, env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+def settings_of(process: subprocess.Popen[str]) -> dict:
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return json.loads(out)
+
+
+def test_processes_that_start_at_once_agree_on_the_key(repository, tmp_path):
+    home = tmp_path / "home"
+    processes = [begin(repository, ARENA_HOME=home) for _ in range(4)]
+    keys = {settings_of(process)["key"] for process in processes}
+    assert keys == {(home / "secret_key").read_text()} and len(keys.pop()) > 50
+    assert stat.S_IMODE((home / "secret_key").stat().st_mode) == 0o600
+    assert [path.name for path in home.iterdir()] == ["secret_key"]
+
+
+def test_without_a_word_from_the_environment_it_is_safe_and_local(repository, tmp_path):
+    found = settings_of(begin(repository, ARENA_HOME=tmp_path))
+    assert found["debug"] is False
+    assert found["hosts"] == ["localhost", "127.0.0.1", "[::1]"]
+    assert found["name"] == str(tmp_path / "arena.sqlite3")
+
+
+def test_the_queue_is_where_the_launcher_wrote_unless_the_environment_says(repository, tmp_path):
+    (tmp_path / "redis.url").write_text("redis://127.0.0.1:7777/0\n")
+    assert settings_of(begin(repository, ARENA_HOME=tmp_path))["redis"].endswith(":7777/0")
+    named = begin(repository, ARENA_HOME=tmp_path, REDIS_URL="redis://elsewhere/1")
+    assert settings_of(named)["redis"] == "redis://elsewhere/1"
+
+
+def test_another_database_is_named_by_its_url(repository, tmp_path):
+    url = "postgres://me:pw@db.example/arena"
+    found = settings_of(begin(repository, ARENA_HOME=tmp_path, DATABASE_URL=url))
+    assert (found["engine"], found["name"]) == ("django.db.backends.postgresql", "arena")
+
+
+def test_sqlite_is_opened_for_many_processes(db):
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
+    assert connection.transaction_mode == "IMMEDIATE"
