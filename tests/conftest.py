@@ -17,7 +17,7 @@ NOBODY_LISTENS = "redis://127.0.0.1:1/0"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No test may speak to the Valkey of an arena that runs on this machine; passwords are cheap."""
+    """No test speaks to the Valkey of an arena that runs here, and passwords are cheap."""
     _point_at(NOBODY_LISTENS)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
