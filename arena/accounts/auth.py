@@ -32,7 +32,12 @@ class TokenAuth(HttpBearer):
 
 
 class AnyoneAuth:
-    """Whoever asks, as Django knows them: the session's user or the anonymous one."""
+    """Whoever asks, as Django knows them: the session's user or the anonymous one.
+
+    `csrf` makes the documentation page send the token, so that operations can be tried there.
+    """
+
+    csrf = True
 
     def __call__(self, request: HttpRequest) -> User | AnonymousUser:
         return request.user

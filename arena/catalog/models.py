@@ -34,8 +34,9 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def listed(self) -> Self:
         """All that may be shown: drafts are for staff, in the admin."""
-        shown = self.exclude(status=Task.Status.DRAFT)
-        return shown.select_related("operator").prefetch_related("versions")
+        shown = self.exclude(status=Task.Status.DRAFT).select_related("operator")
+        versions = TaskVersion.objects.defer("public", "admission")
+        return shown.prefetch_related(models.Prefetch("versions", versions))
 
     def by_slug(self, slug: str) -> Self:
         """The task named `operator/track`; empty if there is none."""

@@ -35,9 +35,13 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(status=RunStatus.QUEUED, created_at__lt=run.created_at)
 
     def with_names(self) -> Self:
-        """With all that a row of a list names, in one query."""
-        return self.select_related(
-            "task_version__task__operator", "agent", "hardware", "owner", "experiment"
+        """With all that a row of a list names, in one query, and without the texts it does not."""
+        operator = "task_version__task__operator"
+        return self.select_related(operator, "agent", "hardware", "owner", "experiment").defer(
+            "task_version__public",
+            "task_version__admission",
+            f"{operator}__prompt",
+            f"{operator}__reference_source",
         )
 
     def matching(self, **filters: str | None) -> Self:
