@@ -1,4 +1,4 @@
-"""What every chart has in common. Colours are names of the stylesheet's tokens: the page resolves them."""
+"""What every chart has in common; its colours are tokens of the stylesheet, filled by the page."""
 
 from __future__ import annotations
 

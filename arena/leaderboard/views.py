@@ -1,4 +1,4 @@
-"""The pages that compare: home, the leaderboard, tasks, one task, one agent, and the methodology."""
+"""The pages that compare: home, leaderboard, tasks, a task, an agent, and how it is all done."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
+from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
-
-from django.utils.safestring import mark_safe
 
 from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.catalog.templatetags.figures import Scale
@@ -121,7 +120,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "version": version,
         "public": public,
         "hidden": sorted(public.get("hidden_cases", {}).items()),
-        "prompt": mark_safe(MarkdownIt("js-default").render(shown.operator.prompt)),  # noqa: S308
+        "prompt": mark_safe(MarkdownIt("js-default").render(shown.operator.prompt)),
         "reference": highlighted("reference.py", shown.operator.reference_source),
         "starter": [
             (path, highlighted(path, text))

@@ -1,4 +1,4 @@
-"""Which rows the trace of a run has: each logical event once, where it first stood, as it is now."""
+"""The rows of a trace: each logical event once, where it first stood, as it is now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of runs: the list, one run with its trace, one round, and the fragments a page follows by."""
+"""The pages of runs: the list, a run with its trace, a round, and what a live page asks for."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
 
 
 def _telling(rounds: list[Round]) -> Round | None:
-    """The round whose verdict the page shows: the final one, else the newest with one, else the newest."""
+    """The round whose verdict is shown: the final one, the newest judged, or the newest."""
     for wanted in (lambda r: r.is_final, lambda r: r.ended, lambda r: True):
         if found := [r for r in rounds if wanted(r)]:
             return found[-1]
@@ -177,7 +177,7 @@ def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
 
 
 def _stream(request: HttpRequest, shown: Run, visible: EventQuerySet) -> dict[str, Any]:
-    """The part of the trace that this address shows: what was searched, a chunk, or the newest two."""
+    """The part of the trace that is asked for: what was searched, a chunk, or the newest."""
     words = request.GET.get("q", "").strip()[:200]
     if words:
         return {"query": words, "found": trace.matching(visible, words)}

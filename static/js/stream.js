@@ -97,7 +97,7 @@ export class Stream {
     const late = this.#late.get(number) ?? [];
     this.#late.delete(number);
     this.apply(late);
-    this.#leave();
+    this.#leave(section);
   }
 
   #adopt(section) {
@@ -122,8 +122,9 @@ export class Stream {
     setTimeout(() => section.hasAttribute("data-near") && this.#moved([{ isIntersecting: true, target: section }]), 2000);
   }
 
-  /** Empties the chunks farthest from the view while more rows are here than are kept. */
-  #leave() {
+  /** Empties the chunks farthest from the view while more rows are here than are kept. One that has
+   * just come may be where the reader is about to be taken. */
+  #leave(arrived) {
     const full = [...this.#chunks.values()].filter((section) => section.dataset.state === "full");
     let rows = full.reduce((sum, section) => sum + section.childElementCount, 0);
     const middle = innerHeight / 2;
@@ -131,7 +132,8 @@ export class Stream {
       const box = section.getBoundingClientRect();
       return Math.max(box.top - middle, middle - box.bottom);
     };
-    const far = full.filter((section) => !section.hasAttribute("data-near")).sort((a, b) => away(b) - away(a));
+    const far = full.filter((section) => section !== arrived && !section.hasAttribute("data-near"))
+      .sort((a, b) => away(b) - away(a));
     for (const section of far) {
       if (rows <= KEPT_ROWS) return;
       rows -= section.childElementCount;

@@ -129,20 +129,21 @@ def whisker(
     scale: Scale,
     kind: str = "",
 ) -> SafeString:
-    """A speedup and its interval on a shared logarithmic axis, with a dashed line at 1x."""
+    """A speedup and its interval on a shared logarithmic axis; a dashed line stands at 1x."""
     if speedup in NOTHING_GIVEN:
         return SafeString("")
     low, high = (speedup, speedup) if low is None or high is None else (low, high)
-    slow = "" if kind or high >= 1 else "slow"
+    one, at, left, right = (scale.x(value) for value in (1.0, speedup, low, high))
     return format_html(
-        '<svg class="whisker {} {}" viewBox="0 0 {} {}" role="img" aria-label="{} to {} times">'
-        '<line class="one" x1="{}" x2="{}" y1="1" y2="17"/>'
+        '<svg class="whisker {}" viewBox="0 0 {} {}" role="img" aria-label="{} to {} times">'
+        '<rect class="reach" x="{}" width="{}" y="6.5" height="5"/>'
+        '<line class="one" x1="{}" x2="{}" y1="0" y2="18"/>'
         '<line class="span" x1="{}" x2="{}" y1="9" y2="9"/>'
-        '<line class="cap" x1="{}" x2="{}" y1="5.5" y2="12.5"/>'
-        '<line class="cap" x1="{}" x2="{}" y1="5.5" y2="12.5"/>'
-        '<circle class="mid" cx="{}" cy="9" r="3.5"/></svg>',
-        kind, slow, WIDTH, HEIGHT, _three_digits(low), _three_digits(high),
-        *[scale.x(value) for value in (1.0, 1.0, low, high, low, low, high, high, speedup)],
+        '<line class="cap" x1="{}" x2="{}" y1="4" y2="14"/>'
+        '<line class="cap" x1="{}" x2="{}" y1="4" y2="14"/></svg>',
+        kind or ("" if high >= 1 else "slow"), WIDTH, HEIGHT,
+        _three_digits(low), _three_digits(high),
+        min(one, at), round(abs(at - one), 1), one, one, left, right, left, left, right, right,
     )  # fmt: skip
 
 

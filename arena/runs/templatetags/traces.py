@@ -41,9 +41,11 @@ def diff_stat(diff: str) -> SafeString:
     added = sum(line.startswith("+") for line in lines)
     removed = sum(line.startswith("-") for line in lines)
     return format_html(
-        '<span class="diff-stat"><span class="plus">+{}</span> <span class="minus">−{}</span></span>',
-        added, removed,
-    )  # fmt: skip
+        '<span class="diff-stat"><span class="plus">+{}</span> '
+        '<span class="minus">−{}</span></span>',
+        added,
+        removed,
+    )
 
 
 @register.filter

@@ -1,0 +1,116 @@
+"""A real server on a free port, a real headless Chromium, and a world to look at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from tests.conftest import absent
+from tests.web.world import World
+
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+CHROMIUM_ARGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+START_SECONDS = 60
+
+
+class Server:
+    """Daphne in a process of its own, so that it can be killed and started again."""
+
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            self.port = taken.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.environment = environment
+        self.log = log
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "arena.asgi:application"], env=self.environment, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                urllib.request.urlopen(f"{self.url}/methodology/", timeout=5).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        pytest.fail(f"daphne did not start: {self.log.read_text()[-2000:]}")
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class Offstage:
+    """Calls the functions of `target` in another thread: Playwright keeps a loop in this one."""
+
+    def __init__(self, target: Any, thread: ThreadPoolExecutor) -> None:
+        self._target, self._thread = target, thread
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._target, name)
+        return lambda *args, **more: self._thread.submit(function, *args, **more).result()
+
+
+@pytest.fixture
+def offstage(db: None) -> Iterator[Callable[[Any], Any]]:
+    with ThreadPoolExecutor(1) as thread:
+        yield lambda target: Offstage(target, thread)
+        thread.submit(connections.close_all).result()
+
+
+@pytest.fixture
+def server(database_url: str, valkey: str, tmp_path: Path, repository: Path) -> Iterator[Server]:
+    environment = os.environ | {
+        "DATABASE_URL": database_url,
+        "REDIS_URL": valkey,
+        "ARENA_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(repository),
+    }
+    running = Server(environment, tmp_path / "daphne.log")
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One Chromium for the tests of a module.
+
+    Playwright keeps an event loop in this thread, where Django would refuse to read a database.
+    """
+    if not shutil.which(CHROMIUM):
+        absent(f"no Chromium at {CHROMIUM}")
+    from playwright.sync_api import sync_playwright
+
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def world(db: None) -> World:
+    built = World()
+    built.build()
+    return built

@@ -1,0 +1,215 @@
+"""Pages in a real browser: a live run followed through a crash, charts, keys, narrow screens."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from arena.runs import services
+from arena.runs.events import EventDraft
+from tests.web.world import LEASE, World
+
+TASK = "rms_norm/cpp-to-cpp"
+PATIENCE = 20_000  # ms
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def open_page(browser, server):
+    """Open an address; what the console complains of is collected in `page.complaints`."""
+    contexts = []
+
+    def open_at(path: str, viewport: dict[str, int] = DESK, **more: Any) -> Any:
+        context = browser.new_context(viewport=viewport, **more)
+        contexts.append(context)
+        page = context.new_page()
+        page.complaints = []
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda line: line.type in ("error", "warning") and page.complaints.append(line.text),
+        )
+        page.goto(server.url + path)
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def world(server, offstage):
+    built = offstage(World())
+    built.build()
+    return built
+
+
+@pytest.fixture
+def record(offstage):
+    """Records drafts as the events of a run; the last seq."""
+    write = offstage(services).record
+    return lambda run, *drafts: write(run.pk, drafts, producer="test")
+
+
+def log(text: str) -> EventDraft:
+    return EventDraft("log", {"text": text})
+
+
+def seqs(page) -> list[int]:
+    return page.eval_on_selector_all(".event", "rows => rows.map(row => Number(row.dataset.seq))")
+
+
+def state(page, name: str) -> None:
+    page.wait_for_selector(f'[data-connection][data-state="{name}"]', timeout=PATIENCE)
+
+
+def test_a_live_run_is_followed_without_losing_or_repeating(
+    open_page, server, world, record, offstage
+):
+    run = world.start(TASK, "tuner")
+    page = open_page(f"/runs/{run.pk}/")
+    state(page, "live")
+    record(run, log("one"), log("two"))
+    page.wait_for_selector("text=two", timeout=PATIENCE)
+
+    server.kill()
+    state(page, "reconnecting")
+    last = record(run, *(log(f"while nobody listened {n}") for n in range(230)))
+    server.start()
+    state(page, "live")
+    page.wait_for_selector(f"#e{last}", timeout=PATIENCE)
+    assert seqs(page) == list(range(1, last + 1))
+
+    offstage(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
+    state(page, "ended")
+    page.wait_for_selector("#verdict >> text=Nothing was handed in.", timeout=PATIENCE)
+    assert seqs(page) == list(range(1, last + 2))
+
+
+def test_a_revision_replaces_its_row_on_an_open_page(open_page, world, record):
+    run = world.start(TASK, "tuner")
+    draft = EventDraft("tool_call", {"tool": "compile", "arguments": {"step": "begun"}}, id="c")
+    seq = record(run, draft)
+    page = open_page(f"/runs/{run.pk}/")
+    state(page, "live")
+    done = EventDraft("tool_call", {"tool": "compile", "arguments": {"step": "ended"}}, id="c")
+    record(run, done)
+    page.wait_for_selector(f"#e{seq} >> text=ended", timeout=PATIENCE)
+    assert page.locator("text=begun").count() == 0
+    assert seqs(page) == list(range(1, seq + 1))
+
+
+def test_gates_and_rounds_of_a_live_run_appear_by_themselves(open_page, world):
+    run = world.start(TASK, "tuner")
+    page = open_page(f"/runs/{run.pk}/")
+    state(page, "live")
+    world.round(run, 1, "passed", 1.6)
+    page.wait_for_selector("#rounds >> text=1.60×", timeout=PATIENCE)
+    assert page.locator('.gates li[data-verdict="passed"]').count() == 4
+    page.wait_for_selector("#chart-rounds .main-svg", timeout=PATIENCE)
+    world.round(run, 2, "failed", 1.6)
+    page.wait_for_selector("#rounds >> text=WRONG_VALUES", timeout=PATIENCE)
+    assert page.locator("#chart-rounds .main-svg").count() > 0, "the chart was kept"
+    assert page.complaints == []
+
+
+def test_a_finished_run_is_whole_with_scripting_off(open_page, world):
+    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+    page = open_page(f"/runs/{run.pk}/", java_script_enabled=False)
+    public = run.events.filter(visibility="public").values_list("seq", flat=True)
+    shown = [int(row.get_attribute("data-seq")) for row in page.query_selector_all(".event")]
+    assert shown == list(public)
+    assert page.locator("#cases >> text=12 of 12 right").is_visible()
+    page.locator("#code summary").first.click()
+    assert page.locator("#code >> text=round 3: lanes").is_visible()
+
+
+def test_a_long_run_keeps_few_rows_and_reaches_every_one(open_page, world):
+    run = world.long(TASK, "scripted", 6000)
+    page = open_page(f"/runs/{run.pk}/?at=3000#e3000")
+    page.wait_for_function("document.querySelector('#e3000')?.classList.contains('here')")
+    reached = set(seqs(page))
+    for _ in range(80):
+        page.mouse.wheel(0, 6000)
+        page.wait_for_timeout(60)
+        reached |= set(seqs(page))
+        assert len(seqs(page)) < 3000
+    page.keyboard.press("g")
+    page.wait_for_selector("#e1.here", timeout=PATIENCE)
+    page.keyboard.press("G")
+    page.wait_for_selector(f"#e{run.last_seq}.here", timeout=PATIENCE)
+    now = seqs(page)
+    assert now == sorted(set(now))
+    assert {3000, 3500} <= reached
+    assert page.complaints == []
+
+
+def test_the_keys_move_search_and_link(open_page, world):
+    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+    page = open_page(f"/runs/{run.pk}/")
+    stops = page.eval_on_selector_all(
+        '.outline a[data-stop="turn"]', "links => links.map(link => link.dataset.seq)"
+    )
+    page.keyboard.press("g")
+    page.wait_for_selector("#e1.here")
+    page.keyboard.press("j")
+    page.wait_for_selector(f"#e{stops[0]}.here")
+    page.keyboard.press("]")
+    page.wait_for_selector(".event.here[data-kind='gate_result']")
+    page.keyboard.press("y")
+    page.wait_for_function("location.hash.startsWith('#e')")
+    address = page.url
+    page.keyboard.press("?")
+    assert page.locator("dialog.help").is_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.name") == "q"
+    page.goto(address)
+    seq = re.search(r"#e(\d+)", address)[1]
+    page.wait_for_selector(f"#e{seq}.here", timeout=PATIENCE)
+
+
+def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, world):
+    page = open_page("/methodology/", color_scheme="light")
+    dark = "getComputedStyle(document.documentElement).backgroundColor"
+    before = page.evaluate(dark)
+    page.click("[data-toggle-theme]")
+    assert page.evaluate(dark) != before
+    page.reload(wait_until="commit")
+    page.wait_for_selector("body", state="attached")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_home_page_hears_of_a_new_run(open_page, world):
+    page = open_page("/")
+    assert page.locator("#active >> text=Nothing is running").is_visible()
+    page.wait_for_timeout(1000)
+    world.start("softmax/cpp-to-cpp", "tuner")
+    page.wait_for_selector("#active >> text=softmax/cpp-to-cpp", timeout=PATIENCE)
+
+
+def test_no_page_complains_or_scrolls_sideways(open_page, world):
+    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+    live = world.live("swiglu/cpp-to-cpp", "hill-climber", 1)
+    paths = ["/", "/leaderboard/", "/tasks/", f"/tasks/{TASK}/", "/runs/", f"/runs/{run.pk}/"]
+    paths += [f"/runs/{live.pk}/", f"/runs/{run.pk}/rounds/2/", "/agents/tuner/", "/hardware/"]
+    for viewport in (DESK, PHONE):
+        page = open_page("/methodology/", viewport)
+        for path in paths:
+            page.goto(page.url.split("/", 3)[0] + "//" + page.url.split("/")[2] + path)
+            page.wait_for_load_state("load")
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{path} is {wide} px too wide"
+        assert page.complaints == []
+
+
+def test_the_chart_of_the_board_is_drawn_under_the_strict_policy(open_page, world):
+    world.passed(TASK, "tuner", 2.1, rounds=2)
+    page = open_page("/leaderboard/")
+    page.locator("#chart-gap").scroll_into_view_if_needed()
+    page.wait_for_selector("#chart-gap .main-svg", timeout=PATIENCE)
+    assert page.complaints == []

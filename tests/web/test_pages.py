@@ -1,0 +1,184 @@
+"""Pages as the server renders them: complete without scripts, and silent about what is hidden."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from arena.runs.models import Event, Measurement
+from tests.web.world import DEVICE, HIDDEN, SECRET, STAFF_WORD
+
+TASK = "rms_norm/cpp-to-cpp"
+INLINE = re.compile(r"""<style|\sstyle=|\son[a-z]+=|javascript:|<script(?![^>]*(\bsrc=|json))""")
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def runs(world):
+    """A run in every state that a page can show."""
+    return {
+        "passed": world.passed(TASK, "tuner", 2.1, rounds=3),
+        "failed": world.failed("softmax/cpp-to-cpp", "tuner"),
+        "rejected": world.rejected("matmul/cpp-to-cpp", "scripted"),
+        "broken": world.broken("rope/cpp-to-cpp", "tuner"),
+        "live": world.live("swiglu/cpp-to-cpp", "hill-climber", 1),
+    }
+
+
+def addresses(runs) -> list[str]:
+    fixed = ["/", "/leaderboard/", "/tasks/", f"/tasks/{TASK}/", "/runs/", "/hardware/"]
+    fixed += ["/methodology/", "/agents/tuner/", "/login/", "/leaderboard/?generalization=unseen"]
+    for run in runs.values():
+        base = f"/runs/{run.pk}/"
+        fixed += [base, f"{base}summary/", f"{base}events/?after=0", f"{base}events/?chunk=0"]
+        fixed += [
+            f"{base}?q=e",
+            f"{base}?at=5",
+            *(f"{base}rounds/{n + 1}/" for n in range(run.rounds)),
+        ]
+    return fixed
+
+
+@pytest.mark.parametrize("who", [None, "alice", "bob"])
+def test_no_page_names_a_hidden_case(client, request, runs, who):
+    assert Measurement.objects.filter(case__startswith=HIDDEN).exists(), "nothing was planted"
+    if who:
+        client.force_login(request.getfixturevalue(who))
+    for address in addresses(runs):
+        page = client.get(address)
+        text = page.content.decode()
+        assert page.status_code == 200, address
+        assert HIDDEN not in text, address
+        assert not re.search(rf"\b{SECRET}\b", text), address
+        assert who == "bob" or STAFF_WORD not in text, address
+
+
+def test_staff_see_the_events_that_others_do_not(client, runs, bob):
+    address = f"/runs/{runs['live'].pk}/"
+    assert STAFF_WORD not in client.get(address).content.decode()
+    client.force_login(bob)
+    assert STAFF_WORD in client.get(address).content.decode()
+
+
+def test_a_search_finds_no_event_that_one_may_not_see(client, runs, bob):
+    address = f"/runs/{runs['live'].pk}/?q={STAFF_WORD}"
+    assert "0 events" in client.get(address).content.decode()
+    client.force_login(bob)
+    assert "2 events" in client.get(address).content.decode()
+
+
+def test_no_page_needs_an_inline_script_or_style(client, runs):
+    for address in addresses(runs):
+        page = client.get(address)
+        assert not INLINE.search(page.content.decode()), address
+        assert "'unsafe" not in page.headers["Content-Security-Policy"]
+
+
+def test_a_finished_run_is_whole_without_scripts(client, runs):
+    run = runs["passed"]
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    shown = [int(seq) for seq in re.findall(r'id="e(\d+)"', page)]
+    public = Event.objects.filter(run=run, visibility="public")
+    assert shown == sorted(set(shown)), "a row twice, or out of order"
+    assert shown == list(public.order_by("seq").values_list("seq", flat=True))
+    for name in ("integrity", "compile", "correctness", "performance", "generalization"):
+        assert name in page
+    assert "WRONG_VALUES" in page and "12 of 12 right" in page
+    assert "round 3: lanes" in page, "the final code"
+    for case in Measurement.objects.public().filter(evaluation__submission__run=run):
+        assert case.case in page
+
+
+def test_a_long_run_is_read_page_by_page(client, world):
+    run = world.long(TASK, "scripted", 900)
+    seen: set[int] = set()
+    address = f"/runs/{run.pk}/"
+    while address:
+        page = client.get(address).content.decode()
+        seen |= {int(seq) for seq in re.findall(r'id="e(\d+)"', page)}
+        older = re.search(r'data-older href="([^"]+)"', page)
+        address = older[1].partition("#")[0] if older else ""
+    assert seen == set(range(1, run.last_seq + 1))
+
+
+def test_a_failure_says_its_class_and_its_reason(client, runs):
+    failed = client.get(f"/runs/{runs['failed'].pk}/").content.decode()
+    assert "BUILD_ERROR" in failed and "expected &#x27;;&#x27; before" in failed
+    rejected = client.get(f"/runs/{runs['rejected'].pk}/").content.decode()
+    assert "timer-call" in rejected and "clock_gettime" in rejected
+    broken = client.get(f"/runs/{runs['broken'].pk}/").content.decode()
+    assert "Our fault: The worker was killed while it judged." in broken
+
+
+def test_the_board_keeps_its_filters_in_the_address(client, runs):
+    def rows(query: str) -> list[str]:
+        page = client.get(f"/leaderboard/?{query}").content.decode()
+        board = page.partition('id="board"')[2].partition("</section>")[0]
+        return re.findall(r'href="/agents/([\w-]+)/"', board)
+
+    assert rows("") == ["tuner", "scripted"]
+    assert rows(f"hardware={DEVICE['slug']}") == ["tuner", "scripted"]
+    assert rows("hardware=none-such") == []
+    assert rows("category=Normalization") == ["tuner"]
+    assert rows("track=torch-to-triton") == []
+    page = client.get("/leaderboard/?category=Normalization&generalization=gap").content.decode()
+    assert "<option selected>Normalization</option>" in page
+    assert re.search(r'aria-current="true">gap<', page)
+
+
+def test_the_list_of_runs_is_narrowed_by_its_address(client, runs):
+    def listed(query: str) -> set[str]:
+        page = client.get(f"/runs/?{query}").content.decode()
+        return set(re.findall(r'href="/runs/(\w{12})/"', page))
+
+    assert listed("") == {run.pk for run in runs.values()}
+    assert listed("status=broken") == {runs["broken"].pk}
+    assert listed(f"task={TASK}") == {runs["passed"].pk}
+    assert listed("agent=scripted") == {runs["rejected"].pk}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["?chunk=abc", "?chunk=999999999", "?at=-1", "?q=%00%25_", "?after=x", "?chunk=²"],
+)
+def test_an_address_that_makes_no_sense_still_answers(client, runs, query):
+    run = f"/runs/{runs['passed'].pk}/"
+    for address in (run, f"{run}events/", "/runs/", "/leaderboard/", "/tasks/"):
+        assert client.get(address + query).status_code == 200, address
+
+
+def test_what_is_not_there_is_a_page_that_says_so(client, db):
+    for address in ("/runs/nosuchrun000/", "/agents/nobody/", "/tasks/no/such-track/", "/nowhere"):
+        page = client.get(address)
+        assert page.status_code == 404
+        assert "There is nothing here that you may see." in page.content.decode()
+
+
+def test_a_run_of_somebody_is_no_run_to_a_stranger(client, start, alice, charlie):
+    run = start(owner=alice, visibility="owner")
+    addresses = [f"/runs/{run.pk}/{part}" for part in ("", "summary/", "events/?after=0")]
+    assert [client.get(a).status_code for a in addresses] == [404, 404, 404]
+    client.force_login(charlie)
+    assert [client.get(a).status_code for a in addresses] == [404, 404, 404]
+    assert run.pk not in client.get("/runs/").content.decode()
+    client.force_login(alice)
+    assert [client.get(a).status_code for a in addresses] == [200, 200, 200]
+
+
+def test_only_its_owner_cancels_a_run(client, start, alice, charlie):
+    run = start(owner=alice)
+    client.force_login(charlie)
+    answer = client.post(f"/runs/{run.pk}/cancel/", follow=True).content.decode()
+    run.refresh_from_db()
+    assert run.status == "queued" and "Only its owner or staff may cancel" in answer
+    client.force_login(alice)
+    client.post(f"/runs/{run.pk}/cancel/")
+    run.refresh_from_db()
+    assert run.status == "cancelled"
+
+
+def test_an_empty_arena_says_what_to_do(client, db):
+    for address in ("/", "/leaderboard/", "/tasks/", "/runs/", "/hardware/"):
+        assert 'class="empty"' in client.get(address).content.decode(), address
