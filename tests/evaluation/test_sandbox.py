@@ -113,9 +113,7 @@ def test_without_the_right_to_fork_there_is_no_new_process(tmp_path: Path, attem
 
 
 def test_threads_need_no_right_to_fork(tmp_path: Path) -> None:
-    code = (
-        "import threading; t = threading.Thread(target=print, args=('hi',)); t.start(); t.join()"
-    )
+    code = "import threading; t = threading.Thread(target=print, args=('hi',)); t.start(); t.join()"
     assert inside(code, tmp_path) == (0, "hi\n")
 
 
