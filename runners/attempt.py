@@ -183,10 +183,13 @@ class _Attempt:
                 self._say("error", body)
 
     def _best_round(self) -> Evaluation | None:
-        """The fastest round that passed; the latest, where nothing can be timed."""
+        """The round that passed whose interval lies highest, so that one noisy figure wins nothing.
+
+        Where nothing can be timed, the latest.
+        """
         judged = Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
         passed = judged.filter(status=EvaluationStatus.DONE, verdict__in=verdicts.ACCEPTED)
-        fastest = F("speedup").desc(nulls_last=True)
+        fastest = F("low").desc(nulls_last=True)
         return (
             passed.order_by(fastest, "-submission__round").select_related("submission__run").first()
         )

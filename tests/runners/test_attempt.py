@@ -31,6 +31,11 @@ def test_the_fastest_round_that_passed_is_judged_in_the_end(house: House) -> Non
     assert not (house.home / "workspaces" / run).exists()
 
 
+def test_a_noisy_figure_does_not_win_over_a_sure_one(house: House) -> None:
+    run = house.run(hand_in("speedup 3.0 within 2.5") + hand_in("speedup 1.5"))
+    assert house.ended(run)["speedup"] == 1.5
+
+
 def test_events_are_numbered_without_gaps_and_in_the_order_of_what_happened(
     house: House,
 ) -> None:
