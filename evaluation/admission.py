@@ -1,31 +1,37 @@
 """Whether a task may enter the catalogue: wrong answers fail, honest ones pass, times repeat.
 
 Wrong are the probes that need no idea of the operator (zeros, a constant, a copied input, memory as
-it was found) and the task's own mutants. The baseline's spread is measured by judging it against
-itself, as any candidate is.
+it was found) and the task's own mutants. Each answer is judged on seen, boundary and hidden cases.
+Whether times repeat is told by timing the baseline against itself, as any candidate is.
 """
 
 from __future__ import annotations
 
-import math
-import statistics
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation import JUDGE_VERSION, clock, pipeline
-from evaluation.builds import baselines
-from evaluation.errors import Broken, SubmissionError
+from evaluation import JUDGE_VERSION, clock, hardware
+from evaluation.arm import Zygote
+from evaluation.builds import Build, baselines
+from evaluation.errors import Broken, Rejected, SubmissionError
+from evaluation.gates import Trial, integrity
+from evaluation.gates import compile as compilation
+from evaluation.gates.correctness import checked_cases
+from evaluation.gates.generalization import hidden_cases
+from evaluation.gates.performance import overall
+from evaluation.judge import Judge
 from evaluation.languages import languages
 from evaluation.probes import probes
 from evaluation.task import Example, Task
-from evaluation.types import GateName, Reason, Split, Verdict
+from evaluation.types import Interval, Reason, Split, Verdict
 
 LEAST_HONEST = 2
 LEAST_MUTANTS = 3
 SPREAD_BOUND = 0.05
-"""The most that a baseline's speedup over itself may stray from 1: root mean square of the logs."""
+"""A baseline's speedup over itself is 1: its 95 % interval may not lie further off than this."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,6 @@ class Attempt:
     role: str
     note: str
     verdict: Verdict
-    gate: GateName
     reason: Reason | None
     message: str
     seconds: float
@@ -47,31 +52,31 @@ class Attempt:
 class Admission:
     """Everything that was tried on a task. `problems` says why it is not admitted.
 
-    `spread` is None where the language cannot be timed.
+    `itself` is the baseline's speedup over itself; None where the language cannot be timed.
     """
 
     task: str
     task_hash: str
     judge_version: str
     attempts: tuple[Attempt, ...]
-    spread: float | None
-    spread_bound: float
+    itself: Interval | None
     problems: tuple[str, ...]
     admitted: bool
 
 
 def admit(task: Task, cache: Path) -> Admission:
-    """Judge every kept answer of `task` through all gates, its hidden cases included."""
-    attempts = tuple(_attempt(task, cache, role, example) for role, example in _answers(task))
-    spread = _spread(task, cache)
-    problems = tuple(_problems(attempts, spread))
+    """Judge every kept answer of `task`, and its baseline against itself."""
+    with Zygote() as zygote:
+        bench = _Bench(task, cache, zygote)
+        attempts = tuple(bench.attempt(role, answer) for role, answer in _answers(task))
+        itself = bench.baseline_over_itself()
+    problems = tuple(_problems(attempts, itself))
     return Admission(
         task=task.slug,
         task_hash=task.hash,
         judge_version=JUDGE_VERSION,
         attempts=attempts,
-        spread=spread,
-        spread_bound=SPREAD_BOUND,
+        itself=itself,
         problems=problems,
         admitted=not problems,
     )
@@ -90,59 +95,74 @@ def _answers(task: Task) -> Iterator[tuple[str, Example]]:
         yield "honest", Example("baseline", target, source, "the baseline itself")
 
 
-def _attempt(task: Task, cache: Path, role: str, example: Example) -> Attempt:
-    started = time.perf_counter()
-    files = {task.target_file: example.source}
-    report = pipeline.evaluate(pipeline.Request(task, files, cache, unconfined=True))
-    refused = report.verdict in (Verdict.FAILED, Verdict.REJECTED)
-    right_reason = example.expect in (None, report.reason)
-    return Attempt(
-        name=example.name,
-        role=role,
-        note=example.note,
-        verdict=report.verdict,
-        gate=report.gates[-1].gate,
-        reason=report.reason,
-        message=report.message,
-        seconds=time.perf_counter() - started,
-        as_expected=report.verdict is Verdict.PASSED
-        if role == "honest"
-        else refused and right_reason,
-    )
+class _Bench:
+    """One task under trial: the judge's parts that all its answers share."""
 
+    def __init__(self, task: Task, cache: Path, zygote: Zygote) -> None:
+        self.task, self.cache, self.zygote = task, cache, zygote
+        self.device = hardware.devices(cache)[0]
+        self.baselines = baselines(task, cache)
 
-def _spread(task: Task, cache: Path) -> float | None:
-    """How far the baseline's speedup over itself strays from 1 on seen cases; None if untimed.
+    def attempt(self, role: str, answer: Example) -> Attempt:
+        started = time.perf_counter()
+        verdict, reason, message = self._judge(answer)
+        refused = verdict is not Verdict.PASSED and answer.expect in (None, reason)
+        return Attempt(
+            name=answer.name,
+            role=role,
+            note=answer.note,
+            verdict=verdict,
+            reason=reason,
+            message=message,
+            seconds=time.perf_counter() - started,
+            as_expected=verdict is Verdict.PASSED if role == "honest" else refused,
+        )
 
-    Raises Broken when the baseline is wrong.
-    """
-    from evaluation.arm import Zygote
-    from evaluation.judge import Judge
-
-    if languages()[task.track.target].judged_here():
-        return None
-    baseline = baselines(task, cache)[0]
-    with Zygote() as zygote:
-        device = pipeline.device(cache)
-        with Judge(task, zygote, baseline, [baseline], device, cache, {}) as judge:
+    def baseline_over_itself(self) -> Interval | None:
+        """Measured as any candidate is, over the seen cases. Raises Broken when it is wrong."""
+        if languages()[self.task.track.target].judged_here():
+            return None
+        with self._start(self.baselines[0]) as judge:
             try:
-                measured = [judge.measure(c, clock.FINAL_PLAN) for c in task.cases(Split.SEEN)]
+                cases = self.task.cases(Split.SEEN)
+                return overall([judge.measure(case, clock.FINAL_PLAN) for case in cases])
             except SubmissionError as error:
-                raise Broken(f"{task.slug}: its own baseline fails: {error}") from error
-    return math.sqrt(statistics.fmean(math.log(m.speedup) ** 2 for m in measured))
+                raise Broken(f"{self.task.slug}: its own baseline fails: {error}") from error
+
+    def _judge(self, answer: Example) -> tuple[Verdict, Reason | None, str]:
+        """Verdict, reason and message, which names no hidden case."""
+        files = {self.task.target_file: answer.source}
+        trial = Trial(self.task, files, self.cache, final=True, start=self._start)
+        try:
+            integrity.judge(trial)
+            compilation.judge(trial)
+            assert trial.build is not None
+            with self._start(trial.build) as judge:
+                for case in checked_cases(trial):
+                    judge.check(case)
+                for case in hidden_cases(trial, secrets.randbits(63)):
+                    try:
+                        judge.check(case)
+                    except SubmissionError as error:
+                        return Verdict.FAILED, error.reason, "refused on a hidden case"
+        except Rejected as error:
+            return Verdict.REJECTED, error.reason, error.message
+        except SubmissionError as error:
+            return Verdict.FAILED, error.reason, error.message
+        return Verdict.PASSED, None, ""
+
+    def _start(self, build: Build) -> Judge:
+        return Judge(self.task, self.zygote, build, self.baselines[:1], self.device, self.cache)
 
 
-def _problems(attempts: tuple[Attempt, ...], spread: float | None) -> Iterator[str]:
+def _problems(attempts: tuple[Attempt, ...], itself: Interval | None) -> Iterator[str]:
     for attempt in attempts:
         if not attempt.as_expected:
             reason = f" ({attempt.reason})" if attempt.reason else ""
-            yield (
-                f"{attempt.role} {attempt.name} {attempt.verdict}{reason} "
-                f"at {attempt.gate}: {attempt.message}"
-            )
+            yield (f"{attempt.role} {attempt.name} {attempt.verdict}{reason}: {attempt.message}")
     for role, least in (("honest", LEAST_HONEST), ("mutant", LEAST_MUTANTS)):
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:
             yield f"{count} {role} answers; add some until there are {least}"
-    if spread is not None and spread > SPREAD_BOUND:
-        yield f"the baseline against itself strays by {spread:.1%}, more than {SPREAD_BOUND:.0%}"
+    if itself and (itself.low > 1 + SPREAD_BOUND or itself.high < 1 / (1 + SPREAD_BOUND)):
+        yield f"the baseline seems {itself.speedup:.2f} times as fast as itself: times do not repeat"

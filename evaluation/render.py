@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from evaluation.admission import Admission
 from evaluation.types import GateResult, Interval, Report, Split, Verdict
+
+if TYPE_CHECKING:
+    from evaluation.admission import Admission
 
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-"}
 
@@ -65,16 +68,14 @@ def admission(result: Admission) -> str:
             attempt.role,
             attempt.name,
             f"{attempt.verdict} {attempt.reason or ''}".strip(),
-            str(attempt.gate),
             f"{attempt.seconds:.1f} s",
         )
         for attempt in result.attempts
     ]
-    spread = "not timed here" if result.spread is None else f"{result.spread:.1%}"
     lines = [
         f"{result.task}: {'admitted' if result.admitted else 'not admitted'}",
         _columns(rows),
-        f"    baseline against itself: {spread} (at most {result.spread_bound:.0%})",
+        f"    baseline over itself: {_interval(result.itself)}",
         *(f"  ! {problem}" for problem in result.problems),
     ]
     return "\n".join(lines)
