@@ -177,10 +177,9 @@ function putSummary(html) {
     if (figure && replacement) {
       charts.update(figure, replacement);
       replacement.replaceWith(figure);
-    } else if (replacement) {
-      charts.start(fresh);
     }
     part.replaceChildren(...fresh.childNodes);
+    if (!figure) charts.start(part);
   }
   showState(root.dataset.connection);
 }
