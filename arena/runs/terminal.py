@@ -68,6 +68,8 @@ def _text(kind: str, body: dict[str, Any]) -> str | None:
             return f"agent: {_first_line(body['text'])}"
         case "tool_call":
             return f"agent: {body['tool']}"
+        case "log" if body["level"] in ("warning", "error"):
+            return f"{body['level']}: {_first_line(body['text'])}"
         case "note" | "limit" | "interrupt":
             return _first_line(body["text"])
         case "error":

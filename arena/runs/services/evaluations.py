@@ -285,7 +285,8 @@ def _settle_run(
     passed = report["verdict"] in ("passed", "skipped")
     status = RunStatus.PASSED if passed else RunStatus.FAILED
     fault = Fault.NOBODY if passed else Fault.CANDIDATE
-    reason = report.get("message") or report.get("reason") or ""
+    why = report.get("message") or report.get("reason") or ""
+    reason = "" if report["verdict"] == "passed" else why
     judging = {"status": RunStatus.JUDGING}
     end_run(evaluation.submission.run_id, judging, status, reason, fault, **scores)
 

@@ -64,7 +64,7 @@ class Command(BaseCommand):
         """Show the run to its end. Ctrl-C cancels it; a second one leaves at once."""
         try:
             if ahead := Run.objects.ahead_of(run).count():
-                self.stdout.write(f"{ahead} runs are queued before it")
+                self.stdout.write(f"queued before it: {ahead}")
             for event in follow(run, after):
                 after = event.seq
                 if line := line_of(event):
