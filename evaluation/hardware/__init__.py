@@ -62,19 +62,35 @@ class Device:
 class Vendor(Protocol):
     """A module of this folder: one vendor, one file."""
 
-    def devices(self, cache: Path) -> Sequence[Device]:
-        """The vendor's devices on this machine, measured now or earlier (kept in `cache`)."""
+    def devices(self, cache: Path, again: bool = False) -> Sequence[Device]:
+        """The vendor's devices on this machine, measured now or earlier (kept in `cache`).
+
+        `again` measures now in any case; the better of what was kept and what is found is kept.
+        """
 
 
 @cache
 def devices(cache_folder: Path | None = None) -> tuple[Device, ...]:
     """Every device of this machine, GPUs before CPUs."""
-    folder = cache_folder or default_cache()
+    return _found(cache_folder or default_cache())
+
+
+def measured_again(device: Device, cache_folder: Path) -> Device:
+    """The same device with its peaks measured once more; they can only rise.
+
+    Peaks that were measured on a busy machine lie too low. That is ruled out before anything is
+    called too fast.
+    """
+    devices.cache_clear()
+    return next(found for found in _found(cache_folder, again=True) if found.slug == device.slug)
+
+
+def _found(cache_folder: Path, again: bool = False) -> tuple[Device, ...]:
     vendors = [
         cast(Vendor, importlib.import_module(f"{__name__}.{module.name}"))
         for module in pkgutil.iter_modules(__path__)
     ]
-    found = [device for vendor in vendors for device in vendor.devices(folder)]
+    found = [device for vendor in vendors for device in vendor.devices(cache_folder, again)]
     return tuple(sorted(found, key=lambda device: device.kind == "cpu"))
 
 

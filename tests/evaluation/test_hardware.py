@@ -81,6 +81,18 @@ def test_peaks_are_measured_once_for_a_fingerprint(cpu: Device, folder: Path) ->
     assert list((folder / "peaks").iterdir()) == [kept]
 
 
+def test_peaks_of_a_busy_machine_rise_when_measured_again(cpu: Device, folder: Path) -> None:
+    (kept,) = (folder / "peaks").iterdir()
+    quiet = json.loads(kept.read_text())
+    kept.write_text(json.dumps([quiet[0] * 1e6, *(rate / 100 for rate in quiet[1:])]))
+    anew = hardware.measured_again(cpu, folder)
+    kept.write_text(json.dumps(quiet))
+    assert anew.slug == cpu.slug
+    assert anew.levels[0].gbps == quiet[0] * 1e6, "what was better before is kept"
+    assert anew.levels[-1].gbps > quiet[-2] / 100
+    assert anew.peaks["float32_tflops"] > quiet[-1] / 100
+
+
 def test_the_command_line_says_it_as_json(cpu: Device, folder: Path) -> None:
     words = (sys.executable, "-m", "evaluation", "hardware", "--json", "--cache", str(folder))
     said = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
