@@ -20,7 +20,7 @@ def judge(trial: Trial) -> GateResult:
         trial.judge.call(cases[0])
         stages["call"], stages["execute"] = "passed", "failed"
         for case in cases:
-            worst = max(worst, trial.judge.check(case))
+            worst = max(worst, trial.judge.check(case, not trial.untimed))
             passed += 1
         stages["execute"] = "passed"
     except SubmissionError as error:

@@ -28,7 +28,7 @@ def judge(trial: Trial) -> GateResult:
     measured: list[Measurement] = []
     for position, case in enumerate(cases):
         try:
-            trial.judge.check(case)
+            trial.judge.check(case, not trial.untimed)
             if not trial.untimed:
                 measured.append(trial.judge.measure(case, clock.QUICK_PLAN))
         except SubmissionError as error:

@@ -1,0 +1,273 @@
+"""Triton: compiled for GPUs that need not be here, and run by Triton's interpreter where there is
+none.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import json
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation import reading, sandbox
+from evaluation.domain import dtype_of, elements, shape_of
+from evaluation.errors import BuildError, Rejected, SubmissionError
+from evaluation.languages import Kernel, Launch, Slot
+from evaluation.types import Argument, Case, CompilerOutput, Diagnostic, Reason, Split
+
+if TYPE_CHECKING:
+    from evaluation.task import Task
+
+TARGETS = {"cuda:90": ("cuda", 90, 32, 232_448), "hip:gfx942": ("hip", "gfx942", 64, 65_536)}
+"""What every kernel is compiled for: backend, architecture, threads of a warp, bytes of shared
+memory of a block.
+"""
+
+BUILD_MEMORY = 8 << 30
+MOST_ANSWER = 16 << 20
+_COMPILER = Path(reading.__file__).with_name("triton_build.py")
+
+_ALLOCATING = frozenset(
+    "torch.empty torch.empty_like torch.empty_strided torch.zeros torch.zeros_like torch.full"
+    " torch.full_like torch.device torch.finfo torch.iinfo torch.is_tensor torch.no_grad"
+    " torch.inference_mode torch.Size torch.promote_types torch.broadcast_shapes"
+    " torch.cuda.current_device torch.cuda.get_device_properties torch.cuda.device"
+    " torch.cuda.is_available".split()
+)
+_COMPUTING = frozenset(
+    "addmm baddbmm bmm cumsum einsum exp log logsumexp log_softmax matmul mean mm mul mv norm"
+    " rsqrt sigmoid silu softmax sqrt sum tanh var".split()
+)
+
+
+class Triton:
+    name = "triton"
+    suffix = ".py"
+    dtypes = frozenset({"float32", "float16", "bfloat16"})
+
+    def check(self, files: Mapping[str, str], task: Task) -> None:
+        for name, text in files.items():
+            source = reading.Source(name, text)
+            reading.refuse_breaches(source, reading.PURE_MODULES | {"torch", "triton"})
+            _refuse_wrappers(source)
+
+    def key(self, task: Task) -> str:
+        parts = (_version(), json.dumps(TARGETS), _COMPILER.read_text(), json.dumps(_call(task)))
+        return "\n".join(parts)
+
+    def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        work = folder / "work"
+        work.mkdir()
+        request = {
+            "source": str(folder / task.target_file),
+            "entry": task.operator.name,
+            "targets": list(TARGETS.values()),
+            "arguments": _call(task),
+        }
+        (folder / "request.json").write_text(json.dumps(request))
+        policy = sandbox.Policy(
+            walls=sandbox.walls(),
+            readable=(sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
+            writable=(str(work),),
+            memory_bytes=BUILD_MEMORY,
+        )
+        argv = [
+            sys.executable,
+            "-I",
+            str(_COMPILER),
+            str(folder / "request.json"),
+            str(work / "answer.json"),
+        ]
+        env = {"HOME": str(work), "TMPDIR": str(work), "TRITON_CACHE_DIR": str(work / "cache")}
+        seconds = task.operator.limits.seconds
+        started = time.perf_counter()
+        done = sandbox.run(argv, policy, timeout=seconds, cwd=work, env=env)
+        said = done.stdout.replace(f"{folder}/", "")[-16_000:]
+        milliseconds = (time.perf_counter() - started) * 1e3
+        answers = _read_answer(work / "answer.json")
+        shutil.rmtree(work)
+        if done.returncode < 0:
+            raise BuildError(
+                f"compiling took longer than {seconds:g} s", [_nothing(said, milliseconds)]
+            )
+        if not answers:
+            message = f"the process that compiles ended with code {done.returncode} and no result"
+            raise BuildError(message, [_nothing(said, milliseconds)])
+        return _concluded(answers, task, said, milliseconds)
+
+    def judged_here(self) -> str:
+        return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
+
+    def load(self, folder: Path, entry: str) -> Kernel:
+        os.environ["TRITON_INTERPRET"] = "1"
+        from triton.backends.compiler import GPUTarget
+        from triton.runtime import driver
+
+        from evaluation.triton_build import CompilingDriver
+
+        backend, arch, warp, shared = TARGETS["cuda:90"]
+        driver.set_active(
+            CompilingDriver(GPUTarget(backend, arch, warp), shared)
+        )  # for autotuners alone
+        return TritonKernel(reading.load_function(folder / f"{entry}.py", entry))
+
+
+class TritonKernel:
+    """A host function: given all tensors in calling order, then scalars, it launches kernels."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
+        names = [a.name for a in _in_order(arguments)]
+        calls = [[slot[name] for name in names] for slot in slots]
+
+        def run(first: int, count: int) -> None:
+            for index in range(first, first + count):
+                self.function(*calls[index % len(calls)])
+
+        return run
+
+
+def _in_order(arguments: Sequence[Argument]) -> list[Argument]:
+    return sorted(arguments, key=lambda argument: argument.role == "scalar")
+
+
+def _call(task: Task) -> list[dict[str, Any]]:
+    """The call that is compiled: the smallest seen case, its tensors by shape and dtype."""
+    arguments = task.operator.arguments
+    case = min(task.cases(Split.SEEN), key=lambda case: elements(arguments, case))
+    return [_value(argument, case) for argument in _in_order(arguments)]
+
+
+def _value(argument: Argument, case: Case) -> dict[str, Any]:
+    if argument.role != "scalar":
+        return {"shape": shape_of(argument, case), "dtype": dtype_of(argument, case)}
+    value = case[argument.name]
+    return {"value": int(value) if argument.dtype == "int64" else float(value)}
+
+
+def _version() -> str:
+    return f"triton {importlib.metadata.version('triton')}"
+
+
+def _refuse_wrappers(source: reading.Source) -> None:
+    """Raise Rejected for a host part that computes by library, and for a file without kernels."""
+    if source.tree.body and not any(_is_kernel(source, node) for node in ast.walk(source.tree)):
+        raise Rejected("no-kernel", f"{source.name}: no function is decorated with @triton.jit")
+    for node in _host_nodes(source, source.tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            raise source.reject(
+                node, "library-wrapper", "`@` is PyTorch's matrix product; write the kernel"
+            )
+        if isinstance(node, ast.Call):
+            path = source.path(node.func)
+            wraps = path.startswith("torch.") and path not in _ALLOCATING
+            method = isinstance(node.func, ast.Attribute) and node.func.attr in _COMPUTING
+            if wraps or method:
+                what = path or ast.unparse(node.func)
+                raise source.reject(
+                    node, "library-wrapper", f"`{what}` computes outside your kernels"
+                )
+
+
+def _host_nodes(source: reading.Source, node: ast.AST) -> Iterator[ast.AST]:
+    """Every node outside kernels."""
+    for child in ast.iter_child_nodes(node):
+        if not _is_kernel(source, child):
+            yield child
+            yield from _host_nodes(source, child)
+
+
+def _is_kernel(source: reading.Source, node: ast.AST) -> bool:
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
+    return any(
+        source.path(decorator) in ("triton.jit", "triton.runtime.jit.jit")
+        for decorator in decorators
+    )
+
+
+def _read_answer(path: Path) -> list[Any]:
+    """What the compiling process left: a stranger's file, so no link, no device, of some size."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return []
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return []
+        try:
+            answers = json.loads(file.read(MOST_ANSWER))
+        except (ValueError, RecursionError):
+            return []
+    return answers if isinstance(answers, list) and len(answers) <= len(TARGETS) else []
+
+
+def _concluded(
+    answers: Sequence[Any], task: Task, said: str, milliseconds: float
+) -> list[CompilerOutput]:
+    """One CompilerOutput for each target. Raises BuildError when one failed."""
+    outputs = []
+    for arch, answer in zip(TARGETS, answers, strict=False):
+        try:
+            output = _output(arch, answer, task, said, milliseconds / len(answers))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise BuildError(
+                "the compiler's result cannot be read", [_nothing(said, milliseconds)]
+            ) from None
+        outputs.append(output)
+        if answer.get("error", {}).get("type") == "MissingEntry":
+            raise SubmissionError(Reason.MISSING_ENTRY, output.diagnostics[0].message)
+        if not output.ok:
+            first = output.diagnostics[0]
+            raise BuildError(f"for {arch}: {first.file}:{first.line}: {first.message}", outputs)
+    return outputs
+
+
+def _output(
+    arch: str, answer: Mapping[str, Any], task: Task, said: str, milliseconds: float
+) -> CompilerOutput:
+    kernels = answer["kernels"]
+    diagnostics = []
+    if error := answer.get("error"):
+        message = f"{error['type']}: {error['message']}"
+        diagnostics.append(Diagnostic(task.target_file, int(error["line"]), "error", message))
+    elif not kernels:
+        message = f"`{task.operator.name}` launched no Triton kernel"
+        diagnostics.append(Diagnostic(task.target_file, 1, "error", message))
+    return CompilerOutput(
+        tool=_version(),
+        arch=arch,
+        ok=not diagnostics,
+        duration_ms=milliseconds,
+        text="\n".join([*(d.message for d in diagnostics), said]).strip(),
+        diagnostics=tuple(diagnostics),
+        resources={
+            str(k["name"]): {str(n): int(v) for n, v in k["resources"].items()} for k in kernels
+        },
+        listings={
+            f"{k['name']}.{kind}": str(text)
+            for k in kernels
+            for kind, text in k["listings"].items()
+        },
+    )
+
+
+def _nothing(said: str, milliseconds: float) -> CompilerOutput:
+    return CompilerOutput(
+        _version(), ", ".join(TARGETS), ok=False, duration_ms=milliseconds, text=said
+    )
+
+
+LANGUAGE = Triton()

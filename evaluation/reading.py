@@ -1,0 +1,154 @@
+"""What Python source says on its face: syntax, imports, calls, assignments; how it is loaded."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import linecache
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evaluation.errors import Rejected, SubmissionError
+from evaluation.types import Diagnostic, Reason
+
+PURE_MODULES = frozenset(
+    "__future__ abc collections contextlib dataclasses enum functools itertools math numbers"
+    " operator typing".split()
+)
+_CALLS = frozenset(
+    "__import__ breakpoint compile delattr eval exec globals input locals open vars".split()
+)
+_DUNDERS = frozenset(
+    "__builtins__ __class__ __closure__ __code__ __dict__ __getattribute__ __globals__"
+    " __loader__ __mro__ __spec__ __subclasses__ gi_frame f_back f_globals tb_frame".split()
+)
+_TORCH_PARTS = frozenset(
+    "torch.classes torch.compile torch.distributed torch.export torch.hub torch.jit"
+    " torch.library torch.load torch.multiprocessing torch.package torch.save torch.utils"
+    " torch.ops.load_library torch.from_file torch.serialization torch._C torch._dynamo"
+    " torch._inductor".split()
+)
+
+
+class Source:
+    """One parsed file; `tree` is empty where its syntax is wrong, which the build reports."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        try:
+            self.tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self.tree = ast.Module([], [])
+        self.modules = dict(_imports(self.tree))
+
+    def reject(self, node: ast.AST, rule: str, message: str) -> Rejected:
+        return Rejected(rule, f"{self.name}:{getattr(node, 'lineno', 1)}: {message}")
+
+    def path(self, node: ast.AST) -> str:
+        """The dotted name an expression spells: `F.relu` -> `torch.nn.functional.relu`."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        return ".".join([self.modules.get(node.id, node.id), *reversed(parts)])
+
+    def of_module(self, node: ast.AST) -> bool:
+        """Whether an expression is an imported module or something inside one."""
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id in self.modules
+
+
+def refuse_breaches(source: Source, modules: frozenset[str]) -> None:
+    """Raise Rejected for imports beyond `modules`, calls that run or open things, patching."""
+    for node in ast.walk(source.tree):
+        for module in _imported_by(node):
+            if module.partition(".")[0] not in modules or _within(module, _TORCH_PARTS):
+                known = ", ".join(sorted(modules - {"__future__"}))
+                raise source.reject(
+                    node, "import", f"`{module}` may not be imported here; these may: {known}"
+                )
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in _CALLS
+        ):
+            raise source.reject(node, "call", f"`{node.func.id}(...)` has no place in a kernel")
+        if (
+            isinstance(node, ast.Call)
+            and source.path(node.func) == "setattr"
+            and source.of_module(node.args[0])
+        ):
+            raise source.reject(
+                node, "patching", f"`{source.path(node.args[0])}` is not yours to change"
+            )
+        if isinstance(node, ast.Attribute) and node.attr in _DUNDERS:
+            raise source.reject(node, "introspection", f"`.{node.attr}` has no place in a kernel")
+        if isinstance(node, ast.Attribute) and _within(source.path(node), _TORCH_PARTS):
+            raise source.reject(node, "call", f"`{source.path(node)}` has no place in a kernel")
+        changed = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(
+            node.ctx, ast.Load
+        )
+        if changed and source.of_module(node):
+            raise source.reject(node, "patching", f"`{ast.unparse(node)}` is not yours to change")
+
+
+def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """What the Python compiler says of each file; nothing is run."""
+    found = []
+    for name, text in files.items():
+        try:
+            compile(text, name, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            found.append(Diagnostic(name, error.lineno or 1, "error", error.msg))
+        except (ValueError, RecursionError, MemoryError) as error:
+            found.append(Diagnostic(name, 1, "error", f"cannot be compiled: {error}"))
+    return tuple(found)
+
+
+def load_function(path: Path, entry: str) -> Callable[..., Any]:
+    """Run a file as a private module and return its function `entry`.
+
+    Raises SubmissionError(MISSING_ENTRY) without one; whatever the file raises comes through.
+    """
+    spec = importlib.util.spec_from_file_location(f"_candidate_{entry}", path)
+    assert spec is not None and spec.loader is not None, f"{path} is no Python file"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    linecache.checkcache(str(path))
+    spec.loader.exec_module(module)
+    function = getattr(module, entry, None)
+    if not callable(function):
+        raise SubmissionError(
+            Reason.MISSING_ENTRY, f"no function `{entry}` in {path.name}; define it"
+        )
+    loaded: Callable[..., Any] = function
+    return loaded
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Local names that imports bind, and what each stands for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                full = alias.name if alias.asname else alias.name.partition(".")[0]
+                yield alias.asname or full, full
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _imported_by(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names]
+    return []
+
+
+def _within(path: str, parts: frozenset[str]) -> bool:
+    return any(path == part or path.startswith(f"{part}.") for part in parts)

@@ -1,0 +1,193 @@
+"""Runs in the sandbox, as a script: the host function of a Triton candidate against a driver that
+compiles and never launches.
+
+    python -I triton_build.py <request.json> <answer.json>
+
+The request holds `source` (path), `entry`, `targets` (each a backend, arch, warp size and bytes of
+shared memory) and `arguments`, the call on its smallest case. The answer holds what came of each
+target in turn: the compiled `kernels`, and an `error` after which no further target is tried. Its
+reader takes it for a stranger's words.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+LISTINGS = ("ttgir", "ptx", "amdgcn")
+MOST_TEXT = 400_000
+
+_PTXAS = {
+    "registers": r"Used (\d+) registers",
+    "spill_store_bytes": r"(\d+) bytes spill stores",
+    "spill_load_bytes": r"(\d+) bytes spill loads",
+    "stack_bytes": r"(\d+) bytes stack frame",
+}
+_AMDGCN = {
+    "vector_registers": r"\.vgpr_count:\s+(\d+)",
+    "scalar_registers": r"\.sgpr_count:\s+(\d+)",
+    "vector_spills": r"\.vgpr_spill_count:\s+(\d+)",
+    "scalar_spills": r"\.sgpr_spill_count:\s+(\d+)",
+}
+
+
+class CompilingDriver:
+    """What Triton asks of a device, answered for a target not here. Launches do nothing."""
+
+    def __init__(self, target: Any, shared_bytes: int) -> None:
+        self.target = target
+        properties = {
+            "max_shared_mem": shared_bytes,
+            "multiprocessor_count": 1,
+            "warpSize": target.warp_size,
+        }
+        self.utils = SimpleNamespace(
+            get_device_properties=lambda device: properties,
+            load_binary=lambda *binary: (None, None, 0, 0, 1024),
+        )
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Any:
+        return lambda *arguments: None
+
+    def get_current_target(self) -> Any:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        return None
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+    def get_benchmarker(self) -> Any:
+        """An autotuner finds all its configurations equal, and takes the first."""
+
+        def time_once(call: Any, quantiles: Any = None, **options: Any) -> list[float]:
+            return [1.0] * len(quantiles or (0,))
+
+        return time_once
+
+    def assemble_tensormap_to_arg(self, tensormaps: Any, arguments: Any) -> Any:
+        return arguments
+
+
+class MissingEntry(Exception):
+    """The file has no such function."""
+
+
+def main(request_path: Path, answer_path: Path) -> None:
+    request = json.loads(request_path.read_text())
+    path = Path(request["source"])
+    answers: list[dict[str, Any]] = []
+    for target in request["targets"]:
+        answer: dict[str, Any] = {"kernels": []}
+        answers.append(answer)
+        try:
+            compile_for(target, request, path, answer["kernels"])
+        except BaseException as error:
+            answer["error"] = explain(error, path)
+            break
+    answer_path.write_text(json.dumps(answers))
+
+
+def compile_for(
+    target: list[Any], request: dict[str, Any], path: Path, kernels: list[dict[str, Any]]
+) -> None:
+    """Call the entry point once; every kernel it launches is compiled and added to `kernels`."""
+    import torch
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    def heard(*, metadata: Any, metadata_group: Any, **rest: Any) -> None:
+        kernels.append(describe(metadata, metadata_group))
+
+    *device, shared_bytes = target
+    triton.runtime.driver.set_active(CompilingDriver(GPUTarget(*device), shared_bytes))
+    triton.knobs.compilation.listener = heard
+    spec = importlib.util.spec_from_file_location("_candidate", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    entry = getattr(module, request["entry"], None)
+    if not callable(entry):
+        raise MissingEntry(f"no function `{request['entry']}` in {path.name}; define it")
+    values = [
+        torch.zeros(item["shape"], dtype=getattr(torch, item["dtype"]))
+        if "shape" in item
+        else item["value"]
+        for item in request["arguments"]
+    ]
+    entry(*values)
+
+
+def describe(metadata: Any, files: dict[str, str]) -> dict[str, Any]:
+    """Name, resources and listings of one compiled kernel."""
+    texts = {}
+    for name, location in files.items():
+        kind = name.rpartition(".")[2]
+        if kind in LISTINGS:
+            texts[kind] = Path(location).read_text()[:MOST_TEXT]
+    resources = {
+        "shared_bytes": metadata["shared"],
+        "warps": metadata["num_warps"],
+        "stages": metadata["num_stages"],
+    }
+    resources |= _numbers(_AMDGCN, texts.get("amdgcn", ""))
+    listing = next((location for name, location in files.items() if name.endswith(".ptx")), None)
+    if listing:
+        resources |= _numbers(_PTXAS, ptxas(listing, metadata["target"].arch))
+    return {"name": metadata["name"], "resources": resources, "listings": texts}
+
+
+def ptxas(listing: str, capability: int) -> str:
+    """What ptxas says of a listing: Triton's own call throws these words away."""
+    import triton
+
+    tool = triton.knobs.nvidia.ptxas.path
+    arch = f"sm_{capability}a" if capability >= 90 else f"sm_{capability}"
+    argv = [tool, "-v", f"--gpu-name={arch}", listing, "-o", "/dev/null"]
+    return subprocess.run(argv, capture_output=True, text=True).stderr
+
+
+def explain(error: BaseException, path: Path) -> dict[str, Any]:
+    """The type, line and message of what went wrong; the line is the candidate's own."""
+    text = path.read_text()
+    line = 0
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == str(path):
+            line = frame.lineno or line
+    if isinstance(error, SyntaxError):
+        line = error.lineno or line
+    kernel = getattr(error, "src", None)
+    within = getattr(getattr(error, "node", None), "lineno", None)
+    if isinstance(kernel, str) and isinstance(within, int):
+        begin = text.find(kernel.partition("\n")[0])
+        if begin >= 0:
+            line = text.count("\n", 0, begin) + within
+    cause = error.__cause__ or error.__context__
+    said = str(error) or str(cause or "")
+    return {"type": type(error).__name__, "line": line, "message": said[:8000]}
+
+
+def _numbers(patterns: dict[str, str], text: str) -> dict[str, int]:
+    found = {name: re.search(pattern, text) for name, pattern in patterns.items()}
+    return {name: int(match[1]) for name, match in found.items() if match}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
