@@ -23,6 +23,7 @@ from arena.runs.rounds import highlighted
 from arena.runs.states import RUN_JUDGED, RunStatus
 
 NEWEST = 8
+SHOWN_ACTIVE = 12
 RECORDS = 20
 STEPS = (1.0, 1.25, 1.6, 2.5, 5.0)  # the speedups at which a cell of the heatmap is one step darker
 
@@ -48,15 +49,16 @@ def home(request: HttpRequest) -> HttpResponse:
     boards = [(device, rank(Filters(hardware=device.slug))) for device in Hardware.objects.all()]
     newest = list(visible.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:NEWEST])
     leaders = [row for _, rows in boards for row in rows]
+    verdicts = Evaluation.objects.filter(submission__run__in=visible).exclude(verdict="")
     context = {
-        "active": list(visible.active()[:12]),
+        "active": _at_work_first(visible.active()),
         "boards": [(device, rows[:3]) for device, rows in boards if rows],
         "scale": _scale(leaders),
         "newest": newest,
         "newest_scale": Scale.of(value for run in newest for value in (run.low, run.high)),
         "counts": {
             "judged": visible.filter(status__in=RUN_JUDGED).count(),
-            "rounds": Evaluation.objects.filter(submission__run__in=visible).count(),
+            "rounds": verdicts.count(),
             "tasks": Task.objects.runnable().count(),
             "agents": Agent.objects.filter(active=True).count(),
         },
@@ -173,6 +175,12 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
     return render(request, "methodology.html")
+
+
+def _at_work_first(active: Iterable[Run]) -> list[Run]:
+    """Runs at work, then those that wait in the order in which they will be taken."""
+    order = sorted(active, key=lambda run: (run.status == RunStatus.QUEUED, run.created_at))
+    return order[:SHOWN_ACTIVE]
 
 
 def _filters(request: HttpRequest) -> Filters:

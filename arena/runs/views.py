@@ -165,11 +165,12 @@ def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
     """What an evaluation says to everyone: its gates, and the seen cases alone."""
     results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
     cases = list(evaluation.measurements.public()) if evaluation else []
-    reached = [name for name in GATES if name in results]
+    judging = evaluation is not None and evaluation.ended_at is None
+    waiting = [name for name in GATES if name not in results] if judging else []
     return {
         "evaluation": evaluation,
         "gates": [(name, results.get(name)) for name in GATES],
-        "next_gate": GATES[len(reached)] if len(reached) < len(GATES) else "",
+        "next_gate": waiting[0] if waiting else "",
         "cases": cases,
         "case_scale": Scale.of(value for case in cases for value in (case.low, case.high)),
         "hidden": results.get("generalization"),

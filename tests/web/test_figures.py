@@ -1,0 +1,87 @@
+"""How numbers read on a page, and that what is drawn can be told apart."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from arena.catalog.templatetags import figures
+from arena.catalog.templatetags.figures import Scale
+
+CSS = Path(__file__).resolve().parents[2] / "static" / "css" / "arena.css"
+WASHED = ("blue", "green", "red", "amber", "pink")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        ("", "–"),
+        (0.9434, "0.943×"),
+        (1.254, "1.25×"),
+        (13.37, "13.4×"),
+        (1234, "1,234×"),
+    ],
+)
+def test_a_speedup_has_three_digits_that_count(value, text):
+    assert figures.times(value) == text
+
+
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [(0.5, "0.500\u202fµs"), (999, "999\u202fµs"), (2170, "2.17\u202fms"), (3.5e6, "3.50\u202fs")],
+)
+def test_a_latency_is_in_the_unit_that_reads_best(micros, text):
+    assert figures.micros(micros) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(8.24, "8.2 s"), (59, "59 s"), (185, "3 m 05 s"), (7800, "2 h 10 m"), (None, "–")],
+)
+def test_a_duration_is_told_as_people_tell_it(seconds, text):
+    assert figures.duration(seconds) == text
+
+
+def test_a_scale_always_holds_the_line_at_one_and_every_value():
+    scale = Scale.of([2.0, None, 8.0])
+    assert scale.low < 1 < scale.high == 8.0
+    assert scale.x(1.0) < scale.x(2.0) < scale.x(4.0) < scale.x(8.0) <= figures.WIDTH
+    assert scale.x(4.0) - scale.x(2.0) == pytest.approx(scale.x(8.0) - scale.x(4.0), abs=0.2)
+
+
+def test_a_whisker_says_its_interval_in_words():
+    drawn = figures.whisker(2.0, 1.9, 2.1, Scale())
+    assert 'aria-label="1.90 to 2.10 times"' in drawn
+    assert figures.whisker(None, None, None, Scale()) == ""
+
+
+def test_a_verdict_is_a_sign_and_a_word_beside_its_colour():
+    pill = figures.verdict("failed")
+    assert "#i-failed" in pill and "</svg>failed</span>" in pill
+    assert "<script>" not in figures.verdict("passed", "<script>")
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of WCAG 2."""
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_can_be_read_on_every_ground_it_stands_on(theme):
+    pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", CSS.read_text())
+    token = {name: light if theme == "light" else dark for name, light, dark in pairs}
+    texts = [(ink, ground) for ink in ("ink", "ink-2", "ink-3") for ground in ("paper", "panel")]
+    texts += [(name, "panel") for name in WASHED] + [(name, f"{name}-wash") for name in WASHED]
+    texts += [("ink-2", "sunk"), ("blue", "paper"), ("paper", "ink-2"), ("ink", "blue-wash")]
+    for ink, ground in texts:
+        assert contrast(token[ink], token[ground]) >= 4.5, (ink, ground)
