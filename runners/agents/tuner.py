@@ -1,9 +1,9 @@
 """The agent that needs no model: it turns the tunables a source declares and keeps what is faster.
 
 Coordinate descent: one tunable at a time, every other value of it tried from the best source so
-far, pass after pass until a whole pass finds nothing or the rounds are spent. A value is taken at
-once when its interval lies above the best speedup; when only its point does, it must do so twice,
-so that noise alone rarely wins.
+far, pass after pass until a whole pass finds nothing or the rounds are spent. Sources are compared
+by the low end of their intervals, since a single figure may be luck. A value whose low end lies
+above the best speedup is taken at once; one whose low end is merely better must be so twice.
 """
 
 from __future__ import annotations
@@ -29,12 +29,17 @@ SPECS = (
 )
 
 
+GAIN = 1.01
+"""How much better a low end must be to be worth a round."""
+
+
 @dataclass(frozen=True)
 class Best:
-    """The fastest source so far that passed; of two speedups measured, the lower."""
+    """The fastest source so far that passed, with its speedup and the low end of its interval."""
 
     source: str
     speedup: float
+    low: float
 
 
 def work(desk: Desk, settings: Mapping[str, Any]) -> None:
@@ -55,10 +60,10 @@ class Search:
         knobs = list(tunables(source))
         self.desk.say(_plan(knobs, self.desk.brief.rounds))
         first = self._try(source, "the source as it stands")
-        if first is None or first.speedup is None:
+        if first is None or first.speedup is None or first.low is None:
             self.desk.say("The source as it stands has no speedup to improve on, so I stop here.")
             return
-        best = Best(source, first.speedup)
+        best = Best(source, first.speedup, first.low)
         while knobs:
             before = best
             for knob in self._order(knobs):
@@ -89,20 +94,20 @@ class Search:
     def _better(self, best: Best, candidate: str, verdict: Verdict, name: str) -> Best:
         """The candidate if it is believed to be faster, else the best so far."""
         speedup, low = verdict.speedup or 0.0, verdict.low or 0.0
-        if speedup <= best.speedup:
-            self.desk.say(f"{name}: {speedup:.3f}x is no better than {best.speedup:.3f}x.")
+        told = f"{name}: {speedup:.3f}x, surely {low:.3f}x"
+        if low <= best.low * GAIN:
+            self.desk.say(f"{told}, is no better than {best.speedup:.3f}x, surely {best.low:.3f}x.")
             return best
         if low <= best.speedup:
-            self.desk.say(
-                f"{name}: {speedup:.3f}x, but its interval reaches down to {low:.3f}x. Once more."
-            )
+            self.desk.say(f"{told}: that may be luck. Once more.")
             again = self._try(candidate, f"{name}, again")
-            speedup = min(speedup, again.speedup or 0.0) if again else 0.0
-            if speedup <= best.speedup:
+            low = min(low, again.low or 0.0) if again else 0.0
+            if again is None or low <= best.low * GAIN:
                 self.desk.say(f"{name}: not confirmed; I stay with {best.speedup:.3f}x.")
                 return best
+            speedup = min(speedup, again.speedup or 0.0)
         self.desk.say(f"{name}: {speedup:.3f}x beats {best.speedup:.3f}x; I go on from here.")
-        return Best(candidate, speedup)
+        return Best(candidate, speedup, low)
 
     def _try(self, source: str, note: str) -> Verdict | None:
         """The verdict on `source`; None when it did not pass or no round is left to ask."""
