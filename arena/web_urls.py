@@ -24,5 +24,5 @@ urlpatterns = [
     path("runs/<slug:run_id>/rounds/<int:number>/", runs.one_round, name="round"),
     path("runs/<slug:run_id>/cancel/", runs.cancel, name="run-cancel"),
     path("login/", LoginView.as_view(), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", LogoutView.as_view(next_page="home"), name="logout"),
 ]

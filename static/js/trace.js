@@ -9,6 +9,7 @@ const help = document.querySelector("dialog.help");
 const toTail = document.querySelector("[data-to-tail]");
 const announcer = document.querySelector("[data-announce]");
 let stream;
+let connection = "loading";
 let here = null;
 let tailing = false;
 let unread = 0;
@@ -52,6 +53,7 @@ function step(stop, direction) {
 }
 
 function follow(on) {
+  if (tailing !== on) announcer.textContent = on ? "Following the newest event." : "No longer following.";
   tailing = on;
   if (on) showTail();
   labelTail();
@@ -125,8 +127,8 @@ function toHash() {
 // ---------- staying fresh ----------
 
 function showState(state) {
-  root.dataset.connection = state; // the header that shows it is replaced now and then
-  const sign = document.querySelector("[data-connection]:not([data-stream])");
+  connection = state; // kept, because the header that shows it is replaced now and then
+  const sign = document.querySelector("[data-connection]");
   sign.dataset.state = state;
   sign.textContent = state;
 }
@@ -181,7 +183,7 @@ function putSummary(html) {
     part.replaceChildren(...fresh.childNodes);
     if (!figure) charts.start(part);
   }
-  showState(root.dataset.connection);
+  showState(connection);
 }
 
 function tick() {

@@ -179,3 +179,12 @@ def test_only_its_owner_cancels_a_run(client, start, alice, charlie):
 def test_an_empty_arena_says_what_to_do(client, db):
     for address in ("/", "/leaderboard/", "/tasks/", "/runs/", "/hardware/"):
         assert 'class="empty"' in client.get(address).content.decode(), address
+
+
+def test_one_logs_in_and_out_and_stays_in_the_arena(client, alice):
+    wrong = client.post("/login/", {"username": "alice", "password": "looking-glass"})
+    assert "do not match" in wrong.content.decode()
+    page = client.post("/login/", {"username": "alice", "password": "wonderland"}, follow=True)
+    assert ">alice</span>" in page.content.decode()
+    page = client.post("/logout/", follow=True)
+    assert page.redirect_chain[-1][0] == "/" and "Log in" in page.content.decode()
