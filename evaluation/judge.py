@@ -91,9 +91,7 @@ class Judge:
         return self._arms[name]
 
     def call(self, case: Case) -> None:
-        """Stage one: it loads, has its entry point, and runs once within its limits. Raises
-        SubmissionError.
-        """
+        """Stage one: it loads, has its entry point, and runs once. Raises SubmissionError."""
         with Rig(self.operator, case, slots=2, arms=1) as rig:
             candidate = self.arm("candidate")
             candidate.bind(self.operator.arguments, [rig.inputs, rig.outputs[0]], rig.values)
@@ -104,7 +102,8 @@ class Judge:
         """Stage two on one case: every input family from secret seeds, through the same pointers.
 
         Where a call takes long, as in an interpreter, a check that is not `thorough` draws three
-        families and calls once for each. Returns the largest error as a share of what is allowed. Raises SubmissionError.
+        families and calls once for each. Returns the largest error as a share of what is allowed.
+        Raises SubmissionError.
         """
         worst = 0.0
         with Rig(self.operator, case, slots=1, arms=1) as rig:
@@ -309,9 +308,7 @@ def _blame(trusted: bool) -> Iterator[None]:
 
 
 def _families(rig: Rig, thorough: bool) -> list[str]:
-    """The draws of one case: every family and five nominal seeds; for a large case three of them,
-    drawn in secret.
-    """
+    """Every family and five nominal seeds; for a large case three families, drawn in secret."""
     small = sum(view.numel() for view in rig.inputs.views[0].values()) <= SMALL_ELEMENTS
     if small and thorough:
         return [*FAMILIES, *FAMILIES[:1] * 4]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from evaluation.task import Task
 
 DISCARDS = "discards_result"
-"""An attribute by which a function asks that its result be dropped, not copied: a baseline's, beside
-candidates that write in place and pay for no copy. A candidate that asks has written nothing.
+"""An attribute by which a function asks that its result be dropped, not copied: a baseline's,
+beside candidates that write in place and pay for no copy. A candidate that asks wrote nothing.
 """
 WATCHED = 16
 """Launches of each binding whose results are held to see that no memory is handed out twice."""
