@@ -156,3 +156,22 @@ def test_admission_is_kept_with_the_version_it_was_found_for(task):
     assert store_admission("a" * 64, {"mutants": 4}, True)
     assert task.version.admission == {"mutants": 4}
     assert not store_admission("f" * 64, {}, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_check_task_tries_a_task_and_keeps_what_it_found(repository, settings, tmp_path):
+    settings.ARENA_HOME = tmp_path
+    settings.ARENA_TASKS = repository / "tests" / "evaluation" / "operators"
+    sync_tasks(settings.ARENA_TASKS)
+    out = io.StringIO()
+    with pytest.raises(CommandError, match="Not admitted: scaled/cpp-to-cpp"):
+        call_command("check_task", "scaled/cpp-to-cpp", stdout=out, stderr=out)
+    assert "honest" in out.getvalue()
+    version = Task.objects.by_slug("scaled/cpp-to-cpp").get().version
+    assert version.admission["problems"] and not version.admitted
+
+
+def test_check_task_names_a_task_that_is_not_there(task):
+    with pytest.raises(CommandError, match="no task 'nope'"):
+        call_command("check_task", "nope")
