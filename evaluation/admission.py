@@ -165,4 +165,4 @@ def _problems(attempts: tuple[Attempt, ...], itself: Interval | None) -> Iterato
         if count < least:
             yield f"{count} {role} answers; add some until there are {least}"
     if itself and (itself.low > 1 + SPREAD_BOUND or itself.high < 1 / (1 + SPREAD_BOUND)):
-        yield f"the baseline seems {itself.speedup:.2f} times as fast as itself: times do not repeat"
+        yield f"times do not repeat: the baseline is {itself.speedup:.2f} times as fast as itself"
