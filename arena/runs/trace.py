@@ -34,7 +34,9 @@ class Entry:
 
     @property
     def label(self) -> str:
-        return self.event.kind.replace("_", " ")
+        span = self.event.body.get("span_kind", "")
+        names = {"span_begin": span, "span_end": f"{span} ends", "compiler_output": "compiler"}
+        return names.get(self.event.kind) or self.event.kind.replace("_", " ")
 
     @property
     def bad(self) -> bool:

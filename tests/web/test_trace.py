@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import get_args
+
 import pytest
 from django.contrib.auth.models import AnonymousUser
+from django.template.loader import get_template
 
 from arena.runs import services, trace
-from arena.runs.events import EventDraft
+from arena.runs.events import EventBody, EventDraft
 from arena.runs.models import Event
 
 pytestmark = pytest.mark.django_db
@@ -92,3 +96,65 @@ def test_a_cursor_passes_over_what_one_may_not_see(run):
 def test_a_search_takes_words_as_they_are(run, words):
     record(run, log(f"here: {words} !"), log("nothing of it"))
     assert [entry.seq for entry in trace.matching(visible(run), words)] == [2]
+
+
+SAMPLES = {
+    "status": {"state": "running", "reason": "told so"},
+    "span_begin": {"span_kind": "turn", "title": "told so"},
+    "span_end": {"span_kind": "turn", "message": "told so", "verdict": "passed"},
+    "message": {"role": "assistant", "text": "told so", "usage": {"input_tokens": 3}},
+    "tool_call": {"tool": "shell", "arguments": {"command": "told so", "n": [1, 2]}},
+    "tool_result": {"ok": False, "exit_code": 2, "output": "told so"},
+    "output_chunk": {"stream": "stderr", "offset": 0, "text": "told so"},
+    "file_edit": {"path": "a.cpp", "operation": "modify", "diff": "--- a\n+++ b\n+told so\n"},
+    "compiler_output": {
+        "tool": "g++",
+        "ok": False,
+        "duration_ms": 3.0,
+        "diagnostics": [{"file": "a.cpp", "line": 3, "message": "told so"}],
+        "resources": {"kernel": {"registers": 32}},
+    },
+    "profiler_output": {"tool": "perf", "kernels": [{"name": "told so", "duration_us": 4.0}]},
+    "gate_result": {"gate": "compile", "verdict": "failed", "message": "told so"},
+    "metric": {"name": "told so", "value": 1.5, "unit": "x", "low": 1.4, "high": 1.6, "best": 1.5},
+    "limit": {"name": "seconds", "limit": 300, "used": 290.0, "text": "told so"},
+    "interrupt": {"text": "told so", "by": "alice"},
+    "log": {"text": "told so", "level": "warning"},
+    "error": {"message": "told so", "type": "OSError", "traceback": "line 1"},
+    "note": {"text": "told so", "detail": {"why": "because"}},
+}
+
+
+def test_every_kind_of_event_has_a_sample_and_a_template():
+    kinds = {body.model_fields["kind"].default for body in get_args(get_args(EventBody)[0])}
+    assert kinds == set(SAMPLES)
+    for kind in kinds:
+        get_template(f"runs/events/{kind}.html")
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_an_event_of_each_kind_says_what_it_holds(client, run, kind):
+    seq = record(run, EventDraft(kind, SAMPLES[kind]))
+    page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
+    assert f'id="e{seq}"' in page and "told so" in page
+
+
+def test_words_of_an_event_are_never_markup(client, run):
+    evil = "<img src=x onerror=alert(1)></script>"
+    seq = record(
+        run,
+        log(evil),
+        EventDraft("tool_call", {"tool": evil, "arguments": {evil: evil}}),
+        EventDraft("file_edit", {"path": evil, "operation": "modify", "diff": f"+{evil}"}),
+        EventDraft("tool_result", {"ok": True, "output": evil}),
+    )
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert f'id="e{seq}"' in page and "<img" not in page and page.count("&lt;img") >= 6
+
+
+def test_what_was_cut_from_an_event_is_a_link_away(client, run):
+    output = "line of a build\n" * 4000
+    record(run, EventDraft("tool_result", {"ok": True, "output": output}))
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    address = re.search(r'href="(/api/v1/runs/[^"]+/blob\?path=[^"]+)"', page)[1]
+    assert client.get(address).content.decode() == output
