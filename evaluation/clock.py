@@ -53,6 +53,14 @@ NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
 
 
+def less_empty(elapsed: float, empty: float) -> float:
+    """A window less the least empty round trip, of which a busy machine makes many out of one.
+
+    At most half a window is taken for empty, so that no time comes near zero.
+    """
+    return elapsed - min(empty, elapsed / 2)
+
+
 def half_width(interval: Interval) -> float:
     """Half the width of an interval of the log speedup."""
     return (math.log(interval.high) - math.log(interval.low)) / 2

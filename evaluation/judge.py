@@ -266,7 +266,7 @@ class _Timer:
             cheap = int(CHECK_SECONDS / self.check_seconds) if self.check_seconds else 1
             sample = max(-(-self.count // CHECK_SHARE), cheap)
             self.rig.verify(self.region, first, self.count, sample, f"case {self.case.name}")
-        return max(elapsed - self.empty, 1.0) / self.count
+        return clock.less_empty(elapsed, self.empty) / self.count
 
     def warm(self) -> float:
         """Nanoseconds per launch when two slots go round, so that a small case stays in cache."""

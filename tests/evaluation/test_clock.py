@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.clock import Block, combine, half_width, speedup_of
+from evaluation.clock import Block, combine, half_width, less_empty, speedup_of
 from evaluation.types import Interval
 
 
@@ -35,6 +35,11 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         interval = speedup_of(blocks(1.3, 0.05, 15, seed))
         covered += interval.low <= 1.3 <= interval.high
     assert 170 <= covered <= 200
+
+
+def test_a_window_is_never_nothing_but_its_round_trip() -> None:
+    assert less_empty(1_000_000, 50_000) == 950_000
+    assert less_empty(40_000, 50_000) == 20_000
 
 
 def test_more_blocks_narrow_the_interval() -> None:
