@@ -10,7 +10,7 @@ from arena.catalog.models import Worker
 from arena.errors import Conflict, Forbidden, NotFound, QuotaExceeded, UserError
 from arena.runs import services
 from arena.runs.events import EventDraft
-from arena.runs.models import Evaluation, Event, GateResult, Measurement, Run
+from arena.runs.models import Event, GateResult, Measurement, Run
 from tests.arena.factories import (
     HIDDEN_CASE,
     LEASE,
@@ -28,12 +28,6 @@ pytestmark = pytest.mark.django_db
 def states(run: Run) -> list[str]:
     said = Event.objects.filter(run=run, kind="status").order_by("seq")
     return [event.body["state"] for event in said]
-
-
-def silence(thing: Run | Evaluation, seconds: float = 60) -> None:
-    """Let the last sign of life of a run or evaluation be so long ago."""
-    then = timezone.now() - timedelta(seconds=seconds)
-    type(thing).objects.filter(pk=thing.pk).update(heartbeat_at=then)
 
 
 # Starting
@@ -331,75 +325,3 @@ def test_the_stored_report_names_nothing_hidden(start):
     evaluation = finished(start()).final.evaluations.get()
     assert HIDDEN_CASE not in str(evaluation.report)
     assert HIDDEN_CASE in str(evaluation.private)
-
-
-# The reaper
-
-
-def test_a_run_whose_worker_went_silent_is_broken_and_it_is_ours(start):
-    run = start()
-    services.claim_run(run.pk, LEASE)
-    assert services.reap() == 0
-    silence(run)
-    assert services.reap() == 1
-    run.refresh_from_db()
-    assert (run.status, run.fault) == ("broken", "arena")
-    assert "stopped answering" in run.reason
-
-
-def test_a_cancelled_run_whose_worker_went_silent_is_cancelled(start):
-    run = start()
-    services.claim_run(run.pk, LEASE)
-    services.cancel_run(run, None)
-    silence(run)
-    services.reap()
-    run.refresh_from_db()
-    assert run.status == "cancelled"
-
-
-def test_an_evaluation_whose_worker_went_silent_is_tried_again_once(start):
-    run = start()
-    services.claim_run(run.pk, LEASE)
-    evaluation = ask_for_verdict(run)
-    for lease in ("one", "two"):
-        services.claim_evaluation(evaluation.pk, "queued", "building", lease)
-        silence(evaluation)
-        assert services.reap() == 1
-    run.refresh_from_db()
-    assert run.status == "broken"
-
-
-def test_a_run_that_is_being_judged_needs_no_agent(start):
-    run = start()
-    services.claim_run(run.pk, LEASE)
-    evaluation = ask_for_verdict(run)
-    silence(run, 3600)
-    services.reap()
-    judge(evaluation, report())
-    run.refresh_from_db()
-    assert run.status == "passed"
-
-
-def test_a_lost_message_is_sent_again_and_only_once(
-    start, valkey, django_capture_on_commit_callbacks
-):
-    run = start()  # in a transaction that never commits: its message is never sent
-    Run.objects.update(created_at=timezone.now() - timedelta(minutes=1))
-    with django_capture_on_commit_callbacks(execute=True):
-        assert services.reap() == 1
-    assert ("run_agent", (run.pk,)) in queue.waiting(queue.AGENTS)
-    assert services.reap() == 0
-
-
-def test_the_message_of_a_built_evaluation_goes_to_its_hardware(
-    start, hardware, valkey, django_capture_on_commit_callbacks
-):
-    run = start()
-    services.claim_run(run.pk, LEASE)
-    evaluation = ask_for_verdict(run)
-    services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
-    services.finish_build(evaluation.pk, LEASE)
-    silence(evaluation)
-    with django_capture_on_commit_callbacks(execute=True):
-        assert services.reap() == 1
-    assert ("measure", (evaluation.pk,)) in queue.waiting(hardware.queue)
