@@ -1,0 +1,86 @@
+"""A task is admitted when every wrong answer is refused and every honest one passes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evaluation.admission import Admission, admit
+from evaluation.probes import NOTES, probes
+from evaluation.render import admission as rendered
+from evaluation.task import load_operator, load_task
+from evaluation.types import Reason, Verdict
+
+TASKS = Path(__file__).resolve().parents[2] / "tasks"
+
+
+CASES = ("qwen3-expert", "single-element")
+MUTANTS = ("no_op", "overflowing", "sigmoid_only")
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A folder of tasks that holds SwiGLU alone, cut down to what is quickly tried."""
+    folder = tmp_path / "swiglu"
+    shutil.copytree(TASKS / "swiglu", folder)
+    toml = folder / "task.toml"
+    text = toml.read_text().replace("[1, 4096]", "[1, 64]").replace("[1, 18944]", "[1, 800]")
+    lines = text.splitlines()
+    kept = [ln for ln in lines if "split =" not in ln or any(f'"{case}"' in ln for case in CASES)]
+    toml.write_text("\n".join(kept))
+    for path in (folder / "mutants").iterdir():
+        if path.name.partition(".")[0] not in MUTANTS:
+            path.unlink()
+    return tmp_path
+
+
+def judged(tasks: Path, cache: Path) -> Admission:
+    return admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache)
+
+
+def problem_of(admission: Admission, name: str) -> str:
+    return next(problem for problem in admission.problems if name in problem)
+
+
+@pytest.mark.serial
+def test_a_sound_task_is_admitted(tasks: Path, cache: Path) -> None:
+    admission = judged(tasks, cache)
+    assert all(attempt.as_expected for attempt in admission.attempts), admission.problems
+    assert {a.name for a in admission.attempts if a.role == "probe"} == set(NOTES)
+    assert "baseline" in {a.name for a in admission.attempts if a.role == "honest"}
+    stale = next(a for a in admission.attempts if a.name == "stale")
+    assert (stale.verdict, stale.reason) == (Verdict.FAILED, Reason.STALE_OUTPUT)
+    assert admission.itself is not None
+    assert "baseline over itself" in rendered(admission)
+    assert [p for p in admission.problems if "times do not repeat" not in p] == []
+    assert admission.admitted == (not admission.problems)
+
+
+def test_a_task_is_refused_for_each_answer_that_surprises(tasks: Path, cache: Path) -> None:
+    folder = tasks / "swiglu"
+    honest = (folder / "honest" / "vectorised.cpp.cpp").read_text()
+    wrong = (folder / "mutants" / "sigmoid_only.cpp.cpp").read_text()
+    (folder / "mutants" / "sound.cpp.cpp").write_text(honest.replace("honest:", "mutant:", 1))
+    (folder / "honest" / "unsound.cpp.cpp").write_text(wrong.replace("mutant:", "honest:", 1))
+    (folder / "mutants" / "misnamed.cpp.cpp").write_text(
+        wrong.replace("expect: WRONG_VALUES", "expect: OUT_OF_BOUNDS")
+    )
+    for name in ("vectorised", "double_precision"):
+        (folder / "honest" / f"{name}.cpp.cpp").unlink()
+    admission = judged(tasks, cache)
+    assert not admission.admitted
+    assert problem_of(admission, "sound").startswith("mutant sound passed")
+    assert problem_of(admission, "unsound").startswith("honest unsound failed (WRONG_VALUES)")
+    assert problem_of(admission, "misnamed").startswith("mutant misnamed failed (WRONG_VALUES)")
+    assert "not admitted" in rendered(admission)
+
+
+def test_probes_fill_every_output_in_either_language() -> None:
+    rope = load_operator(TASKS / "rope")
+    for language in ("cpp", "triton"):
+        assert [probe.name for probe in probes(rope, language)] == list(NOTES)
+        zeros = probes(rope, language)[0].source
+        assert "q_out" in zeros
+        assert "k_out" in zeros
