@@ -2,7 +2,7 @@
 
 Wrong are the probes that need no idea of the operator (zeros, a constant, a copied input, memory as
 it was found) and the task's own mutants. Each answer is judged on seen, boundary and hidden cases.
-Whether times repeat is told by timing the baseline against itself, as any candidate is.
+Whether times repeat is told by timing an honest one against the baseline twice, from fresh starts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from evaluation import JUDGE_VERSION, clock, hardware
 from evaluation.arm import Zygote
-from evaluation.builds import Build, baselines
-from evaluation.errors import Broken, Rejected, SubmissionError
+from evaluation.builds import Build, baselines, build
+from evaluation.errors import Rejected, SubmissionError
 from evaluation.gates import Trial, integrity
 from evaluation.gates import compile as compilation
 from evaluation.gates.correctness import checked_cases
@@ -31,7 +31,7 @@ from evaluation.types import Interval, Reason, Split, Verdict
 LEAST_HONEST = 2
 LEAST_MUTANTS = 3
 SPREAD_BOUND = 0.05
-"""A baseline's speedup over itself is 1: its 95 % interval may not lie further off than this."""
+"""Measured twice, a speedup is the same: the 95 % interval of the ratio lies no further off."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Attempt:
 class Admission:
     """Everything that was tried on a task. `problems` says why it is not admitted.
 
-    `itself` is the baseline's speedup over itself; None where the language cannot be timed.
+    `repeat` is a speedup over the same speedup measured before; None where nothing can be timed.
     """
 
     task: str
     task_hash: str
     judge_version: str
     attempts: tuple[Attempt, ...]
-    itself: Interval | None
+    repeat: Interval | None
     problems: tuple[str, ...]
     admitted: bool
 
@@ -69,14 +69,14 @@ def admit(task: Task, cache: Path) -> Admission:
     with Zygote() as zygote:
         bench = _Bench(task, cache, zygote)
         attempts = tuple(bench.attempt(role, answer) for role, answer in _answers(task))
-        itself = bench.baseline_over_itself()
-    problems = tuple(_problems(attempts, itself))
+        repeat = bench.repeat()
+    problems = tuple(_problems(attempts, repeat))
     return Admission(
         task=task.slug,
         task_hash=task.hash,
         judge_version=JUDGE_VERSION,
         attempts=attempts,
-        itself=itself,
+        repeat=repeat,
         problems=problems,
         admitted=not problems,
     )
@@ -118,16 +118,29 @@ class _Bench:
             as_expected=verdict is Verdict.PASSED if role == "honest" else refused,
         )
 
-    def baseline_over_itself(self) -> Interval | None:
-        """Measured as any candidate is, over the seen cases. Raises Broken when it is wrong."""
-        if languages()[self.task.track.target].judged_here():
+    def repeat(self) -> Interval | None:
+        """The speedup of the first honest answer over seen cases, by its own value of a run before.
+
+        None where the language cannot be timed, and where that answer is not right.
+        """
+        honest = next((answer for role, answer in _answers(self.task) if role == "honest"), None)
+        if honest is None or languages()[self.task.track.target].judged_here():
             return None
-        with self._start(self.baselines[0]) as judge:
-            try:
-                cases = self.task.cases(Split.SEEN)
-                return overall([judge.measure(case, clock.FINAL_PLAN) for case in cases])
-            except SubmissionError as error:
-                raise Broken(f"{self.task.slug}: its own baseline fails: {error}") from error
+        try:
+            first, second = self._speedup(honest), self._speedup(honest)
+        except SubmissionError:
+            return None
+        return Interval(
+            second.speedup / first.speedup, second.low / first.high, second.high / first.low
+        )
+
+    def _speedup(self, answer: Example) -> Interval:
+        files = {self.task.target_file: answer.source}
+        with self._start(build(self.task, answer.language, files, self.cache)) as judge:
+            cases = self.task.cases(Split.SEEN)
+            total = overall([judge.measure(case, clock.FINAL_PLAN) for case in cases])
+        assert total is not None, "a task has seen cases"
+        return total
 
     def _judge(self, answer: Example) -> tuple[Verdict, Reason | None, str]:
         """Verdict, reason and message, which names no hidden case."""
@@ -151,11 +164,11 @@ class _Bench:
             return Verdict.FAILED, error.reason, error.message
         return Verdict.PASSED, None, ""
 
-    def _start(self, build: Build) -> Judge:
-        return Judge(self.task, self.zygote, build, self.baselines[:1], self.device, self.cache)
+    def _start(self, candidate: Build) -> Judge:
+        return Judge(self.task, self.zygote, candidate, self.baselines[:1], self.device, self.cache)
 
 
-def _problems(attempts: tuple[Attempt, ...], itself: Interval | None) -> Iterator[str]:
+def _problems(attempts: tuple[Attempt, ...], repeat: Interval | None) -> Iterator[str]:
     for attempt in attempts:
         if not attempt.as_expected:
             reason = f" ({attempt.reason})" if attempt.reason else ""
@@ -164,5 +177,5 @@ def _problems(attempts: tuple[Attempt, ...], itself: Interval | None) -> Iterato
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:
             yield f"{count} {role} answers; add some until there are {least}"
-    if itself and (itself.low > 1 + SPREAD_BOUND or itself.high < 1 / (1 + SPREAD_BOUND)):
-        yield f"times do not repeat: the baseline is {itself.speedup:.2f} times as fast as itself"
+    if repeat and (repeat.low > 1 + SPREAD_BOUND or repeat.high < 1 / (1 + SPREAD_BOUND)):
+        yield f"times do not repeat: a speedup is {repeat.speedup:.2f} times what it was before"

@@ -75,7 +75,7 @@ def admission(result: Admission) -> str:
     lines = [
         f"{result.task}: {'admitted' if result.admitted else 'not admitted'}",
         _columns(rows),
-        f"    baseline over itself: {_interval(result.itself)}",
+        f"    a speedup over itself, measured again: {_interval(result.repeat)}",
         *(f"  ! {problem}" for problem in result.problems),
     ]
     return "\n".join(lines)
