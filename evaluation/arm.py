@@ -26,6 +26,7 @@ from evaluation.types import Argument, Reason
 PACKAGE = Path(__file__).resolve().parent
 START_SECONDS = 120.0
 LOG_BYTES = 16 << 20
+MOST_THREADS = 256
 _PAGE = resource.getpagesize()
 
 
@@ -214,6 +215,7 @@ class Arm:
         while time.monotonic() < deadline:
             self._pids = tuple(self._tree())
             if all(_stopped(pid) for pid in self._pids):
+                self._watch()
                 self._spread()
                 return
             self._signal(signal.SIGSTOP)
@@ -253,8 +255,12 @@ class Arm:
         return found
 
     def _watch(self) -> None:
-        """While waiting: end a contestant that takes more memory than it may."""
-        taken = sum(_resident(pid) for pid in self._tree())
+        """While waiting and at rest: end a contestant that takes more than it may."""
+        pids = self._tree()
+        if sum(_threads(pid) for pid in pids) > MOST_THREADS and not self.rights.trusted:
+            self.close()
+            raise SubmissionError(Reason.FORBIDDEN, f"started more than {MOST_THREADS} threads")
+        taken = sum(_resident(pid) for pid in pids)
         if taken > self.rights.memory_bytes + self._shared_bytes:
             self.close()
             limit = self.rights.memory_bytes >> 20
@@ -314,6 +320,14 @@ def _stopped(pid: int) -> bool:
 def _states(pid: int) -> Iterator[str]:
     for thread in os.listdir(f"/proc/{pid}/task"):
         yield Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _threads(pid: int) -> int:
+    """Threads of a process. The kernel's own limit on them does not hold for root."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
 
 
 def _resident(pid: int) -> int:

@@ -274,7 +274,8 @@ def _landlock(policy: Policy) -> None:
     os.close(ruleset)
 
 
-# seccomp, x86-64: calls that reach other processes, change the machine, or pass other walls.
+# seccomp, x86-64: calls that reach other processes, change the machine, pass other walls, or take
+# memory that is in nobody's resident set.
 _DENIED = {
     "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
     "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "perf_event_open": 298,
@@ -283,7 +284,7 @@ _DENIED = {
     "mount_setattr": 442, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432,
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
     "open_by_handle_at": 304, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159,
-    "clock_adjtime": 305,
+    "clock_adjtime": 305, "memfd_create": 319, "memfd_secret": 447, "shmget": 29,
 }  # fmt: skip
 _FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "sched_setaffinity": 203}
 _CLONE, _CLONE3, _SOCKET, _AF_UNIX, _CLONE_THREAD = 56, 435, 41, 1, 0x10000

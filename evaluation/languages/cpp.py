@@ -83,7 +83,7 @@ class Cpp:
         sources = {**files, header_name: _header(task), "replay.cpp": REPLAY}
         for name, text in sources.items():
             (folder / name).write_text(text)
-        flags = _source_flags(files[task.target_file])
+        flags = _source_flags(files[task.operator.name + self.suffix])
         units = [*(name for name in files if name.endswith(self.suffix)), "replay.cpp"]
         argv = [COMPILER, *BASE_FLAGS, *flags, *units, "-o", ARTEFACT]
         policy = sandbox.Policy(

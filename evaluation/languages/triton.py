@@ -68,7 +68,7 @@ class Triton:
         work = folder / "work"
         work.mkdir()
         request = {
-            "source": str(folder / task.target_file),
+            "source": str(folder / (task.operator.name + self.suffix)),
             "entry": task.operator.name,
             "targets": list(TARGETS.values()),
             "arguments": _call(task),
