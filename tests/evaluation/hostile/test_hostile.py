@@ -1,0 +1,153 @@
+"""Every known trick gets the verdict it must get, with the reading for triage switched off: the walls alone hold.
+
+A trick is a source under `tricks/` whose first comments say what it does, the row of the catalogue of tricks it comes
+from, and what must come of it. Most that look for an open door are right only when they found one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import evaluation
+from evaluation import arm, clock
+from evaluation.errors import Rejected
+from evaluation.gates.performance import NAME as PERFORMANCE
+from evaluation.languages import languages
+from evaluation.pipeline import Request, evaluate
+from evaluation.task import Task, load_task
+from evaluation.types import GateName, Report, Verdict
+
+HERE = Path(__file__).parent
+OPERATORS = HERE / "operators"
+CONTROLS = sorted((HERE / "controls").iterdir())
+
+
+@dataclass(frozen=True)
+class Trick:
+    """One hostile source and what its header says of it."""
+
+    path: Path
+    source: str
+    expect: tuple[str, ...]
+    triage: str
+    seconds: float | None
+
+    @classmethod
+    def read(cls, path: Path) -> Trick:
+        source = path.read_text()
+        header = dict(re.findall(r"^(?://|#) (\w+): (.*)$", source, re.MULTILINE))
+        assert header.keys() >= {"trick", "row", "expect"}, f"{path.name} lacks a header"
+        seconds = header.get("seconds")
+        expect = tuple(header["expect"].split("|"))
+        return cls(
+            path, source, expect, header.get("triage", ""), float(seconds) if seconds else None
+        )
+
+
+TRICKS = [Trick.read(path) for path in sorted((HERE / "tricks").iterdir())]
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[arm.Zygote]:
+    """One for all: contestants are forked from it afresh, and importing torch is paid for once."""
+    with arm.Zygote() as shared:
+        yield shared
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few blocks of windows: here it matters that launches are timed, not how narrowly."""
+    plan = dataclasses.replace(clock.QUICK_PLAN, least_blocks=2, most_blocks=2)
+    monkeypatch.setattr(clock, "SEEN_PLAN", plan)
+    monkeypatch.setattr(clock, "HIDDEN_PLAN", plan)
+
+
+@pytest.fixture
+def walls_alone(monkeypatch: pytest.MonkeyPatch, zygote: arm.Zygote) -> None:
+    """No static reading rejects anything, so that whatever a trick tries it gets to try."""
+    monkeypatch.setattr(arm, "Zygote", lambda: nullcontext(zygote))
+    monkeypatch.setenv("ARENA_TEST_SECRET", "not for contestants")
+    for language in languages().values():
+        monkeypatch.setattr(type(language), "check", lambda self, files, task: None)
+
+
+def task_for(path: Path, seconds: float | None = None) -> Task:
+    task = load_task(
+        OPERATORS, "centred", "cpp-to-cpp" if path.suffix == ".cpp" else "cpp-to-torch"
+    )
+    if seconds is None:
+        return task
+    limits = dataclasses.replace(task.operator.limits, seconds=seconds)
+    return dataclasses.replace(task, operator=dataclasses.replace(task.operator, limits=limits))
+
+
+def judged(path: Path, source: str, cache: Path, seconds: float | None = None) -> Report:
+    task = task_for(path, seconds)
+    files = {task.target_file: source}
+    if path.suffix == ".cpp":
+        files["honest.h"] = (HERE / "honest.h").read_text()
+    return evaluate(Request(task, files, cache))
+
+
+def conclusion(report: Report) -> str:
+    """`failed/WRONG_VALUES in correctness`, or `passed`."""
+    if report.verdict is Verdict.PASSED:
+        return "passed"
+    return f"{report.verdict.value}/{report.reason} in {report.gates[-1].gate.value}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.path.name)
+def test_a_trick_gets_the_verdict_it_must_get(
+    trick: Trick, walls_alone: None, cache: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    places = {
+        "@TASKS@": OPERATORS,
+        "@TESTS@": HERE,
+        "@CACHE@": cache,
+        "@OUTSIDE@": outside,
+        "@PACKAGE@": Path(evaluation.__file__).parent,
+        "@PYTHON@": Path(sys.executable).resolve(),
+    }
+    source = trick.source
+    for name, place in places.items():
+        source = source.replace(name, str(place))
+
+    report = judged(trick.path, source, cache, trick.seconds)
+
+    got = conclusion(report)
+    said = "\n".join(f"{g.gate}: {g.verdict} {g.message} {dict(g.private)}" for g in report.gates)
+    assert any(got == e or got.startswith(f"{e} in ") for e in trick.expect), f"{got}\n{said}"
+    assert not outside.exists()
+    assert report.reason is None or report.verdict is not Verdict.BROKEN
+
+
+@pytest.mark.parametrize(
+    "trick", [t for t in TRICKS if t.triage], ids=lambda trick: trick.path.name
+)
+def test_the_blatant_is_rejected_on_sight(trick: Trick) -> None:
+    task = task_for(trick.path)
+    with pytest.raises(Rejected) as caught:
+        languages()[task.track.target].check({task.target_file: trick.source}, task)
+    assert caught.value.rule == trick.triage
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CONTROLS, ids=lambda path: path.name)
+def test_honest_work_of_any_style_passes(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, zygote: arm.Zygote
+) -> None:
+    monkeypatch.setattr(arm, "Zygote", lambda: nullcontext(zygote))
+    report = judged(path, path.read_text(), cache)
+    assert conclusion(report) == "passed", report.message
+    assert [g.gate for g in report.gates] == list(GateName)
+    assert next(g for g in report.gates if g.gate is PERFORMANCE).measurements

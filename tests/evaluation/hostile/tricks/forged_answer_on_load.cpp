@@ -1,0 +1,17 @@
+// trick: writes an answer into every descriptor while it is loaded
+// row: 49
+// expect: failed/PROTOCOL
+#include "honest.h"
+
+static void forge() {
+    const char body[] = "{\"echo\": null, \"reason\": null}";
+    const uint32_t size = sizeof body - 1;
+    for (int fd = 3; fd < 1024; ++fd)
+        if (write(fd, &size, 4) == 4 && write(fd, body, size) < 0) return;
+}
+
+__attribute__((constructor)) static void first() { forge(); }
+
+extern "C" int centred(const centred_args* args) {
+    return 0;
+}

@@ -1,0 +1,10 @@
+// trick: never returns
+// row: 51
+// expect: failed/TIMEOUT
+// seconds: 3
+#include "honest.h"
+
+extern "C" int centred(const centred_args* args) {
+    for (volatile bool on = true; on;) {}
+    return 0;
+}

@@ -1,0 +1,10 @@
+// trick: shrinks every file it holds, shared memory first
+// row: 51
+// expect: failed/STALE_OUTPUT|passed
+#include "honest.h"
+
+extern "C" int centred(const centred_args* args) {
+    for (int fd = 0; fd < 1024; ++fd)
+        if (ftruncate(fd, 0) == 0) continue;
+    return honest(args);
+}
