@@ -18,7 +18,8 @@ arena: ready port .venv/run.stamp  ## install what is missing and open the arena
 	@exec $(BIN)/python -m runners
 
 test: ready .venv/dev.stamp browser  ## run every test, those in a real browser among them
-	@$(BIN)/pytest
+	@$(BIN)/pytest -m serial && alone=0 || alone=$$?; \
+	$(BIN)/pytest -n 2 --dist loadfile -m "not serial" && exit $$alone
 
 lint: ready .venv/dev.stamp  ## style, types, the arrows between packages, missing migrations
 	@$(BIN)/ruff check
@@ -40,7 +41,7 @@ bench: ready .venv/run.stamp  ## measure the judge itself: repeatability, overhe
 	@$(BIN)/python benchmarks/judge.py
 
 clean:  ## remove what can be made again; runs and accounts in .arena stay
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis staticfiles
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache staticfiles
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 ready:
