@@ -32,6 +32,8 @@ LEAST_HONEST = 2
 LEAST_MUTANTS = 3
 SPREAD_BOUND = 0.05
 """Measured twice, a speedup is the same: the 95 % interval of the ratio lies no further off."""
+MOST_REPEATS = 3
+"""A busy machine may try so often."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +129,18 @@ class _Bench:
         if honest is None or languages()[self.task.track.target].judged_here():
             return None
         try:
-            first, second = self._speedup(honest), self._speedup(honest)
+            before = self._speedup(honest)
+            for _ in range(MOST_REPEATS):
+                now = self._speedup(honest)
+                ratio = Interval(
+                    now.speedup / before.speedup, now.low / before.high, now.high / before.low
+                )
+                if _steady(ratio):
+                    break
+                before = now
         except SubmissionError:
             return None
-        return Interval(
-            second.speedup / first.speedup, second.low / first.high, second.high / first.low
-        )
+        return ratio
 
     def _speedup(self, answer: Example) -> Interval:
         files = {self.task.target_file: answer.source}
@@ -177,5 +185,9 @@ def _problems(attempts: tuple[Attempt, ...], repeat: Interval | None) -> Iterato
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:
             yield f"{count} {role} answers; add some until there are {least}"
-    if repeat and (repeat.low > 1 + SPREAD_BOUND or repeat.high < 1 / (1 + SPREAD_BOUND)):
+    if repeat and not _steady(repeat):
         yield f"times do not repeat: a speedup is {repeat.speedup:.2f} times what it was before"
+
+
+def _steady(ratio: Interval) -> bool:
+    return ratio.low <= 1 + SPREAD_BOUND and ratio.high >= 1 / (1 + SPREAD_BOUND)
