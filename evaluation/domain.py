@@ -151,5 +151,10 @@ class Domain:
         return Case(name, Split.SAMPLED, "sampled", dtype, symbols)
 
     def _fits(self, case: Case, max_elements: int | None) -> bool:
-        within = max_elements is None or elements(self.arguments, case) <= max_elements
-        return within and tensor_bytes(self.arguments, case) <= self.max_bytes
+        if tensor_bytes(self.arguments, case) > self.max_bytes:
+            return False
+        if max_elements is None:
+            return True
+        # An interpreter runs the programs of a launch one by one: a thousand rows take it seconds.
+        longest = max(max(shape_of(a, case)) for a in self.arguments if a.shape)
+        return elements(self.arguments, case) <= max_elements and longest * 32 <= max_elements

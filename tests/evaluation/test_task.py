@@ -149,6 +149,7 @@ def test_sampling_respects_the_callers_dtypes_and_elements() -> None:
         case = operator.domain.sample(Random(i), "s", ("float16",), max_elements=4096)
         assert case.dtype == "float16"
         assert elements(operator.arguments, case) <= 4096
+        assert case["tokens"] <= 4096 // 32, "a long dimension is many programs to interpret"
     with pytest.raises(TaskError, match="smallest case is larger than 3 elements"):
         operator.domain.sample(Random(0), "s", max_elements=3)
 

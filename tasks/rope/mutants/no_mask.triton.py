@@ -1,5 +1,4 @@
 # mutant: stores without masking the tail of a half
-# expect: WRONG_VALUES
 import triton
 import triton.language as tl
 
