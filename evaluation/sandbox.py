@@ -24,6 +24,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,7 @@ SYSTEM_PATHS = (
     " /etc/nsswitch.conf /dev/random /dev/urandom"
 ).split()
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
+MOST_SAID = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -362,27 +364,30 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command behind the walls and collect what it says, stderr within stdout.
+    """Run a command behind the walls and collect the last MiB it says, stderr within stdout.
 
     `env` is all the environment it gets. The return code is a shell's; -9 (and everything killed)
     past `timeout` seconds.
     """
-    with subprocess.Popen(
-        command(argv, policy),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", **(env or {})},
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(
+            command(argv, policy),
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", **(env or {})},
+            start_new_session=True,
+        ) as process,
+    ):
         try:
-            output, _ = process.communicate(stdin, timeout=timeout)
+            process.communicate(stdin.encode(), timeout=timeout)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
+            process.communicate()
+        said.seek(max(0, os.fstat(said.fileno()).st_size - MOST_SAID))
+        output = said.read(MOST_SAID).decode(errors="replace")
     return subprocess.CompletedProcess(list(argv), process.returncode, output)
 
 

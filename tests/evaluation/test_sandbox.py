@@ -158,3 +158,10 @@ def test_a_wall_that_was_promised_and_cannot_stand_is_an_error(tmp_path: Path) -
 def test_a_policy_survives_the_trip_through_json() -> None:
     policy = Policy(sandbox.walls(), ("/a",), ("/b",), fork=False, unix_sockets=True)
     assert Policy.from_json(policy.to_json()) == policy
+
+
+def test_a_command_that_talks_without_end_is_heard_in_part() -> None:
+    policy = Policy(walls=sandbox.walls(), file_bytes=8 << 20)
+    done = sandbox.run(["/usr/bin/yes"], policy, timeout=30)
+    assert done.returncode > 0
+    assert len(done.stdout) == sandbox.MOST_SAID
