@@ -1,0 +1,120 @@
+"""A PyTorch answer is read for breaches, loaded by path, and judged by what it returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation.errors import BuildError, Rejected, SubmissionError
+from evaluation.languages import Launch, languages
+from evaluation.types import Argument, Reason
+
+TORCH = languages()["torch"]
+TASK: Any = None  # what it reads and builds depends on no task
+ARGUMENTS = (
+    Argument("x", "input", "dtype", ("n",)),
+    Argument("out", "output", "dtype", ("n",)),
+    Argument("by", "scalar", "float32"),
+)
+
+
+def bound(body: str, folder: Path, slots: int = 2) -> tuple[Launch, list[dict[str, Any]]]:
+    """`def twice(x, by): <body>`, loaded and bound to `slots` slots of four elements."""
+    source = f"import torch\n\n\ndef twice(x, by):\n    {body}\n"
+    TORCH.build({"twice.py": source}, TASK, folder)
+    memory = [
+        {"x": torch.arange(4.0), "out": torch.zeros(4), "n": 4, "by": 2.0} for _ in range(slots)
+    ]
+    return TORCH.load(folder, "twice").bind(ARGUMENTS, memory), memory
+
+
+def test_each_launch_fills_the_outputs_of_its_slot(tmp_path: Path) -> None:
+    launch, slots = bound("return x * by", tmp_path, slots=3)
+    launch(2, 2)  # the last slot, then round to the first
+    assert [float(slot["out"].sum()) for slot in slots] == [12.0, 0.0, 12.0]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "said"),
+    [
+        ("return x[:2] * by", Reason.WRONG_SHAPE, r"expected shape \[4\], got \[2\]"),
+        ("return x * by, x", Reason.WRONG_SHAPE, "returned 2 values, expected 1: out"),
+        ("return (x * by).half()", Reason.WRONG_DTYPE, "float32.*float16"),
+        ("return [1, 2]", Reason.WRONG_DTYPE, "plain CPU torch.Tensor, got list"),
+        ("return torch.nn.Parameter(x * by, False)", Reason.WRONG_DTYPE, "got Parameter"),
+        ("return x", Reason.ALIASED_OUTPUT, "memory with an input"),
+        ("return x.view(2, 2).view(4)", Reason.ALIASED_OUTPUT, "memory with an input"),
+    ],
+)
+def test_what_is_not_a_result_is_named(
+    body: str, reason: Reason, said: str, tmp_path: Path
+) -> None:
+    launch, _ = bound(body, tmp_path)
+    with pytest.raises(SubmissionError, match=said) as caught:
+        launch(0, 1)
+    assert caught.value.reason is reason
+
+
+def test_memory_returned_twice_is_aliased(tmp_path: Path) -> None:
+    launch, _ = bound("return torch.mul(x, by, out=KEPT)\n\n\nKEPT = torch.empty(4)", tmp_path)
+    launch(0, 1)
+    with pytest.raises(SubmissionError, match="the call before") as caught:
+        launch(1, 1)
+    assert caught.value.reason is Reason.ALIASED_OUTPUT
+
+
+def test_a_file_without_the_entry_point_says_so(tmp_path: Path) -> None:
+    TORCH.build({"twice.py": "def thrice(x, by):\n    return x\n"}, TASK, tmp_path)
+    with pytest.raises(SubmissionError, match=r"no function `twice` in twice\.py") as caught:
+        TORCH.load(tmp_path, "twice")
+    assert caught.value.reason is Reason.MISSING_ENTRY
+
+
+def test_a_syntax_error_is_told_with_its_line_and_nothing_is_run(tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    source = f"open({str(witness)!r}, 'w')\ndef twice(x:\n"
+    with pytest.raises(BuildError) as caught:
+        TORCH.build({"twice.py": source}, TASK, tmp_path)
+    (output,) = caught.value.outputs
+    assert (output.ok, output.diagnostics[0].file, output.diagnostics[0].line) == (
+        False,
+        "twice.py",
+        2,
+    )
+    assert not witness.exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "rule", "line"),
+    [
+        ("import torch\nimport ctypes", "import", 2),
+        ("from os import environ", "import", 1),
+        ("from . import judge", "import", 1),
+        ("from torch.utils import cpp_extension", "import", 1),
+        ("\n\nexec('1')", "call", 3),
+        ("x = __import__('os')", "call", 1),
+        ("import torch\ntorch.compile(print)", "call", 2),
+        ("import torch as t\nt.ops.load_library('x.so')", "call", 2),
+        ("import torch\ntorch.Tensor.copy_ = print", "patching", 2),
+        ("import math as m\nm.pi += 1", "patching", 2),
+        ("import torch\nsetattr(torch, 'allclose', print)", "patching", 2),
+        ("import torch\ntorch.nn.__dict__.clear()", "introspection", 2),
+        ("().__class__.__mro__", "introspection", 1),
+    ],
+)
+def test_breaches_are_rejected_with_rule_and_line(source: str, rule: str, line: int) -> None:
+    with pytest.raises(Rejected, match=rf"^twice\.py:{line}: ") as caught:
+        TORCH.check({"twice.py": source}, TASK)
+    assert caught.value.rule == rule
+
+
+def test_plain_pytorch_is_not_rejected() -> None:
+    source = (
+        "from __future__ import annotations\nimport math\nimport torch\nfrom torch import nn\n"
+        "import torch.nn.functional as F\n\n\ndef twice(x, by):\n    out = torch.empty_like(x)\n"
+        "    out[0] = math.pi\n    x.grad = None\n    return F.relu(out) @ nn.Identity()(x)\n"
+    )
+    TORCH.check({"twice.py": source}, TASK)

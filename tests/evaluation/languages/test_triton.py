@@ -1,0 +1,195 @@
+"""A Triton answer is compiled in the sandbox for GPUs that are not here, and run by interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluation.builds import build
+from evaluation.errors import BuildError, Rejected, SubmissionError
+from evaluation.languages import languages
+from evaluation.pipeline import Request, evaluate
+from evaluation.task import Task, load_task
+from evaluation.types import GateName, Reason, Verdict
+
+TRITON = languages()["triton"]
+FOLDER = Path(__file__).parent / "operators"
+
+HONEST = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x, out, n, by, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < n) * by, at < n)
+
+
+def twice(x, out, by):
+    n = x.numel()
+    scale_kernel[(triton.cdiv(n, 256),)](x, out, n, by, BLOCK=256)
+"""
+
+
+@pytest.fixture
+def task() -> Task:
+    return load_task(FOLDER, "twice", "torch-to-triton")
+
+
+def refused(source: str, task: Task, cache: Path) -> BuildError:
+    with pytest.raises(BuildError) as caught:
+        build(task, "triton", {"twice.py": source}, cache)
+    return caught.value
+
+
+def test_every_kernel_is_compiled_for_both_vendors(task: Task, cache: Path) -> None:
+    made = build(task, "triton", {"twice.py": HONEST}, cache)
+    nvidia, amd = made.outputs
+    assert (nvidia.arch, amd.arch) == ("cuda:90", "hip:gfx942")
+    assert nvidia.ok and amd.ok and nvidia.tool.startswith("triton ")
+    assert 0 < nvidia.resources["scale_kernel"]["registers"] <= 255
+    assert nvidia.resources["scale_kernel"]["spill_store_bytes"] == 0
+    assert nvidia.resources["scale_kernel"]["shared_bytes"] >= 0
+    assert amd.resources["scale_kernel"]["vector_registers"] > 0
+    assert ".target sm_90a" in nvidia.listings["scale_kernel.ptx"]
+    assert "ttg" in nvidia.listings["scale_kernel.ttgir"]
+    assert "gfx942" in amd.listings["scale_kernel.amdgcn"]
+    assert not (made.folder / "work").exists()
+
+
+@pytest.mark.slow
+def test_correctness_is_judged_and_speed_is_skipped(task: Task, cache: Path) -> None:
+    report = evaluate(Request(task, {"twice.py": HONEST}, cache))
+    verdicts = {result.gate: result.verdict for result in report.gates}
+    assert report.verdict is Verdict.PASSED, report.message
+    assert verdicts[GateName.CORRECTNESS] is Verdict.PASSED
+    assert verdicts[GateName.PERFORMANCE] is Verdict.SKIPPED
+    assert verdicts[GateName.GENERALIZATION] is Verdict.PASSED
+    wrong = HONEST.replace("* by", "+ by")
+    report = evaluate(Request(task, {"twice.py": wrong}, cache))
+    assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.WRONG_VALUES)
+
+
+def test_an_autotuned_kernel_compiles_with_its_first_configuration(task: Task, cache: Path) -> None:
+    configs = '@triton.autotune([triton.Config({"BLOCK": b}) for b in (64, 128)], key=["n"])\n'
+    source = HONEST.replace("@triton.jit", f"{configs}@triton.jit").replace(", BLOCK=256", "")
+    outputs = build(task, "triton", {"twice.py": source}, cache).outputs
+    assert all("scale_kernel" in output.resources for output in outputs)
+
+
+def test_an_error_inside_a_kernel_is_told_with_its_line(task: Task, cache: Path) -> None:
+    error = refused(HONEST.replace("tl.load(x + at, at < n)", "tl.nothing(x)"), task, cache)
+    (output,) = error.outputs
+    assert (output.arch, output.ok) == ("cuda:90", False)
+    assert (output.diagnostics[0].file, output.diagnostics[0].line) == ("twice.py", 8)
+    assert "nothing" in error.message
+
+
+def test_an_error_of_the_host_function_is_told_with_its_line(task: Task, cache: Path) -> None:
+    error = refused(HONEST.replace("n = x.numel()", "n = x.nothing"), task, cache)
+    assert error.outputs[0].diagnostics[0].line == 12
+    assert "AttributeError" in error.message
+
+
+def test_a_file_that_is_not_python_says_where(task: Task, cache: Path) -> None:
+    error = refused("def twice(x:\n", task, cache)
+    assert error.outputs[0].diagnostics[0].line == 1
+    assert "SyntaxError" in error.message
+
+
+def test_too_much_shared_memory_is_a_build_error(task: Task, cache: Path) -> None:
+    source = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def large(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tile = tl.load(x + at[:, None] * BLOCK + at[None, :])
+    tl.store(out + at[:, None] * BLOCK + at[None, :], tl.dot(tile, tl.trans(tile)))
+
+
+def twice(x, out, by):
+    large[(1,)](x, out, BLOCK=256, num_warps=8)
+"""
+    assert "shared memory" in refused(source, task, cache).message
+
+
+def test_a_host_function_that_launches_nothing_is_refused(task: Task, cache: Path) -> None:
+    source = HONEST.replace("    scale_kernel[", "    return\n    scale_kernel[")
+    assert "launched no Triton kernel" in refused(source, task, cache).message
+
+
+def test_a_missing_entry_point_is_told_apart(task: Task, cache: Path) -> None:
+    with pytest.raises(SubmissionError, match="no function `twice`") as caught:
+        build(task, "triton", {"twice.py": HONEST.replace("def twice", "def thrice")}, cache)
+    assert caught.value.reason is Reason.MISSING_ENTRY
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import os; os._exit(0)", "ended with code 0 and no result"),
+        ("import os; os.kill(os.getpid(), 9)", "ended with code 137 and no result"),
+        ("import os, sys; open(sys.argv[2], 'w').write('[1, 2'); os._exit(0)", "no result"),
+        ("import os, sys; open(sys.argv[2], 'w').write('[7]'); os._exit(0)", "cannot be read"),
+        ("import os, sys; os.mkfifo(sys.argv[2]); os._exit(0)", "no result"),
+        ("import os, sys; os.symlink('/etc/passwd', sys.argv[2]); os._exit(0)", "no result"),
+    ],
+)
+def test_what_a_candidate_does_to_its_compiler_is_its_own_failure(
+    line: str, said: str, task: Task, cache: Path
+) -> None:
+    assert said in refused(f"{line}\n{HONEST}", task, cache).message
+
+
+def test_a_candidate_sees_neither_tasks_nor_a_writable_source(task: Task, cache: Path) -> None:
+    reference = task.operator.folder / "reference.py"
+    for deed in (
+        f"open({str(reference)!r})",
+        f"open({str(cache)!r} + '/x', 'w')",
+        "open(__file__, 'a')",
+    ):
+        assert "PermissionError" in refused(f"{deed}\n{HONEST}", task, cache).message or (
+            "Read-only" in refused(f"{deed}\n{HONEST}", task, cache).message
+        )
+
+
+def test_compiling_for_ever_ends_at_the_limit(task: Task, cache: Path) -> None:
+    limits = dataclasses.replace(task.operator.limits, seconds=2)
+    hurried = dataclasses.replace(task, operator=dataclasses.replace(task.operator, limits=limits))
+    assert "longer than 2 s" in refused(f"while True: pass\n{HONEST}", hurried, cache).message
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ("import torch\n\n\ndef twice(x, out, by):\n    out.copy_(x * by)\n", "no-kernel"),
+        (HONEST + "    out.copy_(torch.mul(x, by))\n", "library-wrapper"),
+        (HONEST + "    out.copy_(x.softmax(0))\n", "library-wrapper"),
+        (HONEST + "    out.copy_(x @ x)\n", "library-wrapper"),
+        (
+            "from torch.nn.functional import softmax\n" + HONEST + "    softmax(x)\n",
+            "library-wrapper",
+        ),
+        ("import ctypes\n" + HONEST, "import"),
+        (HONEST + "    triton.cdiv = None\n", "patching"),
+    ],
+)
+def test_wrappers_and_breaches_are_rejected(source: str, rule: str, task: Task) -> None:
+    with pytest.raises(Rejected) as caught:
+        TRITON.check({"twice.py": "import torch\n" + source}, task)
+    assert caught.value.rule == rule
+
+
+def test_every_baseline_of_ours_reads_clean() -> None:
+    root = Path(sys.modules["evaluation"].__path__[0]).parent / "tasks"
+    for path in sorted(root.glob("*/baseline/triton.py")):
+        operator = path.parent.parent.name
+        task = load_task(root, operator, "triton-to-triton")
+        TRITON.check({task.target_file: path.read_text()}, task)
