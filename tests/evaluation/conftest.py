@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from evaluation import clock, rig
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
 from evaluation.types import Report
@@ -21,6 +23,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def task() -> Task:
     return load_task(OPERATORS, "scaled", "cpp-to-cpp")
+
+
+@pytest.fixture
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and small windows: for tests to which it matters that launches are timed, not how well."""
+    monkeypatch.setattr(rig, "MOST_SLOTS", 32)
+    plan = dataclasses.replace(clock.QUICK_PLAN, least_blocks=2, most_blocks=2)
+    monkeypatch.setattr(clock, "FINAL_PLAN", plan)
+    monkeypatch.setattr(clock, "QUICK_PLAN", plan)
 
 
 def judged(task: Task, source: str, cache: Path, scope: str = "round") -> Report:

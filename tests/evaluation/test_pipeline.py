@@ -19,6 +19,8 @@ from evaluation.types import GateName, GateResult, Reason, Split, Verdict, to_js
 
 from .conftest import judged
 
+pytestmark = pytest.mark.usefixtures("in_a_hurry")
+
 HEAD = '#include "scaled.h"\nextern "C" int scaled(const scaled_args* args) {\n'
 
 
