@@ -27,7 +27,7 @@ def task() -> Task:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and small windows: for tests to which it matters that launches are timed, not how well."""
+    """Few and small windows, where it matters that launches are timed, not how narrowly."""
     monkeypatch.setattr(rig, "MOST_SLOTS", 32)
     plan = dataclasses.replace(clock.QUICK_PLAN, least_blocks=2, most_blocks=2)
     monkeypatch.setattr(clock, "FINAL_PLAN", plan)
