@@ -61,6 +61,7 @@ class Rig:
         self.outputs = [Region(outputs) for _ in range(arms)]
         self.secret = 0
         self._pool: dict[str, torch.Tensor] = {}
+        self._gains: dict[str, torch.Tensor] = {}
         self._starts: dict[str, torch.Tensor] = {}
 
     @property
@@ -90,26 +91,27 @@ class Rig:
     def refill(self, arm: int, first: int, count: int) -> None:
         """Cut fresh values for `count` slots from `first` on, and poison that arm's outputs.
 
-        The values of a slot are a secret stretch of a pool of drawn inputs: as costly to recognise
-        as to compute.
+        The values of a slot are a secret stretch of a pool of drawn inputs, times another secret
+        stretch of a pool of gains: a stretch alone would be recognised by its first values, and its
+        sums looked up.
         """
         if not self._pool:
-            draws = [self.oracle.draw(family) for family in POOL]
-            for name in draws[0]:
-                self._pool[name] = torch.cat([draw[name].flatten() for draw in draws])
+            self._fill_pools()
         chosen = self._ring(first, count)
         for name, pool in self._pool.items():
             size = pool.numel() // len(POOL)
-            starts = torch.tensor(
-                [secrets.randbelow(pool.numel() - size + 1) for _ in range(count)]
-            )
+            places = pool.numel() - size + 1
+            starts = torch.tensor([[secrets.randbelow(places) for _ in range(count)] for _ in "xg"])
             self._starts[name] = starts
             target = _column(self.inputs, name)
-            if size <= 1 << 16:
-                target[chosen] = pool.unfold(0, size, 1)[starts] if size else target[chosen]
+            if 0 < size <= 1 << 16:
+                values = pool.unfold(0, size, 1)[starts[0]]
+                if name in self._gains:
+                    values *= self._gains[name].unfold(0, size, 1)[starts[1]]
+                target[chosen] = values
             else:
-                for slot, start in zip(chosen.tolist(), starts.tolist(), strict=True):
-                    target[slot].copy_(pool[start : start + size])
+                for position, slot in enumerate(chosen.tolist()):
+                    self._cut(name, position, target[slot])
         self._poison(self.outputs[arm], chosen)
 
     def verify(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
@@ -126,7 +128,10 @@ class Rig:
                 )
         for position in secrets.SystemRandom().sample(range(count), min(sample, count)):
             slot = int(chosen[position])
-            inputs = {name: self._cut(name, position) for name in self._pool}
+            views = self.inputs.views[slot]
+            inputs = {
+                name: self._cut(name, position, torch.empty_like(views[name])) for name in views
+            }
             for name, tensor in inputs.items():
                 if not _identical(self.inputs.views[slot][name], tensor):
                     raise SubmissionError(
@@ -141,11 +146,26 @@ class Rig:
                     Reason.OUT_OF_BOUNDS, f"{where}: memory {breached} was overwritten"
                 )
 
-    def _cut(self, name: str, position: int) -> torch.Tensor:
-        pool = self._pool[name]
-        size = pool.numel() // len(POOL)
-        start = int(self._starts[name][position])
-        return pool[start : start + size].view(self.inputs.views[0][name].shape)
+    def _fill_pools(self) -> None:
+        draws = [self.oracle.draw(family) for family in POOL]
+        generator = torch.Generator().manual_seed(secrets.randbits(63))
+        for name in draws[0]:
+            pool = torch.cat([draw[name].flatten() for draw in draws])
+            self._pool[name] = pool
+            if pool.dtype.is_floating_point:
+                gains = torch.rand(pool.shape, generator=generator) + 0.5
+                self._gains[name] = gains.to(pool.dtype)
+
+    def _cut(self, name: str, position: int, target: torch.Tensor) -> torch.Tensor:
+        """Write the values of the launch at `position` of the last refill into `target`."""
+        pool, flat = self._pool[name], target.view(-1)
+        size = flat.numel()
+        start, gain = self._starts[name][:, position].tolist()
+        if name in self._gains:
+            torch.mul(pool[start : start + size], self._gains[name][gain : gain + size], out=flat)
+        else:
+            flat.copy_(pool[start : start + size])
+        return target
 
     def _ring(self, first: int, count: int) -> torch.Tensor:
         return (torch.arange(count) + first) % self.slots
