@@ -94,13 +94,9 @@ class Policy:
     @classmethod
     def from_json(cls, text: str) -> Policy:
         data = json.loads(text)
-        walls = Walls(**data.pop("walls"))
-        return cls(
-            walls=walls,
-            readable=tuple(data.pop("readable")),
-            writable=tuple(data.pop("writable")),
-            **data,
-        )
+        data["walls"] = Walls(**data["walls"])
+        data |= {name: tuple(data[name]) for name in ("readable", "writable")}
+        return cls(**data)
 
 
 def contain(policy: Policy, body: Callable[[], None]) -> int:
