@@ -44,6 +44,9 @@ def main(argv: Sequence[str]) -> int:
     except RequestError as error:
         print(f"evaluation: {error}", file=sys.stderr)
         return BAD_REQUEST
+    except BrokenPipeError:  # whoever read has gone; there is nobody left to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN
     except Exception:
         traceback.print_exc()
         return BROKEN
@@ -134,7 +137,7 @@ def show_hardware(options: argparse.Namespace) -> int:
 def serve_request(text: str) -> int:
     """Judge the one request of `text`; every answer is a JSON line."""
     try:
-        request = _request(json.loads(text))
+        request = _request(_parsed(text))
         return _exit_code(_emit_lines(request))
     except (RequestError, ValueError, KeyError, TypeError) as error:
         _line({"type": "error", "message": str(error)})
@@ -143,6 +146,16 @@ def serve_request(text: str) -> int:
         _line({"type": "error", "message": f"{type(error).__name__}: {error}"})
         traceback.print_exc()
         return BROKEN
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise RequestError(f"the request on stdin is not JSON: {error}") from error
+    if not isinstance(data, dict) or not {"task", "files"} <= data.keys():
+        raise RequestError('the request is a JSON object with at least "task" and "files"')
+    return data
 
 
 def _request(data: Mapping[str, Any]) -> pipeline.Request:

@@ -26,6 +26,7 @@ from evaluation.types import Argument, Reason
 PACKAGE = Path(__file__).resolve().parent
 START_SECONDS = 120.0
 LOG_BYTES = 16 << 20
+SCRATCH_BYTES = 32 << 20
 MOST_THREADS = 256
 _PAGE = resource.getpagesize()
 
@@ -127,6 +128,7 @@ class Arm:
             writable=(str(rights.scratch),),
             memory_bytes=rights.memory_bytes * 2,
             file_bytes=1 << 30 if rights.trusted else LOG_BYTES,
+            scratch_bytes=0 if rights.trusted else SCRATCH_BYTES,
             fork=rights.trusted,
         )
         request = {
@@ -345,10 +347,19 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+_OWN_REASONS = frozenset(
+    {
+        Reason.BUILD_ERROR,
+        Reason.MISSING_ENTRY,
+        Reason.WRONG_SHAPE,
+        Reason.WRONG_DTYPE,
+        Reason.ALIASED_OUTPUT,
+        Reason.OUT_OF_MEMORY,
+    }
+)
+"""What a contestant can know of its own failure."""
+
+
 def _reason(word: object) -> Reason:
-    """A contestant's own account of its failure; anything outlandish counts as an error of its
-    call.
-    """
-    return (
-        Reason(word) if isinstance(word, str) and word in Reason.__members__ else Reason.CALL_ERROR
-    )
+    """A contestant's own account of its failure; anything outlandish is an error of its call."""
+    return Reason(word) if isinstance(word, str) and word in _OWN_REASONS else Reason.CALL_ERROR

@@ -74,6 +74,7 @@ class Walls:
 class Policy:
     """What an inmate may do. Paths are absolute; `processes` counts threads too.
 
+    With `scratch_bytes` the writable folders are memory of that size, gone with the inmate.
     `fork=False` leaves threads but neither new processes, nor other programs, nor a choice of
     cores.
     """
@@ -85,6 +86,7 @@ class Policy:
     file_bytes: int = 1 << 30
     cpu_seconds: int = 600
     processes: int = 256
+    scratch_bytes: int = 0
     fork: bool = True
     unix_sockets: bool = False
 
@@ -182,9 +184,9 @@ def _enter_namespaces(user: bool) -> None:
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
-def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
-    result = _libc.mount(source.encode(), target.encode(), kind and kind.encode(), flags, None)
-    _checked(result, f"mount {target}")
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    words = source.encode(), target.encode(), kind and kind.encode()
+    _checked(_libc.mount(*words, flags, data.encode()), f"mount {target}")
 
 
 def _set_read_only(path: str, on: bool, recursive: bool) -> None:
@@ -203,7 +205,9 @@ def _arrange_mounts(policy: Policy) -> None:
     if policy.walls.read_only_system:
         here = os.getcwd()
         for path in policy.writable:
-            _mount(path, path, None, MS_BIND)
+            size = f"size={policy.scratch_bytes}"
+            of_memory = ("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
+            _mount(*(of_memory if policy.scratch_bytes else (path, path, None, MS_BIND)))
         _set_read_only("/", on=True, recursive=True)
         for path in policy.writable:
             _set_read_only(path, on=False, recursive=False)
@@ -238,11 +242,6 @@ def _drop_capabilities() -> None:
 _READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read files, list folders
 _FS_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
-
-
-def landlock_abi() -> int:
-    """The kernel's Landlock version, 0 without it."""
-    return max(0, int(_libc.syscall(SYS_LANDLOCK_CREATE, None, 0, 1)))
 
 
 def _landlock(policy: Policy) -> None:
@@ -327,7 +326,8 @@ def _seccomp(policy: Policy) -> None:
 @functools.cache
 def walls() -> Walls:
     """The walls of this machine, each tried in a child that ends at once."""
-    found = Walls(landlock=landlock_abi(), seccomp=platform.machine() == "x86_64")
+    landlock = max(0, int(_libc.syscall(SYS_LANDLOCK_CREATE, None, 0, 1)))  # its version
+    found = Walls(landlock=landlock, seccomp=platform.machine() == "x86_64")
     if found.seccomp and not _holds(found):
         found = dataclasses.replace(found, seccomp=False)
     for user in (False, True):

@@ -123,6 +123,16 @@ def test_memory_is_limited(tmp_path: Path) -> None:
     assert "MemoryError" in said
 
 
+def test_a_scratch_folder_of_memory_is_no_larger_than_granted(tmp_path: Path) -> None:
+    if not sandbox.walls().read_only_system:
+        pytest.skip("no mounts of its own on this machine")
+    code = "for i in range(8): open(f'{i}', 'wb').write(bytes(1 << 20))"
+    status, said = inside(code, tmp_path, scratch_bytes=4 << 20)
+    assert status != 0
+    assert "No space left" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_deadline_ends_everything_that_was_started(tmp_path: Path) -> None:
     code = """
 import os, time
