@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import evaluation
-from evaluation import arm, clock, rig
+from evaluation import arm
 from evaluation.errors import Rejected
 from evaluation.gates.performance import NAME as PERFORMANCE
 from evaluation.languages import languages
@@ -63,13 +63,7 @@ def zygote() -> Iterator[arm.Zygote]:
         yield shared
 
 
-@pytest.fixture(autouse=True)
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and small windows: here it matters that launches are timed, not how narrowly."""
-    monkeypatch.setattr(rig, "MOST_SLOTS", 32)
-    plan = dataclasses.replace(clock.QUICK_PLAN, least_blocks=2, most_blocks=2)
-    monkeypatch.setattr(clock, "FINAL_PLAN", plan)
-    monkeypatch.setattr(clock, "QUICK_PLAN", plan)
+pytestmark = pytest.mark.usefixtures("in_a_hurry")
 
 
 @pytest.fixture
