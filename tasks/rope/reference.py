@@ -34,8 +34,9 @@ def reduction(case):
 def inputs(case, draw):
     tokens, half_dim = case["tokens"], case["half_dim"]
     # Consecutive positions from a drawn start, as in the middle of a sequence.
-    positions = torch.arange(tokens) + draw.integers((1,), 0, 8192)
-    frequencies = _BASE ** (-torch.arange(half_dim) / half_dim)
+    start = draw.integers((1,), 0, 8192)
+    positions = start + torch.arange(tokens, device=start.device)
+    frequencies = _BASE ** (-torch.arange(half_dim, device=start.device) / half_dim)
     angles = positions[:, None] * frequencies
     return {
         "q": draw.normal((tokens, case["heads"], 2 * half_dim)),
