@@ -1,34 +1,42 @@
-"""RMS norm, one program per row: the row in blocks, once for the squares and once to scale."""
+"""RMS norm, a tile of rows a program: once over their columns for the squares, once to scale."""
 
 import triton
 import triton.language as tl
 
-# arena: tune BLOCK 256 512 1024 2048 4096
-BLOCK = 256
+# Elements a program holds at a time: rows that are short share a program.
+# arena: tune TILE 1024 2048 4096 8192 16384
+TILE = 4096
 
-# arena: tune WARPS 1 2 4 8
-WARPS = 4
+# arena: tune WARPS 2 4 8 16
+WARPS = 8
 
 
 @triton.jit
-def rms_norm_kernel(x, weight, out, cols, eps, BLOCK: tl.constexpr):
-    start = tl.program_id(0).to(tl.int64) * cols
-    offsets = tl.arange(0, BLOCK)
+def rms_norm_kernel(x, weight, out, rows, cols, eps, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * HEIGHT + tl.arange(0, HEIGHT)
+    start = row[:, None] * cols
+    inside = (row < rows)[:, None]
+    offsets = tl.arange(0, WIDTH)[None, :]
 
-    squares = tl.zeros((BLOCK,), tl.float32)
-    for first in range(0, cols, BLOCK):
-        mask = first + offsets < cols
-        values = tl.load(x + start + first + offsets, mask, other=0.0).to(tl.float32)
+    squares = tl.zeros((HEIGHT, WIDTH), tl.float32)
+    for first in range(0, cols, WIDTH):
+        col = first + offsets
+        values = tl.load(x + start + col, inside & (col < cols), other=0.0).to(tl.float32)
         squares += values * values
-    scale = 1 / tl.sqrt(tl.sum(squares) / cols + eps)
+    scale = 1 / tl.sqrt(tl.sum(squares, axis=1) / cols + eps)
 
-    for first in range(0, cols, BLOCK):
-        mask = first + offsets < cols
-        values = tl.load(x + start + first + offsets, mask, other=0.0).to(tl.float32)
-        weights = tl.load(weight + first + offsets, mask, other=0.0).to(tl.float32)
-        tl.store(out + start + first + offsets, values * scale * weights, mask)
+    for first in range(0, cols, WIDTH):
+        col = first + offsets
+        mask = inside & (col < cols)
+        values = tl.load(x + start + col, mask, other=0.0).to(tl.float32)
+        weights = tl.load(weight + col, col < cols, other=0.0).to(tl.float32)
+        tl.store(out + start + col, values * scale[:, None] * weights, mask)
 
 
 def rms_norm(x, weight, out, eps):
     rows, cols = x.shape
-    rms_norm_kernel[(rows,)](x, weight, out, cols, eps, BLOCK=BLOCK, num_warps=WARPS)
+    width = min(TILE, triton.next_power_of_2(cols))
+    height = TILE // width
+    rms_norm_kernel[(triton.cdiv(rows, height),)](
+        x, weight, out, rows, cols, eps, HEIGHT=height, WIDTH=width, num_warps=WARPS
+    )

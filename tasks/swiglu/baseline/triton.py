@@ -3,8 +3,8 @@
 import triton
 import triton.language as tl
 
-# arena: tune BLOCK 128 256 512 1024 2048
-BLOCK = 256
+# arena: tune BLOCK 256 512 1024 2048 4096
+BLOCK = 1024
 
 # arena: tune WARPS 1 2 4 8
 WARPS = 4
@@ -12,8 +12,9 @@ WARPS = 4
 
 @triton.jit
 def swiglu_kernel(x, out, hidden, BLOCK: tl.constexpr):
-    token = tl.program_id(0).to(tl.int64)
-    offsets = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    blocks = tl.cdiv(hidden, BLOCK)
+    token = (tl.program_id(0) // blocks).to(tl.int64)
+    offsets = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < hidden
     gate = tl.load(x + token * 2 * hidden + offsets, mask, other=0.0).to(tl.float32)
     up = tl.load(x + token * 2 * hidden + hidden + offsets, mask, other=0.0).to(tl.float32)
@@ -22,6 +23,7 @@ def swiglu_kernel(x, out, hidden, BLOCK: tl.constexpr):
 
 def swiglu(x, out):
     tokens, hidden = out.shape
-    swiglu_kernel[(tokens, triton.cdiv(hidden, BLOCK))](
-        x, out, hidden, BLOCK=BLOCK, num_warps=WARPS
+    block = min(BLOCK, triton.next_power_of_2(hidden))
+    swiglu_kernel[(tokens * triton.cdiv(hidden, block),)](
+        x, out, hidden, BLOCK=block, num_warps=WARPS
     )
