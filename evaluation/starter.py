@@ -5,42 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evaluation.domain import Choices, LogUniform, Range
+from evaluation.headers import header
 from evaluation.types import Argument, Case, Split
 
 if TYPE_CHECKING:
     from evaluation.task import Operator, Task
-
-C_TYPES = {"dtype": "float", "float32": "float", "int64": "int64_t", "int32": "int32_t"}
-
-_HEADER = """\
-/* The calling convention of {name}, generated from its task. */
-#ifndef ARENA_{upper}_H
-#define ARENA_{upper}_H
-
-#include <omp.h>
-#include <stdint.h>
-
-/* Tensors are contiguous, row-major and do not overlap; only outputs may be written. */
-typedef struct {{
-{fields}
-}} {name}_args;
-
-/* How many threads this machine grants. */
-static inline int arena_threads(void) {{
-#ifdef ARENA_THREADS
-    return ARENA_THREADS;
-#else
-    return omp_get_max_threads();
-#endif
-}}
-
-#ifdef __cplusplus
-extern "C"
-#endif
-int {name}(const {name}_args* args);
-
-#endif
-"""
 
 _CPP_SKELETON = """\
 // arena: flags -O2
@@ -48,6 +17,16 @@ _CPP_SKELETON = """\
 
 // Fill {outputs} from the inputs and return 0.
 extern "C" int {name}(const {name}_args* args) {{
+    return 1;
+}}
+"""
+
+_GPU_SKELETON = """\
+// arena: flags -O3
+#include "{name}.h"
+
+// Fill {outputs} from the inputs by launching kernels on `stream`, and return 0.
+extern "C" int {name}(const {name}_args* args, {stream} stream) {{
     return 1;
 }}
 """
@@ -78,6 +57,23 @@ _CONVENTION = {
         "It is compiled as C++17 with OpenMP into a shared library; use at most `arena_threads()`\n"
         "threads. A line `// arena: flags -O3 -march=native` at its top adds compiler flags."
     ),
+    "cuda": (
+        "`{file}` includes `{name}.h` and defines `{name}`, which launches kernels that fill\n"
+        "{outputs} on `stream` and returns 0, or a `cudaError_t` as an int. Launches must be\n"
+        "asynchronous and capturable in a CUDA graph: no synchronisation and no allocation.\n"
+        "nvcc compiles it as C++17 for this GPU, once for each dtype: `arena_t` is the case's and\n"
+        "`ARENA_FLOAT32`, `ARENA_FLOAT16` or `ARENA_BFLOAT16` is 1. A line\n"
+        "`// arena: flags -use_fast_math -maxrregcount=64` at its top adds compiler flags."
+    ),
+    "hip": (
+        "`{file}` includes `{name}.h` and defines `{name}`, which launches kernels that fill\n"
+        "{outputs} on `stream` and returns 0, or a `hipError_t` as an int. Launches must be\n"
+        "asynchronous and capturable in a graph: no synchronisation and no allocation. It is\n"
+        "compiled as C++17, once for each dtype: `arena_t` is the case's, and `ARENA_FLOAT32`,\n"
+        "`ARENA_FLOAT16` or `ARENA_BFLOAT16` is 1. hipcc compiles it for an AMD GPU; on an NVIDIA\n"
+        "GPU nvcc does, behind a header that maps HIP's names. A wave has `warpSize` lanes, 64 or\n"
+        "32. A line `// arena: flags -use_fast_math` at its top adds compiler flags."
+    ),
     "triton": (
         "`{file}` defines `{name}({parameters})`, which launches Triton kernels that fill\n"
         "{outputs}. Tensors are contiguous and do not overlap; only outputs may be written."
@@ -91,6 +87,18 @@ _CONVENTION = {
 _RULES = {
     "cpp": (
         "- The computation is yours: C++17, intrinsics and OpenMP. No other library is linked.\n"
+        "- No files, processes or network, and no state kept from one call to the next."
+    ),
+    "cuda": (
+        "- The computation is yours: C++17, inline PTX, and the toolkit's headers for device code\n"
+        "  (`mma.h`, `cooperative_groups.h`, `cuda_pipeline.h`, CUB). No other library.\n"
+        "- The device's limits and the L2 cache's policy stay as they are.\n"
+        "- No files, processes or network, and no state kept from one call to the next."
+    ),
+    "hip": (
+        "- The computation is yours: C++17 and the headers of the HIP runtime, by HIP's names. No\n"
+        "  library, and nothing of CUDA's.\n"
+        "- The device's limits and the L2 cache's policy stay as they are.\n"
         "- No files, processes or network, and no state kept from one call to the next."
     ),
     "triton": (
@@ -146,29 +154,15 @@ and the speedup of each case, and counts as one round of your budget.
 
 
 def starter_files(task: Task) -> dict[str, str]:
-    """The workspace by file name: the target, TASK.md, reference.py, and for C++ the header."""
+    """The workspace by file name: the target, TASK.md, reference.py, and where it has one its header."""
     files = {
         task.target_file: _target(task),
         "TASK.md": _brief(task),
         "reference.py": (task.operator.folder / "reference.py").read_text(encoding="utf-8"),
     }
-    if task.track.target == "cpp":
-        files[f"{task.operator.name}.h"] = c_header(task.operator)
+    if text := header(task.operator, task.track.target):
+        files[f"{task.operator.name}.h"] = text
     return files
-
-
-def c_header(operator: Operator) -> str:
-    """The generated header: one struct of tensors in calling order, then sizes, then scalars."""
-    fields = [_c_field(argument) for argument in operator.arguments if argument.role != "scalar"]
-    fields += [f"    int64_t {size};" for size in operator.sizes]
-    fields += [f"    {C_TYPES[argument.dtype]} {argument.name};" for argument in operator.scalars]
-    return _HEADER.format(name=operator.name, upper=operator.name.upper(), fields="\n".join(fields))
-
-
-def _c_field(argument: Argument) -> str:
-    const = "const " if argument.role == "input" else ""
-    shape = "".join(f"[{dimension}]" for dimension in argument.shape)
-    return f"    {const}{C_TYPES[argument.dtype]}* {argument.name};  /* {shape} */"
 
 
 def parameters(operator: Operator, language: str) -> str:
@@ -184,8 +178,14 @@ def _target(task: Task) -> str:
     track, operator = task.track, task.operator
     if track.source == track.target:
         return operator.baseline(track.source)
-    skeletons = {"cpp": _CPP_SKELETON, "triton": _TRITON_SKELETON, "torch": _TORCH_SKELETON}
-    return skeletons[track.target].format(**_words(task))
+    skeletons = {
+        "cpp": _CPP_SKELETON,
+        "cuda": _GPU_SKELETON,
+        "hip": _GPU_SKELETON,
+        "triton": _TRITON_SKELETON,
+        "torch": _TORCH_SKELETON,
+    }
+    return skeletons[track.target].format(**_words(task), stream=f"{track.target}Stream_t")
 
 
 def _words(task: Task) -> dict[str, str]:
@@ -200,6 +200,7 @@ def _words(task: Task) -> dict[str, str]:
 def _brief(task: Task) -> str:
     operator, track = task.operator, task.track
     words = _words(task)
+    signature = header(operator, track.target)
     return _BRIEF.format(
         **words,
         title=operator.title,
@@ -207,7 +208,7 @@ def _brief(task: Task) -> str:
         target=track.target,
         prompt=operator.prompt.strip(),
         convention=_CONVENTION[track.target].format(**words),
-        signature=f"```c\n{c_header(operator)}```" if track.target == "cpp" else "",
+        signature=f"```c\n{signature}```" if signature else "",
         arguments="\n".join(_argument_row(argument) for argument in operator.arguments),
         start=(
             "The file holds the baseline: what it does now is what must be beaten."

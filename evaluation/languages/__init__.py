@@ -9,7 +9,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from evaluation.types import Argument, CompilerOutput
 
@@ -55,9 +55,24 @@ class Language(Protocol):
     def judged_here(self) -> str:
         """Empty when this machine can time the language; else why performance is skipped."""
 
+    def runs_here(self) -> str:
+        """Empty when this machine can run what the language builds; else why it is only built."""
+
     def load(self, folder: Path, entry: str) -> Kernel:
         """In the contestant: load the built artefact. Raises `SubmissionError(MISSING_ENTRY)`
         without `entry`.
+        """
+
+
+@runtime_checkable
+class Enqueues(Protocol):
+    """A launch of a language for GPUs, which can also be put on a stream and left there."""
+
+    def __call__(self, first: int, count: int) -> None: ...
+
+    def enqueue(self, first: int, count: int) -> None:
+        """Put the launches on PyTorch's current stream, without waiting; a CUDA graph may capture
+        them.
         """
 
 

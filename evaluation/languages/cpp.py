@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from evaluation import sandbox
-from evaluation.errors import Broken, BuildError, Rejected, SubmissionError
+from evaluation import native, sandbox
+from evaluation.errors import Broken, BuildError, SubmissionError
+from evaluation.headers import c_header
 from evaluation.languages import Kernel, Launch, Slot
-from evaluation.types import Argument, CompilerOutput, Diagnostic, Reason
+from evaluation.types import Argument, CompilerOutput, Reason
 
 if TYPE_CHECKING:
     from evaluation.task import Task
@@ -45,19 +46,7 @@ long first,
 }
 """
 
-_FLAGS = re.compile(r"^\s*//\s*arena:\s*flags\s+(?P<flags>.+)$", re.MULTILINE)
-_DIAGNOSTIC = re.compile(
-    r"^(?P<file>[^:\s]+):(?P<line>\d+):(?:\d+:)? "
-    r"(?P<severity>fatal error|error|warning): (?P<text>.*)$",
-    re.MULTILINE,
-)
-_SYSTEM_CALLS = "fork|vfork|execve?|execl?p?|system|popen|ptrace|syscall|socket|dlopen|dlsym"
-_BLATANT = (
-    ("system-call", re.compile(rf"\b(?:{_SYSTEM_CALLS})\s*\(")),
-    ("system-call", re.compile(r"\b(?:asm|__asm__|__asm)\b[^;]*\b(?:syscall|int\s+\$?0x80)\b")),
-    ("library-wrapper", re.compile(r"#\s*include\s*<(?:torch|ATen|mkl|cblas|dnnl|oneapi)[/.\w]*>")),
-    ("machine-files", re.compile(r"\"/(?:proc|dev|sys)/")),
-)
+_ALLOWED = re.compile("|".join(map(re.escape, SOURCE_FLAGS)))
 
 
 class Cpp:
@@ -66,21 +55,18 @@ class Cpp:
     dtypes = frozenset({"float32"})
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
-        for name, text in files.items():
+        for text in files.values():
             _source_flags(text)
-            code = _without_comments(text)
-            for rule, pattern in _BLATANT:
-                if match := pattern.search(code):
-                    line = code.count("\n", 0, match.start()) + 1
-                    found = " ".join(match.group().split())
-                    raise Rejected(rule, f"{name}:{line}: `{found}` has no place in a kernel")
+        native.refuse_breaches(files, native.BREACHES)
 
     def key(self, task: Task) -> str:
-        return "\n".join((compiler_version(), *BASE_FLAGS, REPLAY, _target(), _header(task)))
+        return "\n".join(
+            (compiler_version(), *BASE_FLAGS, REPLAY, _target(), c_header(task.operator))
+        )
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         header_name = f"{task.operator.name}.h"
-        sources = {**files, header_name: _header(task), "replay.cpp": REPLAY}
+        sources = {**files, header_name: c_header(task.operator), "replay.cpp": REPLAY}
         for name, text in sources.items():
             (folder / name).write_text(text)
         flags = _source_flags(files[task.operator.name + self.suffix])
@@ -104,22 +90,19 @@ class Cpp:
             ok=built,
             duration_ms=(time.perf_counter() - started) * 1e3,
             text=f"$ {shlex.join(argv)}\n{text}",
-            diagnostics=tuple(
-                Diagnostic(m["file"], int(m["line"]), m["severity"], m["text"])
-                for m in _DIAGNOSTIC.finditer(text)
-            ),
+            diagnostics=native.diagnostics(text),
         )
         if done.returncode < 0:
             raise BuildError(f"the build took longer than {seconds:g} s", [output])
         if not built:
-            errors = [d for d in output.diagnostics if "error" in d.severity]
-            first = (
-                f"{errors[0].file}:{errors[0].line}: {errors[0].message}" if errors else text[-500:]
-            )
+            first = native.first_error(output.diagnostics) or text[-500:]
             raise BuildError(f"g++ refused the source: {first}", [output])
         return [output]
 
     def judged_here(self) -> str:
+        return ""
+
+    def runs_here(self) -> str:
         return ""
 
     def load(self, folder: Path, entry: str) -> Kernel:
@@ -144,15 +127,9 @@ class CppKernel:
         self.replay.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_long] * 4]
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
-        fields = fields_of(arguments, slots[0])
-        struct: Any = type("Arguments", (ctypes.Structure,), {"_fields_": list(fields.items())})
-        table = (struct * len(slots))()
-        for row, slot in zip(table, slots, strict=True):
-            for name in fields:
-                value = slot[name]
-                setattr(row, name, value if isinstance(value, (int, float)) else value.data_ptr())
+        table = native.struct_table(arguments, slots)
         launch = ctypes.cast(self.function, ctypes.c_void_p)
-        stride, ring = ctypes.sizeof(struct), len(slots)
+        stride, ring = ctypes.sizeof(table) // len(slots), len(slots)
 
         def run(first: int, count: int) -> None:
             code = self.replay(launch, ctypes.addressof(table), stride, ring, first, count)
@@ -162,51 +139,8 @@ class CppKernel:
         return run
 
 
-def fields_of(arguments: Sequence[Argument], slot: Slot) -> dict[str, type[Any]]:
-    """The fields of the generated header's struct, in order: pointers, then sizes, then scalars."""
-    named = {argument.name: argument for argument in arguments}
-    fields: dict[str, type[Any]] = {
-        a.name: ctypes.c_void_p for a in arguments if a.role != "scalar"
-    }
-    fields |= {name: ctypes.c_int64 for name in slot if name not in named}
-    for argument in arguments:
-        if argument.role == "scalar":
-            fields[argument.name] = ctypes.c_int64 if argument.dtype == "int64" else ctypes.c_float
-    return fields
-
-
-def _header(task: Task) -> str:
-    from evaluation.starter import c_header
-
-    return c_header(task.operator)
-
-
 def _source_flags(source: str) -> list[str]:
-    """The flags a source asks for by `// arena: flags ...`. Raises Rejected for one that is not on
-    the list.
-    """
-    flags = [flag for match in _FLAGS.finditer(source) for flag in match["flags"].split()]
-    for flag in flags:
-        if flag not in SOURCE_FLAGS:
-            known = " ".join(sorted(SOURCE_FLAGS))
-            raise Rejected(
-                "compiler-flag", f"`{flag}` is not among the flags a source may ask for: {known}"
-            )
-    return flags
-
-
-def _without_comments(source: str) -> str:
-    """The source with comments blanked, lines kept."""
-
-    def blank(match: re.Match[str]) -> str:
-        return match.group() if match.group()[0] in "\"'" else "\n" * match.group().count("\n")
-
-    return re.sub(
-        r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/",
-        blank,
-        source,
-        flags=re.DOTALL,
-    )
+    return native.source_flags(source, _ALLOWED, " ".join(sorted(SOURCE_FLAGS)))
 
 
 @functools.cache

@@ -58,6 +58,9 @@ class Torch:
     def judged_here(self) -> str:
         return ""
 
+    def runs_here(self) -> str:
+        return ""
+
     def load(self, folder: Path, entry: str) -> Kernel:
         return TorchKernel(reading.load_function(folder / f"{entry}.py", entry))
 

@@ -107,6 +107,9 @@ class Triton:
     def judged_here(self) -> str:
         return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
 
+    def runs_here(self) -> str:
+        return ""
+
     def load(self, folder: Path, entry: str) -> Kernel:
         os.environ["TRITON_INTERPRET"] = "1"
         from triton.backends.compiler import GPUTarget

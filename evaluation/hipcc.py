@@ -1,0 +1,120 @@
+"""hipcc: AMD's compiler, where ROCm is installed, and what it says of each kernel."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from evaluation import native
+from evaluation.device_build import PRELUDE_NAME, Job
+from evaluation.types import Diagnostic
+
+ARCHITECTURES = ("gfx942", "gfx90a")
+"""What every source is tried for: MI300 and MI200."""
+
+FLAGS = ("-std=c++17", "-O3", "-Rpass-analysis=kernel-resource-usage")
+LIBRARY_FLAGS = ("-shared", "-fPIC", "-Wl,--no-undefined")
+_SAME = {
+    "-O1": "-O1",
+    "-O2": "-O2",
+    "-O3": "-O3",
+    "-use_fast_math": "-ffast-math",
+    "-fmad=false": "-ffp-contract=off",
+    "-fmad=true": "-ffp-contract=fast",
+    "-std=c++17": "-std=c++17",
+    "-std=c++20": "-std=c++20",
+}
+"""A source asks by nvcc's names; what is not here says nothing to AMD's compiler."""
+
+# Clang's remarks, one line for each number:
+# https://clang.llvm.org/docs/ClangCommandLineReference.html, -Rpass-analysis=kernel-resource-usage
+_REMARK = re.compile(r"remark:\s+(?P<name>[^:\n]+): (?P<value>\S+) \[-Rpass-analysis=kernel-res")
+_RESOURCES = {
+    "VGPRs": "vector_registers",
+    "AGPRs": "accumulation_registers",
+    "SGPRs": "scalar_registers",
+    "TotalSGPRs": "scalar_registers",
+    "VGPRs Spill": "vector_spills",
+    "SGPRs Spill": "scalar_spills",
+    "ScratchSize [bytes/lane]": "stack_bytes",
+    "LDS Size [bytes/block]": "shared_bytes",
+    "Occupancy [waves/SIMD]": "waves_per_simd",
+}
+
+
+@functools.cache
+def compiler() -> str:
+    """The path of hipcc; empty where ROCm is not installed."""
+    home = os.environ.get("ROCM_PATH") or "/opt/rocm"
+    return shutil.which("hipcc") or shutil.which("hipcc", path=f"{home}/bin") or ""
+
+
+@functools.cache
+def release() -> str:
+    said = subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
+    found = re.search(r"HIP version: (\S+)", said)
+    return f"hipcc {found[1] if found else ''}".strip()
+
+
+def readable() -> tuple[str, ...]:
+    """The folders hipcc is made of."""
+    return (str(Path(compiler()).resolve().parent.parent), "/opt/rocm") if compiler() else ()
+
+
+@functools.cache
+def architectures_here() -> tuple[str, ...]:
+    """The AMD GPUs of this machine, such as gfx942, as ROCm's own tool names them."""
+    tool = shutil.which("rocm_agent_enumerator", path=f"{os.environ.get('PATH')}:/opt/rocm/bin")
+    if tool is None or not Path("/dev/kfd").exists():
+        return ()
+    said = subprocess.run([tool], capture_output=True, text=True, timeout=60).stdout
+    return tuple(name for name in said.split() if name.startswith("gfx") and name != "gfx000")
+
+
+def jobs(
+    units: Sequence[str], flags: Sequence[str], dtypes: Sequence[str], libraries: bool
+) -> list[Job]:
+    """The libraries when they are to run here, and AMD's architectures tried with the first dtype;
+    nothing without hipcc.
+    """
+    if not compiler():
+        return []
+    options = [_SAME[name] for flag in flags if (name := re.sub("^--", "-", flag)) in _SAME]
+
+    def argv(dtype: str, arch: str, *more: str) -> tuple[str, ...]:
+        define = f"-DARENA_{dtype.upper()}=1"
+        words = (*FLAGS, *options, f"--offload-arch={arch}", define, "-include", PRELUDE_NAME)
+        return (compiler(), *words, *more, "-x", "hip")
+
+    made = []
+    here = architectures_here()[0] if libraries else ""
+    if here:
+        made += [
+            Job(release(), here, (*argv(dtype, here, *LIBRARY_FLAGS), *units), read, dtype)
+            for dtype in dtypes
+        ]
+    made += [
+        Job(release(), arch, (*argv(dtypes[0], arch, "-c", "--cuda-device-only"), units[0]), read)
+        for arch in ARCHITECTURES
+        if arch != here
+    ]
+    return made
+
+
+def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
+    """Diagnostics and each kernel's resources, out of the words of hipcc."""
+    kernels: dict[str, dict[str, int]] = {}
+    function = ""
+    for match in _REMARK.finditer(said):
+        if match["name"] == "Function Name":
+            function = match["value"]
+            kernels[function] = {}
+        elif match["name"] in _RESOURCES and function and match["value"].isdigit():
+            kernels[function][_RESOURCES[match["name"]]] = int(match["value"])
+    names = native.demangled(tuple(kernels))
+    return native.diagnostics(said), {names[name]: used for name, used in kernels.items()}

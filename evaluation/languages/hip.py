@@ -1,0 +1,131 @@
+"""HIP: hipcc for an AMD GPU; for an NVIDIA GPU nvcc, behind a header that maps HIP's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation import hipcc, native, nvcc
+from evaluation.device_build import PRELUDE, PRELUDE_NAME, Job, compile_all, with_notes
+from evaluation.device_kernel import DeviceKernel
+from evaluation.headers import header
+from evaluation.languages import Kernel
+from evaluation.types import CompilerOutput, Diagnostic
+
+if TYPE_CHECKING:
+    from evaluation.task import Task
+
+INCLUDE = Path(native.__file__).with_name("include")
+
+_LIBRARIES = (
+    "rocblas|hipblas|hipblaslt|miopen|MIOpen|rocfft|hipfft|rocsparse|hipsparse|rocsolver|hipsolver"
+    "|rocwmma|rocthrust|rocprim|hipcub|thrust|ck|composable_kernel|rccl|torch|ATen|c10"
+)
+BREACHES: tuple[native.Breach, ...] = (
+    *native.BREACHES,
+    ("library-wrapper", re.compile(rf"#\s*include\s*[<\"](?:{_LIBRARIES})[\w./]*[>\"]")),
+    (
+        "device-state",
+        re.compile(
+            r"\b(?:hip(?:Device|Ctx)(?:SetLimit|Reset\w*|SetFlags)|hipSetDevice\w*"
+            r"|hipLimit\w*|\w*[aA]ccessPolicyWindow\w*)\b"
+        ),
+    ),
+    (
+        "foreign-memory",
+        re.compile(
+            r"\b(?:hip(?:Ipc|Import|MemImport|MemExport|MemPoolImport|MemPoolExport"
+            r"|DeviceEnablePeer|HostRegister)\w*)\b"
+        ),
+    ),
+    ("not-hip", re.compile(r"#\s*include\s*[<\"](?:cuda|cub/|cooperative_groups|mma)[\w./]*[>\"]")),
+    ("not-hip", re.compile(r"\bcu(?:da)?[A-Z]\w*\b")),
+)
+
+_SHUFFLE_WIDTH = r"__shfl(?:_up|_down|_xor)?(?:_sync)?\s*\([^;]*,\s*{0}\s*\)"
+_WAVES = {
+    lanes: re.compile("|".join((*patterns, _SHUFFLE_WIDTH.format(lanes))))
+    for lanes, patterns in {
+        32: (
+            r"&\s*(?:31|0x1[fF])[uU]?\b",
+            r"[%/]\s*32[uU]?\b",
+            r">>\s*5[uU]?\b",
+            r"0x[fF]{8}[uU]?\b",
+        ),
+        64: (r"&\s*(?:63|0x3[fF])[uU]?\b", r"[%/]\s*64[uU]?\b", r">>\s*6[uU]?\b", r"0x[fF]{16}\w*"),
+    }.items()
+}
+_PRELUDE = PRELUDE.format(runtime="hip/hip_runtime.h", prefix="hip")
+
+
+class Hip:
+    name = "hip"
+    suffix = ".hip"
+    dtypes = frozenset({"float32", "float16", "bfloat16"})
+
+    def check(self, files: Mapping[str, str], task: Task) -> None:
+        for text in files.values():
+            nvcc.source_flags(text)
+        native.refuse_breaches(files, BREACHES)
+
+    def key(self, task: Task) -> str:
+        jobs = _jobs([task.target_file], [], task)
+        commands = (" ".join((job.tool, *job.argv)) for job in jobs)
+        headers = (path.read_text() for path in sorted(INCLUDE.rglob("*.h")))
+        return "\n".join((*commands, *headers, _PRELUDE, header(task.operator, self.name)))
+
+    def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
+        entry, target = task.operator.name, task.operator.name + self.suffix
+        units = [target, *(n for n in files if n.endswith(self.suffix) and n != target)]
+        made = {f"{entry}.h": header(task.operator, self.name), PRELUDE_NAME: _PRELUDE}
+        toolkit = () if _for_amd() else (str(nvcc.toolkit().root), str(INCLUDE), "/etc/gcc")
+        outputs = compile_all(
+            _jobs(units, nvcc.source_flags(files[target]), task),
+            {**files, **made},
+            folder,
+            readable=(*toolkit, *hipcc.readable()),
+            seconds=task.operator.limits.seconds,
+            entry=entry,
+        )
+        return with_notes(outputs, [note for n, text in files.items() for note in waves(n, text)])
+
+    def judged_here(self) -> str:
+        if _for_amd() or nvcc.capabilities():
+            return ""
+        return "neither an AMD nor an NVIDIA GPU is here: HIP is compiled, not run"
+
+    def runs_here(self) -> str:
+        return self.judged_here()
+
+    def load(self, folder: Path, entry: str) -> Kernel:
+        return DeviceKernel.load(folder, entry)
+
+
+def _for_amd() -> bool:
+    return bool(hipcc.compiler() and hipcc.architectures_here())
+
+
+def _jobs(units: Sequence[str], flags: Sequence[str], task: Task) -> list[Job]:
+    """Libraries for the GPU that is here, by nvcc when that is not AMD's, and AMD's GPUs tried."""
+    if _for_amd():
+        return hipcc.jobs(units, flags, task.dtypes, libraries=True)
+    mapped = (*flags, f"-I{INCLUDE}")
+    return [
+        *nvcc.jobs(units, mapped, task.dtypes, task.operator.name),
+        *hipcc.jobs(units, flags, task.dtypes, libraries=False),
+    ]
+
+
+def waves(name: str, text: str) -> Iterator[Diagnostic]:
+    """A note for each line that takes a wave to have so many lanes."""
+    for number, line in enumerate(native.without_comments(text).splitlines(), 1):
+        for lanes, pattern in _WAVES.items():
+            if pattern.search(line):
+                yield Diagnostic(
+                    name, number, "note", f"assumes a wave of {lanes} lanes; `warpSize` says it"
+                )
+
+
+LANGUAGE = Hip()

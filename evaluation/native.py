@@ -1,0 +1,129 @@
+"""What the languages behind a C interface share: flags a source asks for, a reading of it, what its
+compiler said, and the struct it is called with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.errors import Rejected
+from evaluation.languages import Slot
+from evaluation.types import Argument, Diagnostic
+
+_FLAGS = re.compile(r"^\s*//\s*arena:\s*flags\s+(?P<flags>.+)$", re.MULTILINE)
+_DIAGNOSTIC = re.compile(
+    r"^(?P<file>[^:\s]+):(?P<line>\d+):(?:\d+:)? "
+    r"(?P<severity>fatal error|error|warning): (?P<text>.*)$",
+    re.MULTILINE,
+)
+_SYSTEM_CALLS = "fork|vfork|execve?|execl?p?|system|popen|ptrace|syscall|socket|dlopen|dlsym"
+
+Breach = tuple[str, re.Pattern[str]]
+"""A rule, and what breaks it."""
+
+BREACHES: tuple[Breach, ...] = (
+    ("system-call", re.compile(rf"\b(?:{_SYSTEM_CALLS})\s*\(")),
+    ("system-call", re.compile(r"\b(?:asm|__asm__|__asm)\b[^;]*\b(?:syscall|int\s+\$?0x80)\b")),
+    ("library-wrapper", re.compile(r"#\s*include\s*<(?:torch|ATen|mkl|cblas|dnnl|oneapi)[/.\w]*>")),
+    ("machine-files", re.compile(r"\"/(?:proc|dev|sys)/")),
+)
+
+
+def refuse_breaches(files: Mapping[str, str], breaches: Sequence[Breach]) -> None:
+    """Raise Rejected, with the line, for the first pattern found outside comments."""
+    for name, text in files.items():
+        code = without_comments(text)
+        for rule, pattern in breaches:
+            if match := pattern.search(code):
+                line = code.count("\n", 0, match.start()) + 1
+                found = " ".join(match.group().split())
+                raise Rejected(rule, f"{name}:{line}: `{found}` has no place in a kernel")
+
+
+def source_flags(source: str, allowed: re.Pattern[str], listed: str) -> list[str]:
+    """The flags a source asks for by `// arena: flags ...`. Raises Rejected for one that is not
+    allowed, with the list of those that are.
+    """
+    flags = [flag for match in _FLAGS.finditer(source) for flag in match["flags"].split()]
+    for flag in flags:
+        if not allowed.fullmatch(flag):
+            raise Rejected(
+                "compiler-flag", f"`{flag}` is not among the flags a source may ask for: {listed}"
+            )
+    return flags
+
+
+def without_comments(source: str) -> str:
+    """The source with comments blanked, lines kept."""
+
+    def blank(match: re.Match[str]) -> str:
+        return match.group() if match.group()[0] in "\"'" else "\n" * match.group().count("\n")
+
+    return re.sub(
+        r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/",
+        blank,
+        source,
+        flags=re.DOTALL,
+    )
+
+
+def diagnostics(text: str) -> tuple[Diagnostic, ...]:
+    """The messages of gcc or clang."""
+    return tuple(
+        Diagnostic(m["file"], int(m["line"]), m["severity"], m["text"])
+        for m in _DIAGNOSTIC.finditer(text)
+    )
+
+
+def first_error(found: Sequence[Diagnostic]) -> str:
+    """The first error with its place; empty without one."""
+    errors = [d for d in found if "error" in d.severity]
+    return f"{errors[0].file}:{errors[0].line}: {errors[0].message}" if errors else ""
+
+
+def demangled(symbols: Sequence[str]) -> Mapping[str, str]:
+    """Names as a source writes them, without parameters unless two would be alike."""
+    tool = shutil.which("cu++filt") or shutil.which("c++filt")
+    if tool is None or not symbols:
+        return dict(zip(symbols, symbols, strict=True))
+    answers = []
+    for options in (["-p"], []):
+        done = subprocess.run(
+            [tool, *options], input="\n".join(symbols), capture_output=True, text=True
+        )
+        answers = done.stdout.splitlines()
+        if len(set(answers)) == len(symbols):
+            return dict(zip(symbols, answers, strict=True))
+    return dict(zip(symbols, symbols, strict=True))
+
+
+def struct_table(arguments: Sequence[Argument], slots: Sequence[Slot]) -> Any:
+    """One struct of the generated header for each slot, as a ctypes array. The tensors must outlive
+    it.
+    """
+    fields = _fields(arguments, slots[0])
+    struct: Any = type("Arguments", (ctypes.Structure,), {"_fields_": list(fields.items())})
+    table = (struct * len(slots))()
+    for row, slot in zip(table, slots, strict=True):
+        for name in fields:
+            value = slot[name]
+            setattr(row, name, value if isinstance(value, (int, float)) else value.data_ptr())
+    return table
+
+
+def _fields(arguments: Sequence[Argument], slot: Slot) -> dict[str, type[Any]]:
+    """The fields of the generated header's struct, in order: pointers, then sizes, then scalars."""
+    named = {argument.name: argument for argument in arguments}
+    fields: dict[str, type[Any]] = {
+        a.name: ctypes.c_void_p for a in arguments if a.role != "scalar"
+    }
+    fields |= {name: ctypes.c_int64 for name in slot if name not in named}
+    for argument in arguments:
+        if argument.role == "scalar":
+            fields[argument.name] = ctypes.c_int64 if argument.dtype == "int64" else ctypes.c_float
+    return fields

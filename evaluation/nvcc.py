@@ -1,0 +1,191 @@
+"""nvcc: where it is, for which GPU it compiles, what a source may ask of it, what it says."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation import native
+from evaluation.device_build import PRELUDE_NAME, Job
+from evaluation.errors import Broken
+from evaluation.types import Diagnostic
+
+ABSENT_ARCHITECTURE = "sm_90a"
+"""What is compiled for where there is no GPU."""
+CROSS_ARCHITECTURES = ("sm_100",)
+"""What every source is tried for besides."""
+
+COMMON_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas=-v")
+LIBRARY_FLAGS = (
+    *("-shared", "-Xcompiler=-fPIC", "-cudart=static", "-Xlinker=--no-undefined"),
+    *("--keep", "--keep-dir={work}"),
+)
+LISTED_FLAGS = (
+    "-O1 -O2 -O3 -use_fast_math -ftz=true|false -prec-div=true|false -prec-sqrt=true|false"
+    " -fmad=true|false -maxrregcount=N -extra-device-vectorization -restrict"
+    " -expt-relaxed-constexpr -extended-lambda -std=c++17|c++20 -Xptxas=-O0|..|-O3"
+    " -Xptxas=-dlcm=ca|cg|cs|cv -Xptxas=-dscm=wb|cg|cs|wt"
+    " -Xptxas=--allow-expensive-optimizations=true|false -Xptxas=-warn-spills"
+)
+_ALLOWED = re.compile(
+    r"-O[123]|--?(?:use_fast_math|extra-device-vectorization|restrict|expt-relaxed-constexpr"
+    r"|(?:expt-)?extended-lambda|(?:ftz|prec-div|prec-sqrt|fmad)=(?:true|false)"
+    r"|maxrregcount=(?:[1-9]\d|1\d\d|2[0-4]\d|25[0-5])|std=c\+\+(?:17|20)|Xptxas=(?:-O[0-3]"
+    r"|--?dlcm=c[agsv]|--?dscm=(?:wb|cg|cs|wt)"
+    r"|--?allow-expensive-optimizations=(?:true|false)|--?warn-spills))"
+)
+
+_HERE = re.compile(r"^#\$ _HERE_=(.+)$", re.MULTILINE)
+_SAID = re.compile(
+    r"^(?P<file>[^\s(]+)\((?P<line>\d+)\): (?P<severity>(?:catastrophic )?error|warning)"
+    r"(?: #\d+(?:-D)?)?: (?P<text>.*)$",
+    re.MULTILINE,
+)
+_ASSEMBLER = re.compile(
+    r"^(?P<tool>ptxas|nvcc|nvlink)\s*(?:[^\s,]*, line (?P<line>\d+); )?"
+    r"(?P<severity>error|fatal|warning)\s*: (?P<text>.*)$",
+    re.MULTILINE,
+)
+_ADVICE = re.compile(r"^ptxas info\s*: (\(C\d+\) .*)$", re.MULTILINE)
+_FUNCTION = re.compile(r"(Compiling entry function|Function properties for) '?([\w$.]+)")
+_RESOURCES = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "stack_bytes": re.compile(r"(\d+) bytes stack frame"),
+    "spill_store_bytes": re.compile(r"(\d+) bytes spill stores"),
+    "spill_load_bytes": re.compile(r"(\d+) bytes spill loads"),
+    "shared_bytes": re.compile(r"(\d+)(?:\+\d+)? bytes smem"),
+    "constant_bytes": re.compile(r"(\d+) bytes cmem"),
+    "barriers": re.compile(r"used (\d+) barriers"),
+}
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """A CUDA toolkit: its folder and its release, such as 13.0.88."""
+
+    root: Path
+    release: str
+
+    @property
+    def nvcc(self) -> str:
+        return str(self.root / "bin" / "nvcc")
+
+    @property
+    def tool(self) -> str:
+        return f"nvcc {self.release}"
+
+
+@functools.cache
+def toolkit() -> Toolkit:
+    """The toolkit of the `nvcc` on the path, else of CUDA_HOME or /usr/local/cuda. Raises Broken
+    without one.
+    """
+    homes = [home for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=":".join(f"{h}/bin" for h in homes))
+    if nvcc is None:
+        raise Broken(
+            "nvcc is not installed; install the CUDA toolkit (12.8 or newer) and put its bin folder"
+            " on the path, or name it by CUDA_HOME"
+        )
+    # What is on the path may be a link or a script; nvcc itself says where it lives.
+    said = subprocess.run([nvcc, "--dryrun", "nothing.cu"], capture_output=True, text=True).stderr
+    here = _HERE.search(said)
+    version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    release = re.search(r"\bV(\d+(?:\.\d+)+)", version)
+    if here is None or release is None:
+        raise Broken(f"{nvcc} does not say where it lives; reinstall the CUDA toolkit")
+    return Toolkit(Path(here[1]).resolve().parent, release[1])
+
+
+@functools.cache
+def capabilities() -> tuple[str, ...]:
+    """The compute capabilities of this machine's NVIDIA GPUs, such as 9.0, without touching one."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ()
+    query = [tool, "--query-gpu=compute_cap", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True, timeout=60)
+    return tuple(re.findall(r"^\d+\.\d+$", done.stdout, re.MULTILINE))
+
+
+def architecture() -> str:
+    """What is compiled for: ARENA_CUDA_ARCH, else this machine's first GPU, else sm_90a.
+
+    From Hopper on it is the architecture-specific one, whose matrix instructions need it.
+    """
+    if chosen := os.environ.get("ARENA_CUDA_ARCH"):
+        return chosen
+    if not capabilities():
+        return ABSENT_ARCHITECTURE
+    number = int(capabilities()[0].replace(".", ""))
+    return f"sm_{number}{'a' if number >= 90 else ''}"
+
+
+def source_flags(source: str) -> list[str]:
+    """The flags a source asks for. Raises Rejected for one that is not allowed."""
+    return native.source_flags(re.sub(r"-Xptxas[ \t]+", "-Xptxas=", source), _ALLOWED, LISTED_FLAGS)
+
+
+def jobs(
+    units: Sequence[str], flags: Sequence[str], dtypes: Sequence[str], entry: str
+) -> list[Job]:
+    """One library for each dtype, and the other architectures tried with the first."""
+
+    def argv(dtype: str, arch: str, *more: str) -> tuple[str, ...]:
+        target = f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}"
+        define = f"-DARENA_{dtype.upper()}=1"
+        words = (*COMMON_FLAGS, *flags, target, define, "-include", PRELUDE_NAME, *more)
+        return (toolkit().nvcc, *words, "-x", "cu")
+
+    here, tool = architecture(), toolkit().tool
+    needed = (*LIBRARY_FLAGS, f"-Xlinker=--require-defined={entry}")
+    listing = f"{Path(units[0]).stem}.ptx"
+    made = [
+        Job(tool, here, (*argv(dtype, here, *needed), *units), read, dtype, listing)
+        for dtype in dtypes
+    ]
+    family = here.rstrip("af")
+    made += [
+        Job(tool, arch, (*argv(dtypes[0], arch, "-cubin"), units[0]), read)
+        for arch in CROSS_ARCHITECTURES
+        if arch != family
+    ]
+    return made
+
+
+def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
+    """Diagnostics and each kernel's resources, out of the words of nvcc and ptxas."""
+    found = [
+        Diagnostic(m["file"], int(m["line"]), m["severity"], m["text"])
+        for m in _SAID.finditer(said)
+    ]
+    found += native.diagnostics(said)
+    for m in _ASSEMBLER.finditer(said):
+        severity = m["severity"].replace("fatal", "fatal error")
+        found.append(Diagnostic(m["tool"], int(m["line"] or 0), severity, m["text"]))
+    found += [Diagnostic("ptxas", 0, "note", m[1]) for m in _ADVICE.finditer(said)]
+    return tuple(found), resources(said)
+
+
+def resources(said: str) -> dict[str, dict[str, int]]:
+    """What `ptxas -v` says of each kernel, by its name as written where that is known."""
+    kernels: dict[str, dict[str, int]] = {}
+    function = ""
+    for line in said.splitlines():
+        if match := _FUNCTION.search(line):
+            function = match[2]
+            if match[1].startswith("Compiling"):
+                kernels[function] = {}
+            continue
+        for name, pattern in _RESOURCES.items():
+            if function in kernels and (match := pattern.search(line)):
+                numbers = [int(number) for number in pattern.findall(line)]
+                kernels[function][name] = sum(numbers)
+    names = native.demangled(tuple(kernels))
+    return {names[name]: {"shared_bytes": 0, **used} for name, used in kernels.items()}
