@@ -171,8 +171,7 @@ def inner_times(task: Task, request: dict[str, Any]) -> dict[str, float]:
     kernel = languages()[task.track.target].load(Path(request["folder"]), operator.name)
     with Rig(operator, case, ring_slots(operator, case, 2 * request["cache_bytes"]), 1) as rig:
         slots = [
-            {**rig.values, **a, **b}
-            for a, b in zip(rig.inputs.views, rig.outputs[0].views, strict=True)
+            {**rig.values, **rig.inputs.slot(i), **rig.outputs[0].slot(i)} for i in range(rig.slots)
         ]
         launch = kernel.bind(operator.arguments, slots)
         rig.refill(0, 0, rig.slots)

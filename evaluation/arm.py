@@ -154,13 +154,14 @@ class Arm:
     ) -> None:
         """Hand over the memory of a case; every slot of `regions` becomes one launch."""
         self._shared_bytes = sum(region.layout.size for region in regions)
+        shared = [region.share() for region in regions]
         message = {
             "do": "bind",
             "arguments": [dataclasses.asdict(argument) for argument in arguments],
-            "regions": [region.layout.to_json() for region in regions],
+            "regions": [told for told, _ in shared],
             "values": dict(values),
         }
-        self.ask(message, [region.descriptor for region in regions])
+        self.ask(message, [number for _, descriptors in shared for number in descriptors])
 
     def run(self, first: int, count: int) -> int:
         """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's

@@ -16,7 +16,7 @@ OUTLIERS = 1 / 256
 
 
 class Draw:
-    """Float32 inputs of one family, from one generator.
+    """Float32 inputs of one family, from one generator and on its device.
 
     With z standard normal, `normal` gives `scale` times
 
@@ -35,10 +35,11 @@ class Draw:
         if family not in FAMILIES:
             raise ValueError(f"no input family {family!r}; there are {', '.join(FAMILIES)}")
         self.generator = generator
+        self.device = generator.device
         self.family = family
 
     def normal(self, shape: Sequence[int], scale: float = 1.0) -> Tensor:
-        z = torch.randn(tuple(shape), generator=self.generator)
+        z = torch.randn(tuple(shape), generator=self.generator, device=self.device)
         match self.family:
             case "large":
                 z *= LARGE
@@ -49,18 +50,19 @@ class Draw:
             case "shifted":
                 z += SHIFT
             case "structured":
-                start = int(self.integers((1,), 0, 7))
-                z = ((torch.arange(z.numel()) + start) % 7 - 3).float().view(z.shape)
+                places = torch.arange(z.numel(), device=self.device)
+                z = ((places + self.integers((1,), 0, 7)) % 7 - 3).float().view(z.shape)
             case "cancelling":
-                z += LARGE * (1 - 2 * (torch.arange(z.shape[-1]) % 2))
+                z += LARGE * (1 - 2 * (torch.arange(z.shape[-1], device=self.device) % 2))
         return z * scale
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> Tensor:
-        return torch.rand(tuple(shape), generator=self.generator) * (high - low) + low
+        unit = torch.rand(tuple(shape), generator=self.generator, device=self.device)
+        return unit * (high - low) + low
 
     def integers(self, shape: Sequence[int], low: int, high: int) -> Tensor:
         """Integers from `low` to `high - 1`, int64."""
-        return torch.randint(low, high, tuple(shape), generator=self.generator)
+        return torch.randint(low, high, tuple(shape), generator=self.generator, device=self.device)
 
     def _with_outliers(self, z: Tensor) -> Tensor:
         count = max(1, round(z.numel() * OUTLIERS))

@@ -1,9 +1,9 @@
 """Tensors in memory that judge and contestants share: where each lies, and the guard bands around
 it.
 
-A region is a sealed memfd: nobody can grow or shrink it under the judge. It holds `slots` equal
-slots; a slot holds each tensor of one launch behind a guard band of random bytes, and ends with one
-more band.
+A region holds `slots` equal slots; a slot holds each tensor of one launch behind a guard band of
+random bytes, and ends with one more band. On a host a region is a sealed memfd, which nobody can
+grow or shrink under the judge.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from evaluation.link import Message
 
 ALIGNMENT = 256
 GUARD = 1024
@@ -98,20 +100,33 @@ def map_region(descriptor: int, size: int) -> torch.Tensor:
 
 
 class Region:
-    """The judge's side of a region: the memory, its guard bands, and the poison it writes."""
+    """The judge's side of a region: its memory (uint8, shape [size]), guard bands around every
+    tensor, and how a contestant comes by it.
+    """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, memory: torch.Tensor) -> None:
         self.layout = layout
-        self.descriptor = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, layout.size)
-        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals)
-        self.bytes = map_region(self.descriptor, layout.size)
-        self.views = [layout.views(self.bytes, slot) for slot in range(layout.slots)]
+        self.bytes = memory
         secret = torch.frombuffer(bytearray(os.urandom(layout.stride)), dtype=torch.uint8)
-        self._bands = [(start, end, secret[start:end].clone()) for start, end in layout.gaps()]
+        self._bands = [
+            (start, end, secret[start:end].to(memory.device)) for start, end in layout.gaps()
+        ]
         for start, end, band in self._bands:
             self._slots()[:, start:end] = band
+
+    def slot(self, index: int) -> dict[str, torch.Tensor]:
+        """The tensors of one slot, by name."""
+        return self.layout.views(self.bytes, index)
+
+    def column(self, name: str) -> torch.Tensor:
+        """One tensor of every slot, flattened: shape [slots, elements]."""
+        first = self.slot(0)[name]
+        step = self.layout.stride // first.dtype.itemsize
+        return first.as_strided((self.layout.slots, first.numel()), (step, 1))
+
+    def share(self) -> tuple[Message, list[int]]:
+        """What a contestant is told of this region, and the descriptors it is handed with it."""
+        raise NotImplementedError
 
     def _slots(self) -> torch.Tensor:
         used = self.layout.stride * self.layout.slots
@@ -127,20 +142,41 @@ class Region:
         return ""
 
     def close(self) -> None:
+        """Give the memory back; views of it must not be used after."""
+
+
+class HostRegion(Region):
+    """A region in a sealed memfd."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.descriptor = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.descriptor, layout.size)
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals)
+        super().__init__(layout, map_region(self.descriptor, layout.size))
+
+    def share(self) -> tuple[Message, list[int]]:
+        return self.layout.to_json(), [self.descriptor]
+
+    def close(self) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as integers, so that NaN compares like any other value."""
+    if not tensor.dtype.is_floating_point:
+        return tensor
+    kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
+    return tensor.view(kind)
 
 
 def poison(tensor: torch.Tensor, secret: int) -> None:
     """Fill an output with a value that no right answer holds: a NaN with a secret payload, or a
     secret integer.
     """
-    if tensor.dtype.is_floating_point:
-        bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
-        tensor.view(bits).fill_(poison_bits(tensor.dtype, secret))
-    else:
-        tensor.fill_(poison_bits(tensor.dtype, secret))
+    bits_of(tensor).fill_(poison_bits(tensor.dtype, secret))
 
 
 _ALL_ONES = {
@@ -163,7 +199,4 @@ def poison_bits(dtype: torch.dtype, secret: int) -> int:
 
 def unwritten(tensor: torch.Tensor, secret: int) -> torch.Tensor:
     """Where an output still holds its poison (bool, the tensor's shape)."""
-    if not tensor.dtype.is_floating_point:
-        return tensor == poison_bits(tensor.dtype, secret)
-    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
-    return tensor.contiguous().view(bits) == poison_bits(tensor.dtype, secret)
+    return bits_of(tensor) == poison_bits(tensor.dtype, secret)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,32 +15,38 @@ from evaluation.memory import torch_dtype, unwritten
 from evaluation.task import Operator
 from evaluation.types import Case, Reason
 
+CPU = torch.device("cpu")
 Tensors = Mapping[str, torch.Tensor]
+_Call = Callable[[str, Tensors], tuple[torch.Tensor, ...]]
 
 
 @dataclass(frozen=True)
 class Truth:
-    """One output in float64, how far an answer may lie from it, and its value in the output's own
-    dtype.
-    """
+    """One output in float64, how far an answer may lie from it, and the answer's dtype."""
 
     exact: torch.Tensor
-    rounded: torch.Tensor
     allowed: torch.Tensor
+    dtype: torch.dtype
+
+    @property
+    def rounded(self) -> torch.Tensor:
+        """The right answer in its own dtype."""
+        return self.exact.to(self.dtype)
 
 
 class Oracle:
-    """Inputs and right answers of one case. Lives in the judge alone."""
+    """Inputs and right answers of one case, on one device. Lives in the judge alone."""
 
-    def __init__(self, operator: Operator, case: Case) -> None:
+    def __init__(self, operator: Operator, case: Case, device: torch.device = CPU) -> None:
         self.operator = operator
         self.case = case
+        self.device = device
         self._reference = operator.module()
         self._scalars = {a.name: case[a.name] for a in operator.scalars}
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
         """Fresh inputs from a secret seed, in the dtypes of the case."""
-        generator = torch.Generator().manual_seed(secrets.randbits(63))
+        generator = torch.Generator(self.device).manual_seed(secrets.randbits(63))
         drawn = self._reference.inputs(self.case, Draw(generator, family))
         return {
             a.name: drawn[a.name].to(torch_dtype(dtype_of(a, self.case))).contiguous()
@@ -49,25 +55,41 @@ class Oracle:
 
     def truth(self, inputs: Tensors) -> dict[str, Truth]:
         """The right outputs for `inputs`, computed in float64."""
-        exact = self._call("reference", inputs)
-        magnitude = self._call("magnitude", inputs)
+        return self._truths(inputs, self._call)
+
+    def truths(self, inputs: Tensors) -> dict[str, Truth]:
+        """The same for many launches at once: every tensor has a leading dimension of launches."""
+        return self._truths(inputs, self._call_batched)
+
+    def _truths(self, inputs: Tensors, call: _Call) -> dict[str, Truth]:
+        wide = {n: t.double() if t.dtype.is_floating_point else t for n, t in inputs.items()}
+        exact, magnitude = call("reference", wide), call("magnitude", wide)
         reduction = self._reference.reduction(self.case)
         tolerance = self.operator.tolerance[self.case.dtype]
         truths = {}
         for argument, y, s in zip(self.operator.outputs, exact, magnitude, strict=True):
-            dtype = dtype_of(argument, self.case)
-            rounded = y.to(torch_dtype(dtype))
-            if rounded.dtype.is_floating_point:
-                allowed = tolerance.allowed(y, s, reduction, dtype)
+            name = dtype_of(argument, self.case)
+            dtype = torch_dtype(name)
+            if dtype.is_floating_point:
+                allowed = tolerance.allowed(y, s, reduction, name)
             else:
                 allowed = torch.zeros_like(s)
-            truths[argument.name] = Truth(y, rounded, allowed)
+            truths[argument.name] = Truth(y, allowed, dtype)
         return truths
 
     def _call(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
-        wide = {n: t.double() if t.dtype.is_floating_point else t for n, t in inputs.items()}
-        result = getattr(self._reference, function)(**wide, **self._scalars)
+        result = getattr(self._reference, function)(**inputs, **self._scalars)
         return result if isinstance(result, tuple) else (result,)
+
+    def _call_batched(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
+        names = tuple(inputs)
+
+        def one(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return self._call(function, dict(zip(names, tensors, strict=True)))
+
+        if next(iter(inputs.values())).shape[0] > 1:
+            return torch.vmap(one)(*inputs.values())
+        return tuple(y[None] for y in one(*(tensor[0] for tensor in inputs.values())))
 
 
 def compare(outputs: Tensors, truths: Mapping[str, Truth], secret: int, where: str) -> float:
@@ -76,22 +98,42 @@ def compare(outputs: Tensors, truths: Mapping[str, Truth], secret: int, where: s
     `secret` is the poison they held before. Raises SubmissionError naming `where`, the element, the
     expected and the got.
     """
-    worst = 0.0
-    for name, truth in truths.items():
-        got = outputs[name]
-        _refuse(
-            unwritten(got, secret), Reason.STALE_OUTPUT, "was not written", name, got, truth, where
-        )
-        finite = torch.isfinite(truth.rounded.double())
-        same = (got == truth.rounded) | (torch.isnan(got) & torch.isnan(truth.rounded))
-        odd = (finite != torch.isfinite(got)) | (~finite & ~same)
-        _refuse(odd, Reason.NON_FINITE, "is not finite where it should be", name, got, truth, where)
-        error = torch.where(finite, (got.double() - truth.exact).abs(), 0.0)
-        wrong = error > truth.allowed
-        _refuse(wrong & finite, Reason.WRONG_VALUES, "is wrong", name, got, truth, where)
-        share = torch.where(finite & (error > 0), error / truth.allowed, 0.0)
-        worst = max(worst, float(share.max())) if share.numel() else worst
-    return worst
+    return max(
+        _share(outputs[name], truth) or _close_look(name, outputs[name], truth, secret, where)
+        for name, truth in truths.items()
+    )
+
+
+def acceptable(outputs: Tensors, truths: Mapping[str, Truth]) -> bool:
+    """Whether all outputs are right beyond doubt; where not, `compare` takes a closer look."""
+    return all(_share(outputs[name], truth) is not None for name, truth in truths.items())
+
+
+def _share(got: torch.Tensor, truth: Truth) -> float | None:
+    """The largest error as a share of what is allowed where all is finite and right, else None.
+
+    Poison is NaN or far from the truth, and so never among what is right.
+    """
+    if not truth.dtype.is_floating_point:
+        return 0.0 if torch.equal(got, truth.rounded) else None
+    if not got.numel():
+        return 0.0
+    worst = float((got - truth.exact).abs_().div_(truth.allowed).amax())
+    return worst if worst <= 1 else None
+
+
+def _close_look(name: str, got: torch.Tensor, truth: Truth, secret: int, where: str) -> float:
+    rounded = truth.rounded
+    _refuse(unwritten(got, secret), Reason.STALE_OUTPUT, "was not written", name, got, truth, where)
+    finite = torch.isfinite(rounded.double())
+    same = (got == rounded) | (torch.isnan(got) & torch.isnan(rounded))
+    odd = (finite != torch.isfinite(got)) | (~finite & ~same)
+    _refuse(odd, Reason.NON_FINITE, "is not finite where it should be", name, got, truth, where)
+    error = torch.where(finite, (got.double() - truth.exact).abs(), 0.0)
+    wrong = error > truth.allowed
+    _refuse(wrong & finite, Reason.WRONG_VALUES, "is wrong", name, got, truth, where)
+    share = torch.where(finite & (error > 0), error / truth.allowed, 0.0)
+    return float(share.max()) if share.numel() else 0.0
 
 
 def _refuse(

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,20 +15,28 @@ import torch
 
 from evaluation.domain import dtype_of, shape_of
 from evaluation.errors import SubmissionError
-from evaluation.memory import Layout, Region, TensorSpec, poison, poison_bits
-from evaluation.oracle import Oracle, compare
+from evaluation.memory import HostRegion, Layout, Region, TensorSpec, bits_of, poison_bits
+from evaluation.oracle import CPU, Oracle, acceptable, compare
 from evaluation.task import Operator
 from evaluation.types import Argument, Case, Reason
 
 MOST_SLOTS = 512
 POOL = ("nominal", "outliers", "nominal", "shifted")
 """Families that timed inputs are cut from, so that no launch is told by its distribution."""
+GATHERED_ELEMENTS = {"cpu": 1 << 11}
+"""Up to this size the stretches of many launches are cut by one gather, above it one by one."""
+BATCH_ELEMENTS = {"cpu": 1 << 17}
+"""Launches are checked so many elements at a time."""
 
 
 def ring_slots(operator: Operator, case: Case, ring_bytes: int) -> int:
     """Launches whose tensors together outgrow `ring_bytes`: at least two, at most MOST_SLOTS."""
-    specs = _specs(operator, operator.arguments, case)
-    return max(2, min(MOST_SLOTS, math.ceil(ring_bytes / Layout.of(specs, 1).stride)))
+    return max(2, min(MOST_SLOTS, math.ceil(ring_bytes / slot_bytes(operator, case))))
+
+
+def slot_bytes(operator: Operator, case: Case) -> int:
+    """Bytes that the tensors of one launch take, guard bands included."""
+    return Layout.of(_specs(operator, operator.arguments, case), 1).stride
 
 
 def values_of(operator: Operator, case: Case) -> dict[str, Any]:
@@ -52,14 +61,21 @@ class Rig:
     wrote.
     """
 
-    def __init__(self, operator: Operator, case: Case, slots: int, arms: int) -> None:
-        self.oracle = Oracle(operator, case)
+    def __init__(
+        self, operator: Operator, case: Case, slots: int, arms: int, device: torch.device = CPU
+    ) -> None:
+        self.oracle = Oracle(operator, case, device)
         self.values = values_of(operator, case)
         self.slots = slots
-        self.inputs = Region(Layout.of(_specs(operator, operator.inputs, case), slots))
+        self.inputs = HostRegion(Layout.of(_specs(operator, operator.inputs, case), slots))
         outputs = Layout.of(_specs(operator, operator.outputs, case), slots)
-        self.outputs = [Region(outputs) for _ in range(arms)]
+        self.outputs: list[Region] = [HostRegion(outputs) for _ in range(arms)]
         self.secret = 0
+        self.check_seconds = math.inf
+        """What checking the values of one launch was last seen to take."""
+        self._device = device
+        self._shapes = {a.name: shape_of(a, case) for a in operator.arguments}
+        self._random = torch.Generator().manual_seed(secrets.randbits(63))
         self._pool: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
         self._starts: dict[str, torch.Tensor] = {}
@@ -71,22 +87,18 @@ class Rig:
 
     def place(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """Write one set of inputs into slot 0 and poison its outputs."""
-        for name, tensor in inputs.items():
-            self.inputs.views[0][name].copy_(tensor)
-        self._poison(self.outputs[0], torch.tensor([0]))
+        for name, tensor in self.inputs.slot(0).items():
+            tensor.copy_(inputs[name])
+        self._poison(self.outputs[0], 0, 1)
 
     def untouched(self, inputs: Mapping[str, torch.Tensor], where: str) -> None:
         """Raise SubmissionError when slot 0's inputs or any guard band changed."""
-        for name, tensor in inputs.items():
-            if not _identical(self.inputs.views[0][name], tensor):
+        for name, tensor in self.inputs.slot(0).items():
+            if not torch.equal(bits_of(tensor), bits_of(inputs[name])):
                 raise SubmissionError(
                     Reason.INPUT_MUTATED, f"{where}: input {name} was changed by the call"
                 )
-        for region in (self.inputs, self.outputs[0]):
-            if place := region.breached():
-                raise SubmissionError(
-                    Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten"
-                )
+        self._whole(self.outputs[0], where)
 
     def refill(self, arm: int, first: int, count: int) -> None:
         """Cut fresh values for `count` slots from `first` on, and poison that arm's outputs.
@@ -97,90 +109,118 @@ class Rig:
         """
         if not self._pool:
             self._fill_pools()
-        chosen = self._ring(first, count)
         for name, pool in self._pool.items():
-            size = pool.numel() // len(POOL)
-            places = pool.numel() - size + 1
-            starts = torch.tensor([[secrets.randbelow(places) for _ in range(count)] for _ in "xg"])
-            self._starts[name] = starts
-            target = _column(self.inputs, name)
-            if 0 < size <= 1 << 16:
-                values = pool.unfold(0, size, 1)[starts[0]]
-                if name in self._gains:
-                    values *= self._gains[name].unfold(0, size, 1)[starts[1]]
-                target[chosen] = values
-            else:
-                for position, slot in enumerate(chosen.tolist()):
-                    self._cut(name, position, target[slot])
-        self._poison(self.outputs[arm], chosen)
+            places = pool.numel() - pool.numel() // len(POOL) + 1
+            self._starts[name] = torch.randint(places, (2, count), generator=self._random)
+            column, position = self.inputs.column(name), 0
+            for part in self._parts(first, count):
+                target = column[part]
+                self._cut(name, torch.arange(position, position + len(target)), target)
+                position += len(target)
+        self._poison(self.outputs[arm], first, count)
 
     def verify(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
         """Check the outputs of a timed window: all for poison, a secret `sample` of them for their
         values.
         """
-        region, chosen = self.outputs[arm], self._ring(first, count)
+        region = self.outputs[arm]
         for spec in region.layout.specs:
-            bits = _bits(_column(region, spec.name))
-            stale = bits[chosen] == poison_bits(region.views[0][spec.name].dtype, self.secret)
-            if bool(stale.any()):
+            column = bits_of(region.column(spec.name))
+            stale = poison_bits(region.slot(0)[spec.name].dtype, self.secret)
+            if any(bool((column[part] == stale).any()) for part in self._parts(first, count)):
                 raise SubmissionError(
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
-        for position in secrets.SystemRandom().sample(range(count), min(sample, count)):
-            slot = int(chosen[position])
-            views = self.inputs.views[slot]
-            inputs = {
-                name: self._cut(name, position, torch.empty_like(views[name])) for name in views
-            }
-            for name, tensor in inputs.items():
-                if not _identical(self.inputs.views[slot][name], tensor):
-                    raise SubmissionError(
-                        Reason.INPUT_MUTATED, f"{where}: input {name} of a timed launch was changed"
-                    )
-            compare(
-                region.views[slot], self.oracle.truth(inputs), self.secret, f"{where}, timed launch"
-            )
-        for breached in (self.inputs.breached(), region.breached()):
-            if breached:
-                raise SubmissionError(
-                    Reason.OUT_OF_BOUNDS, f"{where}: memory {breached} was overwritten"
-                )
+        where = f"{where}, timed launch"
+        chosen = torch.tensor(secrets.SystemRandom().sample(range(count), min(sample, count)))
+        started = time.perf_counter()
+        for positions in torch.split(chosen, self._batch()):
+            self._verify(region, positions, (positions + first) % self.slots, where)
+        self.check_seconds = (time.perf_counter() - started) / max(1, len(chosen))
+        self._whole(region, where)
+
+    def _verify(
+        self, region: Region, positions: torch.Tensor, slots: torch.Tensor, where: str
+    ) -> None:
+        """Check the launches at `positions` of the last refill, which went to `slots`."""
+        inputs = {}
+        for name in self._pool:
+            given = self.inputs.column(name)[slots]
+            expected = self._cut(name, positions, torch.empty_like(given))
+            if not torch.equal(bits_of(given), bits_of(expected)):
+                raise SubmissionError(Reason.INPUT_MUTATED, f"{where}: input {name} was changed")
+            inputs[name] = self._shaped(name, expected)
+        outputs = {
+            spec.name: self._shaped(spec.name, region.column(spec.name)[slots])
+            for spec in region.layout.specs
+        }
+        if acceptable(outputs, self.oracle.truths(inputs)):
+            return
+        for index in range(len(positions)):
+            truth = self.oracle.truth({name: tensor[index] for name, tensor in inputs.items()})
+            got = {name: tensor[index] for name, tensor in outputs.items()}
+            compare(got, truth, self.secret, where)
 
     def _fill_pools(self) -> None:
         draws = [self.oracle.draw(family) for family in POOL]
-        generator = torch.Generator().manual_seed(secrets.randbits(63))
+        generator = torch.Generator(self._device).manual_seed(secrets.randbits(63))
         for name in draws[0]:
             pool = torch.cat([draw[name].flatten() for draw in draws])
             self._pool[name] = pool
             if pool.dtype.is_floating_point:
-                gains = torch.rand(pool.shape, generator=generator) + 0.5
+                gains = torch.rand(pool.shape, generator=generator, device=self._device) + 0.5
                 self._gains[name] = gains.to(pool.dtype)
 
-    def _cut(self, name: str, position: int, target: torch.Tensor) -> torch.Tensor:
-        """Write the values of the launch at `position` of the last refill into `target`."""
-        pool, flat = self._pool[name], target.view(-1)
-        size = flat.numel()
-        start, gain = self._starts[name][:, position].tolist()
-        if name in self._gains:
-            torch.mul(pool[start : start + size], self._gains[name][gain : gain + size], out=flat)
-        else:
-            flat.copy_(pool[start : start + size])
-        return target
+    def _cut(self, name: str, positions: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """Write the values of the launches at `positions` of the last refill into the rows of
+        `out`.
+        """
+        pool, gains, size = self._pool[name], self._gains.get(name), out.shape[1]
+        starts = self._starts[name][:, positions]
+        if not size:
+            return out
+        if size <= GATHERED_ELEMENTS[self._device.type]:
+            stretches = pool.unfold(0, size, 1)[starts[0].to(self._device)]
+            if gains is None:
+                return out.copy_(stretches)
+            return torch.mul(
+                stretches, gains.unfold(0, size, 1)[starts[1].to(self._device)], out=out
+            )
+        for row, start, gain in zip(out, *starts.tolist(), strict=True):
+            if gains is None:
+                row.copy_(pool[start : start + size])
+            else:
+                torch.mul(pool[start : start + size], gains[gain : gain + size], out=row)
+        return out
 
-    def _ring(self, first: int, count: int) -> torch.Tensor:
-        return (torch.arange(count) + first) % self.slots
+    def _shaped(self, name: str, rows: torch.Tensor) -> torch.Tensor:
+        return rows.view(-1, *self._shapes[name])
 
-    def _poison(self, region: Region, chosen: torch.Tensor) -> None:
+    def _batch(self) -> int:
+        """How many launches are checked at once."""
+        elements = sum(math.prod(shape) for shape in self._shapes.values())
+        return max(1, BATCH_ELEMENTS[self._device.type] // elements)
+
+    def _parts(self, first: int, count: int) -> Iterator[slice]:
+        """The slots of a window, which may go past the end of the ring, as at most two slices."""
+        yield slice(first, min(first + count, self.slots))
+        if first + count > self.slots:
+            yield slice(0, first + count - self.slots)
+
+    def _poison(self, region: Region, first: int, count: int) -> None:
         self.secret = secrets.randbits(63)
-        if len(chosen) == region.layout.slots:
-            for spec in region.layout.specs:
-                _bits(_column(region, spec.name)).fill_(
-                    poison_bits(region.views[0][spec.name].dtype, self.secret)
+        for spec in region.layout.specs:
+            column = region.column(spec.name)
+            for part in self._parts(first, count):
+                bits_of(column)[part] = poison_bits(column.dtype, self.secret)
+
+    def _whole(self, outputs: Region, where: str) -> None:
+        """Raise SubmissionError when a guard band changed."""
+        for region in (self.inputs, outputs):
+            if place := region.breached():
+                raise SubmissionError(
+                    Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten"
                 )
-            return
-        for slot in chosen.tolist():
-            for tensor in region.views[slot].values():
-                poison(tensor, self.secret)
 
     def close(self) -> None:
         for region in (self.inputs, *self.outputs):
@@ -193,22 +233,3 @@ class Rig:
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _column(region: Region, name: str) -> torch.Tensor:
-    """One tensor of every slot, flattened: shape [slots, elements]."""
-    first = region.views[0][name]
-    step = region.layout.stride // first.dtype.itemsize
-    return first.as_strided((region.layout.slots, first.numel()), (step, 1))
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as integers, so that NaN compares like any other value."""
-    if not tensor.dtype.is_floating_point:
-        return tensor
-    kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
-    return tensor.view(kind)
-
-
-def _identical(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return torch.equal(_bits(left), _bits(right))

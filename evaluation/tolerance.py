@@ -29,6 +29,7 @@ class Tolerance:
         `truth` y* and `magnitude` s are float64; `dtype` is the output's. Below the smallest
         normal number roundings no longer shrink, and a float32 subnormal may be flushed to zero.
         """
-        rounding = truth.abs().clamp(min=SMALLEST_NORMAL[dtype]) * (self.c1 * UNIT_ROUNDOFF[dtype])
         growth = self.c2 * UNIT_ROUNDOFF["float32"] * math.sqrt(reduction)
-        return rounding + growth * magnitude + 2 * SMALLEST_NORMAL["float32"]
+        rounding = truth.abs().clamp_(min=SMALLEST_NORMAL[dtype])
+        rounding.mul_(self.c1 * UNIT_ROUNDOFF[dtype]).add_(2 * SMALLEST_NORMAL["float32"])
+        return rounding.add_(magnitude, alpha=growth)

@@ -7,18 +7,18 @@ import os
 import pytest
 import torch
 
-from evaluation.memory import Layout, Region, TensorSpec, map_region, poison, unwritten
+from evaluation.memory import HostRegion, Layout, TensorSpec, map_region, poison, unwritten
 
 SPECS = (TensorSpec("x", (3, 5), "float32"), TensorSpec("labels", (7,), "int64"))
 
 
 def test_both_sides_see_the_same_tensors() -> None:
     layout = Layout.of(SPECS, slots=3)
-    region = Region(layout)
+    region = HostRegion(layout)
     other = Layout.from_json(layout.to_json())
     shared = map_region(os.dup(region.descriptor), other.size)
-    region.views[2]["x"].copy_(torch.arange(15.0).view(3, 5))
-    region.views[2]["labels"].fill_(9)
+    region.slot(2)["x"].copy_(torch.arange(15.0).view(3, 5))
+    region.slot(2)["labels"].fill_(9)
     views = other.views(shared, 2)
     assert torch.equal(views["x"], torch.arange(15.0).view(3, 5))
     assert views["labels"].tolist() == [9] * 7
@@ -28,8 +28,8 @@ def test_both_sides_see_the_same_tensors() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "int32"])
 def test_poison_is_told_from_every_answer(dtype: str) -> None:
-    region = Region(Layout.of([TensorSpec("y", (33,), dtype)], 1))
-    y = region.views[0]["y"]
+    region = HostRegion(Layout.of([TensorSpec("y", (33,), dtype)], 1))
+    y = region.slot(0)["y"]
     poison(y, 0x1234_5678_9ABC)
     assert bool(unwritten(y, 0x1234_5678_9ABC).all())
     assert not bool(unwritten(y, 0x1234_5678_9ABD << 8).any())
@@ -49,7 +49,7 @@ def test_poison_is_told_from_every_answer(dtype: str) -> None:
 )
 def test_a_write_beside_a_tensor_is_found(offset: int, place: str) -> None:
     layout = Layout.of(SPECS, slots=2)
-    region = Region(layout)
+    region = HostRegion(layout)
     assert region.breached() == ""
     position = layout.stride + layout.offsets[0] + offset
     region.bytes[position] ^= 0xFF
@@ -58,7 +58,7 @@ def test_a_write_beside_a_tensor_is_found(offset: int, place: str) -> None:
 
 
 def test_nobody_can_resize_the_memory_of_the_judge() -> None:
-    region = Region(Layout.of(SPECS, 1))
+    region = HostRegion(Layout.of(SPECS, 1))
     for size in (0, 1 << 30):
         with pytest.raises(PermissionError):
             os.ftruncate(region.descriptor, size)
@@ -66,7 +66,7 @@ def test_nobody_can_resize_the_memory_of_the_judge() -> None:
 
 
 def test_an_empty_tensor_has_its_place() -> None:
-    region = Region(Layout.of([TensorSpec("x", (0, 4), "float32")], 2))
-    assert region.views[1]["x"].shape == (0, 4)
+    region = HostRegion(Layout.of([TensorSpec("x", (0, 4), "float32")], 2))
+    assert region.slot(1)["x"].shape == (0, 4)
     assert region.breached() == ""
     region.close()
