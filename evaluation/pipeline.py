@@ -98,7 +98,10 @@ def _run(
                 "this machine has neither namespaces nor Landlock, so it judges nothing from "
                 "strangers; its owner may set ARENA_UNCONFINED=1"
             )
-        result = gate.judge(trial)
+        if gate.STAGE == "measure" and (why := trial.language.runs_here()):
+            result = GateResult(gate.NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
+        else:
+            result = gate.judge(trial)
     except Rejected as error:
         result = GateResult(
             gate.NAME, Verdict.REJECTED, error.reason, error.message, rule=error.rule
@@ -146,6 +149,9 @@ def _report(
     by_gate = {result.gate: result for result in results}
     last = results[-1]
     decisive = last if last.verdict not in _CONCLUSIVE else None
+    correctness = by_gate.get(GateName.CORRECTNESS)
+    if correctness and correctness.verdict is Verdict.SKIPPED:
+        decisive = correctness  # what was only compiled has not passed
     seen = _measurements(by_gate.get(GateName.PERFORMANCE))
     hidden = _measurements(by_gate.get(GateName.GENERALIZATION))
     return Report(

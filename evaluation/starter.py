@@ -154,7 +154,7 @@ and the speedup of each case, and counts as one round of your budget.
 
 
 def starter_files(task: Task) -> dict[str, str]:
-    """The workspace by file name: the target, TASK.md, reference.py, and where it has one its header."""
+    """The workspace by file name: the target, TASK.md, reference.py, and any header."""
     files = {
         task.target_file: _target(task),
         "TASK.md": _brief(task),
