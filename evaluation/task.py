@@ -19,6 +19,7 @@ from evaluation.operators import (
     read_text,
     symbols_of,
 )
+from evaluation.place import CPU, GPU, kind_of
 from evaluation.starter import starter_files
 from evaluation.tables import Table
 from evaluation.tolerance import UNIT_ROUNDOFF, Tolerance
@@ -49,6 +50,8 @@ class Task:
     operator: Operator
     track: Track
     hash: str
+    kind: str
+    """The kind of device it is judged on, whose cases, domain and limits the operator has."""
 
     @property
     def slug(self) -> str:
@@ -80,25 +83,38 @@ def find_operators(root: Path) -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in root.glob("*/task.toml")))
 
 
-def load_task(root: Path, operator: str, track_slug: str) -> Task:
-    """The task `operator/track_slug` of the folder `root`. Raises `TaskError`."""
+def load_task(root: Path, operator: str, track_slug: str, kind: str | None = None) -> Task:
+    """The task `operator/track_slug` of the folder `root`. Raises `TaskError`.
+
+    `kind` is the kind of device it is for: unless given, the best that this machine offers.
+    """
     if operator not in find_operators(root):
         known = ", ".join(find_operators(root)) or "none"
         raise TaskError(f"{operator}: no such operator in {root}; there are: {known}")
     loaded = load_operator(root / operator)
     for track in loaded.tracks:
         if track.slug == track_slug:
-            return Task(loaded, track, _hash(loaded.folder, track))
+            chosen = kind or kind_of(languages()[track.target].kinds)
+            if chosen == GPU:
+                loaded = load_operator(root / operator, GPU)
+            return Task(loaded, track, _hash(loaded.folder, track), chosen)
     known = ", ".join(track.slug for track in loaded.tracks)
     raise TaskError(f"{operator}: no track {track_slug}; there are: {known}")
 
 
-def load_operator(path: Path) -> Operator:
-    """Read one operator folder. Raises `TaskError` naming the file and the key."""
+def load_operator(path: Path, kind: str = CPU) -> Operator:
+    """Read one operator folder. Raises `TaskError` naming the file and the key.
+
+    What is judged on a GPU takes its cases, domain and limits from `gpu.toml` where there is one.
+    """
     table = Table.read(path / "task.toml")
     arguments = _arguments(table)
-    limits = _limits(table.table("limits"))
-    domain = _domain(table.table("domain"), arguments, limits)
+    configurations = _configurations(table, arguments)
+    if kind == GPU and (path / "gpu.toml").is_file():
+        larger = Table.read(path / "gpu.toml")
+        configurations = _configurations(larger, arguments)
+        larger.finish()
+    limits, domain, cases = configurations
     operator = Operator(
         name=path.name,
         title=table.text("title"),
@@ -110,12 +126,20 @@ def load_operator(path: Path) -> Operator:
         domain=domain,
         limits=limits,
         tolerance=_tolerance(table.table("tolerance"), domain),
-        cases=_cases(table, domain),
+        cases=cases,
         prompt=read_text(path / "prompt.md"),
         folder=path,
     )
     table.finish()
     return operator
+
+
+def _configurations(
+    table: Table, arguments: tuple[Argument, ...]
+) -> tuple[Limits, Domain, tuple[Case, ...]]:
+    limits = _limits(table.table("limits"))
+    domain = _domain(table.table("domain"), arguments, limits)
+    return limits, domain, _cases(table, domain)
 
 
 def _tracks(table: Table) -> tuple[Track, ...]:
@@ -162,7 +186,7 @@ def _domain(table: Table, arguments: tuple[Argument, ...], limits: Limits) -> Do
             table.fail("dtypes", f"must be of {_list(UNIT_ROUNDOFF)}, got {dtype!r}")
     sizes = symbols_of(arguments)
     scalars = tuple(a.name for a in arguments if a.role == "scalar")
-    symbols = {symbol: _range(table, symbol) for symbol in (*sizes, *scalars)}
+    symbols = {s: _range(table, s) for s in dict.fromkeys((*sizes, *scalars))}
     table.finish()
     return Domain(dtypes, symbols, arguments, limits.case_mb * 2**20)
 

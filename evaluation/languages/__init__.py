@@ -22,7 +22,8 @@ scalars.
 """
 
 Launch = Callable[[int, int], None]
-"""Launch slots `first`, `first + 1`, ... modulo their number, `count` times, and wait for the last.
+"""Launch slots `first`, `first + 1`, ... modulo their number, `count` times. On a GPU the launches
+are left to PyTorch's current stream, to be waited for or captured; on a processor they are done.
 """
 
 
@@ -36,6 +37,8 @@ class Language(Protocol):
     suffix: str
     dtypes: frozenset[str]
     """Case dtypes the language is judged on."""
+    kinds: tuple[str, ...]
+    """The kinds of device it runs on (see `evaluation.place`), best first."""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         """Read the source for blatant breaches. Raises `Rejected` with the rule and the line."""

@@ -53,6 +53,7 @@ class Cpp:
     name = "cpp"
     suffix = ".cpp"
     dtypes = frozenset({"float32"})
+    kinds = ("cpu",)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():

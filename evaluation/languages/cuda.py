@@ -47,6 +47,7 @@ class Cuda:
     name = "cuda"
     suffix = ".cu"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
+    kinds = ("gpu",)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():

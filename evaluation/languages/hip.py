@@ -64,6 +64,7 @@ class Hip:
     name = "hip"
     suffix = ".hip"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
+    kinds = ("gpu",)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():

@@ -30,6 +30,7 @@ class Torch:
     name = "torch"
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
+    kinds = ("gpu", "cpu")
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():

@@ -51,6 +51,7 @@ class Triton:
     name = "triton"
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
+    kinds = ("gpu", "cpu")
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():
