@@ -48,7 +48,7 @@ class DeviceKernel:
 
 
 class DeviceLaunch:
-    """Launches over bound slots: `enqueue` leaves them to the stream, a call waits for them."""
+    """Launches over bound slots, left to PyTorch's current stream: to be waited for or captured."""
 
     def __init__(
         self,
@@ -82,7 +82,4 @@ class DeviceLaunch:
             )
 
     def __call__(self, first: int, count: int) -> None:
-        import torch
-
         self.enqueue(first, count)
-        torch.cuda.synchronize()

@@ -9,7 +9,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluation.types import Argument, CompilerOutput
 
@@ -40,6 +40,9 @@ class Language(Protocol):
     kinds: tuple[str, ...]
     """The kinds of device it runs on (see `evaluation.place`), best first."""
 
+    compiles_on: tuple[str, ...]
+    """The kinds of device on which its kernels are compiled when they run."""
+
     def check(self, files: Mapping[str, str], task: Task) -> None:
         """Read the source for blatant breaches. Raises `Rejected` with the rule and the line."""
 
@@ -64,18 +67,6 @@ class Language(Protocol):
     def load(self, folder: Path, entry: str) -> Kernel:
         """In the contestant: load the built artefact. Raises `SubmissionError(MISSING_ENTRY)`
         without `entry`.
-        """
-
-
-@runtime_checkable
-class Enqueues(Protocol):
-    """A launch of a language for GPUs, which can also be put on a stream and left there."""
-
-    def __call__(self, first: int, count: int) -> None: ...
-
-    def enqueue(self, first: int, count: int) -> None:
-        """Put the launches on PyTorch's current stream, without waiting; a CUDA graph may capture
-        them.
         """
 
 

@@ -54,6 +54,7 @@ class Cpp:
     suffix = ".cpp"
     dtypes = frozenset({"float32"})
     kinds = ("cpu",)
+    compiles_on: tuple[str, ...] = ()
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():

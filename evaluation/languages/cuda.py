@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation import native, nvcc
+from evaluation import native, nvcc, place
 from evaluation.device_build import PRELUDE, PRELUDE_NAME, compile_all
 from evaluation.device_kernel import DeviceKernel
 from evaluation.headers import header
@@ -48,6 +48,7 @@ class Cuda:
     suffix = ".cu"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu",)
+    compiles_on: tuple[str, ...] = ()
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():
@@ -74,7 +75,8 @@ class Cuda:
         )
 
     def judged_here(self) -> str:
-        return "" if nvcc.capabilities() else "no NVIDIA GPU is here: CUDA is compiled, not run"
+        nvidia = place.gpu_vendor() == "nvidia"
+        return "" if nvidia else "no NVIDIA GPU is here: CUDA is compiled, not run"
 
     def runs_here(self) -> str:
         return self.judged_here()

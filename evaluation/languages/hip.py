@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation import hipcc, native, nvcc
+from evaluation import hipcc, native, nvcc, place
 from evaluation.device_build import PRELUDE, PRELUDE_NAME, Job, compile_all, with_notes
 from evaluation.device_kernel import DeviceKernel
 from evaluation.headers import header
@@ -65,6 +65,7 @@ class Hip:
     suffix = ".hip"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu",)
+    compiles_on: tuple[str, ...] = ()
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():
@@ -93,9 +94,12 @@ class Hip:
         return with_notes(outputs, [note for n, text in files.items() for note in waves(n, text)])
 
     def judged_here(self) -> str:
-        if _for_amd() or nvcc.capabilities():
-            return ""
-        return "neither an AMD nor an NVIDIA GPU is here: HIP is compiled, not run"
+        here = place.gpu_vendor()
+        if not here:
+            return "neither an AMD nor an NVIDIA GPU is here: HIP is compiled, not run"
+        if here == "amd" and not _for_amd():
+            return "ROCm is not installed: HIP is compiled, not run"
+        return ""
 
     def runs_here(self) -> str:
         return self.judged_here()
@@ -105,7 +109,8 @@ class Hip:
 
 
 def _for_amd() -> bool:
-    return bool(hipcc.compiler() and hipcc.architectures_here())
+    vendor = place.gpu_vendor()
+    return vendor == "amd" and bool(hipcc.compiler() and hipcc.architectures_here())
 
 
 def _jobs(units: Sequence[str], flags: Sequence[str], task: Task) -> list[Job]:

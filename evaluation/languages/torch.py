@@ -31,6 +31,7 @@ class Torch:
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu", "cpu")
+    compiles_on: tuple[str, ...] = ()
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():
@@ -100,6 +101,7 @@ class TorchKernel:
                         type(result) is not torch.Tensor
                         or result.shape != output.shape
                         or result.dtype is not output.dtype
+                        or result.device != output.device
                     ):
                         raise _mismatch(results, outputs, wanted)
                     output.copy_(result)
@@ -143,10 +145,11 @@ def _mismatch(
             f"returned {len(results)} values, expected {len(outputs)}: {', '.join(names)}",
         )
     for name, result, output in zip(names, results, outputs, strict=True):
-        if not _is_plain(result):
-            what = type(result).__name__
+        if not _is_plain(result) or result.device != output.device:
+            what = f"{type(result).__name__} on {getattr(result, 'device', 'nothing')}"
             return SubmissionError(
-                Reason.WRONG_DTYPE, f"{name}: expected a plain CPU torch.Tensor, got {what}"
+                Reason.WRONG_DTYPE,
+                f"{name}: expected a plain torch.Tensor on {output.device}, got {what}",
             )
         if result.shape != output.shape:
             expected, got = list(output.shape), list(result.shape)
@@ -161,9 +164,7 @@ def _is_plain(value: Any) -> bool:
     """Whether a value is a strided tensor in memory, and not something that only acts like one."""
     import torch
 
-    return (
-        type(value) is torch.Tensor and value.layout is torch.strided and value.device.type == "cpu"
-    )
+    return type(value) is torch.Tensor and value.layout is torch.strided
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import reading, sandbox
+from evaluation import place, reading, sandbox
 from evaluation.domain import dtype_of, elements, shape_of
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
@@ -52,6 +52,7 @@ class Triton:
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu", "cpu")
+    compiles_on = ("gpu",)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():
@@ -106,23 +107,37 @@ class Triton:
         return _concluded(answers, task, said, milliseconds)
 
     def judged_here(self) -> str:
+        if place.gpu_vendor():
+            return ""
         return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
 
     def runs_here(self) -> str:
         return ""
 
     def load(self, folder: Path, entry: str) -> Kernel:
-        os.environ["TRITON_INTERPRET"] = "1"
-        from triton.backends.compiler import GPUTarget
-        from triton.runtime import driver
-
-        from evaluation.triton_build import CompilingDriver
-
-        backend, arch, warp, shared = TARGETS["cuda:90"]
-        driver.set_active(
-            CompilingDriver(GPUTarget(backend, arch, warp), shared)
-        )  # for autotuners alone
+        if not _on_gpu():
+            _interpret()
         return TritonKernel(reading.load_function(folder / f"{entry}.py", entry))
+
+
+def _on_gpu() -> bool:
+    """In a contestant: whether it was given a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _interpret() -> None:
+    """Have every kernel of this process interpreted."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    from evaluation.triton_build import CompilingDriver
+
+    backend, arch, warp, shared = TARGETS["cuda:90"]
+    # for autotuners alone
+    driver.set_active(CompilingDriver(GPUTarget(backend, arch, warp), shared))
 
 
 class TritonKernel:

@@ -1,0 +1,433 @@
+"""A CUDA answer is compiled for every dtype behind one header, wherever nvcc is."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluation import nvcc, place
+from evaluation.builds import build
+from evaluation.device_kernel import DeviceKernel
+from evaluation.errors import Broken, BuildError, Rejected, SubmissionError
+from evaluation.languages import languages
+from evaluation.pipeline import Request, evaluate
+from evaluation.task import Task, load_task
+from evaluation.types import Argument, GateName, Reason, Verdict
+
+CUDA = languages()["cuda"]
+FOLDER = Path(__file__).parent / "operators"
+DTYPES = ("float32", "float16", "bfloat16")
+KERNEL = (FOLDER / "shifted" / "baseline" / "cuda.cu").read_text()
+
+needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")
+without_gpu = pytest.mark.skipif(bool(place.gpu_vendor()), reason="a GPU is here")
+
+
+@pytest.fixture
+def task() -> Task:
+    return load_task(FOLDER, "shifted", "torch-to-cuda")
+
+
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """What was found of this machine is looked for again."""
+    for found in (nvcc.toolkit, nvcc.capabilities):
+        found.cache_clear()
+    yield
+    for found in (nvcc.toolkit, nvcc.capabilities):
+        found.cache_clear()
+
+
+def refused(source: str, task: Task, cache: Path) -> BuildError:
+    with pytest.raises(BuildError) as caught:
+        build(task, "cuda", {"shifted.cu": source}, cache)
+    return caught.value
+
+
+@needs_nvcc
+def test_there_is_one_library_for_each_dtype(task: Task, cache: Path) -> None:
+    made = build(task, "cuda", {"shifted.cu": KERNEL}, cache)
+    here = nvcc.architecture()
+    assert [output.arch for output in made.outputs[:3]] == [f"{here} {dtype}" for dtype in DTYPES]
+    assert all(output.ok for output in made.outputs)
+    assert made.outputs[0].tool.startswith("nvcc ")
+    names = {path.name for path in made.folder.iterdir()}
+    assert {f"kernel.{dtype}.so" for dtype in DTYPES} <= names
+    assert not any(name.startswith("work") for name in names)
+
+
+@needs_nvcc
+def test_what_each_kernel_takes_is_told_with_its_listing(task: Task, cache: Path) -> None:
+    for output in build(task, "cuda", {"shifted.cu": KERNEL}, cache).outputs[:3]:
+        used = output.resources["shift_kernel"]
+        assert 0 < used["registers"] <= 64
+        assert used["spill_store_bytes"] == used["spill_load_bytes"] == used["shared_bytes"] == 0
+        assert ".visible .entry" in output.listings["shifted.ptx"]
+
+
+@needs_nvcc
+def test_another_architecture_is_tried_and_fails_nobody(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
+    assert build(task, "cuda", {"shifted.cu": KERNEL}, cache).outputs[-1].arch == "sm_100"
+    only_here = '#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900\n#error "for Hopper"\n#endif\n'
+    *made, tried = build(task, "cuda", {"shifted.cu": only_here + KERNEL}, cache).outputs
+    assert all(output.ok for output in made)
+    assert not tried.ok
+    assert "for Hopper" in tried.text
+
+
+@needs_nvcc
+def test_the_dtype_chooses_what_is_compiled(task: Task, cache: Path) -> None:
+    source = KERNEL + "#if ARENA_FLOAT16\n#error half\n#endif\n"
+    error = refused(source, task, cache)
+    assert [output.ok for output in error.outputs[:3]] == [True, False, True]
+    assert "float16: shifted.cu:" in error.message
+
+
+@needs_nvcc
+def test_a_syntax_error_is_told_with_its_line(task: Task, cache: Path) -> None:
+    error = refused(KERNEL.replace("int64_t count =", "int64_t cuont ="), task, cache)
+    (first, *_) = error.outputs[0].diagnostics
+    assert (first.file, first.severity) == ("shifted.cu", "error")
+    assert "count" in KERNEL.splitlines()[first.line - 1]
+    assert f"shifted.cu:{first.line}: identifier" in error.message
+
+
+@needs_nvcc
+def test_what_the_assembler_refuses_is_a_build_error(task: Task, cache: Path) -> None:
+    source = KERNEL + '__global__ void odd(float* x) { asm("foo.bar %0;" : "=f"(x[0])); }\n'
+    assert "Not a name of any known instruction" in refused(source, task, cache).outputs[0].text
+    source = (
+        KERNEL
+        + """__global__ void large(float* x) {
+        __shared__ float a[70000];
+        a[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        x[threadIdx.x] = a[threadIdx.x ^ 1];
+    }
+"""
+    )
+    assert "too much shared data" in refused(source, task, cache).message
+
+
+@needs_nvcc
+def test_a_missing_entry_point_is_told_apart(task: Task, cache: Path) -> None:
+    error = refused(KERNEL.replace("int shifted(", "int drifted("), task, cache)
+    assert error.reason is Reason.MISSING_ENTRY
+    assert "no function `shifted`" in error.message
+
+
+@needs_nvcc
+def test_a_library_that_is_not_linked_is_a_build_error(task: Task, cache: Path) -> None:
+    source = KERNEL.replace("    return cuda", "    cublasCreate_v2();\n    return cuda")
+    error = refused('extern "C" int cublasCreate_v2();\n' + source, task, cache)
+    assert "undefined reference to `cublasCreate_v2'" in error.outputs[0].text
+
+
+@needs_nvcc
+def test_compiling_for_ever_ends_at_the_limit(task: Task, cache: Path) -> None:
+    limits = dataclasses.replace(task.operator.limits, seconds=0.2)
+    hurried = dataclasses.replace(task, operator=dataclasses.replace(task.operator, limits=limits))
+    source = KERNEL + "// hurried\n"
+    assert "compiling took longer than it may" in refused(source, hurried, cache).message
+
+
+@needs_nvcc
+def test_a_source_reads_nothing_of_the_judge(task: Task, cache: Path) -> None:
+    reference = task.operator.folder / "reference.py"
+    message = refused(f'#include "{reference}"\n{KERNEL}', task, cache).outputs[0].text
+    assert "cannot open source file" in message or "ermission denied" in message
+
+
+def test_the_words_of_ptxas_become_numbers() -> None:
+    said = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized
+ptxas info    : Compiling entry function '_Z5scaleIfEvPKT_PS0_lf' for 'sm_90a'
+ptxas info    : Function properties for _Z5scaleIfEvPKT_PS0_lf
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 2048 bytes smem, 384 bytes cmem[0], 8 bytes cmem[2]
+ptxas info    : Function properties for _Z6helperf
+    32 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
+ptxas info    : Compiling entry function '_Z5scaleI6__halfEvPKT_PS1_lf' for 'sm_90a'
+ptxas info    : Function properties for _Z5scaleI6__halfEvPKT_PS1_lf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 10 registers
+"""  # noqa: E501 - as ptxas says it
+    diagnostics, resources = nvcc.read(said)
+    assert [(d.severity, d.file) for d in diagnostics] == [("note", "ptxas")]
+    wide, narrow = resources.values()
+    assert wide == {
+        "registers": 255,
+        "stack_bytes": 16,
+        "spill_store_bytes": 8,
+        "spill_load_bytes": 12,
+        "shared_bytes": 2048,
+        "constant_bytes": 392,
+        "barriers": 1,
+    }
+    assert (narrow["registers"], narrow["shared_bytes"]) == (10, 0)
+    if shutil.which("c++filt"):
+        assert list(resources) == ["scale<float>", "scale<__half>"]
+
+
+def test_the_words_of_nvcc_become_diagnostics() -> None:
+    said = """\
+a.cu(10): warning #177-D: variable "unused" was declared but never referenced
+a.cu(2): error: identifier "retrn" is undefined
+a.cu(1): catastrophic error: cannot open source file "b.h"
+ptxas /tmp/a.ptx, line 52; error   : Not a name of any known instruction: 'foo'
+ptxas error   : Entry function '_Z1kPf' uses too much shared data (0x445c0 bytes, 0x38c00 max)
+nvcc fatal   : Unsupported gpu architecture 'compute_20'
+"""
+    found = [(d.file, d.line, d.severity) for d in nvcc.read(said)[0]]
+    assert found == [
+        ("a.cu", 10, "warning"),
+        ("a.cu", 2, "error"),
+        ("a.cu", 1, "catastrophic error"),
+        ("ptxas", 52, "error"),
+        ("ptxas", 0, "error"),
+        ("nvcc", 0, "fatal error"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "-use_fast_math -maxrregcount=64",
+        "--maxrregcount=255 --fmad=false -O2",
+        "-Xptxas -dlcm=cg -Xptxas=-O2 --extra-device-vectorization",
+    ],
+)
+def test_a_source_may_ask_for_flags_that_are_listed(flags: str, task: Task) -> None:
+    CUDA.check({"shifted.cu": f"// arena: flags {flags}\n{KERNEL}"}, task)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "-Xcompiler -fplugin=x.so",
+        "-include /etc/passwd",
+        "--compiler-bindir=/tmp",
+        "-maxrregcount=999",
+        "-lcublas",
+        "-Xptxas --input-as-string",
+        "-DARENA_FLOAT32=1",
+        "--options-file=x",
+    ],
+)
+def test_any_other_flag_is_rejected_with_those_allowed(flags: str, task: Task) -> None:
+    with pytest.raises(Rejected, match="-use_fast_math") as caught:
+        CUDA.check({"shifted.cu": f"// arena: flags {flags}\n{KERNEL}"}, task)
+    assert caught.value.rule == "compiler-flag"
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("#include <cublas_v2.h>", "library-wrapper"),
+        ("#include <thrust/sort.h>", "library-wrapper"),
+        ("#include <cutlass/gemm/device/gemm.h>", "library-wrapper"),
+        ("#include <torch/extension.h>", "library-wrapper"),
+        ("void f() { cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 1); }", "device-state"),
+        ("void f(cudaStreamAttrValue v) { v.accessPolicyWindow.num_bytes = 1; }", "device-state"),
+        ("void f() { cudaDeviceReset(); }", "device-state"),
+        ("void f(void** p) { cudaIpcOpenMemHandle(p, {}, 0); }", "foreign-memory"),
+        ("void f() { cuMemImportFromShareableHandle(0, 0, 0); }", "foreign-memory"),
+        ('void* f() { return dlopen("libcublas.so", 1); }', "system-call"),
+        ('const char* name = "/proc/self/maps";', "machine-files"),
+    ],
+)
+def test_breaches_are_rejected_with_their_line(line: str, rule: str, task: Task) -> None:
+    with pytest.raises(Rejected, match=r"shifted\.cu:1:") as caught:
+        CUDA.check({"shifted.cu": f"{line}\n{KERNEL}"}, task)
+    assert caught.value.rule == rule
+
+
+def test_what_device_code_needs_is_not_rejected(task: Task) -> None:
+    lines = """\
+#include <cooperative_groups.h>
+#include <cub/block/block_reduce.cuh>
+#include <cuda_pipeline.h>
+#include <mma.h>
+// cublas and cudaIpcOpenMemHandle are only spoken of
+__device__ int lane() { int at; asm volatile("mov.u32 %0, %%laneid;" : "=r"(at)); return at; }
+"""
+    CUDA.check({"shifted.cu": lines + KERNEL}, task)
+
+
+def test_the_workspace_holds_header_skeleton_and_convention(task: Task) -> None:
+    files = task.starter()
+    header = files["shifted.h"]
+    for line in (
+        "const arena_t* x;",
+        "const float* bias;",
+        "    arena_t* out;",
+        "int64_t rows;",
+        "float by;",
+        "typedef __half arena_t;",
+        "typedef __nv_bfloat16 arena_t;",
+        'extern "C" int shifted(const shifted_args* args, cudaStream_t stream);',
+    ):
+        assert line in header
+    fields = [header.index(f"{name};") for name in ("* x", "* bias", "* out", "rows", "cols", "by")]
+    assert fields == sorted(fields)
+    assert (
+        'extern "C" int shifted(const shifted_args* args, cudaStream_t stream)'
+        in (files["shifted.cu"])
+    )
+    assert header in files["TASK.md"]
+    assert "arena_t" in files["TASK.md"]
+    ours = load_task(FOLDER, "shifted", "cuda-to-cuda").starter()
+    assert ours["shifted.cu"] == KERNEL
+
+
+@needs_nvcc
+@pytest.mark.parametrize("language", ["cuda", "hip"])
+def test_a_skeleton_compiles(language: str, cache: Path) -> None:
+    task = load_task(FOLDER, "shifted", f"torch-to-{language}")
+    made = build(task, language, {task.target_file: task.starter()[task.target_file]}, cache)
+    assert all(output.ok for output in made.outputs)
+
+
+def test_without_nvcc_the_judge_says_what_to_install(
+    forgetful: None, monkeypatch: pytest.MonkeyPatch, task: Task, cache: Path
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    with pytest.raises(Broken, match="install the CUDA toolkit"):
+        build(task, "cuda", {"shifted.cu": KERNEL}, cache)
+
+
+@pytest.mark.parametrize(
+    ("said", "chosen", "expected"),
+    [
+        ("9.0\n9.0\n", "", "sm_90a"),
+        ("8.9\n", "", "sm_89"),
+        ("12.0\n", "", "sm_120a"),
+        ("No devices were found\n", "", "sm_90a"),
+        ("8.9\n", "sm_100a", "sm_100a"),
+    ],
+)
+def test_the_architecture_is_the_devices_own(
+    said: str, chosen: str, expected: str, forgetful: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(argv: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(argv, 0, said, "")
+
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
+    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setenv("ARENA_CUDA_ARCH", chosen)
+    assert nvcc.architecture() == expected
+
+
+@needs_nvcc
+@without_gpu
+def test_without_a_gpu_a_verdict_is_skipped_after_compiling(task: Task, cache: Path) -> None:
+    report = evaluate(Request(task, {"shifted.cu": KERNEL}, cache))
+    verdicts = {result.gate: (result.verdict, result.reason) for result in report.gates}
+    assert (report.verdict, report.reason) == (Verdict.SKIPPED, Reason.NO_DEVICE)
+    assert "no NVIDIA GPU is here" in report.message
+    assert verdicts[GateName.COMPILE] == (Verdict.PASSED, None)
+    for gate in (GateName.CORRECTNESS, GateName.PERFORMANCE, GateName.GENERALIZATION):
+        assert verdicts[gate] == (Verdict.SKIPPED, Reason.NO_DEVICE)
+    assert report.seen is None
+    report = evaluate(Request(task, {"shifted.cu": "int\n"}, cache))
+    assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.BUILD_ERROR)
+
+
+# A stand-in for a library: what `bind` hands over reaches the entry point, in order.
+_STAND_IN = """
+#include <cstring>
+struct args {{ const void* x; const float* bias; void* out; long rows, cols; float by; }};
+extern "C" int shifted(const args* a, void* stream) {{
+    if (a->cols == 7) return 9;
+    std::memset(a->out, {mark} + (int)a->by, a->rows * a->cols);
+    return 0;
+}}
+extern "C" int arena_replay(int (*launch)(const void*, void*), const char* slots, long stride,
+                            long ring, long first, long count, void* stream) {{
+    for (long i = 0; i < count; ++i)
+        if (int code = launch(slots + (first + i) % ring * stride, stream)) return code;
+    return 0;
+}}
+extern "C" const char* arena_error(int code) {{ return "out of everything"; }}
+"""
+ARGUMENTS = [
+    Argument("x", "input", "dtype", ("rows", "cols")),
+    Argument("bias", "input", "float32", ("cols",)),
+    Argument("out", "output", "dtype", ("rows", "cols")),
+    Argument("by", "scalar", "float32"),
+]
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for mark, dtype in enumerate(("float32", "float16"), 1):
+        source = tmp_path / f"{dtype}.cpp"
+        source.write_text(_STAND_IN.format(mark=mark))
+        library = tmp_path / f"kernel.{dtype}.so"
+        subprocess.run(["g++", "-shared", "-fPIC", source, "-o", library], check=True)
+
+    class Stream:
+        cuda_stream = 0
+
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    return tmp_path
+
+
+def slots_of(dtype: torch.dtype, count: int, cols: int = 4) -> list[dict[str, object]]:
+    return [
+        {
+            "by": 0.0,
+            "rows": 2,
+            "cols": cols,
+            "x": torch.zeros(2, cols, dtype=dtype),
+            "bias": torch.zeros(cols),
+            "out": torch.zeros(2, cols, dtype=dtype),
+        }
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "mark"), [(torch.float32, 1), (torch.float16, 2)])
+def test_launches_go_to_the_library_of_the_dtype(
+    dtype: torch.dtype, mark: int, stand_ins: Path
+) -> None:
+    slots = slots_of(dtype, 3)
+    launch = DeviceKernel.load(stand_ins, "shifted").bind(ARGUMENTS, slots)
+    launch(2, 2)  # the third slot, then the first
+    written = [bool(torch.any(slot["out"].view(torch.uint8) == mark)) for slot in slots]
+    assert written == [True, False, True]
+
+
+def test_an_error_of_a_launch_is_told_with_its_text(stand_ins: Path) -> None:
+    launch = DeviceKernel.load(stand_ins, "shifted").bind(ARGUMENTS, slots_of(torch.float32, 1, 7))
+    with pytest.raises(SubmissionError, match="returned 9, out of everything") as caught:
+        launch(0, 1)
+    assert caught.value.reason is Reason.CALL_ERROR
+
+
+def test_a_library_without_the_entry_point_is_refused(stand_ins: Path) -> None:
+    with pytest.raises(SubmissionError) as caught:
+        DeviceKernel.load(stand_ins, "drifted")
+    assert caught.value.reason is Reason.MISSING_ENTRY
+
+
+@needs_nvcc
+def test_what_was_built_can_be_loaded_where_nothing_of_it_runs(task: Task, cache: Path) -> None:
+    folder = build(task, "cuda", {"shifted.cu": KERNEL}, cache).folder
+    assert set(DeviceKernel.load(folder, "shifted").libraries) == set(DTYPES)
+    library = ctypes.CDLL(str(folder / "kernel.float32.so"))
+    library.arena_error.restype = ctypes.c_char_p
+    assert library.arena_error(1) == b"invalid argument"
+    assert json.loads((folder / "build.json").read_text())[0]["ok"]
