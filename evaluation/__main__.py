@@ -107,6 +107,7 @@ def judge_sources(options: argparse.Namespace) -> int:
 
 def admit_tasks(options: argparse.Namespace) -> int:
     from evaluation.admission import admit
+    from evaluation.languages import languages
     from evaluation.task import load_operator
 
     tracks = [options.track] if options.track else [
@@ -114,7 +115,11 @@ def admit_tasks(options: argparse.Namespace) -> int:
     ]  # fmt: skip
     admitted = True
     for track in tracks:
-        admission = admit(load_task(options.tasks, options.operator, track), options.cache)
+        task = load_task(options.tasks, options.operator, track)
+        if why := languages()[task.track.target].runs_here():
+            print(f"{task.slug}: not tried: {why}", file=sys.stderr)
+            continue
+        admission = admit(task, options.cache)
         print(
             json.dumps(to_json(admission)) if options.json else render.admission(admission),
             flush=True,

@@ -66,7 +66,7 @@ class DeviceLaunch:
         self._explain = library.arena_error
         self._explain.restype = ctypes.c_char_p
 
-    def enqueue(self, first: int, count: int) -> None:
+    def __call__(self, first: int, count: int) -> None:
         """Put slots `first`, `first + 1`, ... modulo their number on the current stream, `count`
         times. Raises SubmissionError(CALL_ERROR) when a launch returned an error.
         """
@@ -80,6 +80,3 @@ class DeviceLaunch:
             raise SubmissionError(
                 Reason.CALL_ERROR, f"a launch of `{self._entry}` returned {code}{said}; 0 is right"
             )
-
-    def __call__(self, first: int, count: int) -> None:
-        self.enqueue(first, count)

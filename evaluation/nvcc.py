@@ -90,7 +90,7 @@ def toolkit() -> Toolkit:
     nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=":".join(f"{h}/bin" for h in homes))
     if nvcc is None:
         raise Broken(
-            "nvcc is not installed; install the CUDA toolkit (12.8 or newer) and put its bin folder"
+            "nvcc is not installed; install the CUDA toolkit (13.0, say) and put its bin folder"
             " on the path, or name it by CUDA_HOME"
         )
     # What is on the path may be a link or a script; nvcc itself says where it lives.

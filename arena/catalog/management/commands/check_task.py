@@ -27,6 +27,7 @@ class Command(BaseCommand):
         from evaluation import render
         from evaluation.admission import admit
         from evaluation.errors import TaskError
+        from evaluation.languages import languages
         from evaluation.task import load_task
         from evaluation.types import to_json
 
@@ -39,6 +40,9 @@ class Command(BaseCommand):
                 self.stderr.write(self.style.ERROR(str(error)))
                 refused.append(slug)
                 continue
+            if why := languages()[task.track.target].runs_here():
+                self.stdout.write(f"{slug}: not tried: {why}")
+                continue
             admission = admit(task, settings.ARENA_HOME / "judge")
             self.stdout.write(render.admission(admission))
             if not store_admission(task.hash, to_json(admission), admission.admitted):
@@ -47,7 +51,7 @@ class Command(BaseCommand):
                 refused.append(slug)
         if refused:
             raise CommandError(f"Not admitted: {', '.join(refused)}.")
-        self.stdout.write(self.style.SUCCESS("All admitted."))
+        self.stdout.write(self.style.SUCCESS("All that can run here are admitted."))
 
     def _chosen(self, asked: list[str]) -> list[str]:
         """The slugs asked for, an operator standing for its tracks; all if none was."""
