@@ -86,8 +86,9 @@ class Operator:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Every symbol used in a shape, in order of first use."""
-        return symbols_of(self.arguments)
+        """Every symbol used in a shape, in order of first use, that is no scalar itself."""
+        scalars = {a.name for a in self.scalars}
+        return tuple(s for s in symbols_of(self.arguments) if s not in scalars)
 
     def module(self) -> ModuleType:
         """`reference.py`, loaded by path: the functions named in REFERENCE. Imports torch."""
