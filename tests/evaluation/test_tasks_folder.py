@@ -78,12 +78,11 @@ def test_every_dtype_has_seen_and_unseen_cases(operator: Operator) -> None:
 def test_it_keeps_answers_right_and_wrong(operator: Operator) -> None:
     honest = Counter(example.language for example in operator.honest())
     mutants = Counter(example.language for example in operator.mutants())
-    assert honest["cpp"] >= 2
-    assert honest["triton"] >= 2
     assert honest["torch"] >= 1
-    assert mutants["cpp"] >= 4
-    assert mutants["triton"] >= 3
     assert mutants["torch"] >= 1
+    for language in {track.target for track in operator.tracks}:
+        assert honest[language] >= 2, language
+        assert mutants[language] >= (4 if language == "cpp" else 3), language
 
 
 def test_its_reference_gives_the_declared_shapes(operator: Operator) -> None:
@@ -104,7 +103,8 @@ def test_its_cost_counts_every_tensor_once(operator: Operator) -> None:
     for case in operator.cases:
         moved, flops = operator.module().cost(case)
         inputs = elements(operator.arguments, case)
-        assert 2 * inputs <= moved <= 8 * inputs
+        # Of a cache of pages, a call reads what sequences have filled: at least half of it.
+        assert inputs <= moved <= 8 * inputs
         assert flops > 0
 
 
@@ -142,7 +142,10 @@ def test_torch_mutants_are_told_apart(operator: Operator, tmp_path: Path) -> Non
 
 
 def test_a_baseline_declares_tunables_that_hold_its_own_values(operator: Operator) -> None:
+    targets = {track.target for track in operator.tracks}
     for language, define in (("cpp", r"#define {} (\S+)"), ("triton", r"{} = (\S+)")):
+        if language not in targets:
+            continue
         source = operator.baseline(language)
         found = re.findall(r"arena: tune (\w+) (.+)", source)
         assert found, language
@@ -151,6 +154,8 @@ def test_a_baseline_declares_tunables_that_hold_its_own_values(operator: Operato
             assert value, f"{language}: {name} is not defined"
             assert value[1] in options.split()
             assert len(options.split()) >= 3
+    if "cpp" not in targets:
+        return
     flags = re.search(r"arena: flags (.+)", operator.baseline("cpp"))
     choices = re.search(r"arena: tune-flags (.+)", operator.baseline("cpp"))
     assert flags
@@ -163,7 +168,7 @@ def test_a_starter_holds_what_is_needed_and_nothing_hidden(name: str, track: str
     task = load_task(TASKS, name, track)
     files = task.starter()
     assert {task.target_file, "TASK.md", "reference.py"} <= files.keys()
-    assert (f"{name}.h" in files) == (task.track.target == "cpp")
+    assert (f"{name}.h" in files) == (task.track.target in ("cpp", "cuda", "hip"))
     assert "./arena-check" in files["TASK.md"]
     for case in task.cases(Split.SEEN):
         assert case.name in files["TASK.md"]
@@ -185,7 +190,8 @@ def test_a_starter_is_the_baseline_or_a_skeleton_with_its_signature(name: str) -
     skeleton = load_task(TASKS, name, "torch-to-triton").starter()[f"{name}.py"]
     entry = next(n for n in ast.parse(skeleton).body if isinstance(n, ast.FunctionDef))
     assert [a.arg for a in entry.args.args] == [a.name for a in operator.arguments]
-    assert (
-        f"int {name}(const {name}_args* args)"
-        in load_task(TASKS, name, "torch-to-cpp").starter()[f"{name}.cpp"]
-    )
+    if "cpp" in {track.target for track in operator.tracks}:
+        assert (
+            f"int {name}(const {name}_args* args)"
+            in load_task(TASKS, name, "torch-to-cpp").starter()[f"{name}.cpp"]
+        )
