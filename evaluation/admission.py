@@ -102,7 +102,7 @@ class _Bench:
 
     def __init__(self, task: Task, cache: Path, zygote: Zygote) -> None:
         self.task, self.cache, self.zygote = task, cache, zygote
-        self.device = hardware.devices(cache)[0]
+        self.device = hardware.device_for(task.kind, cache)
         self.baselines = baselines(task, cache)
 
     def attempt(self, role: str, answer: Example) -> Attempt:

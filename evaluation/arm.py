@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,12 +21,14 @@ from evaluation import sandbox
 from evaluation.errors import Broken, SubmissionError
 from evaluation.link import Link, LinkClosed, LinkError, LinkTimeout, Message
 from evaluation.memory import Region
+from evaluation.place import CPU, GPU
 from evaluation.types import Argument, Reason
 
 PACKAGE = Path(__file__).resolve().parent
 START_SECONDS = 120.0
 LOG_BYTES = 16 << 20
-SCRATCH_BYTES = 32 << 20
+SCRATCH_BYTES = {False: 32 << 20, True: 512 << 20}
+"""Of one that compiles when it runs, and of others."""
 MOST_THREADS = 256
 _PAGE = resource.getpagesize()
 
@@ -97,7 +99,11 @@ class Rights:
     seconds: float
     threads: int
     trusted: bool = False
-    """One of ours: it may start a compiler and write large files."""
+    """One of ours: it may write large files."""
+    compiles: bool = False
+    """It may start processes: a compiler, when it runs."""
+    kind: str = CPU
+    """The kind of device it runs on."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -120,16 +126,19 @@ class Arm:
             "HOME": str(rights.scratch),
             "TMPDIR": str(rights.scratch),
             "OMP_NUM_THREADS": str(rights.threads),
+            **({} if rights.kind == GPU else {"CUDA_VISIBLE_DEVICES": ""}),
             **rights.environment,
         }
         policy = sandbox.Policy(
             walls=sandbox.walls(),
             readable=(sys.prefix, sys.base_prefix, str(PACKAGE), str(rights.folder)),
             writable=(str(rights.scratch),),
-            memory_bytes=rights.memory_bytes * 2,
+            # A GPU's driver reserves more addresses than any machine has memory.
+            memory_bytes=0 if rights.kind == GPU else rights.memory_bytes * 2,
             file_bytes=1 << 30 if rights.trusted else LOG_BYTES,
-            scratch_bytes=0 if rights.trusted else SCRATCH_BYTES,
-            fork=rights.trusted,
+            scratch_bytes=0 if rights.trusted else SCRATCH_BYTES[rights.compiles],
+            fork=rights.compiles,
+            gpu=rights.kind == GPU,
         )
         request = {
             "policy": policy.to_json(),
@@ -163,16 +172,45 @@ class Arm:
         }
         self.ask(message, [number for _, descriptors in shared for number in descriptors])
 
-    def run(self, first: int, count: int) -> int:
+    def run(
+        self,
+        first: int,
+        count: int,
+        look: Callable[[], None] = lambda: None,
+        replay: bool = False,
+    ) -> int:
         """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's
-        clock.
+        clock. With `replay`, by the graph that was captured.
 
-        The clock starts before the contestant thaws and ends after it has been told to freeze, so
-        nothing it does falls outside; the empty round trip (`count` 0) is the caller's to subtract.
+        The clock starts before the contestant thaws and ends after it has been told to freeze and
+        the judge has had its `look`, so nothing it does falls outside; the empty round trip
+        (`count` 0) is the caller's to subtract.
         """
-        return self.ask({"do": "run", "first": first, "count": count})
+        message = {"do": "run", "first": first, "count": count, "replay": replay}
+        return self.ask(message, look=look)
 
-    def ask(self, message: Message, descriptors: Sequence[int] = ()) -> int:
+    def capture(self, first: int, count: int) -> bool:
+        """Have so many launches captured in a CUDA graph. Returns whether they can be."""
+        if self.rights.kind != GPU:
+            return False
+        try:
+            self.ask({"do": "capture", "first": first, "count": count})
+        except SubmissionError as error:
+            if error.reason is Reason.CALL_ERROR:
+                return False
+            raise
+        return True
+
+    def release(self) -> None:
+        """Have the memory that was bound let go of."""
+        self.ask({"do": "release"})
+
+    def ask(
+        self,
+        message: Message,
+        descriptors: Sequence[int] = (),
+        look: Callable[[], None] = lambda: None,
+    ) -> int:
         """Put one request and wait for its answer, frozen again afterwards. Returns nanoseconds.
 
         Raises SubmissionError when the contestant reports a fault, dies, stalls or breaks the
@@ -186,6 +224,7 @@ class Arm:
             self._link.send(message, descriptors)
             answer, _ = self._link.receive(self.rights.seconds, self._watch)
             self._signal(signal.SIGSTOP)
+            look()
             elapsed = time.perf_counter_ns() - started
         except LinkClosed:
             raise self._death() from None

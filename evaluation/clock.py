@@ -9,7 +9,8 @@ its 95 % interval is a bootstrap over blocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +52,25 @@ QUICK_PLAN = Plan(0.008, 5, 11, 0.015, 1.5)
 """For rounds, of which only the last will count, and for hidden cases, of which there are many."""
 NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
+
+
+def blocks(
+    candidate: Callable[[], float], baseline: Callable[[], float], plan: Plan
+) -> list[Block]:
+    """Blocks of four windows, until the interval is narrow enough or the plan's time is up.
+
+    Each call is one window and returns its nanoseconds per launch.
+    """
+    found: list[Block] = []
+    ends = time.monotonic() + plan.most_seconds
+    while len(found) < plan.most_blocks:
+        a1, b1, b2, a2 = candidate(), baseline(), baseline(), candidate()
+        found.append(Block((a1 + a2) / 2, (b1 + b2) / 2))
+        if len(found) < plan.least_blocks:
+            continue
+        if half_width(speedup_of(found)) < plan.narrow or time.monotonic() > ends:
+            break
+    return found
 
 
 def less_empty(elapsed: float, empty: float) -> float:

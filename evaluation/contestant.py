@@ -89,6 +89,17 @@ def serve(judge: Link, threads: int) -> None:
         judge.send({"echo": request.get("nonce"), **contestant.answer(request, descriptors)})
 
 
+_TELLING = {
+    "can't allocate memory": Reason.OUT_OF_MEMORY,
+    "out of memory": Reason.OUT_OF_MEMORY,
+    "illegal memory access": Reason.CRASH,
+    "misaligned address": Reason.CRASH,
+    "device-side assert": Reason.CRASH,
+    "unspecified launch failure": Reason.CRASH,
+}
+"""What errors that end a call say, of the system and of CUDA."""
+
+
 class Contestant:
     """The state between the judge's requests: the kernel that was loaded and the launches bound to
     memory.
@@ -97,6 +108,8 @@ class Contestant:
     def __init__(self) -> None:
         self.kernel: Kernel | None = None
         self.launch: Launch | None = None
+        self.graph: Any = None
+        self.opened: list[Any] = []
         self.slots: list[dict[str, Any]] = []
         """What is bound: kernels keep bare pointers into these tensors."""
 
@@ -112,8 +125,8 @@ class Contestant:
             return {"reason": Reason.OUT_OF_MEMORY.value, "message": f"out of memory: {error}"}
         except Exception as error:
             lines = traceback.format_exc().splitlines()
-            out_of_memory = "can't allocate memory" in str(error)
-            reason = Reason.OUT_OF_MEMORY if out_of_memory else Reason.CALL_ERROR
+            said = str(error)
+            reason = next((r for words, r in _TELLING.items() if words in said), Reason.CALL_ERROR)
             return {"reason": reason.value, "message": "\n".join(lines[-12:])[-4000:]}
         return {"reason": None}
 
@@ -122,14 +135,13 @@ class Contestant:
         self.kernel = language.load(Path(request["folder"]), request["entry"])
 
     def do_bind(self, request: Message, descriptors: list[int]) -> None:
-        from evaluation.memory import Layout, map_region
+        from evaluation.memory import Layout
 
-        self.launch, self.slots = None, []
+        self.do_release(request, descriptors)
         slots = self.slots
-        for data, descriptor in zip(request["regions"], descriptors, strict=True):
+        for data in request["regions"]:
             layout = Layout.from_json(data)
-            region = map_region(descriptor, layout.size)
-            os.close(descriptor)
+            region = self._reached(data, layout.size, descriptors)
             for index in range(layout.slots):
                 if len(slots) <= index:
                     slots.append(dict(request["values"]))
@@ -138,7 +150,46 @@ class Contestant:
         assert self.kernel is not None, "bound before it was loaded"
         self.launch = self.kernel.bind(arguments, slots)
 
+    def do_release(self, request: Message, descriptors: list[int]) -> None:
+        """Let go of the memory that was bound."""
+        self.launch, self.graph, self.slots = None, None, []
+        while self.opened:
+            self.opened.pop().close()
+
+    def _reached(self, data: Message, size: int, descriptors: list[int]) -> Any:
+        """A region as a uint8 tensor, by its CUDA IPC handle or by the next descriptor."""
+        if handle := data.get("handle"):
+            from evaluation.cuda import Opened
+
+            self.opened.append(Opened(handle, size))
+            return self.opened[-1].bytes
+        from evaluation.memory import map_region
+
+        descriptor = descriptors.pop(0)
+        region = map_region(descriptor, size)
+        os.close(descriptor)
+        return region
+
+    def do_capture(self, request: Message, descriptors: list[int]) -> None:
+        """Keep launches as a CUDA graph. Raises when the kernel cannot be captured."""
+        import torch
+
+        assert self.launch is not None, "captured before it was bound"
+        self.graph = None
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.launch(request["first"], request["count"])
+        self.graph = graph
+
     def do_run(self, request: Message, descriptors: list[int]) -> None:
         if request["count"]:
             assert self.launch is not None, "run before it was bound"
-            self.launch(request["first"], request["count"])
+            if request["replay"]:
+                assert self.graph is not None, "replayed before it was captured"
+                self.graph.replay()
+            else:
+                self.launch(request["first"], request["count"])
+        if self.opened:
+            import torch
+
+            torch.cuda.synchronize()

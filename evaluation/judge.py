@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import secrets
 import statistics
 import tempfile
@@ -20,22 +21,24 @@ from evaluation import clock, hardware
 from evaluation.arm import Arm, Rights, Zygote, contestant_cores
 from evaluation.builds import Build, replace_text
 from evaluation.draw import FAMILIES
-from evaluation.errors import Broken, SubmissionError
+from evaluation.languages import languages
 from evaluation.oracle import compare
-from evaluation.rig import Rig, ring_slots
+from evaluation.place import GPU
+from evaluation.rig import Rig, ring_slots, slot_bytes
 from evaluation.task import Operator, Task
+from evaluation.timer import Timer
 from evaluation.types import Case, Measurement, Split
 
-CHECK_SHARE = 5
-"""At least one timed launch in so many has its values checked, drawn in secret."""
-CHECK_SECONDS = 0.004
-"""More are checked while that costs less than this for a window."""
 SMALL_ELEMENTS = 1 << 19
 ROOFLINE_MARGIN = 0.8
 """A time below this share of the roofline's is disputed: what is left allows for the error of the
 measured peaks.
 """
 CHOICE_WINDOWS = 3
+WARM_SLOTS, WARM_WINDOWS = 2, 5
+"""When two slots go round, a small case stays in cache."""
+FIRST_SLOTS = 8
+MOST_LAUNCHES = 4096
 
 
 class Judge:
@@ -62,6 +65,7 @@ class Judge:
         # A team of threads would wait for whichever of them shares its core with someone else.
         torch.set_num_threads(1)
         self.seconds = seconds if seconds is not None else {}
+        self._place = torch.device("cuda" if task.kind == GPU else "cpu")
         self._zygote = zygote
         self._builds = {"candidate": candidate, **{build.name: build for build in baselines}}
         self._arms: dict[str, Arm] = {}
@@ -84,21 +88,28 @@ class Judge:
                 seconds=limits.seconds,
                 threads=self.threads,
                 trusted=build.trusted,
+                compiles=build.trusted or self.task.kind in languages()[build.language].compiles_on,
+                kind=self.task.kind,
                 environment=build.environment,
             )
             arm = self._stack.enter_context(Arm(self._zygote, rights))
             arm.load(build.language, build.folder, self.operator.name)
             self._arms[name] = arm
-            _add(self.seconds, "start", time.perf_counter() - started)
+            self._spend("start", time.perf_counter() - started)
         return self._arms[name]
+
+    def _spend(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def call(self, case: Case) -> None:
         """Stage one: it loads, has its entry point, and runs once. Raises SubmissionError."""
-        with Rig(self.operator, case, slots=2, arms=1) as rig:
+        with self._rig(case, slots=2, arms=1) as rig:
             candidate = self.arm("candidate")
             candidate.bind(self.operator.arguments, [rig.inputs, rig.outputs[0]], rig.values)
             rig.refill(0, 0, 2)
             candidate.run(0, 2)
+            rig.alone()
+            candidate.release()
 
     def check(self, case: Case, thorough: bool = True) -> float:
         """Stage two on one case: every input family from secret seeds, through the same pointers.
@@ -108,7 +119,7 @@ class Judge:
         Raises SubmissionError.
         """
         worst = 0.0
-        with Rig(self.operator, case, slots=1, arms=1) as rig:
+        with self._rig(case, slots=1, arms=1) as rig:
             candidate = self.arm("candidate")
             candidate.bind(self.operator.arguments, [rig.inputs, rig.outputs[0]], rig.values)
             for family in _families(rig, thorough):
@@ -120,39 +131,43 @@ class Judge:
                 ):  # the same values again: what was computed once must be computed twice
                     rig.place(inputs)
                     candidate.run(0, 1)
+                    rig.alone()
                     rig.untouched(inputs, where)
                     worst = max(worst, compare(rig.outputs[0].slot(0), truths, rig.secret, where))
+            candidate.release()
         return worst
 
     def measure(self, case: Case, plan: clock.Plan) -> Measurement:
         """Candidate against live baseline on one case. Raises SubmissionError when a timed output
         is wrong.
         """
-        slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
-        baseline = self.baseline()
-        with Rig(self.operator, case, slots, arms=2) as rig:
-            timer = _Timer(self, rig, 0, "candidate", case, plan)
-            against = _Timer(self, rig, 1, baseline, case, plan)
+        names = ("candidate", self.baseline())
+        with self._bench(case, plan, names) as (candidate, against):
             # A candidate that answers empty trips slowly must not be given that time back.
-            timer.empty = against.empty = min(timer.empty, against.empty)
-            _level(timer, against)
-            blocks = self._blocks(timer, against, plan)
-            warm = timer.warm()
+            candidate.empty = against.empty = min(candidate.empty, against.empty)
+            blocks = clock.blocks(candidate.window, against.window, plan)
+            eager = candidate.eager() if candidate.captured else None
+            working_set = candidate.rig.bytes
+        with self._rig(case, WARM_SLOTS, arms=1) as rig:
+            timer = self._timer(rig, 0, "candidate", case)
+            timer.empty = candidate.empty
+            timer.capture(candidate.launches)
+            warm = statistics.median(timer.window() for _ in range(WARM_WINDOWS))
         interval = clock.speedup_of(blocks)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         baseline_ns = statistics.median(block.baseline for block in blocks)
         moved, flops = self.operator.module().cost(case)
-        floor = self.device.roofline_seconds(moved, flops, rig.bytes) * 1e9
+        floor = self._floor_ns(case, working_set)
         if candidate_ns < ROOFLINE_MARGIN * floor:
             self.device = hardware.measured_again(self.device, self._cache)
-            floor = self.device.roofline_seconds(moved, flops, rig.bytes) * 1e9
+            floor = self._floor_ns(case, working_set)
         return Measurement(
             case=case.name,
             split=case.split,
             kind=case.kind,
             dtype=case.dtype,
             symbols=dict(case.symbols),
-            baseline=baseline,
+            baseline=names[1],
             candidate_us=candidate_ns / 1e3,
             baseline_us=baseline_ns / 1e3,
             speedup=interval.speedup,
@@ -164,21 +179,68 @@ class Judge:
             warm_us=warm / 1e3,
             blocks=len(blocks),
             noisy=clock.half_width(interval) > clock.NOISY,
+            eager_us=eager and eager / 1e3,
         )
 
-    def _blocks(self, candidate: _Timer, baseline: _Timer, plan: clock.Plan) -> list[clock.Block]:
-        blocks: list[clock.Block] = []
-        ends = time.monotonic() + plan.most_seconds
-        while len(blocks) < plan.most_blocks:
-            a1, b1, b2, a2 = (
-                timer.window() for timer in (candidate, baseline, baseline, candidate)
-            )
-            blocks.append(clock.Block((a1 + a2) / 2, (b1 + b2) / 2))
-            if len(blocks) >= plan.least_blocks:
-                narrow = clock.half_width(clock.speedup_of(blocks)) < plan.narrow
-                if narrow or time.monotonic() > ends:
-                    break
-        return blocks
+    def _floor_ns(self, case: Case, working_set: int) -> float:
+        """Nanoseconds of the roofline of one launch."""
+        module = self.operator.module()
+        moved, flops = module.cost(case)
+        unit = getattr(module, "UNIT", case.dtype)
+        return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
+
+    def _rig(self, case: Case, slots: int, arms: int) -> Rig:
+        return Rig(self.operator, case, slots, arms, self._place)
+
+    def _timer(self, rig: Rig, region: int, name: str, case: Case) -> Timer:
+        return Timer(self.arm(name), rig, region, name != "candidate", f"case {case.name}")
+
+    @contextmanager
+    def _bench(
+        self, case: Case, plan: clock.Plan, names: Sequence[str]
+    ) -> Iterator[tuple[Timer, ...]]:
+        """Timers of these contestants over one ring, with as many launches a window each, so that
+        what a window costs besides them weighs alike.
+
+        The slower one's windows grow to at most four times what was planned.
+        """
+        ring = 2 * self.device.last_level_cache_bytes
+        if self.task.kind == GPU:
+            slots = self._graph_slots(case, plan, names, ring)
+        else:
+            slots = ring_slots(self.operator, case, ring)
+        with self._rig(case, slots, arms=len(names)) as rig:
+            timers = [self._timer(rig, i, name, case) for i, name in enumerate(names)]
+            if self.task.kind == GPU:
+                for timer in timers:
+                    timer.capture(slots)
+            else:
+                for timer in timers:
+                    timer.settle(plan.window_seconds)
+                counts = [timer.count for timer in timers]
+                for timer in timers:
+                    timer.resize(min(max(counts), 4 * timer.count))
+            yield tuple(timers)
+            for timer in timers:
+                timer.arm.release()
+                self._spend("clocked", timer.clocked)
+
+    def _graph_slots(self, case: Case, plan: clock.Plan, names: Sequence[str], ring: int) -> int:
+        """Slots of a ring that outgrows `ring` bytes and takes a window's time, each launched
+        once; fewer where the device's memory is small.
+        """
+        times = []
+        with self._rig(case, FIRST_SLOTS, arms=len(names)) as rig:
+            for index, name in enumerate(names):
+                timer = self._timer(rig, index, name, case)
+                timer.capture(FIRST_SLOTS)
+                times.append(min(timer.window() for _ in range(2)))
+                timer.arm.release()
+        target = plan.window_seconds * 1e9
+        launches = max(target / max(times), min(target / min(times), 4 * target / max(times)))
+        each = slot_bytes(self.operator, case)
+        most = max(2, self.device.memory_bytes // (4 * each * len(names)))
+        return min(max(2, math.ceil(launches), math.ceil(ring / each)), MOST_LAUNCHES, most)
 
     def baseline(self) -> str:
         """The name of the baseline to beat: of several the one with the least geomean time over the
@@ -214,9 +276,7 @@ class Judge:
 
     def _trial_times(self, name: str) -> Iterator[float]:
         for case in self.task.cases(Split.SEEN):
-            slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
-            with Rig(self.operator, case, slots, arms=1) as rig:
-                timer = _Timer(self, rig, 0, name, case, clock.QUICK_PLAN)
+            with self._bench(case, clock.QUICK_PLAN, [name]) as (timer,):
                 yield statistics.median(timer.window() for _ in range(CHOICE_WINDOWS)) / 1e3
 
     def close(self) -> None:
@@ -229,76 +289,6 @@ class Judge:
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _Timer:
-    """Windows of one arm on one case."""
-
-    def __init__(
-        self, judge: Judge, rig: Rig, region: int, name: str, case: Case, plan: clock.Plan
-    ) -> None:
-        self.rig, self.region, self.case, self.seconds = rig, region, case, judge.seconds
-        self.trusted = name != "candidate"
-        self.arm = judge.arm(name)
-        with _blame(self.trusted):
-            self.arm.bind(judge.operator.arguments, [rig.inputs, rig.outputs[region]], rig.values)
-            self.empty = min(self.arm.run(0, 0) for _ in range(clock.EMPTY_TRIPS))
-        self.count = 1
-        self.window()  # the first call pays for pages and lazy set-up
-        target = plan.window_seconds * 1e9
-        while (took := self.window() * self.count) < target / 2 and self.count < rig.slots:
-            self.count = min(
-                rig.slots, max(self.count * 2, int(self.count * target / max(took, target / 8)))
-            )
-        self.count = max(1, min(rig.slots, round(self.count * target / took)))
-
-    def window(self) -> float:
-        """Nanoseconds per launch of one window on fresh inputs; the candidate's outputs are
-        checked.
-        """
-        first = secrets.randbelow(self.rig.slots)
-        self.rig.refill(self.region, first, self.count)
-        with _blame(self.trusted):
-            elapsed = self.arm.run(first, self.count)
-        _add(self.seconds, "clocked", elapsed / 1e9)
-        if not self.trusted:
-            cheap = int(CHECK_SECONDS / self.rig.check_seconds)
-            sample = max(-(-self.count // CHECK_SHARE), cheap)
-            self.rig.verify(self.region, first, self.count, sample, f"case {self.case.name}")
-        return clock.less_empty(elapsed, self.empty) / self.count
-
-    def warm(self) -> float:
-        """Nanoseconds per launch when two slots go round, so that a small case stays in cache."""
-        count = self.count
-        self.count = min(2, self.rig.slots)
-        times = [self.window() for _ in range(5)]
-        self.count = count
-        return statistics.median(times)
-
-
-def _level(left: _Timer, right: _Timer) -> None:
-    """Give both arms as many launches a window, so that what a window costs besides them weighs
-    alike.
-
-    The slower arm's windows grow to at most four times what was planned.
-    """
-    most = max(left.count, right.count)
-    left.count, right.count = min(most, 4 * left.count), min(most, 4 * right.count)
-
-
-def _add(seconds: dict[str, float], name: str, more: float) -> None:
-    seconds[name] = seconds.get(name, 0.0) + more
-
-
-@contextmanager
-def _blame(trusted: bool) -> Iterator[None]:
-    """What fails in a baseline is our fault, not the candidate's."""
-    try:
-        yield
-    except SubmissionError as error:
-        if trusted:
-            raise Broken(f"the baseline failed: {error}") from error
-        raise
 
 
 def _families(rig: Rig, thorough: bool) -> list[str]:

@@ -134,13 +134,9 @@ def _start(request: Request, build: Build, stack: ExitStack, seconds: dict[str, 
     zygote = stack.enter_context(Zygote())
     cache = request.cache
     against = baselines(request.task, cache)
-    judge = Judge(request.task, zygote, build, against, device(cache), cache, seconds)
+    device = hardware.device_for(request.task.kind, cache)
+    judge = Judge(request.task, zygote, build, against, device, cache, seconds)
     return stack.enter_context(judge)
-
-
-def device(cache: Path) -> hardware.Device:
-    """The device that times submissions here."""
-    return hardware.devices(cache)[0]
 
 
 def _report(
@@ -193,9 +189,17 @@ def fingerprint(request: Request) -> dict[str, Any]:
     return {
         "judge": JUDGE_VERSION,
         "task": request.task.hash,
-        "device": dict(device(request.cache).fingerprint),
+        "device": _device_fingerprint(request),
         "isolation": dataclasses.asdict(sandbox.walls()),
         "python": platform.python_version(),
         "kernel": platform.release(),
         **{name: importlib.metadata.version(name) for name in ("torch", "triton", "numpy")},
     }
+
+
+def _device_fingerprint(request: Request) -> dict[str, Any]:
+    """What judged or would have; empty where this machine has no such device."""
+    for found in hardware.devices(request.cache):
+        if found.kind == request.task.kind:
+            return {**found.fingerprint, **found.state()}
+    return {}

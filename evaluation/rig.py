@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import torch
 
+from evaluation import cuda
 from evaluation.domain import dtype_of, shape_of
 from evaluation.errors import SubmissionError
 from evaluation.memory import HostRegion, Layout, Region, TensorSpec, bits_of, poison_bits
@@ -23,9 +24,9 @@ from evaluation.types import Argument, Case, Reason
 MOST_SLOTS = 512
 POOL = ("nominal", "outliers", "nominal", "shifted")
 """Families that timed inputs are cut from, so that no launch is told by its distribution."""
-GATHERED_ELEMENTS = {"cpu": 1 << 11}
+GATHERED_ELEMENTS = {"cpu": 1 << 11, "cuda": 1 << 20}
 """Up to this size the stretches of many launches are cut by one gather, above it one by one."""
-BATCH_ELEMENTS = {"cpu": 1 << 17}
+BATCH_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 26}
 """Launches are checked so many elements at a time."""
 
 
@@ -56,6 +57,10 @@ def _specs(operator: Operator, arguments: Sequence[Argument], case: Case) -> lis
     ]
 
 
+def _region_class(device: torch.device) -> type[HostRegion] | type[cuda.DeviceRegion]:
+    return HostRegion if device.type == "cpu" else cuda.DeviceRegion
+
+
 class Rig:
     """Shared inputs, an output region for each arm, and the judge's own copy of every value it
     wrote.
@@ -67,9 +72,10 @@ class Rig:
         self.oracle = Oracle(operator, case, device)
         self.values = values_of(operator, case)
         self.slots = slots
-        self.inputs = HostRegion(Layout.of(_specs(operator, operator.inputs, case), slots))
+        region = _region_class(device)
+        self.inputs: Region = region(Layout.of(_specs(operator, operator.inputs, case), slots))
         outputs = Layout.of(_specs(operator, operator.outputs, case), slots)
-        self.outputs: list[Region] = [HostRegion(outputs) for _ in range(arms)]
+        self.outputs: list[Region] = [region(outputs) for _ in range(arms)]
         self.secret = 0
         self.check_seconds = math.inf
         """What checking the values of one launch was last seen to take."""
@@ -79,6 +85,12 @@ class Rig:
         self._pool: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
         self._starts: dict[str, torch.Tensor] = {}
+        self._places: list[tuple[torch.Tensor, torch.Tensor, int]] = []
+        self._unwritten = False
+
+    def regions(self, arm: int) -> list[Region]:
+        """What that arm is bound to."""
+        return [self.inputs, self.outputs[arm]]
 
     @property
     def bytes(self) -> int:
@@ -118,12 +130,36 @@ class Rig:
                 self._cut(name, torch.arange(position, position + len(target)), target)
                 position += len(target)
         self._poison(self.outputs[arm], first, count)
+        if self._device.type != "cpu":
+            self._places = list(self._draw_places(self.outputs[arm], first, count))
+            cuda.forget_persisting()
+            torch.cuda.synchronize()
+
+    def look(self) -> None:
+        """On a GPU, end a window by looking at a secret element of every output in it.
+
+        A contestant that answers before its work is done either is seen not to have written, or
+        has the GPU finish first, on the clock.
+        """
+        flags = [(flat[places] == stale).any() for flat, places, stale in self._places]
+        self._unwritten = bool(torch.stack(flags).any()) if flags else False
+
+    def alone(self) -> None:
+        """Raise SubmissionError when the GPU is still kept busy after the contestant's answer."""
+        if self._device.type != "cpu" and not cuda.quiet():
+            raise SubmissionError(
+                Reason.FORBIDDEN, "left work running on the GPU after it had answered"
+            )
 
     def verify(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
         """Check the outputs of a timed window: all for poison, a secret `sample` of them for their
         values.
         """
         region = self.outputs[arm]
+        if self._unwritten:
+            raise SubmissionError(
+                Reason.STALE_OUTPUT, f"{where}: answered before a timed launch had written"
+            )
         for spec in region.layout.specs:
             column = bits_of(region.column(spec.name))
             stale = poison_bits(region.slot(0)[spec.name].dtype, self.secret)
@@ -207,6 +243,21 @@ class Rig:
         if first + count > self.slots:
             yield slice(0, first + count - self.slots)
 
+    def _draw_places(
+        self, region: Region, first: int, count: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
+        """For each output: its memory as integers, a secret place in each slot, its poison."""
+        slots = (torch.arange(count) + first) % self.slots
+        for spec in region.layout.specs:
+            column = bits_of(region.column(spec.name))
+            if not column.shape[1]:
+                continue
+            drawn = torch.randint(column.shape[1], (count,), generator=self._random)
+            places = (slots * column.stride(0) + drawn).to(self._device)
+            reach = (self.slots - 1) * column.stride(0) + column.shape[1]
+            stale = poison_bits(region.slot(0)[spec.name].dtype, self.secret)
+            yield column.as_strided((reach,), (1,)), places, stale
+
     def _poison(self, region: Region, first: int, count: int) -> None:
         self.secret = secrets.randbits(63)
         for spec in region.layout.specs:
@@ -223,6 +274,7 @@ class Rig:
                 )
 
     def close(self) -> None:
+        self._places.clear()
         for region in (self.inputs, *self.outputs):
             region.close()
 

@@ -35,13 +35,8 @@ CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = (
-    1,
-    4,
-    22,
-    24,
-    38,
-)
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
+PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 442, 444, 445, 446
 AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 
@@ -51,6 +46,7 @@ SYSTEM_PATHS = (
     " /etc/nsswitch.conf /dev/random /dev/urandom"
 ).split()
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
+GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
 MOST_SAID = 1 << 20
 
 
@@ -74,7 +70,8 @@ class Walls:
 class Policy:
     """What an inmate may do. Paths are absolute; `processes` counts threads too.
 
-    With `scratch_bytes` the writable folders are memory of that size, gone with the inmate.
+    With `scratch_bytes` the writable folders are memory of that size, gone with the inmate; with
+    `gpu` it reaches this machine's GPUs. No `memory_bytes` are no limit on addresses.
     `fork=False` leaves threads but neither new processes, nor other programs, nor a choice of
     cores.
     """
@@ -89,6 +86,7 @@ class Policy:
     scratch_bytes: int = 0
     fork: bool = True
     unix_sockets: bool = False
+    gpu: bool = False
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -218,7 +216,7 @@ def _limit(policy: Policy) -> None:
     with open("/proc/self/statm") as statm:
         mapped = int(statm.read().split()[0]) * resource.getpagesize()
     for kind, value in (
-        (resource.RLIMIT_AS, mapped + policy.memory_bytes),
+        (resource.RLIMIT_AS, mapped + (policy.memory_bytes or 1 << 50)),
         (resource.RLIMIT_FSIZE, policy.file_bytes),
         (resource.RLIMIT_CPU, policy.cpu_seconds),
         (resource.RLIMIT_NPROC, policy.processes),
@@ -258,6 +256,10 @@ def _landlock(policy: Policy) -> None:
     )
     grants = [(path, _READ) for path in (*SYSTEM_PATHS, *policy.readable)]
     grants += [(path, every) for path in (*DEVICE_PATHS, *policy.writable)]
+    if policy.gpu:
+        grants += [(path, _READ) for path in GPU_PATHS]
+        nodes = (node for pattern in GPU_NODES for node in Path("/dev").glob(pattern))
+        grants += [(str(node), every) for node in nodes]
     for path, rights in grants:
         try:
             handle = os.open(path, os.O_PATH | os.O_CLOEXEC)

@@ -161,6 +161,10 @@ class Measurement:
     warm_us: float | None
     blocks: int
     noisy: bool
+    eager_us: float | None = None
+    """Launch included, one call after the other; None where no graph was captured and all of it is
+    so.
+    """
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from evaluation.builds import default_cache
+from evaluation.errors import Broken
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,26 @@ class Device:
     isolation: Mapping[str, Any]
     fingerprint: Mapping[str, Any]
 
-    def roofline_seconds(self, moved: int, flops: int, working_set: int) -> float:
+    def state(self) -> dict[str, Any]:
+        """Clocks, temperature and power now, of a device that tells."""
+        if self.vendor != "NVIDIA":
+            return {}
+        from evaluation.hardware import nvidia
+
+        return {"now": nvidia.state(str(self.fingerprint["uuid"]))}
+
+    def roofline_seconds(
+        self, moved: int, flops: int, working_set: int, unit: str = "float32"
+    ) -> float:
         """The least seconds in which `moved` bytes and `flops` operations can be done.
 
-        Bytes move at the bandwidth of the smallest level that holds `working_set` bytes; the
-        roofline is the larger of the two times. Source: Williams, Waterman and Patterson,
-        "Roofline", CACM 2009.
+        Operations are done at the peak of `unit`, a dtype, where that was measured; bytes move at
+        the bandwidth of the smallest level that holds `working_set` bytes. The roofline is the
+        larger of the two times. Source: Williams, Waterman and Patterson, "Roofline", CACM 2009.
         """
         level = next(lv for lv in self.levels if lv.bytes == 0 or working_set <= lv.bytes)
-        return max(moved / (level.gbps * 1e9), flops / (self.peaks["float32_tflops"] * 1e12))
+        tflops = self.peaks.get(f"{unit}_tflops", self.peaks["float32_tflops"])
+        return max(moved / (level.gbps * 1e9), flops / (tflops * 1e12))
 
 
 class Vendor(Protocol):
@@ -67,6 +79,14 @@ class Vendor(Protocol):
 
         `again` measures now in any case; the better of what was kept and what is found is kept.
         """
+
+
+def device_for(kind: str, cache_folder: Path) -> Device:
+    """The first device of a kind. Raises Broken where this machine has none."""
+    for device in devices(cache_folder):
+        if device.kind == kind:
+            return device
+    raise Broken(f"this machine has no {kind} that can be judged on")
 
 
 @cache

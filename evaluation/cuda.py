@@ -1,0 +1,130 @@
+"""Device memory of the judge's that contestants reach by CUDA IPC, and whether the GPU is at rest.
+
+The runtime is called through ctypes: PyTorch's own allocator packs tensors into blocks and an
+exported handle opens the whole block, so what is shared is allocated alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+from typing import Any
+
+import torch
+
+from evaluation.errors import Broken
+from evaluation.link import Message
+from evaluation.memory import Layout, Region
+
+DEVICE = torch.device("cuda")
+IPC_HANDLE_BYTES = 64
+LAZY_PEER_ACCESS = 1
+QUIET_SECONDS = 0.0003
+"""A round trip of a kernel that does nothing takes tens of microseconds on a GPU that nobody else
+keeps busy, and as long as a time slice, a millisecond or more, on one that somebody does.
+"""
+QUIET_TRIES = 40
+
+
+class _Handle(ctypes.Structure):
+    """cudaIpcMemHandle_t; a structure of its own, since it is passed by value."""
+
+    _fields_ = (("reserved", ctypes.c_char * IPC_HANDLE_BYTES),)
+
+
+@functools.cache
+def _runtime() -> Any:
+    """The CUDA runtime that PyTorch has loaded."""
+    version = str(torch.version.cuda).partition(".")[0]
+    library = ctypes.CDLL(f"libcudart.so.{version}")
+    library.cudaGetErrorString.restype = ctypes.c_char_p
+    return library
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        raise Broken(f"{what}: {_runtime().cudaGetErrorString(code).decode()}")
+
+
+class DeviceRegion(Region):
+    """A region in device memory that is its own allocation."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._pointer = ctypes.c_void_p()
+        torch.cuda.current_stream()  # the context that the runtime is to use
+        size = ctypes.c_size_t(layout.size)
+        _check(_runtime().cudaMalloc(ctypes.byref(self._pointer), size), "cudaMalloc")
+        super().__init__(layout, as_tensor(self._pointer.value or 0, layout.size))
+
+    def share(self) -> tuple[Message, list[int]]:
+        handle = _Handle()
+        _check(
+            _runtime().cudaIpcGetMemHandle(ctypes.byref(handle), self._pointer),
+            "cudaIpcGetMemHandle",
+        )
+        return {**self.layout.to_json(), "handle": bytes(handle).hex()}, []
+
+    def close(self) -> None:
+        if self._pointer:
+            torch.cuda.synchronize()
+            _check(_runtime().cudaFree(self._pointer), "cudaFree")
+            self._pointer = ctypes.c_void_p()
+
+
+class Opened:
+    """A region of the judge's, opened in a contestant."""
+
+    def __init__(self, handle: str, size: int) -> None:
+        torch.cuda.current_stream()
+        self._pointer = ctypes.c_void_p()
+        opaque = _Handle.from_buffer_copy(bytes.fromhex(handle))
+        code = _runtime().cudaIpcOpenMemHandle(
+            ctypes.byref(self._pointer), opaque, ctypes.c_uint(LAZY_PEER_ACCESS)
+        )
+        _check(code, "cudaIpcOpenMemHandle")
+        self.bytes = as_tensor(self._pointer.value or 0, size)
+
+    def close(self) -> None:
+        _runtime().cudaIpcCloseMemHandle(self._pointer)
+
+
+class _Bytes:
+    """Device memory as the CUDA array interface describes it. Source: Numba's documentation of
+    `__cuda_array_interface__`, version 3.
+    """
+
+    def __init__(self, pointer: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (pointer, False),
+            "version": 3,
+        }
+
+
+def as_tensor(pointer: int, size: int) -> torch.Tensor:
+    """Device memory as a uint8 tensor of shape [size], not copied."""
+    return torch.as_tensor(_Bytes(pointer, size), device=DEVICE)
+
+
+def forget_persisting() -> None:
+    """Give back what anybody has set aside in L2: persisting lines outlive a window's refill."""
+    _check(_runtime().cudaCtxResetPersistingL2Cache(), "cudaCtxResetPersistingL2Cache")
+
+
+def trip() -> float:
+    """Seconds that the smallest work of the judge's takes on the GPU, there and back."""
+    started = time.perf_counter()
+    _speck().add_(1).item()
+    return time.perf_counter() - started
+
+
+def quiet() -> bool:
+    """Whether nobody else keeps the GPU busy: most of a few small round trips are short."""
+    return any(sorted(trip() for _ in range(5))[2] < QUIET_SECONDS for _ in range(QUIET_TRIES))
+
+
+@functools.cache
+def _speck() -> torch.Tensor:
+    return torch.zeros((), device=DEVICE)
