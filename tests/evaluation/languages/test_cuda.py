@@ -6,21 +6,18 @@ import ctypes
 import dataclasses
 import json
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from evaluation import nvcc, place
 from evaluation.builds import build
 from evaluation.device_kernel import DeviceKernel
-from evaluation.errors import Broken, BuildError, Rejected, SubmissionError
+from evaluation.errors import BuildError, Rejected
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
-from evaluation.types import Argument, GateName, Reason, Verdict
+from evaluation.types import GateName, Reason, Verdict
 
 CUDA = languages()["cuda"]
 FOLDER = Path(__file__).parent / "operators"
@@ -34,16 +31,6 @@ without_gpu = pytest.mark.skipif(bool(place.gpu_vendor()), reason="a GPU is here
 @pytest.fixture
 def task() -> Task:
     return load_task(FOLDER, "shifted", "torch-to-cuda")
-
-
-@pytest.fixture
-def forgetful() -> Iterator[None]:
-    """What was found of this machine is looked for again."""
-    for found in (nvcc.toolkit, nvcc.capabilities):
-        found.cache_clear()
-    yield
-    for found in (nvcc.toolkit, nvcc.capabilities):
-        found.cache_clear()
 
 
 def refused(source: str, task: Task, cache: Path) -> BuildError:
@@ -149,58 +136,6 @@ def test_a_source_reads_nothing_of_the_judge(task: Task, cache: Path) -> None:
     assert "cannot open source file" in message or "ermission denied" in message
 
 
-def test_the_words_of_ptxas_become_numbers() -> None:
-    said = """\
-ptxas info    : 0 bytes gmem
-ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized
-ptxas info    : Compiling entry function '_Z5scaleIfEvPKT_PS0_lf' for 'sm_90a'
-ptxas info    : Function properties for _Z5scaleIfEvPKT_PS0_lf
-    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
-ptxas info    : Used 255 registers, used 1 barriers, 2048 bytes smem, 384 bytes cmem[0], 8 bytes cmem[2]
-ptxas info    : Function properties for _Z6helperf
-    32 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
-ptxas info    : Compiling entry function '_Z5scaleI6__halfEvPKT_PS1_lf' for 'sm_90a'
-ptxas info    : Function properties for _Z5scaleI6__halfEvPKT_PS1_lf
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 10 registers
-"""  # noqa: E501 - as ptxas says it
-    diagnostics, resources = nvcc.read(said)
-    assert [(d.severity, d.file) for d in diagnostics] == [("note", "ptxas")]
-    wide, narrow = resources.values()
-    assert wide == {
-        "registers": 255,
-        "stack_bytes": 16,
-        "spill_store_bytes": 8,
-        "spill_load_bytes": 12,
-        "shared_bytes": 2048,
-        "constant_bytes": 392,
-        "barriers": 1,
-    }
-    assert (narrow["registers"], narrow["shared_bytes"]) == (10, 0)
-    if shutil.which("c++filt"):
-        assert list(resources) == ["scale<float>", "scale<__half>"]
-
-
-def test_the_words_of_nvcc_become_diagnostics() -> None:
-    said = """\
-a.cu(10): warning #177-D: variable "unused" was declared but never referenced
-a.cu(2): error: identifier "retrn" is undefined
-a.cu(1): catastrophic error: cannot open source file "b.h"
-ptxas /tmp/a.ptx, line 52; error   : Not a name of any known instruction: 'foo'
-ptxas error   : Entry function '_Z1kPf' uses too much shared data (0x445c0 bytes, 0x38c00 max)
-nvcc fatal   : Unsupported gpu architecture 'compute_20'
-"""
-    found = [(d.file, d.line, d.severity) for d in nvcc.read(said)[0]]
-    assert found == [
-        ("a.cu", 10, "warning"),
-        ("a.cu", 2, "error"),
-        ("a.cu", 1, "catastrophic error"),
-        ("ptxas", 52, "error"),
-        ("ptxas", 0, "error"),
-        ("nvcc", 0, "fatal error"),
-    ]
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -300,36 +235,6 @@ def test_a_skeleton_compiles(language: str, cache: Path) -> None:
     assert all(output.ok for output in made.outputs)
 
 
-def test_without_nvcc_the_judge_says_what_to_install(
-    forgetful: None, monkeypatch: pytest.MonkeyPatch, task: Task, cache: Path
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    with pytest.raises(Broken, match="install the CUDA toolkit"):
-        build(task, "cuda", {"shifted.cu": KERNEL}, cache)
-
-
-@pytest.mark.parametrize(
-    ("said", "chosen", "expected"),
-    [
-        ("9.0\n9.0\n", "", "sm_90a"),
-        ("8.9\n", "", "sm_89"),
-        ("12.0\n", "", "sm_120a"),
-        ("No devices were found\n", "", "sm_90a"),
-        ("8.9\n", "sm_100a", "sm_100a"),
-    ],
-)
-def test_the_architecture_is_the_devices_own(
-    said: str, chosen: str, expected: str, forgetful: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def answer(argv: list[str], **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(argv, 0, said, "")
-
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
-    monkeypatch.setattr(subprocess, "run", answer)
-    monkeypatch.setenv("ARENA_CUDA_ARCH", chosen)
-    assert nvcc.architecture() == expected
-
-
 @needs_nvcc
 @without_gpu
 def test_without_a_gpu_a_verdict_is_skipped_after_compiling(task: Task, cache: Path) -> None:
@@ -343,84 +248,6 @@ def test_without_a_gpu_a_verdict_is_skipped_after_compiling(task: Task, cache: P
     assert report.seen is None
     report = evaluate(Request(task, {"shifted.cu": "int\n"}, cache))
     assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.BUILD_ERROR)
-
-
-# A stand-in for a library: what `bind` hands over reaches the entry point, in order.
-_STAND_IN = """
-#include <cstring>
-struct args {{ const void* x; const float* bias; void* out; long rows, cols; float by; }};
-extern "C" int shifted(const args* a, void* stream) {{
-    if (a->cols == 7) return 9;
-    std::memset(a->out, {mark} + (int)a->by, a->rows * a->cols);
-    return 0;
-}}
-extern "C" int arena_replay(int (*launch)(const void*, void*), const char* slots, long stride,
-                            long ring, long first, long count, void* stream) {{
-    for (long i = 0; i < count; ++i)
-        if (int code = launch(slots + (first + i) % ring * stride, stream)) return code;
-    return 0;
-}}
-extern "C" const char* arena_error(int code) {{ return "out of everything"; }}
-"""
-ARGUMENTS = [
-    Argument("x", "input", "dtype", ("rows", "cols")),
-    Argument("bias", "input", "float32", ("cols",)),
-    Argument("out", "output", "dtype", ("rows", "cols")),
-    Argument("by", "scalar", "float32"),
-]
-
-
-@pytest.fixture
-def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for mark, dtype in enumerate(("float32", "float16"), 1):
-        source = tmp_path / f"{dtype}.cpp"
-        source.write_text(_STAND_IN.format(mark=mark))
-        library = tmp_path / f"kernel.{dtype}.so"
-        subprocess.run(["g++", "-shared", "-fPIC", source, "-o", library], check=True)
-
-    class Stream:
-        cuda_stream = 0
-
-    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
-    return tmp_path
-
-
-def slots_of(dtype: torch.dtype, count: int, cols: int = 4) -> list[dict[str, object]]:
-    return [
-        {
-            "by": 0.0,
-            "rows": 2,
-            "cols": cols,
-            "x": torch.zeros(2, cols, dtype=dtype),
-            "bias": torch.zeros(cols),
-            "out": torch.zeros(2, cols, dtype=dtype),
-        }
-        for _ in range(count)
-    ]
-
-
-@pytest.mark.parametrize(("dtype", "mark"), [(torch.float32, 1), (torch.float16, 2)])
-def test_launches_go_to_the_library_of_the_dtype(
-    dtype: torch.dtype, mark: int, stand_ins: Path
-) -> None:
-    slots = slots_of(dtype, 3)
-    launch = DeviceKernel.load(stand_ins, "shifted").bind(ARGUMENTS, slots)
-    launch(2, 2)  # the third slot, then the first
-    written = [bool(torch.any(slot["out"].view(torch.uint8) == mark)) for slot in slots]
-    assert written == [True, False, True]
-
-
-def test_an_error_of_a_launch_is_told_with_its_text(stand_ins: Path) -> None:
-    launch = DeviceKernel.load(stand_ins, "shifted").bind(ARGUMENTS, slots_of(torch.float32, 1, 7))
-    with pytest.raises(SubmissionError, match="returned 9, out of everything") as caught:
-        launch(0, 1)
-    assert caught.value.reason is Reason.CALL_ERROR
-
-
-def test_a_library_without_the_entry_point_is_refused(stand_ins: Path) -> None:
-    with pytest.raises(SubmissionError) as caught:
-        DeviceKernel.load(stand_ins, "drifted")
-    assert caught.value.reason is Reason.MISSING_ENTRY
 
 
 @needs_nvcc
