@@ -18,7 +18,7 @@ def magnitude(x, weight, bias, eps):
 
 
 def reduction(case):
-    # A warp shares a row: each of its lanes adds a thirty-second of it, and then the lanes are added.
+    # A warp shares a row: a lane adds a thirty-second of it, and then the lanes are added.
     return max(16, case["cols"] // 32)
 
 
