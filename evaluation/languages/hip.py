@@ -41,21 +41,19 @@ BREACHES: tuple[native.Breach, ...] = (
         ),
     ),
     ("not-hip", re.compile(r"#\s*include\s*[<\"](?:cuda|cub/|cooperative_groups|mma)[\w./]*[>\"]")),
-    ("not-hip", re.compile(r"\bcu(?:da)?[A-Z]\w*\b")),
+    ("not-hip", re.compile(r"\bcuda[A-Z]\w*\b")),
 )
 
-_SHUFFLE_WIDTH = r"__shfl(?:_up|_down|_xor)?(?:_sync)?\s*\([^;]*,\s*{0}\s*\)"
-_WAVES = {
-    lanes: re.compile("|".join((*patterns, _SHUFFLE_WIDTH.format(lanes))))
-    for lanes, patterns in {
-        32: (
-            r"&\s*(?:31|0x1[fF])[uU]?\b",
-            r"[%/]\s*32[uU]?\b",
-            r">>\s*5[uU]?\b",
-            r"0x[fF]{8}[uU]?\b",
-        ),
-        64: (r"&\s*(?:63|0x3[fF])[uU]?\b", r"[%/]\s*64[uU]?\b", r">>\s*6[uU]?\b", r"0x[fF]{16}\w*"),
-    }.items()
+_THREAD = re.compile(r"[Tt]hread|[Ww]arp|[Ww]ave|[Ll]ane|\btid\b")
+_OF_A_THREAD = {
+    32: re.compile(r"(?:&\s*(?:31|0x1[fF])|[%/]\s*32|>>\s*5)[uU]?\b"),
+    64: re.compile(r"(?:&\s*(?:63|0x3[fF])|[%/]\s*64|>>\s*6)[uU]?\b"),
+}
+"""What makes lanes and waves of a thread's number."""
+_SHUFFLE = r"__shfl(?:_up|_down|_xor)?(?:_sync)?\s*\([^;]*,\s*{0}\s*\)"
+_OF_A_WAVE = {
+    32: re.compile(rf"\b0x[fF]{{8}}[uU]?\b|{_SHUFFLE.format(32)}"),
+    64: re.compile(rf"\b0x[fF]{{16}}\w*|{_SHUFFLE.format(64)}"),
 }
 _PRELUDE = PRELUDE.format(runtime="hip/hip_runtime.h", prefix="hip")
 
@@ -127,8 +125,9 @@ def _jobs(units: Sequence[str], flags: Sequence[str], task: Task) -> list[Job]:
 def waves(name: str, text: str) -> Iterator[Diagnostic]:
     """A note for each line that takes a wave to have so many lanes."""
     for number, line in enumerate(native.without_comments(text).splitlines(), 1):
-        for lanes, pattern in _WAVES.items():
-            if pattern.search(line):
+        for lanes in _OF_A_WAVE:
+            of_a_thread = _THREAD.search(line) and _OF_A_THREAD[lanes].search(line)
+            if of_a_thread or _OF_A_WAVE[lanes].search(line):
                 yield Diagnostic(
                     name, number, "note", f"assumes a wave of {lanes} lanes; `warpSize` says it"
                 )

@@ -131,6 +131,7 @@ def test_a_wave_of_so_many_lanes_is_noted_when_compiling(task: Task, cache: Path
         ("auto all = 0xffffffffffffffffull;", [64]),
         ("int lane = threadIdx.x % warpSize;  // not & 31", []),
         ("v += __shfl_down(v, 1, warpSize);", []),
+        ("int tiles = rows / 64, half = bits >> 5;", []),
         ("int low = code & 310, high = code >> 50, x = n / 320;", []),
     ],
 )
