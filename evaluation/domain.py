@@ -11,6 +11,7 @@ from evaluation.errors import TaskError
 from evaluation.types import Argument, Case, Split
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
+ITEM_BYTES |= {"int8": 1}
 _POWERS = (4, 6, 8, 10)
 _ATTEMPTS = 200
 

@@ -1,9 +1,6 @@
 """The walls around code that is not trusted: namespaces, Landlock, seccomp, capabilities, limits.
 
-Standard library alone, and no import of its siblings: it also runs as a script, to confine a
-command:
-
-    python -I -S sandbox.py '<policy as JSON>' command argument ...
+Standard library alone: it also runs on its own, to confine a command (see `command`).
 
 Three processes stand behind each confined body. The *warden* enters new namespaces and forks the
 *init*, which mounts a fresh `/proc` and makes the system read-only, forks the *inmate*, and ends
@@ -28,6 +25,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from evaluation import seccomp
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -201,13 +200,17 @@ def _arrange_mounts(policy: Policy) -> None:
     if policy.walls.private_proc:
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if policy.walls.read_only_system:
+        if policy.gpu and policy.walls.private_proc:
+            _mount("/proc/sys", "/proc/sys", None, MS_BIND)  # and read-only it stays
         here = os.getcwd()
         for path in policy.writable:
             size = f"size={policy.scratch_bytes}"
             of_memory = ("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
             _mount(*(of_memory if policy.scratch_bytes else (path, path, None, MS_BIND)))
         _set_read_only("/", on=True, recursive=True)
-        for path in policy.writable:
+        # A GPU's driver names its threads: it writes /proc/self/task/*/comm.
+        own = ("/proc",) if policy.gpu and policy.walls.private_proc else ()
+        for path in (*policy.writable, *own):
             _set_read_only(path, on=False, recursive=False)
         os.chdir(here)
 
@@ -257,9 +260,9 @@ def _landlock(policy: Policy) -> None:
     grants = [(path, _READ) for path in (*SYSTEM_PATHS, *policy.readable)]
     grants += [(path, every) for path in (*DEVICE_PATHS, *policy.writable)]
     if policy.gpu:
+        nodes = (str(n) for pattern in GPU_NODES for n in Path("/dev").glob(pattern))
         grants += [(path, _READ) for path in GPU_PATHS]
-        nodes = (node for pattern in GPU_NODES for node in Path("/dev").glob(pattern))
-        grants += [(str(node), every) for node in nodes]
+        grants += [(path, every) for path in ("/proc/self/task", *nodes)]
     for path, rights in grants:
         try:
             handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -273,54 +276,9 @@ def _landlock(policy: Policy) -> None:
     os.close(ruleset)
 
 
-# seccomp, x86-64: calls that reach other processes, change the machine, pass other walls, or take
-# memory that is in nobody's resident set.
-_DENIED = {
-    "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
-    "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "perf_event_open": 298,
-    "bpf": 321, "userfaultfd": 323, "add_key": 248, "request_key": 249, "keyctl": 250,
-    "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "setns": 308, "unshare": 272,
-    "mount_setattr": 442, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432,
-    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-    "open_by_handle_at": 304, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159,
-    "clock_adjtime": 305, "memfd_create": 319, "memfd_secret": 447, "shmget": 29,
-}  # fmt: skip
-_FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "sched_setaffinity": 203}
-_CLONE, _CLONE3, _SOCKET, _AF_UNIX, _CLONE_THREAD = 56, 435, 41, 1, 0x10000
-_AUDIT_ARCH, _X32_BIT = 0xC000003E, 0x40000000
-_ALLOW, _KILL, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
-
-
-def _seccomp_program(policy: Policy) -> bytes:
-    def op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-        return struct.pack("HBBI", code, if_true, if_false, value)
-
-    def when(number: int, *then: bytes) -> list[bytes]:
-        """Run `then` for system call `number`; it must end in a return."""
-        return [op(_EQUAL, number, 0, len(then)), *then]
-
-    def only_if(test: int, value: int) -> tuple[bytes, ...]:
-        """Allow a call whose first argument passes the test, refuse any other."""
-        return op(_LOAD, _ARGUMENT), op(test, value, 0, 1), op(_RETURN, _ALLOW), refuse
-
-    refuse = op(_RETURN, _EPERM)
-    program = [op(_LOAD, _ARCH), op(_EQUAL, _AUDIT_ARCH, 1, 0), op(_RETURN, _KILL)]
-    program += [op(_LOAD, _NUMBER), op(_AT_LEAST, _X32_BIT, 0, 1), op(_RETURN, _KILL)]
-    for number in (*_DENIED.values(), *(() if policy.fork else _FORKING.values())):
-        program += when(number, refuse)
-    # clone3 hides its flags from a filter; without it the C library falls back to clone.
-    program += when(_CLONE3, op(_RETURN, _ENOSYS))
-    program += when(_SOCKET, *(only_if(_EQUAL, _AF_UNIX) if policy.unix_sockets else (refuse,)))
-    if not policy.fork:
-        program += when(_CLONE, *only_if(_ANY_BIT, _CLONE_THREAD))
-    program.append(op(_RETURN, _ALLOW))
-    return b"".join(program)
-
-
 def _seccomp(policy: Policy) -> None:
-    program = ctypes.create_string_buffer(_seccomp_program(policy))
+    unix = "any" if policy.unix_sockets else "packets" if policy.gpu else ""
+    program = ctypes.create_string_buffer(seccomp.program(policy.fork, unix))
     header = struct.pack("HxxxxxxP", (len(program) - 1) // 8, ctypes.addressof(program))
     _checked(_libc.prctl(PR_SET_SECCOMP, 2, header, 0, 0), "seccomp")
 
@@ -350,7 +308,9 @@ def _holds(trial: Walls) -> bool:
 
 def command(argv: Sequence[str], policy: Policy) -> list[str]:
     """The command line that runs `argv` behind the walls."""
-    return [sys.executable, "-I", "-S", os.path.abspath(__file__), policy.to_json(), *argv]
+    here = str(Path(__file__).resolve().parent.parent)
+    code = f"import sys; sys.path.insert(0, {here!r}); from evaluation.sandbox import main; main()"
+    return [sys.executable, "-I", "-S", "-c", code, policy.to_json(), *argv]
 
 
 def run(
@@ -395,7 +355,3 @@ def main() -> None:
     die_with_parent()
     init = contain(policy, lambda: os.execvpe(argv[0], argv, dict(os.environ)))
     os._exit(shell_status(os.waitpid(init, 0)[1]))
-
-
-if __name__ == "__main__":
-    main()
