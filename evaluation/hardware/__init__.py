@@ -120,15 +120,24 @@ def render(found: Sequence[Device]) -> str:
     for device in found:
         walls = ", ".join(f"{name} {value}" for name, value in device.isolation.items())
         lines += [
-            f"{device.slug}  {device.name} ({device.arch}), {device.cores} cores, "
+            f"{device.slug}  {device.name} ({device.arch}), {device.cores} "
+            f"{'cores' if device.kind == 'cpu' else 'multiprocessors'}, "
             f"{device.memory_bytes / 2**30:.0f} GiB",
             f"  queue      {device.queue}",
-            f"  contestants run on {device.threads} of its cores",
+            *(
+                [f"  contestants run on {device.threads} of its cores"]
+                if device.kind == "cpu"
+                else []
+            ),
             *(
                 f"  {level.name:<10} {_size(level.bytes):>9}  {level.gbps:8.1f} GB/s"
                 for level in device.levels
             ),
-            f"  float32    {device.peaks['float32_tflops'] * 1e3:19.1f} GFLOP/s",
+            *(
+                f"  {name.removesuffix('_tflops'):<10} {rate * 1e3:19.1f} GFLOP/s"
+                for name, rate in device.peaks.items()
+                if name.endswith("_tflops")
+            ),
             f"  isolation  {walls}",
         ]
     return "\n".join(lines)

@@ -1,5 +1,5 @@
-"""NVIDIA GPUs: what the driver says of them (NVML), and what PyTorch's copy and matrix product
-reach.
+"""NVIDIA GPUs: what the driver says of them (NVML), and what PyTorch's kernels reach when they
+read and write all of a tensor or multiply matrices.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
             arch=f"sm_{capability.replace('.', '')} {ISA.get(properties.major, '')}".strip(),
             queue=f"hw.{slug}",
             cores=properties.multi_processor_count,
-            threads=properties.multi_processor_count * 2048,
+            threads=properties.multi_processor_count,
             memory_bytes=properties.total_memory,
             last_level_cache_bytes=properties.L2_cache_size,
             levels=(
@@ -134,9 +134,9 @@ def _measure(l2_bytes: int) -> Iterator[tuple[str, float]]:
     import torch
 
     def copied(size: int) -> float:
-        source = torch.empty(size, dtype=torch.uint8, device="cuda").random_()
+        source = torch.randn(size // 4, device="cuda")
         target = torch.empty_like(source)
-        return 2 * size / _best_seconds(lambda: target.copy_(source)) / 1e9
+        return 2 * size / _best_seconds(lambda: torch.neg(source, out=target)) / 1e9
 
     yield "memory_gbps", copied(COPY_BYTES)
     yield "l2_gbps", copied(max(1 << 20, l2_bytes // 8))

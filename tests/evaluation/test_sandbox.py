@@ -158,10 +158,10 @@ def test_what_a_shell_would_say_of_its_end_is_said(tmp_path: Path) -> None:
 
 
 def test_a_wall_that_was_promised_and_cannot_stand_is_an_error(tmp_path: Path) -> None:
-    package = Path(sandbox.__file__).parent
+    root = Path(sandbox.__file__).parent.parent
     argv = sandbox.command(["/bin/true"], Policy(Walls(namespaces=True)))
     code = f"import subprocess; raise SystemExit(subprocess.run({argv!r}).returncode)"
-    status, said = inside(code, tmp_path, readable=(*PYTHON, str(package)))
+    status, said = inside(code, tmp_path, readable=(*PYTHON, str(root)))
     assert status != 0
     assert "unshare" in said
 
