@@ -38,7 +38,6 @@ def launches(operator: Operator, case: Case) -> list[Wide]:
     ]
 
 
-@pytest.mark.filterwarnings("error:There is a performance drop")
 @pytest.mark.parametrize("function", ["reference", "magnitude"])
 def test_batched_launches_get_the_answers_of_single_ones(operator: Operator, function: str) -> None:
     call = getattr(operator.module(), function)

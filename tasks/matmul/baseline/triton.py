@@ -69,8 +69,8 @@ def matmul(a, b, out):
     wide = a.element_size() == 4
     block_m, block_n, block_k = (WIDE_M, WIDE_N, WIDE_K) if wide else (BLOCK_M, BLOCK_N, BLOCK_K)
     block_m = min(block_m, max(16, triton.next_power_of_2(m)))
-    if block_m < 64:  # Few rows: tiles enough for every multiprocessor matter more than reuse.
-        block_n = min(block_n, 32)
+    if block_m < 64:  # Few rows: tiles for every multiprocessor matter more than reuse.
+        block_n, block_k = min(block_n, 32), 2 * block_k
     matmul_kernel[(triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)](
         a,
         b,

@@ -7,7 +7,7 @@ import triton.language as tl
 HEADS = 8
 
 # arena: tune WARPS 1 2 4 8
-WARPS = 4
+WARPS = 2
 
 
 @triton.jit

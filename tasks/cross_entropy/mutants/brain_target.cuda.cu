@@ -1,0 +1,88 @@
+// mutant: rounds the target's logit to bfloat16
+// expect: WRONG_VALUES
+// arena: flags -O3
+#include "cross_entropy.h"
+
+#include <cfloat>
+
+// Threads of a block.
+#define THREADS 256
+
+// A token of at most so many classes is left to one warp.
+#define FEW_CLASSES 1024
+
+constexpr int WARP = 32;
+
+// Sixteen bytes at a time, where every row begins at a multiple of them.
+constexpr int WIDE = 16 / sizeof(arena_t);
+
+template <int N>
+struct alignas(N * sizeof(arena_t)) Pack {
+    arena_t values[N];
+};
+
+// Of some logits: the largest, and the sum of the exponentials of all less the largest.
+struct Part {
+    float top, sum;
+};
+
+__device__ Part joined(Part a, Part b) {
+    const float top = fmaxf(a.top, b.top);
+    return {top, a.sum * expf(a.top - top) + b.sum * expf(b.top - top)};
+}
+
+template <int LANES>
+__device__ Part joined_lanes(Part part) {
+    for (int step = WARP / 2; step; step /= 2)
+        part = joined(part, {__shfl_xor_sync(~0u, part.top, step),
+                             __shfl_xor_sync(~0u, part.sum, step)});
+    if constexpr (LANES > WARP) {
+        __shared__ Part parts[LANES / WARP];
+        if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = part;
+        __syncthreads();
+        part = parts[0];
+        for (int i = 1; i < LANES / WARP; ++i) part = joined(part, parts[i]);
+    }
+    return part;
+}
+
+template <int LANES, int N>
+__global__ void __launch_bounds__(THREADS) cross_entropy_kernel(cross_entropy_args args) {
+    const int64_t token = blockIdx.x * int64_t(THREADS / LANES) + threadIdx.x / LANES;
+    if (token >= args.tokens) return;
+    const arena_t* row = args.logits + token * args.vocab;
+    const auto* logits = reinterpret_cast<const Pack<N>*>(row);
+    const int packs = int(args.vocab / N), lane = threadIdx.x % LANES;
+    const int64_t target = args.targets[token];
+    if (target == args.ignore_index) {
+        if (lane == 0) args.out[token] = 0;
+        return;
+    }
+
+    Part part = {-FLT_MAX, 0};
+    for (int i = lane; i < packs; i += LANES) {
+        const Pack<N> pack = logits[i];
+        float top = part.top;
+        for (int j = 0; j < N; ++j) top = fmaxf(top, arena_float(pack.values[j]));
+        part = {top, part.sum * expf(part.top - top)};
+        for (int j = 0; j < N; ++j) part.sum += expf(arena_float(pack.values[j]) - top);
+    }
+    part = joined_lanes<LANES>(part);
+    const float chosen = __bfloat162float(__float2bfloat16(arena_float(row[target])));
+    if (lane == 0) args.out[token] = logf(part.sum) + (part.top - chosen);
+}
+
+template <int LANES, int N>
+static void launch(const cross_entropy_args& args, cudaStream_t stream) {
+    const int64_t tokens = THREADS / LANES, blocks = (args.tokens + tokens - 1) / tokens;
+    cross_entropy_kernel<LANES, N><<<unsigned(blocks), THREADS, 0, stream>>>(args);
+}
+
+extern "C" int cross_entropy(const cross_entropy_args* args, cudaStream_t stream) {
+    const bool wide = args->vocab % WIDE == 0 && uintptr_t(args->logits) % 16 == 0;
+    if (args->vocab <= FEW_CLASSES)
+        wide ? launch<WARP, WIDE>(*args, stream) : launch<WARP, 1>(*args, stream);
+    else
+        wide ? launch<THREADS, WIDE>(*args, stream) : launch<THREADS, 1>(*args, stream);
+    return cudaGetLastError();
+}
