@@ -20,4 +20,7 @@ def cross_entropy_kernel(logits, targets, out, vocab, ignore_index, BLOCK: tl.co
 def cross_entropy(logits, targets, out, ignore_index):
     tokens, vocab = logits.shape
     block = triton.next_power_of_2(vocab)
-    cross_entropy_kernel[(tokens,)](logits, targets, out, vocab, ignore_index, BLOCK=block)
+    warps = min(32, max(1, block // 512))
+    cross_entropy_kernel[(tokens,)](
+        logits, targets, out, vocab, ignore_index, BLOCK=block, num_warps=warps
+    )

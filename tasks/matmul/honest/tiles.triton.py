@@ -2,8 +2,8 @@
 import triton
 import triton.language as tl
 
-BLOCK_M = 32
-BLOCK_N = 32
+BLOCK_M = 64
+BLOCK_N = 64
 BLOCK_K = 32
 
 WARPS = 4

@@ -16,4 +16,6 @@ def rms_norm_kernel(x, weight, out, cols, eps, BLOCK: tl.constexpr):
 
 def rms_norm(x, weight, out, eps):
     rows, cols = x.shape
-    rms_norm_kernel[(rows,)](x, weight, out, cols, eps, BLOCK=triton.next_power_of_2(cols))
+    block = triton.next_power_of_2(cols)
+    warps = min(32, max(1, block // 512))
+    rms_norm_kernel[(rows,)](x, weight, out, cols, eps, BLOCK=block, num_warps=warps)

@@ -15,4 +15,6 @@ def softmax_kernel(x, out, cols, BLOCK: tl.constexpr):
 
 def softmax(x, out):
     rows, cols = x.shape
-    softmax_kernel[(rows,)](x, out, cols, BLOCK=triton.next_power_of_2(cols))
+    block = triton.next_power_of_2(cols)
+    warps = min(32, max(1, block // 512))
+    softmax_kernel[(rows,)](x, out, cols, BLOCK=block, num_warps=warps)
