@@ -201,10 +201,6 @@ class Arm:
             raise
         return True
 
-    def release(self) -> None:
-        """Have the memory that was bound let go of."""
-        self.ask({"do": "release"})
-
     def ask(
         self,
         message: Message,

@@ -109,7 +109,8 @@ class Contestant:
         self.kernel: Kernel | None = None
         self.launch: Launch | None = None
         self.graph: Any = None
-        self.opened: list[Any] = []
+        self.opened: dict[str, int] = {}
+        """Addresses of the judge's device memory, by IPC handle."""
         self.slots: list[dict[str, Any]] = []
         """What is bound: kernels keep bare pointers into these tensors."""
 
@@ -137,7 +138,7 @@ class Contestant:
     def do_bind(self, request: Message, descriptors: list[int]) -> None:
         from evaluation.memory import Layout
 
-        self.do_release(request, descriptors)
+        self.launch, self.graph, self.slots = None, None, []
         slots = self.slots
         for data in request["regions"]:
             layout = Layout.from_json(data)
@@ -150,19 +151,14 @@ class Contestant:
         assert self.kernel is not None, "bound before it was loaded"
         self.launch = self.kernel.bind(arguments, slots)
 
-    def do_release(self, request: Message, descriptors: list[int]) -> None:
-        """Let go of the memory that was bound."""
-        self.launch, self.graph, self.slots = None, None, []
-        while self.opened:
-            self.opened.pop().close()
-
     def _reached(self, data: Message, size: int, descriptors: list[int]) -> Any:
         """A region as a uint8 tensor, by its CUDA IPC handle or by the next descriptor."""
         if handle := data.get("handle"):
-            from evaluation.cuda import Opened
+            from evaluation import cuda
 
-            self.opened.append(Opened(handle, size))
-            return self.opened[-1].bytes
+            if handle not in self.opened:
+                self.opened[handle] = cuda.opened(handle)
+            return cuda.as_tensor(self.opened[handle], size)
         from evaluation.memory import map_region
 
         descriptor = descriptors.pop(0)

@@ -47,46 +47,69 @@ def _check(code: int, what: str) -> None:
         raise Broken(f"{what}: {_runtime().cudaGetErrorString(code).decode()}")
 
 
-class DeviceRegion(Region):
-    """A region in device memory that is its own allocation."""
+class DeviceMemory:
+    """Where regions come from that contestants on a GPU reach.
 
-    def __init__(self, layout: Layout) -> None:
-        self._pointer = ctypes.c_void_p()
+    One allocation serves each role, such as the inputs or one contestant's outputs, case after
+    case: to allocate and to export takes longer than to fill. It grows as cases do.
+    """
+
+    device = DEVICE
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, _Block] = {}
+        self._outgrown: list[_Block] = []
+
+    def region(self, role: str, layout: Layout) -> Region:
+        block = self._blocks.get(role)
+        if block is None or block.size < layout.size:
+            self._outgrown += [block] if block else []
+            block = self._blocks[role] = _Block(layout.size + layout.size // 4)
+        return DeviceRegion(layout, block)
+
+    def close(self) -> None:
+        torch.cuda.synchronize()
+        for block in (*self._outgrown, *self._blocks.values()):
+            block.free()
+        self._outgrown, self._blocks = [], {}
+        torch.cuda.empty_cache()
+
+
+class _Block:
+    """Device memory that is an allocation of its own, and its IPC handle."""
+
+    def __init__(self, size: int) -> None:
         torch.cuda.current_stream()  # the context that the runtime is to use
-        size = ctypes.c_size_t(layout.size)
-        _check(_runtime().cudaMalloc(ctypes.byref(self._pointer), size), "cudaMalloc")
-        super().__init__(layout, as_tensor(self._pointer.value or 0, layout.size))
+        self.size, self.pointer, handle = size, ctypes.c_void_p(), _Handle()
+        _check(_runtime().cudaMalloc(ctypes.byref(self.pointer), ctypes.c_size_t(size)), "malloc")
+        _check(_runtime().cudaIpcGetMemHandle(ctypes.byref(handle), self.pointer), "IPC handle")
+        self.handle = bytes(handle).hex()
+
+    def free(self) -> None:
+        _check(_runtime().cudaFree(self.pointer), "free")
+
+
+class DeviceRegion(Region):
+    """A region at the beginning of a block."""
+
+    def __init__(self, layout: Layout, block: _Block) -> None:
+        self._handle = block.handle
+        super().__init__(layout, as_tensor(block.pointer.value or 0, layout.size))
 
     def share(self) -> tuple[Message, list[int]]:
-        handle = _Handle()
-        _check(
-            _runtime().cudaIpcGetMemHandle(ctypes.byref(handle), self._pointer),
-            "cudaIpcGetMemHandle",
-        )
-        return {**self.layout.to_json(), "handle": bytes(handle).hex()}, []
-
-    def close(self) -> None:
-        if self._pointer:
-            torch.cuda.synchronize()
-            _check(_runtime().cudaFree(self._pointer), "cudaFree")
-            self._pointer = ctypes.c_void_p()
+        return {**self.layout.to_json(), "handle": self._handle}, []
 
 
-class Opened:
-    """A region of the judge's, opened in a contestant."""
-
-    def __init__(self, handle: str, size: int) -> None:
-        torch.cuda.current_stream()
-        self._pointer = ctypes.c_void_p()
-        opaque = _Handle.from_buffer_copy(bytes.fromhex(handle))
-        code = _runtime().cudaIpcOpenMemHandle(
-            ctypes.byref(self._pointer), opaque, ctypes.c_uint(LAZY_PEER_ACCESS)
-        )
-        _check(code, "cudaIpcOpenMemHandle")
-        self.bytes = as_tensor(self._pointer.value or 0, size)
-
-    def close(self) -> None:
-        _runtime().cudaIpcCloseMemHandle(self._pointer)
+def opened(handle: str) -> int:
+    """In a contestant: the address of a block of the judge's."""
+    torch.cuda.current_stream()
+    pointer = ctypes.c_void_p()
+    opaque = _Handle.from_buffer_copy(bytes.fromhex(handle))
+    code = _runtime().cudaIpcOpenMemHandle(
+        ctypes.byref(pointer), opaque, ctypes.c_uint(LAZY_PEER_ACCESS)
+    )
+    _check(code, "cudaIpcOpenMemHandle")
+    return pointer.value or 0
 
 
 class _Bytes:

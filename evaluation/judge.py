@@ -20,8 +20,10 @@ import torch
 from evaluation import clock, hardware
 from evaluation.arm import Arm, Rights, Zygote, contestant_cores
 from evaluation.builds import Build, replace_text
+from evaluation.cuda import DeviceMemory
 from evaluation.draw import FAMILIES
 from evaluation.languages import languages
+from evaluation.memory import HostMemory
 from evaluation.oracle import compare
 from evaluation.place import GPU
 from evaluation.rig import Rig, ring_slots, slot_bytes
@@ -65,7 +67,7 @@ class Judge:
         # A team of threads would wait for whichever of them shares its core with someone else.
         torch.set_num_threads(1)
         self.seconds = seconds if seconds is not None else {}
-        self._place = torch.device("cuda" if task.kind == GPU else "cpu")
+        self._memory = DeviceMemory() if task.kind == GPU else HostMemory()
         self._zygote = zygote
         self._builds = {"candidate": candidate, **{build.name: build for build in baselines}}
         self._arms: dict[str, Arm] = {}
@@ -109,7 +111,6 @@ class Judge:
             rig.refill(0, 0, 2)
             candidate.run(0, 2)
             rig.alone()
-            candidate.release()
 
     def check(self, case: Case, thorough: bool = True) -> float:
         """Stage two on one case: every input family from secret seeds, through the same pointers.
@@ -134,7 +135,6 @@ class Judge:
                     rig.alone()
                     rig.untouched(inputs, where)
                     worst = max(worst, compare(rig.outputs[0].slot(0), truths, rig.secret, where))
-            candidate.release()
         return worst
 
     def measure(self, case: Case, plan: clock.Plan) -> Measurement:
@@ -190,7 +190,7 @@ class Judge:
         return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
 
     def _rig(self, case: Case, slots: int, arms: int) -> Rig:
-        return Rig(self.operator, case, slots, arms, self._place)
+        return Rig(self.operator, case, slots, arms, self._memory)
 
     def _timer(self, rig: Rig, region: int, name: str, case: Case) -> Timer:
         return Timer(self.arm(name), rig, region, name != "candidate", f"case {case.name}")
@@ -222,7 +222,6 @@ class Judge:
                     timer.resize(min(max(counts), 4 * timer.count))
             yield tuple(timers)
             for timer in timers:
-                timer.arm.release()
                 self._spend("clocked", timer.clocked)
 
     def _graph_slots(self, case: Case, plan: clock.Plan, names: Sequence[str], ring: int) -> int:
@@ -235,7 +234,6 @@ class Judge:
                 timer = self._timer(rig, index, name, case)
                 timer.capture(FIRST_SLOTS)
                 times.append(min(timer.window() for _ in range(2)))
-                timer.arm.release()
         target = plan.window_seconds * 1e9
         launches = max(target / max(times), min(target / min(times), 4 * target / max(times)))
         each = slot_bytes(self.operator, case)
@@ -281,6 +279,7 @@ class Judge:
 
     def close(self) -> None:
         self._stack.close()
+        self._memory.close()
 
     def __enter__(self) -> Self:
         return self

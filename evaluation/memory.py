@@ -107,9 +107,9 @@ class Region:
     def __init__(self, layout: Layout, memory: torch.Tensor) -> None:
         self.layout = layout
         self.bytes = memory
-        secret = torch.frombuffer(bytearray(os.urandom(layout.stride)), dtype=torch.uint8)
         self._bands = [
-            (start, end, secret[start:end].to(memory.device)) for start, end in layout.gaps()
+            (start, end, _random_bytes(end - start).to(memory.device))
+            for start, end in layout.gaps()
         ]
         for start, end, band in self._bands:
             self._slots()[:, start:end] = band
@@ -162,6 +162,22 @@ class HostRegion(Region):
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+class HostMemory:
+    """Where regions come from that contestants on a processor reach."""
+
+    device = torch.device("cpu")
+
+    def region(self, role: str, layout: Layout) -> Region:
+        return HostRegion(layout)
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+def _random_bytes(count: int) -> torch.Tensor:
+    return torch.frombuffer(bytearray(os.urandom(count)), dtype=torch.uint8)
 
 
 def bits_of(tensor: torch.Tensor) -> torch.Tensor:

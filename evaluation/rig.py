@@ -16,8 +16,8 @@ import torch
 from evaluation import cuda
 from evaluation.domain import dtype_of, shape_of
 from evaluation.errors import SubmissionError
-from evaluation.memory import HostRegion, Layout, Region, TensorSpec, bits_of, poison_bits
-from evaluation.oracle import CPU, Oracle, acceptable, compare
+from evaluation.memory import HostMemory, Layout, Region, TensorSpec, bits_of, poison_bits
+from evaluation.oracle import Oracle, acceptable, compare
 from evaluation.task import Operator
 from evaluation.types import Argument, Case, Reason
 
@@ -57,29 +57,31 @@ def _specs(operator: Operator, arguments: Sequence[Argument], case: Case) -> lis
     ]
 
 
-def _region_class(device: torch.device) -> type[HostRegion] | type[cuda.DeviceRegion]:
-    return HostRegion if device.type == "cpu" else cuda.DeviceRegion
-
-
 class Rig:
     """Shared inputs, an output region for each arm, and the judge's own copy of every value it
     wrote.
     """
 
     def __init__(
-        self, operator: Operator, case: Case, slots: int, arms: int, device: torch.device = CPU
+        self,
+        operator: Operator,
+        case: Case,
+        slots: int,
+        arms: int,
+        memory: HostMemory | cuda.DeviceMemory | None = None,
     ) -> None:
-        self.oracle = Oracle(operator, case, device)
+        memory = memory or HostMemory()
+        self.oracle = Oracle(operator, case, memory.device)
         self.values = values_of(operator, case)
         self.slots = slots
-        region = _region_class(device)
-        self.inputs: Region = region(Layout.of(_specs(operator, operator.inputs, case), slots))
+        inputs = Layout.of(_specs(operator, operator.inputs, case), slots)
         outputs = Layout.of(_specs(operator, operator.outputs, case), slots)
-        self.outputs: list[Region] = [region(outputs) for _ in range(arms)]
+        self.inputs = memory.region("inputs", inputs)
+        self.outputs = [memory.region(f"outputs {arm}", outputs) for arm in range(arms)]
         self.secret = 0
         self.check_seconds = math.inf
         """What checking the values of one launch was last seen to take."""
-        self._device = device
+        self._device = memory.device
         self._shapes = {a.name: shape_of(a, case) for a in operator.arguments}
         self._random = torch.Generator().manual_seed(secrets.randbits(63))
         self._pool: dict[str, torch.Tensor] = {}

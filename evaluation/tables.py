@@ -38,7 +38,7 @@ class Table:
     def has(self, key: str) -> bool:
         return key in self._left
 
-    def keys(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         return tuple(self._left)
 
     def text(self, key: str) -> str:

@@ -220,7 +220,7 @@ def _limits(table: Table) -> Limits:
 def _tolerance(table: Table, domain: Domain) -> dict[str, Tolerance]:
     tolerance = {}
     # A domain of `gpu.toml` may have more dtypes than that of `task.toml`.
-    others = (dtype for dtype in table.keys() if dtype in UNIT_ROUNDOFF)
+    others = (dtype for dtype in table.names() if dtype in UNIT_ROUNDOFF)
     for dtype in dict.fromkeys((*domain.dtypes, *others)):
         item = table.table(dtype)
         tolerance[dtype] = Tolerance(item.positive("c1"), item.positive("c2"))
