@@ -1,5 +1,5 @@
-// W8A8 matrix multiplication: one kernel quantises rows into a workspace that fits the cache, another
-// multiplies them on tensor cores. Many rows go through both in stretches.
+// W8A8 matrix multiplication: one kernel quantises rows into a workspace that fits the cache,
+// another multiplies them on tensor cores. Many rows go through both in stretches.
 // arena: tune-flags "-O3" "-O3 -use_fast_math" "-O3 -maxrregcount=128"
 // arena: flags -O3
 #include "int8_matmul.h"
@@ -55,14 +55,17 @@ static __global__ void __launch_bounds__(QUANTISERS)
 // Sixteen weights from `at` on, zeros behind `k`.
 template <bool ALIGNED>
 static __device__ int4 weights_at(const int8_t* row, int64_t at, int64_t k) {
-    if (ALIGNED) return at < k ? *reinterpret_cast<const int4*>(row + at) : int4{0, 0, 0, 0};
-    union {
-        int4 vector;
-        int8_t bytes[CHUNK];
-    } chunk;
+    if constexpr (ALIGNED) {
+        return at < k ? *reinterpret_cast<const int4*>(row + at) : int4{0, 0, 0, 0};
+    } else {
+        union {
+            int4 vector;
+            int8_t bytes[CHUNK];
+        } chunk;
 #pragma unroll
-    for (int i = 0; i < CHUNK; ++i) chunk.bytes[i] = at + i < k ? row[at + i] : 0;
-    return chunk.vector;
+        for (int i = 0; i < CHUNK; ++i) chunk.bytes[i] = at + i < k ? row[at + i] : 0;
+        return chunk.vector;
+    }
 }
 
 // A tile of M x N results by WARPS_M x WARPS_N warps. Shared memory holds chunks of sixteen bytes:

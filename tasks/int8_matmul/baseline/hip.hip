@@ -1,10 +1,10 @@
-// W8A8 matrix multiplication: one kernel quantises rows into a workspace that fits the cache, another
-// multiplies them in tiles, four bytes of k at a time. No width of a wave is assumed.
+// W8A8 matrix multiplication: one kernel quantises rows into a workspace that fits the cache,
+// another multiplies them in tiles, four bytes of k at a time. No width of a wave is assumed.
 // arena: tune-flags "-O2" "-O3" "-O3 -use_fast_math"
 // arena: flags -O3
 #include "int8_matmul.h"
 
-// The tile of a block of 16 x 16 threads where there are many rows, and the loads it goes along k in.
+// The tile of a block of 16 x 16 threads where there are many rows, and its loads of a step along k.
 // arena: tune TILE_M 32 64 128
 #define TILE_M 128
 // arena: tune TILE_N 32 64 128
@@ -63,14 +63,17 @@ static __global__ void __launch_bounds__(THREADS)
 // Sixteen weights from `at` on, zeros behind `k`.
 template <bool ALIGNED>
 static __device__ Chunk weights_at(const int8_t* row, int64_t at, int64_t k) {
-    if (ALIGNED) return at < k ? *reinterpret_cast<const Chunk*>(row + at) : Chunk{};
-    Chunk chunk = {};
+    if constexpr (ALIGNED) {
+        return at < k ? *reinterpret_cast<const Chunk*>(row + at) : Chunk{};
+    } else {
+        Chunk chunk = {};
 #pragma unroll
-    for (int i = 0; i < CHUNK; ++i) {
-        const unsigned byte = at + i < k ? uint8_t(row[at + i]) : 0;
-        chunk.words[i / 4] |= int(byte << i % 4 * 8);
+        for (int i = 0; i < CHUNK; ++i) {
+            const unsigned byte = at + i < k ? uint8_t(row[at + i]) : 0;
+            chunk.words[i / 4] |= int(byte << i % 4 * 8);
+        }
+        return chunk;
     }
-    return chunk;
 }
 
 // A tile of M x N results by 16 x 16 threads, every sixteenth row and column each.

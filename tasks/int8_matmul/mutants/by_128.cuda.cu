@@ -43,7 +43,8 @@ static __global__ void int8_matmul_kernel(const arena_t* x, const int8_t* weight
             for (int byte = 0; byte < 4; ++byte)
                 if (row < m && at + byte < k) {
                     const float ratio = __fdiv_rn(arena_float(x[row * k + at + byte]), divisor);
-                    bits |= unsigned(uint8_t(int8_t(int(fminf(fmaxf(rintf(ratio), -127.0f), 127.0f))))) << 8 * byte;
+                    const float rounded = fminf(fmaxf(rintf(ratio), -127.0f), 127.0f);
+                    bits |= unsigned(uint8_t(int8_t(rounded))) << 8 * byte;
                 }
             left[l][i] = int(bits);
             right[l][i] = col < n ? word(weight + col * k, at, k) : 0;

@@ -1,4 +1,4 @@
-// Layer norm: short rows in the registers of a warp each, longer ones in the shared memory of a block.
+// Layer norm: short rows in the registers of a warp, longer ones in the shared memory of a block.
 // arena: tune-flags "-O3" "-O3 -use_fast_math" "-O3 -maxrregcount=64"
 // arena: flags -O3
 #include "layer_norm.h"

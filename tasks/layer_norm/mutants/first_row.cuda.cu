@@ -24,7 +24,8 @@ static __global__ void layer_norm_kernel(const arena_t* x, const arena_t* weight
     out += blockIdx.x * cols;
 
     float sum = 0;
-    for (int64_t col = threadIdx.x; col < cols; col += THREADS) sum += arena_float(x[col - int64_t(blockIdx.x) * cols]);
+    for (int64_t col = threadIdx.x; col < cols; col += THREADS)
+        sum += arena_float(x[col - int64_t(blockIdx.x) * cols]);
     const float mean = block_sum(sum) / cols;
 
     float squares = 0;
