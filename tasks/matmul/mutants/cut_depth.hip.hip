@@ -60,24 +60,35 @@ __global__ void __launch_bounds__(THREADS) tile_kernel(matmul_args args) {
         }
 }
 
-constexpr int FEW = 4, ACROSS = 4, DOWN = 64;
+constexpr int FEW = 4, ACROSS = 4, DOWN = 64, AHEAD = 4;
 
-// A block takes ACROSS packs of columns; its threads share the depth and add up in the end.
+// A block takes ACROSS packs of columns; its threads share the depth, load AHEAD packs at once and
+// add up in the end.
 __global__ void __launch_bounds__(ACROSS * DOWN) few_rows_kernel(matmul_args args) {
     __shared__ float parts[DOWN][ACROSS * WIDE];
     const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
     const int64_t first = int64_t(blockIdx.x) * ACROSS * WIDE, col = first + across * WIDE;
 
     float sums[FEW][WIDE] = {};
-    if (col < args.n) {
-#pragma unroll 4
-        for (int64_t depth = down; depth < args.k; depth += DOWN) {
-            const auto pack =
-                *reinterpret_cast<const Pack<WIDE>*>(args.b + depth * args.n + col);
-            for (int row = 0; row < FEW; ++row) {
-                if (row >= args.m) break;
+    const int64_t end = col < args.n ? args.k : 0;
+    for (int64_t next = down; next < end; next += AHEAD * DOWN) {
+        Pack<WIDE> packs[AHEAD];
+#pragma unroll
+        for (int step = 0; step < AHEAD; ++step) {
+            const int64_t depth = next + step * DOWN;
+            const int64_t place = (depth < args.k ? depth : args.k - 1) * args.n + col;
+            packs[step] = *reinterpret_cast<const Pack<WIDE>*>(args.b + place);
+        }
+#pragma unroll
+        for (int row = 0; row < FEW; ++row) {
+            if (row >= args.m) break;
+#pragma unroll
+            for (int step = 0; step < AHEAD; ++step) {
+                const int64_t depth = next + step * DOWN;
+                if (depth >= args.k) break;
                 const float factor = arena_float(args.a[row * args.k + depth]);
-                for (int j = 0; j < WIDE; ++j) sums[row][j] += factor * arena_float(pack.values[j]);
+                for (int j = 0; j < WIDE; ++j)
+                    sums[row][j] += factor * arena_float(packs[step].values[j]);
             }
         }
     }
