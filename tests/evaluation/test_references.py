@@ -53,4 +53,6 @@ def test_batched_launches_get_the_answers_of_single_ones(operator: Operator, fun
         batched = torch.vmap(answers)(stacked)
         for index, wide in enumerate(single):
             for got, expected in zip(batched, answers(wide), strict=True):
-                torch.testing.assert_close(got[index], expected, rtol=1e-11, atol=1e-300)
+                # Sums may be taken in another order, which shows where they nearly cancel.
+                atol = 1e-14 * float(expected.abs().max()) + 1e-300
+                torch.testing.assert_close(got[index], expected, rtol=1e-11, atol=atol)
