@@ -38,7 +38,8 @@ def inputs(case, draw):
 def cost(case):
     item = 4 if case.dtype == "float32" else 2
     pixels, filters = case["batch"] * case["height"] * case["width"], case["filters"]
-    read = pixels * case["stride"] ** 2 * case["channels"]
+    # Filters of one pixel step over what lies between.
+    read = pixels * case["channels"] * (case["stride"] ** 2 if case["kernel"] > 1 else 1)
     weights = filters * (reduction(case) + 1)
     moved = (read + weights + pixels * filters) * item
     return moved, 2 * pixels * filters * reduction(case)

@@ -4,7 +4,7 @@
 // arena: flags -O3
 #include "int8_matmul.h"
 
-// The tile of a block of 16 x 16 threads where there are many rows, and its loads of a step along k.
+// The tile of a block of 16 x 16 threads where there are many rows, and its loads a step along k.
 // arena: tune TILE_M 32 64 128
 #define TILE_M 128
 // arena: tune TILE_N 32 64 128
