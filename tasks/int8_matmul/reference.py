@@ -4,6 +4,9 @@
 
 import torch
 
+UNIT = "int8"
+"""The dtype whose peak bounds the products of every case."""
+
 TIE = 2.0**-21
 """A ratio this near to a tie, relatively, may go either way: four units in its last place."""
 
