@@ -146,7 +146,9 @@ class _Bench:
         files = {self.task.target_file: answer.source}
         with self._start(build(self.task, answer.language, files, self.cache)) as judge:
             cases = self.task.cases(Split.SEEN)
-            total = overall([judge.measure(case, clock.FINAL_PLAN) for case in cases])
+            total = overall(
+                [judge.measure(case, clock.plan_for(self.task.kind, final=True)) for case in cases]
+            )
         assert total is not None, "a task has seen cases"
         return total
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evaluation.place import GPU
 from evaluation.types import Interval
 
 RESAMPLES = 2000
@@ -50,8 +51,18 @@ class Plan:
 FINAL_PLAN = Plan(0.010, 7, 31, 0.005, 4.0)
 QUICK_PLAN = Plan(0.008, 5, 11, 0.015, 1.5)
 """For rounds, of which only the last will count, and for hidden cases, of which there are many."""
+GPU_FINAL_PLAN = Plan(0.004, 7, 31, 0.004, 2.0)
+GPU_QUICK_PLAN = Plan(0.002, 5, 9, 0.015, 0.5)
+"""A GPU's launches are more alike than a processor's, so shorter windows say as much."""
 NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
+
+
+def plan_for(kind: str, final: bool) -> Plan:
+    """How long to measure on a kind of device."""
+    if kind == GPU:
+        return GPU_FINAL_PLAN if final else GPU_QUICK_PLAN
+    return FINAL_PLAN if final else QUICK_PLAN
 
 
 def blocks(

@@ -274,7 +274,7 @@ class Judge:
 
     def _trial_times(self, name: str) -> Iterator[float]:
         for case in self.task.cases(Split.SEEN):
-            with self._bench(case, clock.QUICK_PLAN, [name]) as (timer,):
+            with self._bench(case, clock.plan_for(self.task.kind, final=False), [name]) as (timer,):
                 yield statistics.median(timer.window() for _ in range(CHOICE_WINDOWS)) / 1e3
 
     def close(self) -> None:

@@ -126,11 +126,12 @@ class Rig:
             self._fill_pools()
         for name, pool in self._pool.items():
             places = pool.numel() - pool.numel() // len(POOL) + 1
-            self._starts[name] = torch.randint(places, (2, count), generator=self._random)
+            starts = torch.randint(places, (2, count), generator=self._random)
+            self._starts[name] = starts.to(self._device)
             column, position = self.inputs.column(name), 0
             for part in self._parts(first, count):
                 target = column[part]
-                self._cut(name, torch.arange(position, position + len(target)), target)
+                self._cut(name, slice(position, position + len(target)), target)
                 position += len(target)
         self._poison(self.outputs[arm], first, count)
         if self._device.type != "cpu":
@@ -176,7 +177,8 @@ class Rig:
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
         where = f"{where}, timed launch"
-        chosen = torch.tensor(secrets.SystemRandom().sample(range(count), min(sample, count)))
+        drawn = secrets.SystemRandom().sample(range(count), min(sample, count))
+        chosen = torch.tensor(drawn, device=self._device)
         started = time.perf_counter()
         for positions in torch.split(chosen, self._batch()):
             self._verify(region, positions, (positions + first) % self.slots, where)
@@ -215,7 +217,7 @@ class Rig:
                 gains = torch.rand(pool.shape, generator=generator, device=self._device) + 0.5
                 self._gains[name] = gains.to(pool.dtype)
 
-    def _cut(self, name: str, positions: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    def _cut(self, name: str, positions: torch.Tensor | slice, out: torch.Tensor) -> torch.Tensor:
         """Write the values of the launches at `positions` of the last refill into the rows of
         `out`.
         """
@@ -224,12 +226,10 @@ class Rig:
         if not size:
             return out
         if size <= GATHERED_ELEMENTS[self._device.type]:
-            stretches = pool.unfold(0, size, 1)[starts[0].to(self._device)]
+            stretches = pool.unfold(0, size, 1)[starts[0]]
             if gains is None:
                 return out.copy_(stretches)
-            return torch.mul(
-                stretches, gains.unfold(0, size, 1)[starts[1].to(self._device)], out=out
-            )
+            return torch.mul(stretches, gains.unfold(0, size, 1)[starts[1]], out=out)
         for row, start, gain in zip(out, *starts.tolist(), strict=True):
             if gains is None:
                 row.copy_(pool[start : start + size])

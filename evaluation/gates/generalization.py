@@ -30,7 +30,9 @@ def judge(trial: Trial) -> GateResult:
         try:
             trial.judge.check(case, not trial.untimed)
             if not trial.untimed:
-                measured.append(trial.judge.measure(case, clock.QUICK_PLAN))
+                measured.append(
+                    trial.judge.measure(case, clock.plan_for(trial.task.kind, final=False))
+                )
         except SubmissionError as error:
             private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
             return GateResult(

@@ -15,7 +15,7 @@ NAME, ORDER, STAGE, HIDDEN = GateName.PERFORMANCE, 40, "measure", False
 def judge(trial: Trial) -> GateResult:
     if why := trial.untimed:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
-    plan = clock.FINAL_PLAN if trial.final else clock.QUICK_PLAN
+    plan = clock.plan_for(trial.task.kind, trial.final)
     measured = [trial.judge.measure(case, plan) for case in trial.task.cases(Split.SEEN)]
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share)
