@@ -6,27 +6,27 @@ constexpr int TILE = 64, STEP = 16;  // pixels and filters of a block; summands 
 
 static __global__ void __launch_bounds__(256) conv2d_kernel(const conv2d_args p) {
     __shared__ float a[STEP][TILE + 1], b[STEP][TILE + 1];
-    const int64_t pixels = p.batch * p.height * p.width, depth = p.kernel * p.kernel * p.channels;
-    const int64_t first_pixel = int64_t(blockIdx.x) * TILE;
-    const int64_t first_filter = int64_t(blockIdx.y) * TILE;
-    const int64_t tall = p.height * p.stride, wide = p.width * p.stride;
+    const int height = p.height, width = p.width, channels = p.channels;
+    const int kernel = p.kernel, stride = p.stride, depth = kernel * kernel * channels;
+    const int tall = height * stride, wide = width * stride, pixels = p.batch * height * width;
+    const int first_pixel = blockIdx.x * TILE, first_filter = blockIdx.y * TILE;
     const int down = threadIdx.x / 16, across = threadIdx.x % 16;
 
     float sums[4][4] = {};
-    for (int64_t first = 0; first < depth; first += STEP) {
-        const int64_t at = first + across, channel = at % p.channels;
-        const int64_t i = at / p.channels / p.kernel, j = at / p.channels % p.kernel;
+    for (int first = 0; first < depth; first += STEP) {
+        const int at = first + across, channel = at % channels;
+        const int i = at / channels / kernel, j = at / channels % kernel;
         for (int row = down; row < TILE; row += 16) {
-            const int64_t pixel = first_pixel + row, filter = first_filter + row;
-            const int64_t y = pixel / p.width % p.height * p.stride + i - p.kernel / 2;
-            const int64_t z = pixel % p.width * p.stride + j - p.kernel / 2;
-            const int64_t line = pixel / p.width / p.height * tall + y;
+            const int pixel = first_pixel + row, filter = first_filter + row;
+            const int y = pixel / width % height * stride + i - kernel / 2;
+            const int z = pixel % width * stride + j - kernel / 2;
+            const int64_t line = pixel / width / height * tall + y;
             const bool inside = y >= 0 && y < tall && z >= 0 && z < wide;
             a[across][row] = inside && pixel < pixels && at < depth
-                                 ? arena_float(p.x[(line * wide + z) * p.channels + channel])
+                                 ? arena_float(p.x[(line * wide + z) * channels + channel])
                                  : 0.0f;
             b[across][row] = filter < p.filters && at < depth
-                                 ? arena_float(p.weight[filter * depth + at])
+                                 ? arena_float(p.weight[int64_t(filter) * depth + at])
                                  : 0.0f;
         }
         __syncthreads();

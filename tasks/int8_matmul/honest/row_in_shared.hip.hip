@@ -5,10 +5,20 @@
 constexpr int THREADS = 128;
 constexpr int MOST_K = 40 << 10;
 
+// The sum plus four products of signed bytes.
+static __device__ int dot(int a, int b, int sum) {
+#if defined(__HIP_PLATFORM_AMD__)
+    return __builtin_amdgcn_sdot4(a, b, sum, false);
+#else
+    return __dp4a(a, b, sum);
+#endif
+}
+
 static __global__ void int8_matmul_kernel(const arena_t* x, const int8_t* weight,
                                           const float* scales, arena_t* out, int64_t n, int64_t k) {
-    __shared__ int8_t whole[MOST_K];
+    __shared__ int words[MOST_K / 4];
     __shared__ float parts[THREADS];
+    int8_t* whole = reinterpret_cast<int8_t*>(words);
     x += blockIdx.x * k;
 
     float largest = 0;
@@ -25,7 +35,12 @@ static __global__ void int8_matmul_kernel(const arena_t* x, const int8_t* weight
     const int64_t col = blockIdx.y * int64_t(THREADS) + threadIdx.x;
     if (col >= n) return;
     int sum = 0;
-    for (int64_t at = 0; at < k; ++at) sum += int(whole[at]) * int(weight[col * k + at]);
+    if (k % 4 == 0) {
+        const int* row = reinterpret_cast<const int*>(weight + col * k);
+        for (int64_t at = 0; at < k / 4; ++at) sum = dot(words[at], row[at], sum);
+    } else {
+        for (int64_t at = 0; at < k; ++at) sum += int(whole[at]) * int(weight[col * k + at]);
+    }
     out[blockIdx.x * n + col] = arena_value(float(sum) * scale * scales[col]);
 }
 
