@@ -19,7 +19,7 @@ STAGES = 2
 
 # Those of float32, which they do not.
 # arena: tune WIDE_M 16 32 64
-WIDE_M = 64
+WIDE_M = 32
 # arena: tune WIDE_N 16 32 64
 WIDE_N = 32
 

@@ -12,7 +12,7 @@ WARPS = 8
 STAGES = 2
 
 # Those of float32, which they do not.
-WIDE_M = 64
+WIDE_M = 32
 WIDE_N = 32
 
 
