@@ -30,6 +30,8 @@ LOG_BYTES = 16 << 20
 SCRATCH_BYTES = {False: 32 << 20, True: 512 << 20}
 """Of one that compiles when it runs, and of others."""
 MOST_THREADS = 256
+SPIN_SECONDS = 0.05
+"""An answer is waited for without sleep for longer than a window takes."""
 _PAGE = resource.getpagesize()
 
 
@@ -182,7 +184,7 @@ class Arm:
         """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's
         clock. With `replay`, by the graph that was captured.
 
-        The clock starts before the contestant thaws and ends after it has been told to freeze and
+        The clock starts before the contestant thaws, its order waiting for it, and ends after it has been told to freeze and
         the judge has had its `look`, so nothing it does falls outside; the empty round trip
         (`count` 0) is the caller's to subtract.
         """
@@ -216,9 +218,9 @@ class Arm:
         message = {**message, "nonce": nonce}
         try:
             started = time.perf_counter_ns()
-            self._signal(signal.SIGCONT)
             self._link.send(message, descriptors)
-            answer, _ = self._link.receive(self.rights.seconds, self._watch)
+            self._signal(signal.SIGCONT)
+            answer, _ = self._link.receive(self.rights.seconds, self._watch, spin=SPIN_SECONDS)
             self._signal(signal.SIGSTOP)
             look()
             elapsed = time.perf_counter_ns() - started

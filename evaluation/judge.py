@@ -232,8 +232,7 @@ class Judge:
         with self._rig(case, FIRST_SLOTS, arms=len(names)) as rig:
             for index, name in enumerate(names):
                 timer = self._timer(rig, index, name, case)
-                timer.capture(FIRST_SLOTS)
-                times.append(min(timer.window() for _ in range(2)))
+                times.append(timer.latency(plan.window_seconds / 2, MOST_LAUNCHES))
         target = plan.window_seconds * 1e9
         launches = max(target / max(times), min(target / min(times), 4 * target / max(times)))
         each = slot_bytes(self.operator, case)

@@ -52,6 +52,19 @@ class Timer:
             self.resize(min(self.rig.slots, more))
         self.resize(max(1, min(self.rig.slots, round(self.count * target / took))))
 
+    def latency(self, seconds: float, most: int) -> float:
+        """On a GPU, nanoseconds per launch, from a window that takes at least about so long or
+        has `most` launches.
+        """
+        launches = self.rig.slots
+        while True:
+            self.capture(launches)
+            each = self.window()
+            if each * launches >= seconds * 1e9 or launches >= most:
+                return each
+            more = int(1.2 * seconds * 1e9 / max(each, 1.0))
+            launches = min(most, max(2 * launches, more))
+
     def resize(self, count: int) -> None:
         """Windows of one launch for each of `count` slots."""
         self.count = self.launches = count
