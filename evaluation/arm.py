@@ -184,9 +184,9 @@ class Arm:
         """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's
         clock. With `replay`, by the graph that was captured.
 
-        The clock starts before the contestant thaws, its order waiting for it, and ends after it has been told to freeze and
-        the judge has had its `look`, so nothing it does falls outside; the empty round trip
-        (`count` 0) is the caller's to subtract.
+        The clock starts before the contestant thaws, its order waiting for it, and ends after it
+        has been told to freeze and the judge has had its `look`, so nothing it does falls outside;
+        the empty round trip (`count` 0) is the caller's to subtract.
         """
         message = {"do": "run", "first": first, "count": count, "replay": replay}
         return self.ask(message, look=look)

@@ -83,6 +83,7 @@ def serve(judge: Link, threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
+    torch.backends.cudnn.allow_tf32 = False  # float32 is IEEE float32
     contestant = Contestant()
     while True:
         try:

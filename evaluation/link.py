@@ -76,8 +76,8 @@ class Link:
 
         For the first `spin` seconds it is waited for without sleeping: to be woken takes tens of
         microseconds, not always as many. `watch` is called every `interval` seconds while nothing
-        comes, and may raise. Raises LinkTimeout after `timeout` seconds, LinkClosed at the end, LinkError for anything but a
-        JSON object.
+        comes, and may raise. Raises LinkTimeout after `timeout` seconds, LinkClosed at the end,
+        LinkError for anything but a JSON object.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         descriptors: list[int] = []

@@ -1,0 +1,356 @@
+"""How well the judge measures on this machine's GPU: its clock, its repeatability, its speed.
+
+    python benchmarks/gpu.py [clock repeatability speed queue] [--output FILE]
+
+clock: microseconds per launch as the judge measures them, beside CUPTI's (the PyTorch profiler) in
+a process that replays the same graph over as large a ring, and beside what CUDA events around each
+call, one pair of events around 100 calls and triton.testing.do_bench say of the same kernel.
+repeatability: the same submission measured again and again by fresh contestants. speed: seconds
+from source to verdict, cold and warm, beside load_inline with 5 checks and 100 timed calls in a
+fresh process. queue: verdicts a minute over a queue of submissions.
+
+Run it on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402 - the path comes first
+
+from evaluation import clock, hardware, pipeline  # noqa: E402
+from evaluation.arm import Zygote  # noqa: E402
+from evaluation.builds import Build, baselines, build  # noqa: E402
+from evaluation.cuda import DeviceMemory  # noqa: E402
+from evaluation.judge import Judge  # noqa: E402
+from evaluation.languages import languages  # noqa: E402
+from evaluation.rig import Rig, ring_slots, slot_bytes  # noqa: E402
+from evaluation.task import Task, load_task  # noqa: E402
+from evaluation.types import Case, Split, to_json  # noqa: E402
+
+KERNELS = (
+    ("rms_norm", "cuda", "single-element"),
+    ("softmax", "triton", "single-element"),
+    ("rms_norm", "cuda", "llama-8b-decode"),
+    ("softmax", "triton", "attention-512"),
+    ("rope", "cuda", "llama-8b-decode"),
+    ("rms_norm", "triton", "llama-8b-prefill"),
+    ("swiglu", "cuda", "llama-8b-prefill"),
+    ("softmax", "cuda", "attention-4k"),
+    ("cross_entropy", "triton", "llama-2-float16"),
+    ("matmul", "cuda", "llama-8b-decode"),
+    ("matmul", "triton", "llama-8b-qkv"),
+    ("matmul", "cuda", "llama-8b-mlp-up"),
+    ("softmax", "triton", "attention-16k"),
+    ("matmul", "triton", "square-8k"),
+)
+REPEATED = KERNELS[2:3] + KERNELS[3:4] + KERNELS[5:6] + KERNELS[6:7] + KERNELS[10:11]
+REPEATS, REPLAYS, CALLS = 10, 12, 100
+QUEUE = 40
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", default=["clock", "repeatability", "speed", "queue"])
+    parser.add_argument("--cache", type=Path, default=None)
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/judge-gpu.json")
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    parser.add_argument("--inline", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        print(json.dumps(inside(**json.loads(options.inside))))
+        return
+    if options.inline:
+        inline(Path(options.inline))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        cache = options.cache or Path(folder)
+        device = hardware.device_for("gpu", cache)
+        found = json.loads(options.output.read_text()) if options.output.is_file() else {}
+        found |= {
+            "device": to_json(device.fingerprint),
+            "peaks": to_json(device.peaks),
+            "torch": torch.__version__,
+        }
+        for part in options.parts:
+            measure: Callable[[Path, hardware.Device], Any] = globals()["measure_" + part]
+            found[part] = {
+                "command": f"python benchmarks/gpu.py {part}",
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                **device.state(),
+                "results": measure(cache, device),
+            }
+            options.output.parent.mkdir(parents=True, exist_ok=True)
+            options.output.write_text(json.dumps(found, indent=2) + "\n")
+            print(part, json.dumps(found[part]["results"], indent=1), flush=True)
+
+
+def task_of(operator: str, language: str) -> Task:
+    return load_task(ROOT / "tasks", operator, f"{language}-to-{language}", "gpu")
+
+
+def case_of(task: Task, name: str) -> Case:
+    cases = (*task.cases(Split.SEEN), *task.cases(Split.UNSEEN))
+    return next(case for case in cases if case.name == name)
+
+
+def built(task: Task, cache: Path) -> Build:
+    language = task.track.target
+    return build(task, language, {task.target_file: task.operator.baseline(language)}, cache)
+
+
+def measured(operator: str, language: str, name: str, cache: Path, device: Any) -> Any:
+    """One case of a baseline against itself, by fresh contestants."""
+    task = task_of(operator, language)
+    made = built(task, cache)
+    with (
+        Zygote() as zygote,
+        Judge(task, zygote, made, baselines(task, cache), device, cache) as judge,
+    ):
+        return judge.measure(case_of(task, name), clock.plan_for("gpu", final=True))
+
+
+def measure_clock(cache: Path, device: hardware.Device) -> dict[str, Any]:
+    """The judge's time of each kernel beside those that a process takes of itself."""
+    rows = []
+    for operator, language, name in KERNELS:
+        outside = measured(operator, language, name, cache, device)
+        folder = str(built(task_of(operator, language), cache).folder)
+        request = {
+            "operator": operator,
+            "language": language,
+            "name": name,
+            "folder": folder,
+            "microseconds": outside.candidate_us,
+            "cache_bytes": device.last_level_cache_bytes,
+        }
+        within = in_fresh_process("--inside", json.dumps(request))
+        row = {
+            "kernel": f"{operator}/{language}/{name}",
+            "judge_us": outside.candidate_us,
+            "judge_eager_us": outside.eager_us,
+            **within,
+            "deviation": outside.candidate_us / within["cupti_us"] - 1,
+        }
+        print(row, flush=True)
+        rows.append(row)
+    off = sorted(abs(row["deviation"]) for row in rows)
+    return {"kernels": rows, "median_deviation": statistics.median(off), "worst": off[-1]}
+
+
+def in_fresh_process(flag: str, value: str) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, __file__, flag, value], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def inside(
+    operator: str, language: str, name: str, folder: str, microseconds: float, cache_bytes: int
+) -> dict[str, float]:
+    """In a process of its own: CUPTI's time per launch of a replayed graph, and the usual ways."""
+    import triton.testing
+    from torch.profiler import ProfilerActivity, profile
+
+    task = task_of(operator, language)
+    case = case_of(task, name)
+    kernel = languages()[language].load(Path(folder), operator)
+    ring = 2 * cache_bytes
+    slots = max(ring_slots(task.operator, case, ring), round(6000 / microseconds))
+    slots = min(slots, 4096, max(2, (32 << 30) // slot_bytes(task.operator, case)))
+    with Rig(task.operator, case, slots, 1, DeviceMemory()) as rig:
+        bound = [
+            {**rig.values, **rig.inputs.slot(i), **rig.outputs[0].slot(i)} for i in range(slots)
+        ]
+        launch = kernel.bind(task.operator.arguments, bound)
+        rig.refill(0, 0, slots)
+        launch(0, min(slots, 3))
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            launch(0, slots)
+        graph.replay()
+        spans, kernels = [], []
+        for _ in range(REPLAYS):
+            rig.refill(0, 0, slots)
+            with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+                graph.replay()
+                torch.cuda.synchronize()
+            spent = [
+                (event.time_range.start, event.time_range.end)
+                for event in profiler.events()
+                if event.device_type.name == "CUDA"
+            ]
+            spans.append((max(e for _, e in spent) - min(s for s, _ in spent)) / slots)
+            kernels.append(sum(e - s for s, e in spent) / slots)
+        each, many = events_each(launch, slots), events_many(launch, slots)
+        bench = triton.testing.do_bench(lambda: launch(0, 1), return_mode="median") * 1e3
+    return {
+        "launches": slots,
+        "cupti_us": statistics.median(spans),
+        "cupti_kernels_us": statistics.median(kernels),
+        "events_each_us": each,
+        "events_of_100_us": many,
+        "do_bench_us": bench,
+    }
+
+
+def events_each(launch: Callable[[int, int], None], slots: int) -> float:
+    """Median microseconds between CUDA events around each of CALLS calls."""
+    pairs = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in range(CALLS)]
+    for index, (start, end) in enumerate(pairs):
+        start.record()
+        launch(index % slots, 1)
+        end.record()
+    torch.cuda.synchronize()
+    return statistics.median(start.elapsed_time(end) * 1e3 for start, end in pairs)
+
+
+def events_many(launch: Callable[[int, int], None], slots: int) -> float:
+    """Microseconds per call between one pair of CUDA events around CALLS calls."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
+    start.record()
+    launch(0, CALLS)
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) * 1e3 / CALLS
+
+
+def measure_repeatability(cache: Path, device: hardware.Device) -> list[dict[str, Any]]:
+    """Coefficients of variation of the speedup and the time over REPEATS measurements."""
+    rows = []
+    for operator, language, name in REPEATED:
+        found = [measured(operator, language, name, cache, device) for _ in range(REPEATS)]
+        rows.append(
+            {
+                "kernel": f"{operator}/{language}/{name}",
+                "us": statistics.median(m.candidate_us for m in found),
+                "speedup_cv": variation([m.speedup for m in found]),
+                "time_cv": variation([m.candidate_us for m in found]),
+                "intervals_with_1": sum(m.low <= 1 <= m.high for m in found),
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def variation(values: list[float]) -> float:
+    """Standard deviation over mean."""
+    return statistics.stdev(values) / statistics.fmean(values)
+
+
+def verdict(task: Task, source: str, cache: Path, scope: str = "final") -> dict[str, float]:
+    """Seconds of one verdict by part."""
+    started = time.perf_counter()
+    request = pipeline.Request(task, {task.target_file: source}, cache, scope=scope)
+    report = pipeline.evaluate(request)
+    if report.verdict != "passed":
+        raise SystemExit(f"{task.slug}: {report.verdict} {report.reason}: {report.message}")
+    return {**report.seconds, "wall": time.perf_counter() - started}
+
+
+def measure_speed(cache: Path, device: hardware.Device) -> dict[str, Any]:
+    """Source to full verdict, cold (nothing built, a new process for the zygote) and warm."""
+    found: dict[str, Any] = {}
+    for language in ("triton", "cuda"):
+        task = task_of("rms_norm", language)
+        source = task.operator.baseline(language)
+        for state in ("cold", "warm"):
+            found[f"{language} {state}"] = verdict(task, source, cache)
+            print(language, state, found[f"{language} {state}"], flush=True)
+        found[f"{language} round"] = verdict(task, source, cache, "round")
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        subprocess.run([sys.executable, __file__, "--inline", folder], check=True)
+        found["load_inline"] = {"wall": time.perf_counter() - started}
+    found["cuda cold, times faster"] = found["load_inline"]["wall"] / found["cuda cold"]["wall"]
+    return found
+
+
+def inline(folder: Path) -> None:
+    """The usual way: load_inline of the same CUDA kernel, 5 checks, 100 timed calls."""
+    from torch.utils.cpp_extension import load_inline
+
+    from evaluation.headers import header
+
+    task = task_of("rms_norm", "cuda")
+    case = task.cases(Split.SEEN)[0]
+    head = header(task.operator, "cuda")
+    source = task.operator.baseline("cuda").replace('#include "rms_norm.h"', head)
+    glue = """
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+torch::Tensor forward(torch::Tensor x, torch::Tensor weight, double eps) {
+    auto out = torch::empty_like(x);
+    rms_norm_args args{(const arena_t*)x.data_ptr(), (const arena_t*)weight.data_ptr(),
+                       (arena_t*)out.data_ptr(), x.size(0), x.size(1), (float)eps};
+    rms_norm(&args, at::cuda::getCurrentCUDAStream());
+    return out;
+}
+"""
+    module = load_inline(
+        "inlined",
+        cpp_sources="torch::Tensor forward(torch::Tensor, torch::Tensor, double);",
+        cuda_sources=source + glue,
+        functions=["forward"],
+        build_directory=str(folder),
+        extra_cuda_cflags=[f"-DARENA_{case.dtype.upper()}=1", "-O3"],
+    )
+    rows, cols = case["rows"], case["cols"]
+    dtype = getattr(torch, case.dtype)
+    for seed in range(5):
+        torch.manual_seed(seed)
+        x = torch.randn(rows, cols, device="cuda").to(dtype)
+        weight = torch.rand(cols, device="cuda").to(dtype)
+        right = torch.nn.functional.rms_norm(x.float(), (cols,), weight.float(), case["eps"])
+        torch.testing.assert_close(module.forward(x, weight, case["eps"]).float(), right,
+                                   atol=1e-2, rtol=1e-2)  # fmt: skip
+    events_each(lambda first, count: module.forward(x, weight, case["eps"]), 1)
+
+
+def measure_queue(cache: Path, device: hardware.Device) -> dict[str, Any]:
+    """Verdicts a minute over QUEUE rounds of different submissions, built while others are
+    measured.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    task = task_of("rms_norm", "cuda")
+    source = task.operator.baseline("cuda")
+    sources = [f"{source}\n// {number}\n" for number in range(QUEUE)]
+
+    def make(text: str) -> str:
+        build(task, "cuda", {task.target_file: text}, cache)
+        return text
+
+    started, clocked, total = time.perf_counter(), 0.0, 0.0
+    with ThreadPoolExecutor(2) as pool:
+        for text in pool.map(make, sources):
+            spent = verdict(task, text, cache, "round")
+            clocked += spent["clocked"]
+            total += spent["total"]
+    wall = time.perf_counter() - started
+    return {
+        "verdicts": QUEUE,
+        "wall_seconds": wall,
+        "verdicts_per_minute": 60 * QUEUE / wall,
+        "share_of_time_measuring": total / wall,
+        "share_of_time_in_windows": clocked / wall,
+    }
+
+
+if __name__ == "__main__":
+    main()
