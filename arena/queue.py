@@ -1,18 +1,20 @@
-"""Asking for work by name: the arena knows actors and queues, never the code behind them."""
+"""Asking for work by name: the arena knows actors and queues, never the code behind them.
+
+An arena without a queue (`HEADLESS`) sends nothing: whoever works there reads the rows.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import redis
 from django.conf import settings
 from django.db import transaction
-from dramatiq import Message
-from dramatiq.brokers.redis import RedisBroker
-from dramatiq.errors import BrokerConnectionError
+
+if TYPE_CHECKING:
+    from dramatiq.brokers.redis import RedisBroker
 
 logger = logging.getLogger(__name__)
 
@@ -20,8 +22,14 @@ AGENTS = "agents"
 BUILD = "build"
 
 
+class Unreachable(Exception):
+    """The queue does not answer now; the message says why."""
+
+
 @functools.cache
 def _broker(url: str) -> RedisBroker:
+    from dramatiq.brokers.redis import RedisBroker
+
     return RedisBroker(url=url, middleware=[])
 
 
@@ -35,17 +43,30 @@ def enqueue(actor: str, queue: str, *args: Any) -> None:
 
 
 def waiting(queue: str) -> set[tuple[str, tuple[Any, ...]]]:
-    """The (actor, args) of every message that lies in `queue` and that no worker has fetched."""
+    """The (actor, args) of every message that lies in `queue` and that no worker has fetched.
+
+    Raises `Unreachable`.
+    """
+    import redis
+
     broker = _broker(settings.REDIS_URL)
     key = f"{broker.namespace}:{queue}"
-    ids = broker.client.lrange(key, 0, -1)
-    if not ids:
-        return set()
-    found = [json.loads(data) for data in broker.client.hmget(f"{key}.msgs", ids) if data]
+    try:
+        ids = broker.client.lrange(key, 0, -1)
+        messages = broker.client.hmget(f"{key}.msgs", ids) if ids else []
+    except (redis.RedisError, OSError) as error:
+        raise Unreachable(str(error)) from error
+    found = [json.loads(data) for data in messages if data]
     return {(message["actor_name"], tuple(message["args"])) for message in found}
 
 
 def _send(actor: str, queue: str, args: tuple[Any, ...]) -> None:
+    if settings.HEADLESS:
+        return
+    import redis
+    from dramatiq import Message
+    from dramatiq.errors import BrokerConnectionError
+
     message: Message[Any] = Message(
         queue_name=queue, actor_name=actor, args=args, kwargs={}, options={}
     )

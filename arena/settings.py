@@ -1,4 +1,7 @@
-"""The one settings file: every value that differs between machines is read from the environment."""
+"""The one settings file: every value that differs between machines is read from the environment.
+
+With ARENA_HEADLESS=1 there is neither a web server nor a queue, and Django is all that is needed.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-import dj_database_url
-
+HEADLESS = os.environ.get("ARENA_HEADLESS") == "1"
 BASE_DIR = Path(__file__).resolve().parent.parent
 ARENA_HOME = Path(os.environ.get("ARENA_HOME", BASE_DIR / ".arena")).resolve()
 ARENA_TASKS = Path(os.environ.get("ARENA_TASKS", BASE_DIR / "tasks")).resolve()
@@ -42,11 +44,15 @@ def _redis_url() -> str:
 
 
 def _database() -> dict[str, Any]:
-    config: dict[str, Any] = dict(
-        dj_database_url.config(
-            default=f"sqlite:///{ARENA_HOME / 'arena.sqlite3'}", conn_health_checks=True
-        )
-    )
+    """DATABASE_URL, else a file in ARENA_HOME; always that for a headless arena, which is alone."""
+    config: dict[str, Any] = {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(ARENA_HOME / "arena.sqlite3"),
+    }
+    if not HEADLESS and (url := os.environ.get("DATABASE_URL")):
+        import dj_database_url
+
+        config = dict(dj_database_url.parse(url, conn_health_checks=True))
     if config["ENGINE"] == "django.db.backends.sqlite3":
         # IMMEDIATE locks at BEGIN, so a transaction that reads, then writes can never deadlock.
         config["OPTIONS"] = {
@@ -64,7 +70,18 @@ CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("CSRF_TRUSTED_ORIGINS", "").sp
 DATABASES = {"default": _database()}
 REDIS_URL = _redis_url()
 
-INSTALLED_APPS = [
+EXECUTOR = "runners.headless.carry_out"
+"""What works an experiment off in this process, where no worker does."""
+
+HEADLESS_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "arena.accounts",
+    "arena.catalog",
+    "arena.runs",
+]
+
+WEB_APPS = [
     "daphne",
     "django.contrib.admin",
     "django.contrib.auth",
@@ -82,6 +99,8 @@ INSTALLED_APPS = [
     "arena.leaderboard",
 ]
 
+INSTALLED_APPS = HEADLESS_APPS if HEADLESS else WEB_APPS
+
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -94,7 +113,8 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
-ROOT_URLCONF = "arena.urls"
+if not HEADLESS:  # else Django's checks would load every page
+    ROOT_URLCONF = "arena.urls"
 ASGI_APPLICATION = "arena.asgi.application"
 
 TEMPLATES = [

@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-import redis
 from asgiref.sync import async_to_sync
-from channels.layers import get_channel_layer
-from channels.security.websocket import WebsocketDenier
+from django.conf import settings
 from django.db import transaction
 
 logger = logging.getLogger(__name__)
@@ -34,6 +32,11 @@ def nudge(*groups: str) -> None:
 
 
 def _send(groups: tuple[str, ...]) -> None:
+    if settings.HEADLESS:
+        return  # nobody has a page open
+    import redis
+    from channels.layers import get_channel_layer
+
     layer = get_channel_layer()
     try:
         for group in groups:
@@ -54,5 +57,7 @@ class SameOriginValidator:
         origin = urlsplit(headers.get(b"origin", b"").decode("latin-1").lower())
         if host and origin.scheme in ("http", "https") and origin.netloc == host:
             return await self.application(scope, receive, send)
+        from channels.security.websocket import WebsocketDenier
+
         denier = WebsocketDenier()
         return await denier(scope, receive, send)

@@ -1,22 +1,20 @@
-"""What an event may say: one typed body per kind, in one discriminated union."""
+"""What an event may say: one typed body per kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from arena.runs.shapes import Mismatch, read
 
-
-class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+body = dataclass(frozen=True, kw_only=True)
 
 
-class Status(Body):
+@body
+class Status:
     """The run changed state, or waits: its place in the queue, why, and whose fault an end is."""
 
-    kind: Literal["status"] = "status"
     state: str
     reason: str = ""
     fault: str = ""
@@ -24,21 +22,22 @@ class Status(Body):
     queue_position: int | None = None
 
 
-class SpanBegin(Body):
+@body
+class SpanBegin:
     """Something that has an end begins: a turn, a subagent, a submission, an evaluation."""
 
-    kind: Literal["span_begin"] = "span_begin"
     span_kind: Literal["turn", "subagent", "submission", "evaluation"]
     title: str = ""
     round: int | None = None
     scope: str = ""
     content_hash: str = ""
-    files: dict[str, int] = Field(default_factory=dict, description="Bytes of each file.")
+    files: dict[str, int] = field(default_factory=dict)
+    """Bytes of each file."""
     note: str = ""
 
 
-class SpanEnd(Body):
-    kind: Literal["span_end"] = "span_end"
+@body
+class SpanEnd:
     span_kind: Literal["turn", "subagent", "submission", "evaluation"]
     ok: bool | None = None
     duration_ms: float | None = None
@@ -48,16 +47,15 @@ class SpanEnd(Body):
     message: str = ""
 
 
-class Usage(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+@body
+class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
 
 
-class Message(Body):
-    kind: Literal["message"] = "message"
+@body
+class Message:
     role: Literal["system", "user", "assistant"]
     text: str
     reasoning: str = ""
@@ -68,17 +66,17 @@ class Message(Body):
     latency_ms: float | None = None
 
 
-class ToolCall(Body):
-    kind: Literal["tool_call"] = "tool_call"
+@body
+class ToolCall:
     tool: str
-    arguments: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
     cwd: str = ""
 
 
-class ToolResult(Body):
+@body
+class ToolResult:
     """`call` is the id of the tool_call event that it answers."""
 
-    kind: Literal["tool_result"] = "tool_result"
     call: str = ""
     tool: str = ""
     ok: bool
@@ -88,17 +86,21 @@ class ToolResult(Body):
     error: str = ""
 
 
-class OutputChunk(Body):
+@body
+class OutputChunk:
     """Text of a stream from `offset` on; the same offset twice is the same text."""
 
-    kind: Literal["output_chunk"] = "output_chunk"
     stream: Literal["stdout", "stderr"]
-    offset: int = Field(ge=0)
+    offset: int
     text: str
 
+    def __post_init__(self) -> None:
+        if self.offset < 0:
+            raise Mismatch("offset should be 0 or more")
 
-class FileEdit(Body):
-    kind: Literal["file_edit"] = "file_edit"
+
+@body
+class FileEdit:
     path: str
     operation: Literal["create", "modify", "delete"]
     before_hash: str = ""
@@ -106,49 +108,47 @@ class FileEdit(Body):
     diff: str = ""
 
 
-class Diagnostic(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+@body
+class Diagnostic:
     file: str
     line: int
     severity: str = "error"
     message: str
 
 
-class CompilerOutput(Body):
-    kind: Literal["compiler_output"] = "compiler_output"
+@body
+class CompilerOutput:
     tool: str
     arch: str = ""
     ok: bool
     duration_ms: float
     text: str = ""
-    diagnostics: list[Diagnostic] = Field(default_factory=list)
-    resources: dict[str, dict[str, float]] = Field(default_factory=dict)
-    listings: dict[str, str] = Field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    resources: dict[str, dict[str, float]] = field(default_factory=dict)
+    listings: dict[str, str] = field(default_factory=dict)
 
 
-class ProfiledKernel(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+@body
+class ProfiledKernel:
     name: str
     duration_us: float
     bandwidth_share: float | None = None
     compute_share: float | None = None
     occupancy: float | None = None
-    stalls: dict[str, float] = Field(default_factory=dict)
+    stalls: dict[str, float] = field(default_factory=dict)
 
 
-class ProfilerOutput(Body):
-    kind: Literal["profiler_output"] = "profiler_output"
+@body
+class ProfilerOutput:
     tool: str
-    kernels: list[ProfiledKernel] = Field(default_factory=list)
+    kernels: list[ProfiledKernel] = field(default_factory=list)
     intensity: float | None = None
     tflops: float | None = None
     text: str = ""
 
 
-class GateResult(Body):
-    kind: Literal["gate_result"] = "gate_result"
+@body
+class GateResult:
     gate: str
     verdict: str
     reason: str = ""
@@ -159,13 +159,13 @@ class GateResult(Body):
     duration_ms: float = 0
     round: int | None = None
     scope: str = ""
-    detail: dict[str, Any] = Field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
 
 
-class Metric(Body):
+@body
+class Metric:
     """A number that was measured, with its interval and the best of its name so far."""
 
-    kind: Literal["metric"] = "metric"
     name: str
     value: float | None
     unit: str = ""
@@ -177,69 +177,67 @@ class Metric(Body):
     hardware: str = ""
     baseline: str = ""
     best: float | None = None
-    detail: dict[str, Any] = Field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
 
 
-class Limit(Body):
-    kind: Literal["limit"] = "limit"
+@body
+class Limit:
     name: str
     limit: float | None = None
     used: float | None = None
     text: str = ""
 
 
-class Interrupt(Body):
-    kind: Literal["interrupt"] = "interrupt"
+@body
+class Interrupt:
     text: str
     by: str = ""
 
 
-class Log(Body):
-    kind: Literal["log"] = "log"
+@body
+class Log:
     text: str
     level: Literal["debug", "info", "warning", "error"] = "info"
     stream: str = ""
 
 
-class Error(Body):
-    kind: Literal["error"] = "error"
+@body
+class Error:
     message: str
     type: str = ""
     fault: str = ""
     traceback: str = ""
 
 
-class Note(Body):
-    kind: Literal["note"] = "note"
+@body
+class Note:
     text: str
-    detail: dict[str, Any] = Field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
 
 
-EventBody = Annotated[
-    Status
-    | SpanBegin
-    | SpanEnd
-    | Message
-    | ToolCall
-    | ToolResult
-    | OutputChunk
-    | FileEdit
-    | CompilerOutput
-    | ProfilerOutput
-    | GateResult
-    | Metric
-    | Limit
-    | Interrupt
-    | Log
-    | Error
-    | Note,
-    Field(discriminator="kind"),
-]
+BODIES: dict[str, type] = {
+    "status": Status,
+    "span_begin": SpanBegin,
+    "span_end": SpanEnd,
+    "message": Message,
+    "tool_call": ToolCall,
+    "tool_result": ToolResult,
+    "output_chunk": OutputChunk,
+    "file_edit": FileEdit,
+    "compiler_output": CompilerOutput,
+    "profiler_output": ProfilerOutput,
+    "gate_result": GateResult,
+    "metric": Metric,
+    "limit": Limit,
+    "interrupt": Interrupt,
+    "log": Log,
+    "error": Error,
+    "note": Note,
+}
+"""The body of each kind of event."""
 
 MAX_REV = 2**31 - 1
 MAX_DEPTH = 32
-
-_adapter: TypeAdapter[EventBody] = TypeAdapter(EventBody)
 
 
 @dataclass(frozen=True)
@@ -266,17 +264,17 @@ class BadEvent(ValueError):
 
 
 def checked_body(draft: EventDraft) -> dict[str, Any]:
-    """The body as its kind's model gives it, all fields present, without the kind itself."""
+    """The body as its kind has it, all fields present."""
     if type(draft.rev) is not int or not 0 <= draft.rev <= MAX_REV:
         raise BadEvent(f"event {draft.kind!r}: rev is a number, 0 to {MAX_REV}")
     if _deeper_than(MAX_DEPTH, draft.body):
         raise BadEvent(f"event {draft.kind!r}: nested more than {MAX_DEPTH} deep")
+    if draft.kind not in BODIES:
+        raise BadEvent(f"event {draft.kind!r}: there is no such kind")
     try:
-        parsed = _adapter.validate_python({**draft.body, "kind": draft.kind})
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise BadEvent(f"event {draft.kind!r}: {problems}") from error
-    return parsed.model_dump(mode="json", exclude={"kind"})
+        return asdict(read(BODIES[draft.kind], draft.body))
+    except Mismatch as error:
+        raise BadEvent(f"event {draft.kind!r}: {error}") from error
 
 
 def _deeper_than(depth: int, body: Mapping[str, Any]) -> bool:

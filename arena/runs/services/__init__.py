@@ -10,7 +10,7 @@ from arena.runs.services.evaluations import (
     request_evaluation,
     submit,
 )
-from arena.runs.services.reaper import reap
+from arena.runs.services.reaper import reap, take_over
 from arena.runs.services.recording import record
 from arena.runs.services.runs import cancel_run, claim_run, finish_run, heartbeat_run, start_run
 
@@ -30,4 +30,5 @@ __all__ = [
     "request_evaluation",
     "start_run",
     "submit",
+    "take_over",
 ]
