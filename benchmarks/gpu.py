@@ -39,7 +39,7 @@ from evaluation.judge import Judge  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
 from evaluation.rig import Rig, ring_slots, slot_bytes  # noqa: E402
 from evaluation.task import Task, load_task  # noqa: E402
-from evaluation.types import Case, Split, to_json  # noqa: E402
+from evaluation.types import Case, Measurement, Split, to_json  # noqa: E402
 
 KERNELS = (
     ("rms_norm", "cuda", "single-element"),
@@ -112,14 +112,13 @@ def built(task: Task, cache: Path) -> Build:
     return build(task, language, {task.target_file: task.operator.baseline(language)}, cache)
 
 
-def measured(operator: str, language: str, name: str, cache: Path, device: Any) -> Any:
+def measured(
+    zygote: Zygote, operator: str, language: str, name: str, cache: Path, device: hardware.Device
+) -> Measurement:
     """One case of a baseline against itself, by fresh contestants."""
     task = task_of(operator, language)
     made = built(task, cache)
-    with (
-        Zygote() as zygote,
-        Judge(task, zygote, made, baselines(task, cache), device, cache) as judge,
-    ):
+    with Judge(task, zygote, made, baselines(task, cache), device, cache) as judge:
         return judge.measure(case_of(task, name), clock.plan_for("gpu", final=True))
 
 
@@ -127,7 +126,8 @@ def measure_clock(cache: Path, device: hardware.Device) -> dict[str, Any]:
     """The judge's time of each kernel beside those that a process takes of itself."""
     rows = []
     for operator, language, name in KERNELS:
-        outside = measured(operator, language, name, cache, device)
+        with Zygote() as zygote:
+            outside = measured(zygote, operator, language, name, cache, device)
         folder = str(built(task_of(operator, language), cache).folder)
         request = {
             "operator": operator,
@@ -143,7 +143,7 @@ def measure_clock(cache: Path, device: hardware.Device) -> dict[str, Any]:
             "judge_us": outside.candidate_us,
             "judge_eager_us": outside.eager_us,
             **within,
-            "deviation": outside.candidate_us / within["cupti_us"] - 1,
+            "deviation": outside.candidate_us / within["cupti_kernels_us"] - 1,
         }
         print(row, flush=True)
         rows.append(row)
@@ -234,7 +234,10 @@ def measure_repeatability(cache: Path, device: hardware.Device) -> list[dict[str
     """Coefficients of variation of the speedup and the time over REPEATS measurements."""
     rows = []
     for operator, language, name in REPEATED:
-        found = [measured(operator, language, name, cache, device) for _ in range(REPEATS)]
+        with Zygote() as zygote:
+            found = [
+                measured(zygote, operator, language, name, cache, device) for _ in range(REPEATS)
+            ]
         rows.append(
             {
                 "kernel": f"{operator}/{language}/{name}",

@@ -20,6 +20,10 @@ from evaluation.memory import Layout, Region
 DEVICE = torch.device("cuda")
 IPC_HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
+LARGE_PAGE = 2 << 20
+"""An allocation that is no multiple of this is mapped by small pages where it is opened, and read
+at half the bandwidth. Measured on an H200: 2.1 instead of 4.2 TB/s.
+"""
 QUIET_SECONDS = 0.0003
 """A round trip of a kernel that does nothing takes tens of microseconds on a GPU that nobody else
 keeps busy, and as long as a time slice, a millisecond or more, on one that somebody does.
@@ -64,7 +68,8 @@ class DeviceMemory:
         block = self._blocks.get(role)
         if block is None or block.size < layout.size:
             self._outgrown += [block] if block else []
-            block = self._blocks[role] = _Block(layout.size + layout.size // 4)
+            size = -(-(layout.size + layout.size // 4) // LARGE_PAGE) * LARGE_PAGE
+            block = self._blocks[role] = _Block(size)
         return DeviceRegion(layout, block)
 
     def close(self) -> None:

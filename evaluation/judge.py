@@ -146,13 +146,9 @@ class Judge:
             # A candidate that answers empty trips slowly must not be given that time back.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
             blocks = clock.blocks(candidate.window, against.window, plan)
-            eager = candidate.eager() if candidate.captured else None
+            eager = candidate.eager() if candidate.captured and plan.every_regime else None
             working_set = candidate.rig.bytes
-        with self._rig(case, WARM_SLOTS, arms=1) as rig:
-            timer = self._timer(rig, 0, "candidate", case)
-            timer.empty = candidate.empty
-            timer.capture(candidate.launches)
-            warm = statistics.median(timer.window() for _ in range(WARM_WINDOWS))
+        warm = self._warm(case, candidate) if plan.every_regime else None
         interval = clock.speedup_of(blocks)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         baseline_ns = statistics.median(block.baseline for block in blocks)
@@ -176,11 +172,19 @@ class Judge:
             gbps=moved / candidate_ns,
             tflops=flops / candidate_ns / 1e3,
             roofline_share=floor / candidate_ns,
-            warm_us=warm / 1e3,
+            warm_us=warm and warm / 1e3,
             blocks=len(blocks),
             noisy=clock.half_width(interval) > clock.NOISY,
             eager_us=eager and eager / 1e3,
         )
+
+    def _warm(self, case: Case, cold: Timer) -> float:
+        """Nanoseconds per launch when two slots go round."""
+        with self._rig(case, WARM_SLOTS, arms=1) as rig:
+            timer = self._timer(rig, 0, "candidate", case)
+            timer.empty = cold.empty
+            timer.capture(cold.launches)
+            return statistics.median(timer.window() for _ in range(WARM_WINDOWS))
 
     def _floor_ns(self, case: Case, working_set: int) -> float:
         """Nanoseconds of the roofline of one launch."""
