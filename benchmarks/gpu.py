@@ -57,8 +57,8 @@ KERNELS = (
     ("softmax", "triton", "attention-16k"),
     ("matmul", "triton", "square-8k"),
 )
-REPEATED = KERNELS[2:3] + KERNELS[3:4] + KERNELS[5:6] + KERNELS[6:7] + KERNELS[10:11]
-REPEATS, REPLAYS, CALLS = 10, 12, 100
+REPEATED = (*KERNELS[2:4], *KERNELS[5:7], KERNELS[10])
+REPEATS, REPLAYS, CALLS = 10, 6, 100
 QUEUE = 40
 
 
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--inline", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        print(json.dumps(inside(**json.loads(options.inside))))
+        print(json.dumps([inside(**row) for row in json.loads(options.inside)]))
         return
     if options.inline:
         inline(Path(options.inline))
@@ -124,39 +124,41 @@ def measured(
 
 def measure_clock(cache: Path, device: hardware.Device) -> dict[str, Any]:
     """The judge's time of each kernel beside those that a process takes of itself."""
-    rows = []
-    for operator, language, name in KERNELS:
-        with Zygote() as zygote:
+    rows: list[dict[str, Any]] = []
+    requests = []
+    with Zygote() as zygote:
+        for operator, language, name in KERNELS:
             outside = measured(zygote, operator, language, name, cache, device)
-        folder = str(built(task_of(operator, language), cache).folder)
-        request = {
-            "operator": operator,
-            "language": language,
-            "name": name,
-            "folder": folder,
-            "microseconds": outside.candidate_us,
-            "cache_bytes": device.last_level_cache_bytes,
-        }
-        within = in_fresh_process("--inside", json.dumps(request))
-        row = {
-            "kernel": f"{operator}/{language}/{name}",
-            "judge_us": outside.candidate_us,
-            "judge_eager_us": outside.eager_us,
-            **within,
-            "deviation": outside.candidate_us / within["cupti_kernels_us"] - 1,
-        }
+            rows.append(
+                {
+                    "kernel": f"{operator}/{language}/{name}",
+                    "judge_us": outside.candidate_us,
+                    "judge_eager_us": outside.eager_us,
+                }
+            )
+            requests.append(
+                {
+                    "operator": operator,
+                    "language": language,
+                    "name": name,
+                    "folder": str(built(task_of(operator, language), cache).folder),
+                    "microseconds": outside.candidate_us,
+                    "cache_bytes": device.last_level_cache_bytes,
+                }
+            )
+    for row, within in zip(rows, in_fresh_process("--inside", json.dumps(requests)), strict=True):
+        row |= within
+        row["deviation"] = row["judge_us"] / row["cupti_kernels_us"] - 1
         print(row, flush=True)
-        rows.append(row)
     off = sorted(abs(row["deviation"]) for row in rows)
     return {"kernels": rows, "median_deviation": statistics.median(off), "worst": off[-1]}
 
 
-def in_fresh_process(flag: str, value: str) -> dict[str, Any]:
+def in_fresh_process(flag: str, value: str) -> Any:
     done = subprocess.run([sys.executable, __file__, flag, value], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def inside(

@@ -40,7 +40,7 @@ CHOICE_WINDOWS = 3
 WARM_SLOTS, WARM_WINDOWS = 2, 5
 """When two slots go round, a small case stays in cache."""
 FIRST_SLOTS = 8
-MOST_LAUNCHES = 4096
+LEAST_LAUNCHES, MOST_LAUNCHES = 4, 4096
 
 
 class Judge:
@@ -144,7 +144,10 @@ class Judge:
         names = ("candidate", self.baseline())
         with self._bench(case, plan, names) as (candidate, against):
             # A candidate that answers empty trips slowly must not be given that time back.
-            candidate.empty = against.empty = min(candidate.empty, against.empty)
+            empty = min(candidate.empty, against.empty)
+            if self.task.kind == GPU:
+                empty = against.fixed()
+            candidate.empty = against.empty = empty
             blocks = clock.blocks(candidate.window, against.window, plan)
             eager = candidate.eager() if candidate.captured and plan.every_regime else None
             working_set = candidate.rig.bytes
@@ -182,8 +185,8 @@ class Judge:
         """Nanoseconds per launch when two slots go round."""
         with self._rig(case, WARM_SLOTS, arms=1) as rig:
             timer = self._timer(rig, 0, "candidate", case)
-            timer.empty = cold.empty
             timer.capture(cold.launches)
+            timer.empty = cold.empty
             return statistics.median(timer.window() for _ in range(WARM_WINDOWS))
 
     def _floor_ns(self, case: Case, working_set: int) -> float:
@@ -241,7 +244,9 @@ class Judge:
         launches = max(target / max(times), min(target / min(times), 4 * target / max(times)))
         each = slot_bytes(self.operator, case)
         most = max(2, self.device.memory_bytes // (4 * each * len(names)))
-        return min(max(2, math.ceil(launches), math.ceil(ring / each)), MOST_LAUNCHES, most)
+        return min(
+            max(LEAST_LAUNCHES, math.ceil(launches), math.ceil(ring / each)), MOST_LAUNCHES, most
+        )
 
     def baseline(self) -> str:
         """The name of the baseline to beat: of several the one with the least geomean time over the

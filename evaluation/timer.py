@@ -17,6 +17,8 @@ CHECK_SHARE = 5
 CHECK_SECONDS = 0.004
 """More are checked while that costs less than this for a window."""
 EAGER_LAUNCHES = 64
+SHORT, CALIBRATIONS = 8, 7
+"""Windows of a SHORTth of the launches tell what a window costs besides its launches."""
 
 
 class Timer:
@@ -65,6 +67,21 @@ class Timer:
             more = int(1.2 * seconds * 1e9 / max(each, 1.0))
             launches = min(most, max(2 * launches, more))
 
+    def fixed(self) -> float:
+        """On a GPU, nanoseconds of a window that do not grow with its launches: to thaw, to hand
+        the GPU over and back, to look. An empty trip does not show them all.
+
+        Found from the medians of whole windows and of short ones: with a share k of the launches,
+        fixed = (short - k long) / (1 - k).
+        """
+        whole = self.launches
+        long = statistics.median(self._elapsed() for _ in range(CALIBRATIONS))
+        self.capture(max(1, whole // SHORT))
+        short = statistics.median(self._elapsed() for _ in range(CALIBRATIONS))
+        share = self.launches / whole
+        self.capture(whole)
+        return max(0.0, (short - share * long) / (1 - share))
+
     def resize(self, count: int) -> None:
         """Windows of one launch for each of `count` slots."""
         self.count = self.launches = count
@@ -82,10 +99,16 @@ class Timer:
         """Nanoseconds per launch of one window on fresh inputs; the candidate's outputs are
         checked.
         """
+        launches = min(self.count, EAGER_LAUNCHES) if eager else self.launches
+        return clock.less_empty(self._elapsed(eager), self.empty) / launches
+
+    def _elapsed(self, eager: bool = False) -> int:
+        """Nanoseconds of one window."""
         rig, count, launches = self.rig, self.count, self.launches
-        first = 0 if self.captured or launches > count else secrets.randbelow(rig.slots)
-        if eager and self.captured:
+        if eager:
             count = launches = min(count, EAGER_LAUNCHES)
+        whole_ring = self.captured or launches > count
+        first = 0 if whole_ring else secrets.randbelow(rig.slots)
         rig.refill(self.region, first, count)
         with blame(self.trusted):
             replay = self.captured and not eager
@@ -95,7 +118,7 @@ class Timer:
             rig.alone()
             cheap = int(CHECK_SECONDS / rig.check_seconds)
             rig.verify(self.region, first, count, max(-(-count // CHECK_SHARE), cheap), self.where)
-        return clock.less_empty(elapsed, self.empty) / launches
+        return elapsed
 
     def eager(self) -> float:
         """Nanoseconds per launch when every launch is called for by itself."""
