@@ -37,6 +37,12 @@ class Conflict(UserError):
     status = 409
 
 
+class CannotJudge(Conflict):
+    """The hardware is of no kind that the task is judged on."""
+
+    code = "cannot_judge"
+
+
 class QuotaExceeded(UserError):
     code = "quota_exceeded"
     status = 429

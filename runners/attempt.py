@@ -19,7 +19,7 @@ from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, Run
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from runners import verdicts
-from runners.agents import agents
+from runners.agents import agents, given
 from runners.clock import Clock
 from runners.confinement import confined, environment
 from runners.door import Answer, Door, refused
@@ -68,9 +68,10 @@ class _Attempt:
         self.broken = ""
         """Why the arena could not judge a round, once that has happened."""
         self._over = threading.Event()
-        task = run.task_version.public
+        task, public = run.task_version.task, run.task_version.public
+        more = given(run.agent.adapter, settings.ARENA_TASKS / task.operator.slug, task.track)
         self.workspace = Workspace.lay_out(
-            workspaces() / run.pk, task["starter"], task["target_file"]
+            workspaces() / run.pk, {**public["starter"], **more}, public["target_file"]
         )
         self.door = Door(self.workspace.folder, self._check)
 
@@ -135,6 +136,8 @@ class _Attempt:
             evaluation.refresh_from_db()
         if evaluation.status == EvaluationStatus.BROKEN:
             self.broken = f"Round {submission.round} could not be judged: {evaluation.message}"
+        elif evaluation.verdict == verdicts.SKIPPED:
+            self.broken = f"{self.run.hardware} cannot judge this task: {evaluation.message}"
         return verdicts.answer(evaluation, self.rounds, self.rounds - submission.round)
 
     def _refuse(self, kind: str, **body: Any) -> Answer:
@@ -188,7 +191,7 @@ class _Attempt:
         Where nothing can be timed, the latest.
         """
         judged = Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
-        passed = judged.filter(status=EvaluationStatus.DONE, verdict__in=verdicts.ACCEPTED)
+        passed = judged.filter(status=EvaluationStatus.DONE, verdict=verdicts.ACCEPTED)
         fastest = F("low").desc(nulls_last=True)
         return (
             passed.order_by(fastest, "-submission__round").select_related("submission__run").first()

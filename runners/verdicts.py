@@ -15,8 +15,8 @@ CASE_FIELDS = (
     "case", "dtype", "baseline", "candidate_us", "baseline_us", "speedup", "low", "high", "gbps",
     "roofline_share", "noisy",
 )  # fmt: skip
-ACCEPTED = ("passed", "skipped")
-"""Verdicts that a run may end with: a gate that this hardware cannot judge fails nobody."""
+ACCEPTED, SKIPPED = "passed", "skipped"
+"""`skipped` says that this hardware can run nothing of the task, whatever is handed in."""
 
 
 def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
@@ -24,6 +24,9 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     head = f"round {evaluation.submission.round}, {left} of {rounds} left"
     if evaluation.status == EvaluationStatus.BROKEN:
         text = f"{head}: the arena could not judge this, through no fault of yours"
+        return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
+    if evaluation.verdict == SKIPPED:
+        text = f"{head}: {evaluation.message}; no round of this task can be judged here"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
     gates = list(evaluation.gates.values(*GATE_FIELDS))
     cases = _seen_cases(evaluation)
@@ -37,7 +40,7 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
         _speedup_line(evaluation),
     ]
     return {
-        "exit": PASSED if evaluation.verdict in ACCEPTED else NOT_PASSED,
+        "exit": PASSED if evaluation.verdict == ACCEPTED else NOT_PASSED,
         "text": "\n".join(filter(None, parts)),
         "round": evaluation.submission.round,
         "rounds_left": left,

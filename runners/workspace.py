@@ -32,6 +32,7 @@ class Workspace:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
         for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         check = folder / "arena-check"
         source = Path(arena_check.__file__).read_text(encoding="utf-8")

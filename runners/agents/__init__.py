@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class Spec:
 class Agent(Protocol):
     """A module of this folder: what it offers, and how it works at a desk.
 
+    One that is given more than others may also define `answers(folder, track)`: further files of
+    its workspace by path, from the operator's folder. It is asked outside the sandbox.
+
     `work` runs in a process of its own behind the sandbox, with nothing but the desk. It returns
     when the agent has no more to do; what it raises ends the agent and shows in the run.
     """
@@ -34,6 +38,13 @@ class Agent(Protocol):
     SPECS: tuple[Spec, ...]
 
     def work(self, desk: Desk, settings: Mapping[str, Any]) -> None: ...
+
+
+def given(adapter: str, folder: Path, track: str) -> Mapping[str, str]:
+    """The files that an agent is given besides the task's own, by path; none for most."""
+    ask = getattr(agents().get(adapter), "answers", None)
+    files: Mapping[str, str] = ask(folder, track) if ask else {}
+    return files
 
 
 @cache

@@ -6,8 +6,9 @@ import pytest
 from django.utils import timezone
 
 from arena import queue
-from arena.catalog.models import Worker
-from arena.errors import Conflict, Forbidden, NotFound, QuotaExceeded, UserError
+from arena.catalog.models import Hardware, Task, Worker
+from arena.catalog.services import heartbeat_worker
+from arena.errors import CannotJudge, Conflict, Forbidden, NotFound, QuotaExceeded, UserError
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Event, GateResult, Measurement, Run
@@ -92,6 +93,33 @@ def test_a_run_without_named_hardware_goes_to_one_with_a_live_worker(start, hard
     assert start().hardware == hardware
     Worker.objects.update(last_seen_at=timezone.now() - timedelta(minutes=5))
     assert start().hardware == other  # the one seen last
+
+
+@pytest.mark.parametrize(
+    ("track", "chosen"),
+    [("cpp-to-cpp", "test-cpu"), ("torch-to-triton", "big"), ("hip-to-hip", "big")],
+)
+def test_a_run_goes_to_hardware_that_judges_its_task_the_best_kind_first(
+    start, hardware, task, track, chosen
+):
+    Hardware.objects.create(slug="big", name="Big GPU", kind="gpu", queue="hw.big")
+    Task.objects.update(track=track)
+    assert start(task_slug=f"relu/{track}").hardware.slug == chosen
+
+
+def test_hardware_that_a_live_worker_offers_comes_before_a_better_kind(start, hardware, task):
+    Hardware.objects.create(slug="big", name="Big GPU", kind="gpu", queue="hw.big")
+    heartbeat_worker("w", queues=[hardware.queue], pid=1, hardware=hardware)
+    Task.objects.update(track="torch-to-triton")
+    assert start(task_slug="relu/torch-to-triton").hardware == hardware
+
+
+@pytest.mark.parametrize("named", ["test-cpu", None])
+def test_a_task_that_the_hardware_cannot_judge_takes_no_run_there(start, task, named):
+    Task.objects.update(track="cuda-to-cuda")
+    with pytest.raises(CannotJudge, match="Test CPU cannot judge this task, which needs a GPU"):
+        start(task_slug="relu/cuda-to-cuda", hardware_slug=named)
+    assert not Run.objects.exists()
 
 
 def test_a_user_has_so_many_active_runs_and_no_more(start, alice, bob, settings):
@@ -214,6 +242,12 @@ def test_a_verdict_that_is_not_passed_fails_the_candidate(start):
     run = finished(start(), verdict="failed")
     assert (run.status, run.fault, run.speedup) == ("failed", "candidate", None)
     assert run.reason == "Case small differs at [3]."
+
+
+def test_what_the_hardware_cannot_judge_passes_and_fails_nobody(start):
+    run = finished(start(), verdict="skipped", message="there is no GPU")
+    assert (run.status, run.fault, run.speedup) == ("broken", "arena", None)
+    assert run.reason == "test-cpu cannot judge this: there is no GPU"
 
 
 def test_a_round_leaves_the_run_running(start):

@@ -2,7 +2,7 @@
 
 It honours the protocol of `python -m evaluation` and judges by what the source tells it in
 words: `speedup 1.5`, `within 0.9`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`,
-`takes 2 s`.
+`takes 2 s`, `no device`.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ def judge(request: dict[str, Any]) -> int:
         return report(gates, request)
     line("status", text="measuring")
     misbehave(source, Path(request["cache"]))
+    if "no device" in source:
+        gates.append(gate("correctness", "skipped", "NO_DEVICE", message="there is no GPU"))
+        return report(gates, request)
     if "wrong" in source:
         gates.append(gate("correctness", "failed", "WRONG_VALUES", message="case nominal", total=3))
         return report(gates, request)

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from runners.agents import agents
+from runners.agents import agents, given
 from runners.agents.scripted import RECORDINGS
 from runners.confinement import confined, environment
 from runners.door import Answer, Door
 from runners.supervisor import Child, Ended
 from runners.workspace import Workspace
+from tests.runners.house import ROOT
 
 TARGET = "k.cpp"
 ROUNDS = 20
@@ -236,3 +237,44 @@ def test_an_agent_whose_arena_fails_stops(tmp_path: Path) -> None:
     ended = studio.work("tuner", lambda source: {"exit": 3, "text": "the arena failed"})
     assert (ended.code, len(studio.asked)) == (1, 1)
     assert "ArenaFailed: the arena failed" in ended.stderr
+
+
+# The expert
+
+
+SOFTMAX = ROOT / "tasks" / "softmax"
+
+
+def test_the_expert_is_given_the_honest_answers_in_the_target_language() -> None:
+    kept = given("expert", SOFTMAX, "cpp-to-cpp")
+    assert set(kept) == {"answers/base_two", "answers/online"}
+    assert kept["answers/online"] == (SOFTMAX / "honest" / "online.cpp.cpp").read_text()
+    assert "answers/baseline" in given("expert", SOFTMAX, "torch-to-cpp")
+
+
+@pytest.mark.parametrize("name", sorted(set(agents()) - {"expert"}))
+def test_no_other_agent_is_given_them(name: str) -> None:
+    assert given(name, SOFTMAX, "cpp-to-cpp") == {}
+
+
+def test_the_expert_hands_in_each_answer_and_leaves_the_best(tmp_path: Path) -> None:
+    answers = {"answers/a": "speedup 1.2", "answers/b": "speedup 1.7", "answers/c": "wrong"}
+    studio = Studio(tmp_path, "as it stands")
+    studio.workspace = Workspace.lay_out(
+        tmp_path / "w", {TARGET: "as it stands", **answers}, TARGET
+    )
+
+    def judged(source: str) -> Answer:
+        return failed("WRONG_VALUES") if source == "wrong" else timed(float(source.split()[1]))
+
+    assert studio.work("expert", judged).code == 0
+    assert studio.asked == ["speedup 1.2", "speedup 1.7", "wrong"]
+    assert studio.target() == "speedup 1.7"
+
+
+def test_the_expert_stops_when_its_rounds_are_spent(tmp_path: Path) -> None:
+    studio = Studio(tmp_path, "as it stands")
+    files = {TARGET: "x", "answers/a": "one", "answers/b": "two"}
+    studio.workspace = Workspace.lay_out(tmp_path / "w", files, TARGET)
+    assert studio.work("expert", lambda source: timed(1.1), rounds=1).code == 0
+    assert studio.asked == ["one"] and studio.target() == "one"

@@ -150,3 +150,11 @@ def test_an_agent_sees_its_workspace_and_nothing_of_the_arena(house: House) -> N
     assert "Permission denied" in system and "root:" not in system and "rms_norm" not in system
     assert "Error" in network
     assert set(folder.split()) == {".door", ".tmp", "TASK.md", "arena-check", TARGET}
+
+
+def test_what_this_machine_cannot_judge_ends_at_once_and_fails_nobody(house: House) -> None:
+    row = house.ended(run := house.run(hand_in("no device") + hand_in("speedup 2.0")))
+    assert (row["status"], row["fault"], row["rounds"]) == ("broken", "arena", 1)
+    assert row["reason"] == "fake-cpu cannot judge this task: there is no GPU"
+    codes = [event["body"]["exit_code"] for event in house.events(run, "tool_result")]
+    assert codes == [3]

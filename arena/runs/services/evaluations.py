@@ -282,11 +282,11 @@ def _settle_run(
     evaluation: Evaluation, report: Mapping[str, Any], scores: Mapping[str, float | None]
 ) -> None:
     """The final verdict is the run's. What this hardware cannot judge (skipped) fails nobody."""
-    passed = report["verdict"] in ("passed", "skipped")
-    status = RunStatus.PASSED if passed else RunStatus.FAILED
-    fault = Fault.NOBODY if passed else Fault.CANDIDATE
+    passed, skipped = report["verdict"] == "passed", report["verdict"] == "skipped"
+    status = RunStatus.PASSED if passed else RunStatus.BROKEN if skipped else RunStatus.FAILED
+    fault = Fault.NOBODY if passed else Fault.ARENA if skipped else Fault.CANDIDATE
     why = report.get("message") or report.get("reason") or ""
-    reason = "" if report["verdict"] == "passed" else why
+    reason = "" if passed else f"{evaluation.hardware} cannot judge this: {why}" if skipped else why
     judging = {"status": RunStatus.JUDGING}
     end_run(evaluation.submission.run_id, judging, status, reason, fault, **scores)
 

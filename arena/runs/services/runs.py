@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -12,7 +12,7 @@ from django.utils import timezone
 from arena import queue, sockets
 from arena.accounts.models import User
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
-from arena.errors import Conflict, Forbidden, NotFound, QuotaExceeded, UserError
+from arena.errors import CannotJudge, Conflict, Forbidden, NotFound, QuotaExceeded, UserError
 from arena.runs.models import Evaluation, Event, Experiment, Run
 from arena.runs.services.recording import note
 from arena.runs.states import (
@@ -23,7 +23,9 @@ from arena.runs.states import (
     RunStatus,
     Visibility,
 )
+from evaluation.languages import languages
 
+_START_A_WORKER = "Start a worker: it registers what it finds."
 BUDGET = {"rounds": 12, "seconds": 300}
 BUDGET_BOUNDS = {"rounds": (1, 200), "seconds": (10, 24 * 3600)}
 
@@ -45,7 +47,7 @@ def start_run(
         raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
     version = _task_version(task_slug)
     agent = _agent(agent_slug)
-    hardware = _hardware(hardware_slug)
+    hardware = _hardware(hardware_slug, _kinds(version.task))
     with transaction.atomic():
         _check_quota(owner)
         run = Run.objects.create(
@@ -187,16 +189,34 @@ def _agent(slug: str) -> Agent:
     return agent
 
 
-def _hardware(slug: str | None) -> Hardware:
-    """The hardware named, else the one that a live worker offers, else the one seen last."""
+def _kinds(task: Task) -> tuple[str, ...]:
+    """The kinds of device that may judge a task, best first."""
+    target = task.track.partition("-to-")[2]
+    return languages()[target].kinds if target in languages() else ("gpu", "cpu")
+
+
+def _hardware(slug: str | None, kinds: Sequence[str]) -> Hardware:
+    """The hardware named, else one of a kind that judges the task, if there is one: what a live
+    worker offers, the best kind first, then what was seen last.
+    """
     if slug:
         hardware = Hardware.objects.filter(slug=slug).first()
+        if hardware is None:
+            raise NotFound(f"There is no hardware {slug!r}.", _START_A_WORKER)
     else:
-        offered = Worker.objects.live().exclude(hardware=None).order_by("-last_seen_at").first()
-        hardware = offered.hardware if offered else Hardware.objects.order_by("-seen_at").first()
-    if hardware is None:
-        wanted = f"no hardware {slug!r}" if slug else "no hardware yet"
-        raise NotFound(f"There is {wanted}.", "Start a worker: it registers what it finds.")
+        offered = set(
+            Worker.objects.live().exclude(hardware=None).values_list("hardware", flat=True)
+        )
+        known = sorted(
+            Hardware.objects.order_by("-seen_at"),
+            key=lambda h: (h.pk not in offered, kinds.index(h.kind) if h.kind in kinds else 9),
+        )
+        if not known:
+            raise NotFound("There is no hardware yet.", _START_A_WORKER)
+        hardware = next((h for h in known if h.kind in kinds), known[0])
+    if hardware.kind not in kinds:
+        needed = " or ".join(kind.upper() for kind in kinds)
+        raise CannotJudge(f"{hardware.name} cannot judge this task, which needs a {needed}.")
     return hardware
 
 

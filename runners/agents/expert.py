@@ -1,0 +1,67 @@
+"""The agent that was given the answers: it hands in the honest ones kept beside the task.
+
+No other agent sees them, so it is no rival to any: its runs show what people who know the operator
+wrote, judged like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runners.agents import Spec
+
+if TYPE_CHECKING:
+    from runners.desk import Desk, Verdict
+
+SPECS = (
+    Spec(
+        slug="expert",
+        title="Expert (given the answers)",
+        description=(
+            "Hands in the honest answers that are kept beside each task, one a round, and keeps "
+            "the best. No other agent may read them: this is what people wrote, for comparison."
+        ),
+    ),
+)
+
+FOLDER = "answers"
+
+
+def answers(folder: Path, track: str) -> Mapping[str, str]:
+    """The files of its workspace: every answer to the track of the operator in `folder`."""
+    from evaluation.task import load_operator
+
+    operator = load_operator(folder)
+    source, _, target = track.partition("-to-")
+    found = {a.name: a.source for a in operator.honest() if a.language == target}
+    if source != target and any(folder.glob(f"baseline/{target}.*")):
+        found["baseline"] = operator.baseline(target)
+    return {f"{FOLDER}/{name}": text for name, text in found.items()}
+
+
+def work(desk: Desk, settings: Mapping[str, Any]) -> None:
+    folder = desk.folder / FOLDER
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    desk.say(f"I was given {', '.join(names) or 'no answer'}, and have {desk.rounds_left} rounds.")
+    best: tuple[float, str] | None = None
+    for name in names:
+        if not desk.rounds_left:
+            desk.say(f"No round is left for {name} and what follows.")
+            break
+        source = desk.read(f"{FOLDER}/{name}")
+        desk.write(desk.brief.target, source)
+        verdict = desk.check(name)
+        desk.say(f"{name}: {_told(verdict)}")
+        if verdict.passed and (best is None or (verdict.low or 0.0) > best[0]):
+            best = (verdict.low or 0.0, name)
+    if best is not None:
+        desk.write(desk.brief.target, desk.read(f"{FOLDER}/{best[1]}"))
+        desk.say(f"I keep {best[1]}.")
+
+
+def _told(verdict: Verdict) -> str:
+    if not verdict.passed:
+        return verdict.reason or "refused"
+    return f"{verdict.speedup:.3f}x" if verdict.speedup is not None else "right, and not timed here"
