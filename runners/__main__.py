@@ -65,7 +65,8 @@ def _worker(options: argparse.Namespace) -> int:
     )
     logging.getLogger("dramatiq").setLevel(logging.WARNING)
     django.setup()
-    from runners.worker import Duty, NoHardware, hardware_duty, serve
+    from runners.devices import NoHardware
+    from runners.worker import Duty, hardware_duty, serve
 
     os.nice(options.nice)
     try:

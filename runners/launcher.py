@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import http.client
 import os
 import shutil
@@ -12,8 +11,8 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TextIO
 
+from runners.home import CannotStart, locked, made
 from runners.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +22,7 @@ PATIENCE_SECONDS = 60.0
 GIVE_WAY = "10"
 """How much builds and agents give way to a measurement on the same cores."""
 
+PUBLISHED = ROOT / "benchmarks" / "published"
 DEMONSTRATIONS = ("tour", "demo")
 
 WORKERS = {
@@ -32,17 +32,13 @@ WORKERS = {
 }
 
 
-class CannotStart(Exception):
-    """Something is missing; the message is one line that says what to do."""
-
-
 def launch() -> int:
     """Run the arena until SIGINT or SIGTERM; 1 when it cannot start."""
     try:
         port = _port(os.environ.get("PORT", "8000"))
         _check_compiler()
-        home = _home(Path(os.environ.get("ARENA_HOME", ROOT / ".arena")).resolve())
-        with _locked(home):
+        home = made(Path(os.environ.get("ARENA_HOME", ROOT / ".arena")).resolve())
+        with locked(home):
             Launcher(home, port).run()
     except CannotStart as reason:
         print(f"arena: {reason}", file=sys.stderr)
@@ -73,34 +69,6 @@ def _is_free(port: int) -> bool:
 def _check_compiler() -> None:
     if shutil.which("g++") is None:
         raise CannotStart("there is no g++: install it, on Debian and Ubuntu by apt install g++.")
-
-
-def _home(home: Path) -> Path:
-    """The folder of this arena's data, made if need be and tried for writing."""
-    try:
-        for folder in (home, home / "logs", home / "valkey"):
-            folder.mkdir(parents=True, exist_ok=True)
-        trial = home / f".trial.{os.getpid()}"
-        trial.touch()
-        trial.unlink()
-    except OSError as error:
-        raise CannotStart(
-            f"{home} cannot be written to ({error.strerror}): name another by ARENA_HOME=."
-        ) from error
-    return home
-
-
-def _locked(home: Path) -> TextIO:
-    """The lock of this home, held while the file is open."""
-    lock = open(home / "lock", "a")  # noqa: SIM115  (the caller's `with` closes it)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise CannotStart(
-            f"an arena runs in {home} already: stop it, or name another by ARENA_HOME=."
-        ) from None
-    return lock
 
 
 class Launcher:
@@ -139,6 +107,7 @@ class Launcher:
             return
         address = self.home / "redis.url"
         port = _valkey_port(address)
+        (self.home / "valkey").mkdir(exist_ok=True)
         address.write_text(f"redis://{HOST}:{port}/0\n")
         self.valkey = self._service("valkey", _valkey_command(port, self.home / "valkey"))
         self.valkey.start()
@@ -158,9 +127,27 @@ class Launcher:
         call_command("migrate", verbosity=0, interactive=False)
         for problem in sync():
             self._say(f"left out: {problem}")
+        self._load_published()
         tasks, agents = Task.objects.runnable().count(), Agent.objects.filter(active=True).count()
         self._say(f"the database is ready: {tasks} tasks, {agents} agents")
         connection.close()
+
+    def _load_published(self) -> None:
+        """The results that come with the project, from machines that a newcomer may not have."""
+        from arena.errors import UserError
+        from arena.runs import services
+
+        for path in sorted(PUBLISHED.glob("*.jsonl*")):
+            try:
+                found = services.import_results(path)
+            except UserError as error:
+                self._say(f"left out: {error.message} {error.hint}")
+                continue
+            if found.loaded:
+                self._say(f"loaded {len(found.loaded)} published runs of {path.name}")
+            if found.refused:
+                more = f" (and {len(found.refused) - 1} more)" if found.refused[1:] else ""
+                self._say(f"left out: {found.refused[0]}{more}")
 
     def _start_web(self) -> None:
         address = ("--bind", HOST, "--port", str(self.port))
@@ -215,7 +202,8 @@ class Launcher:
         from arena.runs.models import Run
         from arena.runs.states import RUN_ACTIVE, RUN_JUDGED
 
-        if Run.objects.filter(status__in=(*RUN_ACTIVE, *RUN_JUDGED)).exists():
+        own = Run.objects.filter(imported_at=None)
+        if own.filter(status__in=(*RUN_ACTIVE, *RUN_JUDGED)).exists():
             return
         for plan in DEMONSTRATIONS:
             try:

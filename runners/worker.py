@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.conf import settings
 from django.db import DatabaseError, close_old_connections
 from dramatiq import Worker as Consumer
 
@@ -19,16 +16,15 @@ import runners.actors  # noqa: F401  (declares on the broker what messages start
 from arena.catalog import services as catalog
 from arena.catalog.models import Hardware
 from arena.runs import services as runs
-from runners import judging
 from runners.broker import broker
-from runners.supervisor import Child, Ending, stopping
+from runners.devices import NoHardware, find_devices
+from runners.supervisor import stopping
 
 logger = logging.getLogger(__name__)
 
 TEND_SECONDS = 5.0
 IDLE_POLL_MS = 300
 SHUTDOWN_MS = 10_000
-HARDWARE_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -43,10 +39,6 @@ class Duty:
     def name(self) -> str:
         """Unique among live workers: two alike on one host would be one too many."""
         return f"{socket.gethostname()}/{'+'.join(self.queues)}"
-
-
-class NoHardware(Exception):
-    """The judge found nothing on this machine that it could measure on."""
 
 
 def serve(duty: Duty) -> None:
@@ -84,29 +76,13 @@ def _tend(duty: Duty) -> None:
         logger.warning("not tended: %s", error)
 
 
-def find_hardware(device: str | None) -> Hardware:
-    """Ask the judge what is here and register it; the device named, else the first.
-
-    Raises `NoHardware`.
-    """
-    said: list[str] = []
-    child = Child(
-        [*judging.COMMAND, "hardware", "--json", "--cache", str(judging.cache())],
-        on_lines=said.extend,
-        cwd=settings.BASE_DIR,
-        env=judging.environment(),
-    )
-    end = time.monotonic() + HARDWARE_SECONDS
-    ended = child.follow(deadline=lambda: end)
-    if ended.ending is not Ending.EXITED or ended.code != 0:
-        raise NoHardware(f"the judge cannot say what is here: {ended.stderr or ended.ending}")
-    found = {each["slug"]: each for each in json.loads(said[-1])["devices"]}
-    if not found or (device and device not in found):
-        raise NoHardware(f"no {device or 'device'} here; there are: {', '.join(found) or 'none'}")
-    return catalog.register_hardware(found[device or next(iter(found))])
-
-
 def hardware_duty(device: str | None) -> Duty:
-    """One process with one thread a device: whoever holds it has it alone."""
-    hardware = find_hardware(device)
+    """One process with one thread a device: whoever holds it has it alone.
+
+    The device named, else the first. Raises `NoHardware`.
+    """
+    found = find_devices()
+    if device and device not in found:
+        raise NoHardware(f"no {device} here; there are: {', '.join(found)}")
+    hardware = catalog.register_hardware(found[device or next(iter(found))])
     return Duty(queues=(hardware.queue,), hardware=hardware)

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion, Worker
+from arena.errors import Conflict, NotFound
 from evaluation.errors import TaskError
 from evaluation.operators import read_text
 from evaluation.task import Task as TaskFolder
@@ -89,6 +90,24 @@ def sync_agents(specs: Iterable[AgentSpec]) -> list[str]:
             slugs.append(spec.slug)
         Agent.objects.exclude(slug__in=slugs).update(active=False)
     return slugs
+
+
+def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
+    """The agent `slug` with other settings, which is another agent: `name`.
+
+    Raises UserError where there is no such agent, or the name is another's.
+    """
+    agent = Agent.objects.filter(slug=slug).first()
+    if agent is None:
+        raise NotFound(f"There is no agent {slug!r}.")
+    values = {"adapter": agent.adapter, "model": agent.model, "settings": dict(settings)}
+    known = Agent.objects.filter(slug=name).first()
+    if known and any(getattr(known, key) != value for key, value in values.items()):
+        raise Conflict(f"{name!r} is an agent with other settings.", "Choose another name.")
+    title = f"{agent.title}, {name}"
+    defaults = {**values, "title": title, "description": agent.description, "active": True}
+    varied, _ = Agent.objects.update_or_create(slug=name, defaults=defaults)
+    return varied
 
 
 def register_hardware(device: Mapping[str, Any]) -> Hardware:

@@ -15,6 +15,7 @@ from arena.runs.models import (
     Event,
     Experiment,
     GateResult,
+    ImportedFile,
     Measurement,
     Run,
     Submission,
@@ -31,7 +32,7 @@ class ExperimentAdmin(Facts):
 class RunAdmin(Facts):
     list_display = [
         "id", "task_version", "agent", "hardware", "status", "fault", "speedup", "unseen_speedup",
-        "rounds", "owner", "created_at",
+        "rounds", "owner", "created_at", "imported_from",
     ]  # fmt: skip
     list_filter = ["status", "fault", "agent", "hardware", "visibility", "experiment"]
     list_select_related = ["task_version__task__operator", "agent", "hardware", "owner"]
@@ -46,6 +47,13 @@ class RunAdmin(Facts):
                 services.cancel_run(run, request.user)
             except UserError as error:
                 self.message_user(request, f"{run}: {error.message}", messages.WARNING)
+
+
+@admin.register(ImportedFile)
+class ImportedFileAdmin(Facts):
+    list_display = ["name", "sha256", "loaded_at"]
+    search_fields = ["name", "sha256"]
+    date_hierarchy = "loaded_at"
 
 
 @admin.register(Submission)

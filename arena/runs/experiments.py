@@ -3,43 +3,78 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
 
-from arena.errors import NotFound, UserError
+from arena.catalog.models import Task
+from arena.catalog.services import vary_agent
+from arena.errors import CannotJudge, NotFound, UserError
 from arena.runs import services
 from arena.runs.models import Experiment, Run
+from arena.runs.shapes import Mismatch, read
 from arena.runs.states import RunStatus
 
 FOLDER = Path(__file__).parent / "plans"
-KEYS = {"title", "description", "agents", "tasks", "hardware", "repeats", "budget"}
 AGAIN = (RunStatus.BROKEN, RunStatus.CANCELLED)
+MAX_REPEATS = 100
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """An agent of a plan; what it does not say of tasks and budget is as the plan says.
+
+    With `settings`, it enters as another agent, called `name`.
+    """
+
+    agent: str
+    name: str = ""
+    tasks: list[str] = field(default_factory=list)
+    budget: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def slug(self) -> str:
+        return self.name or self.agent
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Every agent on every task, on every hardware, so many times."""
+    """Every agent on its tasks, on every hardware, so many times. Tasks may be globs."""
 
     slug: str
     title: str
-    agents: list[str]
-    tasks: list[str]
+    agents: list[Entrant]
+    tasks: list[str] = field(default_factory=list)
     description: str = ""
     hardware: list[str] = field(default_factory=list)
     repeats: int = 1
-    budget: Mapping[str, int] = field(default_factory=dict)
+    budget: dict[str, int] = field(default_factory=dict)
 
-    def cells(self) -> Iterator[tuple[str, str, str | None, int]]:
+    def cells(self) -> Iterator[tuple[str, Entrant, str | None, int]]:
         """(task, agent, hardware, repeat); the first of everything comes before a second repeat."""
+        tasks = {entrant.slug: entrant.tasks or self.tasks for entrant in self.agents}
+        every = dict.fromkeys(task for theirs in tasks.values() for task in theirs)
         for repeat in range(self.repeats):
-            for task in self.tasks:
-                for agent in self.agents:
+            for task in every:
+                for entrant in self.agents:
                     for hardware in self.hardware or [None]:
-                        yield task, agent, hardware, repeat
+                        if task in tasks[entrant.slug]:
+                            yield task, entrant, hardware, repeat
+
+
+@dataclass(frozen=True)
+class Started:
+    """What came of a plan: runs started now, those there were, and why others cannot be."""
+
+    experiment: Experiment
+    runs: list[Run]
+    there: list[Run]
+    left_out: list[str]
 
 
 def built_in() -> list[str]:
@@ -62,54 +97,93 @@ def read_plan(name_or_file: str) -> Plan:
 
 
 @transaction.atomic
-def start(plan: Plan) -> tuple[Experiment, list[Run], list[Run]]:
-    """Start the runs of `plan` that have not been: the experiment, those started, those there were.
+def start(plan: Plan) -> Started:
+    """Start the runs of `plan` that have not been.
 
     What broke or was cancelled is started again, so that asking again completes the set.
     """
+    plan = expanded(plan)
     experiment, _ = Experiment.objects.update_or_create(
         slug=plan.slug,
         defaults={"title": plan.title, "description": plan.description, "plan": asdict(plan)},
     )
-    there: dict[tuple[str, str, str | None, int], Run] = {}
-    for run in experiment.runs.with_names().exclude(status__in=AGAIN):
+    for entrant in plan.agents:
+        if entrant.settings:
+            vary_agent(entrant.agent, entrant.name, entrant.settings)
+    done: dict[tuple[str, str, str | None, int], Run] = {}
+    ours = experiment.runs.with_names().filter(imported_at=None)
+    for run in ours.exclude(status__in=AGAIN):
         hardware = run.hardware.slug if plan.hardware else None
-        there[run.task_version.task.slug, run.agent.slug, hardware, run.repeat] = run
-    started = []
-    for cell in plan.cells():
-        if cell not in there:
-            task, agent, hardware, repeat = cell
-            started.append(
-                services.start_run(
-                    task_slug=task,
-                    agent_slug=agent,
-                    hardware_slug=hardware,
-                    budget=plan.budget,
-                    label=plan.slug,
-                    experiment=experiment,
-                    repeat=repeat,
-                )
+        done[run.task_version.task.slug, run.agent.slug, hardware, run.repeat] = run
+    outcome = Started(experiment, [], [], [])
+    for task, entrant, hardware, repeat in plan.cells():
+        if run := done.get((task, entrant.slug, hardware, repeat)):
+            outcome.there.append(run)
+            continue
+        try:
+            run = services.start_run(
+                task_slug=task,
+                agent_slug=entrant.slug,
+                hardware_slug=hardware,
+                budget=entrant.budget or plan.budget,
+                label=plan.slug,
+                experiment=experiment,
+                repeat=repeat,
             )
-    return experiment, started, [there[cell] for cell in plan.cells() if cell in there]
+        except CannotJudge as error:
+            outcome.left_out.append(f"{task} by {entrant.slug}: {error.message}")
+        else:
+            outcome.runs.append(run)
+    if outcome.left_out and not (outcome.runs or outcome.there):
+        raise UserError(f"None of it can be judged here. {outcome.left_out[0]}")
+    return outcome
+
+
+def expanded(plan: Plan) -> Plan:
+    """The plan with every glob replaced by the tasks that it stands for."""
+    known = [task.slug for task in Task.objects.runnable().select_related("operator")]
+    agents = [replace(e, tasks=_matching(e.tasks, known)) for e in plan.agents]
+    return replace(plan, agents=agents, tasks=_matching(plan.tasks, known))
+
+
+def _matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The tasks named, in order; what is no glob is left for the catalog to know or not."""
+    found: list[str] = []
+    for pattern in patterns:
+        if not any(sign in pattern for sign in "*?["):
+            found.append(pattern)
+            continue
+        matches = [slug for slug in known if fnmatchcase(slug, pattern)]
+        if not matches:
+            raise NotFound(f"No task matches {pattern!r}.", "Tasks are named operator/track.")
+        found += matches
+    return list(dict.fromkeys(found))
 
 
 def _checked(path: Path, data: Mapping[str, Any]) -> Plan:
-    def wrong(key: str, should: str) -> UserError:
-        return UserError(f"{path}: {key} is {data.get(key)!r}.", f"It should be {should}.")
+    def wrong(what: str, should: str) -> UserError:
+        return UserError(f"{path}: {what}.", f"It should be {should}.")
 
-    if unknown := sorted(set(data) - KEYS):
-        raise UserError(f"{path}: unknown key {unknown[0]!r}.", f"Keys: {', '.join(sorted(KEYS))}.")
-    for key in ("agents", "tasks", "hardware"):
-        texts = data.get(key, [])
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise wrong(key, "a list of slugs")
-        if not texts and key != "hardware":
-            raise wrong(key, "a list of at least one slug")
-    if not isinstance(data.get("title"), str):
-        raise wrong("title", "a text")
-    repeats = data.get("repeats", 1)
-    if not isinstance(repeats, int) or not 1 <= repeats <= 100:
-        raise wrong("repeats", "a number, 1 to 100")
-    if not isinstance(data.get("budget", {}), dict):
-        raise wrong("budget", "a table of rounds and seconds")
-    return Plan(slug=path.stem, **data)
+    agents = data.get("agents")
+    if isinstance(agents, list):
+        entrants = [{"agent": agent} if isinstance(agent, str) else agent for agent in agents]
+        data = {**data, "agents": entrants}
+    try:
+        plan = read(Plan, {**data, "slug": path.stem})
+    except Mismatch as error:
+        raise UserError(f"{path}: {error}.", "See `manage.py experiment --help`.") from error
+    if not plan.agents:
+        raise wrong("agents is []", "a list of at least one agent")
+    if not 1 <= plan.repeats <= MAX_REPEATS:
+        raise wrong(f"repeats is {plan.repeats}", f"a number, 1 to {MAX_REPEATS}")
+    for entrant in plan.agents:
+        if not (entrant.tasks or plan.tasks):
+            raise wrong("tasks is []", f"a list of at least one task for {entrant.slug}")
+        if entrant.settings and not entrant.name:
+            raise wrong(f"{entrant.agent} has settings", "given a `name` of its own beside them")
+        if entrant.name and not entrant.settings:
+            raise wrong(f"{entrant.name} has no settings", f"called {entrant.agent}, as it is")
+    slugs = [entrant.slug for entrant in plan.agents]
+    if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
+        raise wrong(f"{twice} enters twice", "one entry with all its tasks")
+    return plan

@@ -107,6 +107,8 @@ class Run(Scores):
     )
     cost_usd = models.FloatField(null=True, blank=True)
     tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    imported_at = models.DateTimeField(null=True, blank=True)
+    imported_from = models.CharField(max_length=200, blank=True)
 
     objects = RunQuerySet.as_manager()
 
@@ -326,3 +328,14 @@ class Blob(models.Model):
 
     def __str__(self) -> str:
         return f"{self.sha256[:12]} ({self.size} bytes)"
+
+
+class ImportedFile(models.Model):
+    """A file of results that was loaded whole, by its SHA-256: it need not be read again."""
+
+    sha256 = models.CharField(primary_key=True, max_length=64)
+    name = models.CharField(max_length=200)
+    loaded_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.name

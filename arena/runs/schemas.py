@@ -66,6 +66,8 @@ class RunOut(Schema):
     roofline_share: float | None
     cost_usd: float | None
     tokens: int | None
+    imported_at: datetime | None
+    imported_from: str
 
     @staticmethod
     def resolve_task(run: Run) -> str:

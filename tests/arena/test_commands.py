@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from arena.catalog.models import Worker
+from arena.catalog.models import Task, TaskVersion, Worker
 from arena.runs import experiments, services
 from arena.runs.models import Event, Experiment, Run
 from arena.runs.terminal import follow
@@ -158,11 +158,14 @@ def test_an_experiment_waits_for_its_ends(plan, monkeypatch):
     [
         ("agents = ", "Invalid|Expected|Unexpected"),
         ('agents = ["tuner"]\ntasks = []\ntitle = "x"', "tasks is \\[\\]"),
-        ('agents = ["tuner"]\ntasks = ["relu/cpp-to-cpp"]', "title is None"),
-        ('title = "x"\nagents = "tuner"\ntasks = ["a/b"]', "agents is 'tuner'"),
+        ('agents = ["tuner"]\ntasks = ["relu/cpp-to-cpp"]', "title is missing"),
+        ('title = "x"\nagents = "tuner"\ntasks = ["a/b"]', "agents should be a list"),
         ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\nrepeats = 0', "repeats is 0"),
-        ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\ncolour = 1', "unknown key 'colour'"),
-        ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\nbudget = 1', "budget is 1"),
+        ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\ncolour = 1', "colour is not known"),
+        (
+            'title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\nbudget = 1',
+            "budget should be an object",
+        ),
         ('title = "x"\nagents = ["tuner"]\ntasks = ["relu/cpp-to-cpp", "a/b"]', "no task 'a/b'"),
     ],
 )
@@ -171,6 +174,68 @@ def test_a_plan_that_is_wrong_is_refused_and_starts_nothing(plan, text, message)
     with pytest.raises(CommandError, match=message):
         call("experiment", str(plan))
     assert not Run.objects.exists() and not Experiment.objects.exists()
+
+
+def test_tasks_may_be_globs_and_agents_may_have_tasks_budgets_and_settings(plan):
+    plan.write_text(
+        'title = "x"\ntasks = ["*/cpp-to-*"]\n[budget]\nrounds = 2\n'
+        '[[agents]]\nagent = "tuner"\n'
+        '[[agents]]\nagent = "tuner"\nname = "tuner-7"\nsettings = { seed = 7 }\n'
+        'tasks = ["relu/cpp-to-cpp"]\nbudget = { rounds = 5 }\n'
+    )
+    assert "2 started, 0 there" in call("experiment", str(plan))
+    plain, other = Run.objects.order_by("agent__slug")
+    assert (plain.agent.slug, plain.budget["rounds"]) == ("tuner", 2)
+    assert (other.agent.slug, other.budget["rounds"]) == ("tuner-7", 5)
+    assert (other.agent.adapter, other.agent.settings) == ("tuner", {"seed": 7})
+    assert "0 started, 2 there" in call("experiment", str(plan))
+
+
+@pytest.mark.parametrize(
+    ("agents", "message"),
+    [
+        ('agents = ["tuner", "tuner"]', "tuner enters twice"),
+        ('[[agents]]\nagent = "tuner"\nsettings = { a = 1 }', "tuner has settings"),
+        ('[[agents]]\nagent = "tuner"\nname = "x"', "x has no settings"),
+        ('[[agents]]\nname = "x"', "agents.0.agent is missing"),
+        ('[[agents]]\nagent = "nobody"\nname = "x"\nsettings = { a = 1 }', "no agent 'nobody'"),
+    ],
+)
+def test_agents_of_a_plan_that_are_wrong_are_refused(plan, agents, message):
+    plan.write_text(f'title = "x"\ntasks = ["relu/cpp-to-cpp"]\n{agents}\n')
+    with pytest.raises(CommandError, match=message):
+        call("experiment", str(plan))
+    assert not Run.objects.exists()
+
+
+def test_a_glob_that_matches_no_task_is_refused(plan):
+    plan.write_text('title = "x"\nagents = ["tuner"]\ntasks = ["*/cuda-to-cuda"]\n')
+    with pytest.raises(CommandError, match=r"No task matches '\*/cuda-to-cuda'"):
+        call("experiment", str(plan))
+
+
+def test_what_no_hardware_here_judges_is_left_out_and_said(plan, task):
+    Task.objects.create(operator=task.operator, track="cuda-to-cuda", status="published")
+    version = {"content_hash": "b" * 64, "public": task.version.public}
+    TaskVersion.objects.create(task=Task.objects.get(track="cuda-to-cuda"), **version)
+    plan.write_text('title = "x"\nagents = ["tuner"]\ntasks = ["relu/*"]\n')
+    told = call("experiment", str(plan))
+    assert "left out: relu/cuda-to-cuda by tuner: Test CPU cannot judge" in told
+    assert "1 started" in told
+    plan.write_text('title = "x"\nagents = ["tuner"]\ntasks = ["*/cuda-to-cuda"]\n')
+    Run.objects.all().delete()
+    with pytest.raises(CommandError, match="None of it can be judged here"):
+        call("experiment", str(plan))
+
+
+def test_an_experiment_is_exported_when_it_is_waited_for(plan, tmp_path):
+    call("experiment", str(plan))
+    for run in Run.objects.all():
+        finished(run)
+    told = call("experiment", str(plan), "--wait", "--export", str(tmp_path / "r.jsonl"))
+    assert "r.jsonl: 2 judged runs written." in told
+    with pytest.raises(CommandError, match="cannot be written"):
+        call("experiment", str(plan), "--export", str(tmp_path / "none" / "r.jsonl"))
 
 
 def test_an_unknown_experiment_is_answered_with_those_there_are():

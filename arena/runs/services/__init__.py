@@ -10,6 +10,7 @@ from arena.runs.services.evaluations import (
     request_evaluation,
     submit,
 )
+from arena.runs.services.imports import import_results
 from arena.runs.services.reaper import reap, take_over
 from arena.runs.services.recording import record
 from arena.runs.services.runs import cancel_run, claim_run, finish_run, heartbeat_run, start_run
@@ -24,6 +25,7 @@ __all__ = [
     "finish_run",
     "heartbeat_evaluation",
     "heartbeat_run",
+    "import_results",
     "reap",
     "record",
     "record_gate",

@@ -1,15 +1,42 @@
-"""A labelled set of runs: the missing are started, the finished are not repeated."""
+"""A labelled set of runs: the missing are started, the finished are not repeated.
+
+A plan is a TOML file:
+
+    title = "Two searches"
+    tasks = ["*/cuda-to-cuda", "softmax/triton-to-triton"]      # globs or names
+    hardware = ["nvidia-h200"]        # default: the best of this machine that judges the task
+    repeats = 2                       # default 1
+    agents = ["expert"]               # or tables:
+
+    [[agents]]
+    agent = "tuner"
+    tasks = ["rope/cuda-to-cuda"]     # default: those of the plan
+    budget = { rounds = 3 }           # default: that of the plan
+    name = "tuner-7"                  # with settings it is another agent, which needs a name
+    settings = { seed = 7 }
+
+    [budget]
+    rounds = 6
+    seconds = 60
+
+With --until-done everything happens in this process: no web server, no queue and no workers are
+needed, and Django is all that must be installed besides what the judge needs. Interrupted, it goes
+on where it stopped when it is called again.
+"""
 
 from __future__ import annotations
 
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.utils.module_loading import import_string
 
 from arena.errors import UserError
-from arena.runs import experiments
+from arena.runs import experiments, results
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RunStatus
 from arena.runs.terminal import verdict_of
@@ -20,10 +47,30 @@ POLL_SECONDS = 2
 class Command(BaseCommand):
     help = __doc__
 
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.formatter_class = RawDescriptionHelpFormatter
+        return parser
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("plan", nargs="?", help="a name that --list shows, or a TOML file")
         parser.add_argument("--list", action="store_true", help="name the plans that are here")
         parser.add_argument("--wait", action="store_true", help="wait for every run to end")
+        parser.add_argument(
+            "--until-done", action="store_true", help="work it off here and now, in this process"
+        )
+        parser.add_argument(
+            "--at-once", type=int, metavar="N", help="so many runs at a time (with --until-done)"
+        )
+        parser.add_argument(
+            "--start-within",
+            type=float,
+            metavar="SECONDS",
+            help="start no run later than that (with --until-done); call again for the rest",
+        )
+        parser.add_argument(
+            "--export", type=Path, metavar="FILE", help="write the judged runs, .jsonl or .jsonl.gz"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["list"] or not options["plan"]:
@@ -32,18 +79,45 @@ class Command(BaseCommand):
             return
         try:
             plan = experiments.read_plan(options["plan"])
-            experiment, started, there = experiments.start(plan)
+            if options["until_done"]:
+                self._work_off(plan, options)
+                return
+            started = experiments.start(plan)
         except UserError as error:
             raise CommandError(f"{error.message} {error.hint}".strip()) from error
+        runs = (*started.there, *started.runs)
+        for line in started.left_out:
+            self.stdout.write(f"left out: {line}")
         if options["verbosity"]:
-            for run in (*there, *started):
+            for run in runs:
                 self.stdout.write(f"{run.pk}  {verdict_of(run)}")
-            self.stdout.write(f"{experiment}: {len(started)} started, {len(there)} there already.")
-        if options["wait"]:
-            self._wait([run.pk for run in (*there, *started)])
+            told = f"{len(started.runs)} started, {len(started.there)} there already"
+            self.stdout.write(f"{started.experiment}: {told}.")
+        broke = self._wait([run.pk for run in runs]) if options["wait"] else False
+        self._export(started.experiment, options["export"])
+        if broke:
+            raise SystemExit(1)
 
-    def _wait(self, ids: list[str]) -> None:
-        """Tell each end as it comes; exit with 1 if a run broke or was cancelled."""
+    def _work_off(self, plan: experiments.Plan, options: dict[str, Any]) -> None:
+        """Everything here and now; exit with 1 if something of it is not judged in the end."""
+        if not settings.HEADLESS:
+            raise CommandError("--until-done is an option of `manage.py` alone.")
+        carry_out = import_string(settings.EXECUTOR)
+        done = carry_out(plan, self.stdout.write, options["at_once"], options["start_within"])
+        self._export(done.experiment, options["export"])
+        if not done.whole:
+            raise SystemExit(1)
+
+    def _export(self, experiment: Any, path: Path | None) -> None:
+        if path is not None:
+            try:
+                count = results.export(experiment, path)
+            except OSError as error:
+                raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+            self.stdout.write(f"{path}: {count} judged runs written.")
+
+    def _wait(self, ids: list[str]) -> bool:
+        """Tell each end as it comes; whether a run broke or was cancelled."""
         runs = Run.objects.with_names().filter(pk__in=ids)
         open_ids = set(runs.filter(status__in=RUN_ACTIVE).values_list("pk", flat=True))
         while open_ids:
@@ -51,5 +125,4 @@ class Command(BaseCommand):
                 self.stdout.write(verdict_of(run))
                 open_ids.discard(run.pk)
             time.sleep(POLL_SECONDS if open_ids else 0)
-        if runs.filter(status__in=(RunStatus.BROKEN, RunStatus.CANCELLED)).exists():
-            raise SystemExit(1)
+        return runs.filter(status__in=(RunStatus.BROKEN, RunStatus.CANCELLED)).exists()

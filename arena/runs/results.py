@@ -1,0 +1,115 @@
+"""Runs as lines of a file: each line is one run with all that another arena needs to show it.
+
+What is private in the database (hidden cases, seeds) stands under the same names in a line, and is
+private again where it is loaded. Which process recorded an event is left out: it names machines.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Model
+
+from arena.runs.models import Blob, Evaluation, Event, Experiment, Measurement, Run, Scores
+from arena.runs.states import RUN_JUDGED
+
+FORMAT = 1
+SCORES = tuple(field.name for field in Scores._meta.get_fields())
+EXPERIMENT = ("slug", "title", "description", "plan", "created_at")
+AGENT = ("slug", "title", "adapter", "model", "settings", "description")
+HARDWARE = (
+    "slug", "name", "vendor", "kind", "arch", "peaks", "isolation", "fingerprint", "queue",
+)  # fmt: skip
+RUN = (
+    "id", "label", "repeat", "visibility", "status", "reason", "fault", "budget", "created_at",
+    "started_at", "ended_at", "last_seq", "rounds", "cost_usd", "tokens", *SCORES,
+)  # fmt: skip
+SUBMISSION = ("round", "content_hash", "files", "note", "created_at")
+EVALUATION = (
+    "scope", "status", "verdict", "reason", "message", "report", "private", "fingerprint",
+    "judge_version", "aka_score", "noisy", "attempts", "created_at", "started_at", "ended_at",
+    *SCORES,
+)  # fmt: skip
+GATE = (
+    "gate", "verdict", "reason", "rule", "message", "passed", "total", "duration_ms", "detail",
+    "private",
+)  # fmt: skip
+MEASUREMENT = tuple(
+    field.name
+    for field in Measurement._meta.concrete_fields
+    if field.name not in ("id", "evaluation")
+)
+EVENT = (
+    "seq", "event_id", "rev", "at", "t_ms", "kind", "span", "parent", "actor", "visibility", "body",
+)  # fmt: skip
+
+
+def export(experiment: Experiment, path: Path) -> int:
+    """Write the judged runs of an experiment to `path`, oldest first; how many there are.
+
+    The file is whole or not there at all; a name that ends in .gz is packed.
+    """
+    runs = experiment.runs.with_names().filter(status__in=RUN_JUDGED)
+    lines = [line_of(run) for run in runs.order_by("created_at", "pk")]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    draft = path.with_name(f".{path.name}.part")
+    draft.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    draft.replace(path)
+    return len(lines)
+
+
+def line_of(run: Run) -> str:
+    """One run as JSON on one line."""
+    submissions = run.submissions.order_by("round")
+    events = list(Event.objects.filter(run=run).order_by("seq"))
+    blobs = Blob.objects.filter(pk__in=set(chain.from_iterable(map(_blobs_of, events))))
+    version = run.task_version
+    whole = {
+        "arena_results": FORMAT,
+        "task": {"slug": version.task.slug, "hash": version.content_hash},
+        "experiment": _columns(run.experiment, EXPERIMENT) if run.experiment else None,
+        "agent": _columns(run.agent, AGENT),
+        "hardware": _columns(run.hardware, HARDWARE),
+        "run": {
+            **_columns(run, RUN),
+            "final_round": run.final.round if run.final else None,
+        },
+        "submissions": [
+            {
+                "id": submission.pk,
+                **_columns(submission, SUBMISSION),
+                "evaluations": list(_evaluations(submission.evaluations.order_by("pk"))),
+            }
+            for submission in submissions
+        ],
+        "events": [_columns(event, EVENT) for event in events],
+        "blobs": {blob.sha256: blob.content for blob in blobs.order_by("sha256")},
+    }
+    return json.dumps(whole, cls=DjangoJSONEncoder, separators=(",", ":"))
+
+
+def _evaluations(evaluations: Iterable[Evaluation]) -> Iterator[dict[str, Any]]:
+    for evaluation in evaluations:
+        yield {
+            "id": evaluation.pk,
+            **_columns(evaluation, EVALUATION),
+            "gates": [_columns(gate, GATE) for gate in evaluation.gates.order_by("pk")],
+            "measurements": [
+                _columns(measured, MEASUREMENT)
+                for measured in evaluation.measurements.order_by("pk")
+            ],
+        }
+
+
+def _columns(row: Model, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
+
+
+def _blobs_of(event: Event) -> list[str]:
+    return [blob["sha256"] for blob in event.body.get("blobs", {}).values()]

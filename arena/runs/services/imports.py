@@ -1,0 +1,284 @@
+"""Runs that were judged elsewhere: read from a file of results, checked, stored once."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, transaction
+from django.db.models import NOT_PROVIDED, Model
+from django.utils import timezone
+
+from arena import sockets
+from arena.catalog.models import Agent, Hardware, TaskVersion
+from arena.errors import NotFound, UserError
+from arena.runs import results
+from arena.runs.events import BODIES, EventDraft, checked_body
+from arena.runs.models import (
+    Blob,
+    Evaluation,
+    Event,
+    Experiment,
+    GateResult,
+    ImportedFile,
+    Measurement,
+    Run,
+    Submission,
+)
+from arena.runs.redaction import clean
+from arena.runs.states import RUN_JUDGED, EvaluationStatus
+
+PRODUCER = "import"
+RUN_ID = re.compile(r"[0-9a-z]{12}")
+PIECES = {
+    "arena_results", "task", "experiment", "agent", "hardware", "run", "submissions", "events",
+    "blobs",
+}  # fmt: skip
+
+
+@dataclass
+class Imported:
+    """What came of a file: ids of runs loaded, of runs there before, and a line for each refusal.
+
+    `known` says that the whole file was loaded before and was not read again.
+    """
+
+    loaded: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    known: bool = False
+
+
+class Refused(ValueError):
+    """A line that cannot be taken; the message says what is wrong with it and what to do."""
+
+
+def import_results(path: Path) -> Imported:
+    """Load every run of `path` that is not there yet. Raises UserError where it cannot be read."""
+    outcome = Imported()
+    try:
+        packed = path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path}: {error.strerror}.", "Name a file of results.") from error
+    digest = hashlib.sha256(packed).hexdigest()
+    if ImportedFile.objects.filter(pk=digest).exists():
+        outcome.known = True
+        return outcome
+    try:
+        data = gzip.decompress(packed) if path.suffix == ".gz" else packed
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path}: {error}.", "Fetch it again: it is no whole gzip file.") from error
+    for number, line in enumerate(data.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            run_id, new = _import_line(line, path.name)
+        except Refused as why:
+            outcome.refused.append(f"{path}:{number}: {why}")
+        else:
+            (outcome.loaded if new else outcome.there).append(run_id)
+    if not outcome.refused:
+        ImportedFile.objects.get_or_create(pk=digest, defaults={"name": path.name[:200]})
+    if outcome.loaded:
+        sockets.nudge(sockets.BOARD)
+    return outcome
+
+
+def _import_line(line: bytes, source: str) -> tuple[str, bool]:
+    """Load one run; its id, and whether it was not there before. Raises `Refused`."""
+    try:
+        whole = json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"not JSON ({error}). Export it again.") from error
+    try:
+        return _store(_Line(whole), source)
+    except Refused:
+        raise
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"not a run ({type(error).__name__}: {error}). Export it again.") from error
+    except (ValueError, DatabaseError, OverflowError) as error:
+        raise Refused(f"{error}. Export it again.") from error
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no number")
+
+
+class _Line:
+    """One line of a file, its outermost pieces looked at. Raises `Refused`."""
+
+    def __init__(self, whole: Any) -> None:
+        if not isinstance(whole, dict) or "arena_results" not in whole:
+            raise Refused("not a line of results. Write such files by `manage.py experiment`.")
+        if whole["arena_results"] != results.FORMAT:
+            raise Refused(
+                f"format {whole['arena_results']!r}, and {results.FORMAT} is read here. "
+                "Use the arena that wrote it, or export it again."
+            )
+        if odd := sorted(PIECES ^ whole.keys()):
+            raise Refused(f"{odd[0]} is {'not known' if odd[0] in whole else 'missing'}.")
+        self.task: dict[str, Any] = whole["task"]
+        self.experiment: dict[str, Any] | None = whole["experiment"]
+        self.agent: dict[str, Any] = whole["agent"]
+        self.hardware: dict[str, Any] = whole["hardware"]
+        self.run: dict[str, Any] = dict(whole["run"])
+        self.final_round: int | None = self.run.pop("final_round")
+        self.submissions: list[dict[str, Any]] = whole["submissions"]
+        self.events: list[dict[str, Any]] = whole["events"]
+        self.blobs: dict[str, str] = whole["blobs"]
+        if not RUN_ID.fullmatch(str(self.run["id"])):
+            raise Refused(f"{self.run['id']!r} is no id of a run. Export it again.")
+        if self.run["status"] not in RUN_JUDGED:
+            raise Refused(f"the run is {self.run['status']}, not judged. Export it when it is.")
+        if [event["seq"] for event in self.events] != list(range(1, self.run["last_seq"] + 1)):
+            raise Refused("its events are not numbered 1, 2, 3 and so on. Export it again.")
+
+    @property
+    def version(self) -> TaskVersion:
+        """The version of the task that was judged."""
+        slug, digest = self.task["slug"], self.task["hash"]
+        operator, _, track = str(slug).partition("/")
+        versions = TaskVersion.objects.filter(task__operator__slug=operator, task__track=track)
+        if version := versions.filter(content_hash=digest).first():
+            return version
+        if here := versions.first():
+            raise Refused(
+                f"{slug} was judged as {str(digest)[:12]}, and here it is "
+                f"{here.content_hash[:12]}. Check out the commit that it was judged at, run "
+                "`python -m runners sync`, and import again."
+            )
+        raise Refused(f"there is no task {slug!r} here. Run `python -m runners sync` if it is new.")
+
+
+def _store(line: _Line, source: str) -> tuple[str, bool]:
+    run_id = str(line.run["id"])
+    version = line.version
+    if Run.objects.filter(pk=run_id).exists():
+        return run_id, False
+    ids: dict[str, str] = {}
+    with transaction.atomic():
+        run = Run.objects.create(
+            **_values(Run, results.RUN, line.run),
+            task_version=version,
+            agent=_agent(line.agent),
+            hardware=_hardware(line.hardware, line.run["ended_at"]),
+            experiment=_experiment(line.experiment),
+            imported_at=timezone.now(),
+            imported_from=source[:200],
+        )
+        for told in line.submissions:
+            submission = Submission.objects.create(
+                run=run, **_values(Submission, results.SUBMISSION, told, "evaluations")
+            )
+            ids[f"submission-{told['id']}"] = f"submission-{submission.pk}"
+            for judged in told["evaluations"]:
+                evaluation = _store_evaluation(submission, judged)
+                ids[f"evaluation-{judged['id']}"] = f"evaluation-{evaluation.pk}"
+            if submission.round == line.final_round:
+                run.final = submission
+        run.save(update_fields=["final"])
+        Event.objects.bulk_create(_event(run, told, ids) for told in line.events)
+        Blob.objects.bulk_create(map(_blob, line.blobs.items()), ignore_conflicts=True)
+    return run_id, True
+
+
+def _store_evaluation(submission: Submission, told: Mapping[str, Any]) -> Evaluation:
+    evaluation = Evaluation.objects.create(
+        submission=submission,
+        hardware=submission.run.hardware,
+        **_values(Evaluation, results.EVALUATION, told, "gates", "measurements"),
+    )
+    if evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
+        raise Refused(f"an evaluation of it is {evaluation.status}. Export it when it has ended.")
+    for gate in told["gates"]:
+        values = _values(GateResult, results.GATE, gate)
+        GateResult.objects.create(evaluation=evaluation, **values)
+    for measured in told["measurements"]:
+        values = _values(Measurement, results.MEASUREMENT, measured)
+        Measurement.objects.create(evaluation=evaluation, **values)
+    return evaluation
+
+
+def _event(run: Run, told: Mapping[str, Any], ids: Mapping[str, str]) -> Event:
+    """An event as it was, the ids of what it belongs to as they are here."""
+    values = _values(Event, results.EVENT, told)
+    if values["kind"] not in BODIES:
+        raise Refused(f"event {told['seq']} is of no known kind. Export it again.")
+    if "blobs" not in values["body"]:  # what was cut need not be whole
+        values["body"] = clean(checked_body(EventDraft(values["kind"], values["body"])))
+    for name in ("event_id", "span", "parent"):
+        first, slash, rest = values[name].partition("/")
+        values[name] = f"{ids.get(first, first)}{slash}{rest}"
+    return Event(run=run, producer=PRODUCER, **values)
+
+
+def _blob(item: tuple[str, str]) -> Blob:
+    digest, content = item
+    data = content.encode()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise Refused(f"blob {digest[:12]} does not hold what its hash says. Export it again.")
+    return Blob(sha256=digest, size=len(data), content=content)
+
+
+def _agent(told: Mapping[str, Any]) -> Agent:
+    """The agent of this name if it is the same, else another that cannot be started here."""
+    values = _values(Agent, results.AGENT, told)
+    slug = values.pop("slug")
+    what = {name: values[name] for name in ("adapter", "model", "settings")}
+    here = Agent.objects.filter(slug=slug).first()
+    if here and any(getattr(here, name) != value for name, value in what.items()):
+        digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+        slug = f"{slug[:90]}-{digest[:8]}"
+    agent, _ = Agent.objects.get_or_create(slug=slug, defaults={**values, "active": False})
+    return agent
+
+
+def _hardware(told: Mapping[str, Any], seen_at: str) -> Hardware:
+    """The hardware of this name; what is known of it here is not changed."""
+    values = _values(Hardware, results.HARDWARE, told)
+    slug = values.pop("slug")
+    hardware, _ = Hardware.objects.get_or_create(slug=slug, defaults={**values, "seen_at": seen_at})
+    return hardware
+
+
+def _experiment(told: Mapping[str, Any] | None) -> Experiment | None:
+    if told is None:
+        return None
+    values = _values(Experiment, results.EXPERIMENT, told)
+    slug = values.pop("slug")
+    experiment, _ = Experiment.objects.get_or_create(slug=slug, defaults=values)
+    return experiment
+
+
+def _values(
+    model: type[Model], names: Sequence[str], told: Mapping[str, Any], *inner: str
+) -> dict[str, Any]:
+    """The columns of one row, each checked by its field; what is left out has its default."""
+    if odd := sorted(told.keys() - {*names, *inner, "id"}):
+        raise Refused(f"{model.__name__.lower()}.{odd[0]} is not known. Export it again.")
+    values: dict[str, Any] = {}
+    for name, column in _fields(model, names):
+        if name not in told:
+            if column.default is NOT_PROVIDED and not column.null:
+                raise Refused(f"{model.__name__.lower()}.{name} is missing. Export it again.")
+            continue
+        value = told[name]
+        empty = value in ("", [], {}) or (value is None and column.null)
+        try:
+            values[name] = value if empty else column.clean(value, None)
+        except ValidationError as error:
+            said = "; ".join(error.messages)
+            raise Refused(f"{model.__name__.lower()}.{name}: {said} Export it again.") from error
+    return values
+
+
+def _fields(model: type[Model], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for name in names:
+        yield name, model._meta.get_field(name)

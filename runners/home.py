@@ -1,0 +1,40 @@
+"""The folder of an arena's data: made, tried for writing, and held by one arena at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import TextIO
+
+
+class CannotStart(Exception):
+    """Something is missing; the message is one line that says what to do."""
+
+
+def made(home: Path) -> Path:
+    """The folder, made if need be and tried for writing. Raises `CannotStart`."""
+    try:
+        for folder in (home, home / "logs"):
+            folder.mkdir(parents=True, exist_ok=True)
+        trial = home / f".trial.{os.getpid()}"
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise CannotStart(
+            f"{home} cannot be written to ({error.strerror}): name another by ARENA_HOME=."
+        ) from error
+    return home
+
+
+def locked(home: Path) -> TextIO:
+    """The lock of this home, held while the file is open. Raises `CannotStart`."""
+    lock = open(home / "lock", "a")  # noqa: SIM115  (the caller's `with` closes it)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise CannotStart(
+            f"an arena runs in {home} already: stop it, or name another by ARENA_HOME=."
+        ) from None
+    return lock

@@ -1,0 +1,224 @@
+"""Runs go to a file and come back from it: whole, once, private where they were, or refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from arena.catalog.models import TaskVersion
+from arena.runs import experiments, results, services
+from arena.runs.events import EventDraft
+from arena.runs.models import Evaluation, Event, Experiment, ImportedFile, Measurement, Run
+from tests.arena.factories import HIDDEN_CASE, finished
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def line(start) -> dict[str, Any]:
+    """A judged run of an experiment as its line, the run itself gone."""
+    experiment = Experiment.objects.create(slug="pair", title="Pair", plan={"repeats": 1})
+    run = start(experiment=experiment, label="pair")
+    long = EventDraft("log", {"text": "begin " + "x" * 100_000})
+    services.record(run.pk, [long], producer="host.example:12:ab")
+    services.record(run.pk, [EventDraft("note", {"text": "s"}, visibility="staff")], producer="p")
+    found = json.loads(results.line_of(finished(run)))
+    Run.objects.all().delete()
+    return found
+
+
+def write(path: Path, *lines: Any) -> Path:
+    path.write_text(
+        "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in lines)
+    )
+    return path
+
+
+def call(*words: object) -> tuple[int, str]:
+    out = io.StringIO()
+    try:
+        call_command(*map(str, words), stdout=out, stderr=out)
+    except SystemExit as left:
+        return int(left.code), out.getvalue()
+    return 0, out.getvalue()
+
+
+def unnumbered(line: dict[str, Any]) -> str:
+    """A line without the row numbers that differ from database to database."""
+    text = json.dumps(line, sort_keys=True)
+    for submission in line["submissions"]:
+        for evaluation in submission["evaluations"]:
+            text = text.replace(f"evaluation-{evaluation['id']}", "evaluation")
+            text = text.replace(f'"id": {evaluation["id"]},', "")
+        text = text.replace(f"submission-{submission['id']}", "submission")
+        text = text.replace(f'"id": {submission["id"]},', "")
+    return text
+
+
+def test_a_run_comes_back_as_it_was(line, tmp_path):
+    code, told = call("import_results", write(tmp_path / "r.jsonl", line))
+    assert (code, "1 runs loaded" in told) == (0, True)
+    run = Run.objects.get()
+    again = json.loads(results.line_of(run))
+    assert unnumbered(again) == unnumbered(line)
+    assert run.speedup == 2.0 and run.final.round == 1 and run.owner is None
+
+
+def test_what_was_private_is_private_again(line, tmp_path, client):
+    services.import_results(write(tmp_path / "r.jsonl", line))
+    run = Run.objects.get()
+    assert Measurement.objects.filter(split="unseen", case=HIDDEN_CASE).exists()
+    assert Event.objects.filter(run=run, visibility="staff").count() == 1
+    assert HIDDEN_CASE not in json.dumps(Evaluation.objects.get().report)
+    for page in (
+        reverse("run", args=[run.pk]),
+        f"/runs/{run.pk}/events/?after=0",
+        f"/api/v1/runs/{run.pk}",
+        f"/api/v1/runs/{run.pk}/events",
+    ):
+        answer = client.get(page)
+        assert answer.status_code == 200
+        assert HIDDEN_CASE not in answer.content.decode()
+
+
+def test_no_line_names_the_machine_of_a_worker(line):
+    assert "host.example" not in json.dumps(line)
+
+
+def test_an_imported_run_says_so_on_its_page_in_lists_and_in_the_api(line, tmp_path, client):
+    services.import_results(write(tmp_path / "h200.jsonl", line))
+    run = Run.objects.get()
+    page = client.get(reverse("run", args=[run.pk])).content.decode()
+    assert "It ran elsewhere, on Test CPU" in page and "<code>h200.jsonl</code>" in page
+    assert "imported" in client.get(reverse("runs")).content.decode()
+    told = client.get(f"/api/v1/runs/{run.pk}").json()
+    assert told["imported_from"] == "h200.jsonl" and told["imported_at"]
+
+
+def test_a_second_import_changes_nothing(line, tmp_path):
+    path = write(tmp_path / "r.jsonl", line)
+    services.import_results(path)
+    before = list(Event.objects.values_list("pk", flat=True))
+    assert "loaded before" in call("import_results", path)[1]
+    other = write(tmp_path / "other.jsonl", line, "")
+    assert services.import_results(other).there == [line["run"]["id"]]
+    assert list(Event.objects.values_list("pk", flat=True)) == before
+    assert Run.objects.count() == 1 and ImportedFile.objects.count() == 2
+
+
+def test_a_packed_file_is_unpacked_and_a_torn_one_refused(line, tmp_path):
+    packed = tmp_path / "r.jsonl.gz"
+    packed.write_bytes(gzip.compress(json.dumps(line).encode()))
+    torn = tmp_path / "torn.jsonl.gz"
+    torn.write_bytes(packed.read_bytes()[:200])
+    assert call("import_results", packed)[0] == 0
+    with pytest.raises(CommandError, match="no whole gzip file"):
+        call("import_results", torn)
+    with pytest.raises(CommandError, match="No such file"):
+        call("import_results", tmp_path / "none.jsonl")
+
+
+def changed(line: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy with one value changed; `path` is of names and numbers with dots between."""
+    copy = json.loads(json.dumps(line))
+    place = copy
+    *steps, last = [int(step) if step.isdigit() else step for step in path.split(".")]
+    for step in steps:
+        place = place[step]
+    place[last] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("arena_results", 2, "format 2, and 1 is read here"),
+        ("task.hash", "b" * 64, "was judged as bbbbbbbbbbbb, and here it is aaaaaaaaaaaa"),
+        ("task.slug", "gelu/cpp-to-cpp", "no task 'gelu/cpp-to-cpp' here"),
+        ("colour", "red", "colour is not known"),
+        ("run.id", "../../etc/pw", "no id of a run"),
+        ("run.status", "running", "the run is running, not judged"),
+        ("run.speedup", "fast", "run.speedup: “fast” value must be a float"),
+        ("run.owner", "alice", "run.owner is not known"),
+        ("run.last_seq", 3, "not numbered 1, 2, 3"),
+        ("run", None, "not a run (TypeError"),
+        ("submissions.0.round", -1, "greater than or equal to 0"),
+        ("submissions.0.evaluations.0.status", "measuring", "an evaluation of it is measuring"),
+        ("submissions.0.evaluations.0.scope", "secret", "'secret' is not a valid choice"),
+        ("submissions.0.evaluations.0.measurements.0.split", "x", "'x' is not a valid choice"),
+        ("submissions.0.evaluations.0.measurements.0.speedup", None, "cannot be null"),
+        ("events.0.kind", "rumour", "event 1 is of no known kind"),
+        ("events.0.visibility", "all", "'all' is not a valid choice"),
+        ("events.0.body", {"colour": 1}, "colour is not known"),
+        ("blobs", {"0" * 64: "x"}, "does not hold what its hash says"),
+    ],
+)
+def test_a_line_that_is_wrong_is_refused_by_its_number_and_the_good_are_loaded(
+    line, tmp_path, path, value, message
+):
+    good = changed(line, "run.id", "0123456789ab")
+    code, told = call(
+        "import_results", write(tmp_path / "r.jsonl", changed(line, path, value), good)
+    )
+    (refusal,) = [each for each in told.splitlines() if ".jsonl:1: " in each]
+    assert message in refusal and code == 1
+    assert "1 runs loaded, 1 lines refused" in told
+    assert [run.pk for run in Run.objects.all()] == ["0123456789ab"]
+    assert not ImportedFile.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense", "not JSON"),
+        ('{"a": NaN}', "not JSON (NaN is no number)"),
+        ("[1]", "not a line of results"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_what_is_no_line_at_all_is_refused(tmp_path, text, message):
+    code, told = call("import_results", write(tmp_path / "r.jsonl", text))
+    assert code == 1 and f"r.jsonl:1: {message}" in told
+
+
+def test_a_refused_line_is_loaded_once_its_task_is_known(line, tmp_path):
+    path = write(tmp_path / "r.jsonl", changed(line, "task.hash", "b" * 64))
+    assert services.import_results(path).refused
+    TaskVersion.objects.update(content_hash="b" * 64)
+    assert services.import_results(path).loaded
+
+
+def test_an_agent_with_other_settings_is_another_that_cannot_be_started(line, tmp_path, agent):
+    told = changed(line, "agent.settings", {"seed": 9})
+    services.import_results(write(tmp_path / "r.jsonl", told))
+    other = Run.objects.get().agent
+    assert other.slug.startswith("tuner-") and not other.active
+    agent.refresh_from_db()
+    assert agent.active and agent.settings == {}
+
+
+def test_an_imported_run_does_not_stand_for_one_of_ones_own(line, tmp_path, task, agent):
+    services.import_results(write(tmp_path / "r.jsonl", line))
+    entrant = experiments.Entrant("tuner")
+    plan = experiments.Plan("pair", "Pair", [entrant], ["relu/*"])
+    assert len(experiments.start(plan).runs) == 1
+
+
+def test_only_judged_runs_are_exported(start, tmp_path):
+    experiment = Experiment.objects.create(slug="pair", title="Pair")
+    run = finished(start(experiment=experiment))
+    start(experiment=experiment)
+    packed = tmp_path / "r.jsonl.gz"
+    assert results.export(experiment, packed) == 1
+    first = packed.read_bytes()
+    assert json.loads(gzip.decompress(first))["run"]["id"] == run.pk
+    results.export(experiment, packed)
+    assert packed.read_bytes() == first
+    assert [path.name for path in tmp_path.iterdir()] == ["r.jsonl.gz"]

@@ -1,0 +1,153 @@
+"""An experiment in one process: no server, no queue, no library but Django, and no run twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runners.house import ROOT, TARGET, House
+
+QUICK = Path(__file__).with_name("quick_headless.py")
+PLAN = """
+title = "Pair"
+agents = ["test"]
+tasks = ["*/cpp-to-cpp"]
+repeats = 2
+budget = { rounds = 3, seconds = 60 }
+"""
+
+
+class Box(House):
+    """A machine with a checkout and a catalog, and nothing that runs."""
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(QUICK), "experiment", str(self.plan), "--until-done", *words]
+        return subprocess.Popen(
+            command, env=self.env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True,
+        )  # fmt: skip
+
+    def work_off(self, *words: str) -> tuple[int, str]:
+        process = self.begin(*words)
+        told, _ = process.communicate(timeout=120)
+        return process.returncode, told
+
+    def lay_plan(self, text: str = PLAN, source: str = "speedup 1.5") -> None:
+        self.plan = self.home / "pair.toml"
+        self.plan.write_text(text)
+        steps = [{"write": TARGET, "text": source}, {"check": ""}]
+        self.python(
+            "from arena.catalog.models import Agent\n"
+            f"values = dict(title='T', adapter='scripted', settings={{'steps': {steps!r}}})\n"
+            "Agent.objects.update_or_create(slug='test', defaults=values)"
+        )
+
+    def statuses(self) -> list[str]:
+        return [row["status"] for row in self.rows("SELECT status FROM runs_run ORDER BY status")]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    box = Box(tmp_path)
+    box.furnish()
+    box.lay_plan()
+    yield box
+    box.close()
+
+
+def test_an_experiment_is_worked_off_exported_and_not_repeated(box: Box) -> None:
+    results = box.home / "results.jsonl"
+    code, told = box.work_off("--export", str(results))
+    assert code == 0, told
+    assert "[2/2] k/cpp-to-cpp by test on fake-cpu: passed, 1.50x" in told
+    assert "pair: 2 of 2 runs are judged." in told
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [(line["run"]["repeat"], line["run"]["speedup"]) for line in lines] == [
+        (0, 1.5),
+        (1, 1.5),
+    ]
+    before = results.read_bytes()
+    code, told = box.work_off("--export", str(results))
+    assert code == 0 and "begins" not in told
+    assert results.read_bytes() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_interrupted_is_started_again(box: Box, number: signal.Signals) -> None:
+    box.lay_plan(source="takes 3 s, speedup 1.5")
+    process = box.begin()
+    box.wait_until(
+        lambda: bool(box.rows("SELECT * FROM runs_evaluation WHERE status = 'measuring'")), 30
+    )
+    process.send_signal(number)
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    box.lay_plan(source="speedup 1.5")
+    code, told = box.work_off()
+    assert code == 0, told
+    assert box.statuses() == ["broken", "passed", "passed"]
+
+
+def test_a_run_that_broke_is_tried_again_by_the_next_call(box: Box) -> None:
+    box.lay_plan(source="breaks")
+    code, told = box.work_off()
+    assert code == 1 and "0 of 2 runs are judged" in told
+    box.lay_plan()
+    assert box.work_off()[0] == 0
+    assert box.statuses() == ["broken", "broken", "passed", "passed"]
+
+
+def test_no_run_is_started_after_its_time(box: Box) -> None:
+    code, told = box.work_off("--start-within", "0")
+    assert code == 1 and "0 of 2 runs are judged" in told
+    assert box.statuses() == ["queued", "queued"]
+    assert box.work_off()[0] == 0
+
+
+def test_runs_go_side_by_side_when_asked(box: Box) -> None:
+    box.lay_plan(source="takes 1 s, speedup 1.5")
+    began = time.monotonic()
+    code, told = box.work_off("--at-once", "2")
+    assert code == 0 and time.monotonic() - began < 60
+    order = [line.split()[-4:-3] for line in told.splitlines() if "begins" in line]
+    assert len(order) == 2
+    assert told.rindex("begins") < told.index("[1/2]")
+
+
+def test_a_home_that_an_arena_holds_is_refused(box: Box) -> None:
+    box.lay_plan(source="takes 3 s, speedup 1.5")
+    process = box.begin()
+    box.wait_until(lambda: bool(box.rows("SELECT * FROM runs_submission")), 30)
+    code, told = box.work_off()
+    assert code == 1 and "an arena runs in" in told and "ARENA_HOME=" in told
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('hardware = ["h100"]', "There is no h100 on this machine. It has fake-cpu."),
+        ('description = "x"\n[[agents]]', "pair.toml:"),
+    ],
+)
+def test_a_plan_that_cannot_be_worked_off_here_says_why(box: Box, line: str, message: str) -> None:
+    box.lay_plan(PLAN + line)
+    code, told = box.work_off()
+    assert code == 1 and message in told and "Traceback" not in told
+
+
+def test_it_is_an_option_of_the_command_line_alone(box: Box) -> None:
+    program = (
+        "from django.core.management import CommandError, call_command\n"
+        f"try: call_command('experiment', {str(box.plan)!r}, '--until-done')\n"
+        "except CommandError as error: print(error)"
+    )
+    assert "`manage.py` alone" in box.python(program)

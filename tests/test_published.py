@@ -1,0 +1,59 @@
+"""What is published with the project can be loaded by it, and made again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arena.catalog.models import Agent, Task
+from arena.catalog.services import sync_tasks
+from arena.runs import experiments, results, services
+from runners import launcher
+from runners.catalog import sync
+from tests.arena.factories import finished
+
+pytestmark = pytest.mark.django_db
+PUBLISHED = Path(__file__).resolve().parent.parent / "benchmarks" / "published"
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.toml")), ids=lambda path: path.name)
+def test_a_published_plan_names_agents_and_tasks_that_are_here(path: Path) -> None:
+    assert sync() == []
+    known = set(Agent.objects.filter(active=True).values_list("slug", flat=True))
+    plan = experiments.read_plan(str(path))
+    cells = list(experiments.expanded(plan).cells())
+    assert cells and {entrant.slug for _, entrant, _, _ in cells} <= known
+    for task, *_ in cells:
+        assert Task.objects.by_slug(task).exists()
+
+
+def test_published_results_are_of_the_tasks_that_are_here() -> None:
+    sync_tasks(PUBLISHED.parent.parent / "tasks")
+    refused = [
+        line
+        for path in sorted(PUBLISHED.glob("*.jsonl*"))
+        for line in services.import_results(path).refused
+    ]
+    assert refused == []
+
+
+def test_a_launcher_loads_them_once_and_says_what_it_left_out(
+    start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finished(start())
+    line = json.loads(results.line_of(run))
+    run.delete()
+    stale = {**line, "task": {**line["task"], "hash": "b" * 64}}
+    (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / "b.jsonl").write_text(2 * (json.dumps(stale) + "\n"))
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path))  # a launcher names its own
+    monkeypatch.setattr(launcher, "PUBLISHED", tmp_path)
+    arena = launcher.Launcher(tmp_path, 8000)
+    arena._load_published()
+    said = capsys.readouterr().out
+    assert "loaded 1 published runs of a.jsonl" in said
+    assert "b.jsonl:1: relu/cpp-to-cpp was judged as bbbb" in said and "(and 1 more)" in said
+    arena._load_published()
+    assert "loaded" not in capsys.readouterr().out
