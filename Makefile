@@ -9,10 +9,10 @@ export PORT PYTHON ARENA_HOME
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help arena test lint admin admit bench clean ready port browser
+.PHONY: help arena test test-gpu lint admin admit bench clean ready port browser
 
 help:  ## print this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 arena: ready port .venv/run.stamp  ## install what is missing and open the arena on http://127.0.0.1:8000 (PORT=)
 	@exec $(BIN)/python -m runners
@@ -20,6 +20,9 @@ arena: ready port .venv/run.stamp  ## install what is missing and open the arena
 test: ready .venv/dev.stamp browser  ## run every test, those in a real browser among them
 	@$(BIN)/pytest -m serial && alone=0 || alone=$$?; \
 	$(BIN)/pytest -n 2 --dist loadfile -m "not serial" && exit $$alone
+
+test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton and pytest)
+	@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu
 
 lint: ready .venv/dev.stamp  ## style, types, the arrows between packages, missing migrations
 	@$(BIN)/ruff check

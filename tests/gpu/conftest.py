@@ -1,0 +1,84 @@
+"""Judging on a GPU in a hurry: one zygote for all, one cache, few and short windows. Where there is
+no GPU, what needs one is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from evaluation import arm, clock, place
+from evaluation.hardware import cpu
+from tests.gpu.submissions import Submission, build_all
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    absent = [
+        item
+        for item in items
+        if here in item.path.parents
+        and item.get_closest_marker("gpu")
+        and place.gpu_vendor() != "nvidia"
+    ]
+    if absent:
+        config.hook.pytest_deselected(items=absent)
+        items[:] = [item for item in items if item not in absent]
+
+
+@pytest.fixture(scope="session")
+def cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where everything that is to be judged has been built, side by side."""
+    folder = tmp_path_factory.mktemp("cache")
+    chosen = {
+        value.path: value
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.get_closest_marker("gpu")
+        for value in (getattr(item, "callspec", None) and item.callspec.params.values()) or ()
+        if isinstance(value, Submission)
+    }
+    build_all(chosen.values(), folder)
+    return folder
+
+
+@pytest.fixture
+def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What sources are compiled by. Where no GPU says for which, one architecture will do."""
+    if place.gpu_vendor() != "nvidia":
+        monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_100a")
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc is not installed")
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[arm.Zygote]:
+    """Contestants are forked from it afresh, and importing torch is paid for once."""
+    with arm.Zygote() as shared:
+        yield shared
+
+
+@pytest.fixture
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: arm.Zygote) -> None:
+    """Few windows, where it matters that launches are timed, not how narrowly; the processor, on
+    which nothing is judged here, is not measured.
+    """
+    monkeypatch.setattr(arm, "Zygote", lambda: nullcontext(zygote))
+    monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
+    plan = dataclasses.replace(clock.GPU_QUICK_PLAN, least_blocks=3, most_blocks=3)
+    monkeypatch.setattr(clock, "GPU_FINAL_PLAN", plan)
+    monkeypatch.setattr(clock, "GPU_QUICK_PLAN", plan)
+
+
+@pytest.fixture
+def walls_alone(in_a_hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No static reading rejects anything, so that whatever a trick tries it gets to try."""
+    from evaluation.languages import languages
+
+    monkeypatch.setenv("ARENA_TEST_SECRET", "not for contestants")
+    for language in languages().values():
+        monkeypatch.setattr(type(language), "check", lambda self, files, task: None)

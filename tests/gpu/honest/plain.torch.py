@@ -1,0 +1,6 @@
+# honest: as one writes it
+# after_faults: yes
+
+
+def centred(x, scale):
+    return (x - x.mean(-1, keepdim=True)) * scale

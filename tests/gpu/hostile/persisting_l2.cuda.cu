@@ -1,0 +1,19 @@
+// trick: sets L2 aside for its data, so that no refill drives them out
+// row: 15
+// expect: passed|failed/CALL_ERROR
+// triage: device-state
+// fastest: 1.4
+#include "right.cuh"
+
+extern "C" int centred(const centred_args* args, cudaStream_t stream) {
+    cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 1L << 30);
+    cudaStreamAttrValue value = {};
+    value.accessPolicyWindow.base_ptr = (void*)args->x;
+    value.accessPolicyWindow.num_bytes = elements(args) * sizeof(float);
+    value.accessPolicyWindow.hitRatio = 1;
+    value.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
+    value.accessPolicyWindow.missProp = cudaAccessPropertyStreaming;
+    cudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, &value);
+    cudaGetLastError();
+    return right(args, stream);
+}

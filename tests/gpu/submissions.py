@@ -1,0 +1,126 @@
+"""Sources to be judged on a GPU: what their first comments say of them, and how each is judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation import arm, builds
+from evaluation.errors import SubmissionError
+from evaluation.languages import languages
+from evaluation.pipeline import Request, evaluate
+from evaluation.place import GPU
+from evaluation.task import Task, load_task
+from evaluation.types import Report, Verdict
+
+HERE = Path(__file__).parent
+OPERATORS = HERE / "operators"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One source file, `name.language.suffix`, and its header: comments `word: text` at its top.
+
+    - `operator`: what it answers; `centred` unless given
+    - `scope`: `final` for one whose hidden cases tell; else a round
+    - `seconds`: a limit of its own, for one that never answers
+    - `expect`, `triage`, `fastest`: see `test_hostile`
+    """
+
+    path: Path
+    source: str
+    header: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> Submission:
+        source = path.read_text()
+        comments = re.match(r"(?:(?://|#) .*\n)*", source)
+        assert comments is not None
+        header = dict(re.findall(r"^(?://|#) (\w+): (.*)$", comments.group(), re.MULTILINE))
+        return cls(path, source, header)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def language(self) -> str:
+        return self.path.name.split(".")[1]
+
+    @property
+    def seconds(self) -> float | None:
+        return float(self.header["seconds"]) if "seconds" in self.header else None
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What is handed in. Beside a trick lies the right answer of its language: a header in
+        CUDA, the lines before it in Python.
+        """
+        source, right = self.source, self.path.with_name(f"right.{self.language}{self.path.suffix}")
+        beside = {}
+        if right.exists() and self.path.suffix == ".py":
+            source = f"{right.read_text()}\n\n{source}"
+        elif right.exists():
+            beside["right.cuh"] = right.read_text()
+        return {self.task().target_file: source, **beside}
+
+    def task(self) -> Task:
+        operator = self.header.get("operator", "centred")
+        return load_task(OPERATORS, operator, f"cuda-to-{self.language}", GPU)
+
+    def reject(self) -> None:
+        """Have the source read. Raises Rejected."""
+        task = self.task()
+        languages()[self.language].check(self.files, task)
+
+    def build(self, cache: Path) -> builds.Build:
+        return builds.build(self.task(), self.language, self.files, cache)
+
+    def judge(self, cache: Path, places: Mapping[str, object] | None = None) -> Report:
+        """The report on this source, in which `places` have been filled in."""
+        task, files = self.task(), self.files
+        for name, place in (places or {}).items():
+            files = {file: text.replace(name, str(place)) for file, text in files.items()}
+        if self.seconds is not None:
+            limits = dataclasses.replace(task.operator.limits, seconds=self.seconds)
+            task = dataclasses.replace(
+                task, operator=dataclasses.replace(task.operator, limits=limits)
+            )
+        return evaluate(Request(task, files, cache, scope=self.header.get("scope", "round")))
+
+
+def submissions(folder: str) -> list[Submission]:
+    """All of a folder, by name."""
+    paths = sorted(path for path in (HERE / folder).iterdir() if path.is_file())
+    return [Submission.read(path) for path in paths if not path.name.startswith("right.")]
+
+
+def build_all(chosen: Iterable[Submission], cache: Path) -> None:
+    """Build many at once, so that their verdicts find them built. What does not build is told by
+    its verdict.
+    """
+
+    def attempt(submission: Submission) -> None:
+        with suppress(SubmissionError):
+            submission.build(cache)
+
+    with ThreadPoolExecutor(len(arm.contestant_cores())) as pool:
+        list(pool.map(attempt, chosen))
+
+
+def conclusion(report: Report) -> str:
+    """`failed/WRONG_VALUES in correctness`, or `passed`."""
+    if report.verdict is Verdict.PASSED:
+        return "passed"
+    return f"{report.verdict.value}/{report.reason} in {report.gates[-1].gate.value}"
+
+
+def said(report: Report) -> str:
+    """What every gate said, for whoever reads a failed test."""
+    lines = [f"{g.gate}: {g.verdict} {g.message} {dict(g.private)}" for g in report.gates]
+    return "\n".join([conclusion(report), *lines, str(dict(report.seconds))])

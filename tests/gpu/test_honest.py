@@ -1,0 +1,36 @@
+"""Honest kernels of every style pass, by the static reading too; where there is no GPU they are
+read and compiled.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.gates.performance import NAME as PERFORMANCE
+from tests.gpu.submissions import Submission, conclusion, said, submissions
+
+HONEST = submissions("honest")
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("work", HONEST, ids=lambda work: work.name)
+def test_honest_work_of_any_style_passes(work: Submission, in_a_hurry: None, cache: Path) -> None:
+    report = work.judge(cache)
+
+    assert conclusion(report) == "passed", said(report)
+    assert next(g for g in report.gates if g.gate is PERFORMANCE).measurements
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", HONEST, ids=lambda work: work.name)
+def test_it_breaks_no_rule_and_compiles(work: Submission, compilers: None, cache: Path) -> None:
+    work.reject()
+    work.build(cache)
+
+
+def test_honest_work_comes_in_many_styles() -> None:
+    assert len(HONEST) >= 26
+    assert all("honest" in work.header for work in HONEST)
