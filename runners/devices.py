@@ -30,7 +30,8 @@ def find_devices() -> dict[str, dict[str, Any]]:
     end = time.monotonic() + HARDWARE_SECONDS
     ended = child.follow(deadline=lambda: end)
     if ended.ending is not Ending.EXITED or ended.code != 0:
-        raise NoHardware(f"the judge cannot say what is here: {ended.stderr or ended.ending}")
+        why = ended.stderr.splitlines()[-1:] or [ended.ending]
+        raise NoHardware(f"the judge cannot say what is here: {why[0]}")
     found = {each["slug"]: each for each in json.loads(said[-1])["devices"]}
     if not found:
         raise NoHardware("the judge finds no device here that it can measure on")
