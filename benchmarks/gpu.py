@@ -15,6 +15,7 @@ Run it on a machine that does nothing else.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
@@ -174,7 +175,10 @@ def inside(
     ring = 2 * cache_bytes
     slots = max(ring_slots(task.operator, case, ring), round(6000 / microseconds))
     slots = min(slots, 4096, max(2, (32 << 30) // slot_bytes(task.operator, case)))
-    with Rig(task.operator, case, slots, 1, DeviceMemory()) as rig:
+    with (
+        contextlib.closing(DeviceMemory()) as memory,
+        Rig(task.operator, case, slots, 1, memory) as rig,
+    ):
         bound = [
             {**rig.values, **rig.inputs.slot(i), **rig.outputs[0].slot(i)} for i in range(slots)
         ]

@@ -1,0 +1,62 @@
+"""Every chart is a figure that Plotly understands, to the last attribute."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import plotly.graph_objects
+import pytest
+
+from arena.leaderboard.charts import seen_against_unseen
+from arena.leaderboard.rankings import Row
+from arena.runs.charts import best_by_round
+from arena.runs.rounds import Round
+
+
+def a_round(number: int, speedup: float | None) -> Round:
+    return Round(
+        number=number,
+        submission=SimpleNamespace(),
+        evaluation=SimpleNamespace(status="done", verdict="failed", reason="WRONG_VALUES"),
+        speedup=speedup,
+        low=speedup and speedup - 0.1,
+        high=speedup and speedup + 0.2,
+        best=speedup or 1.0,
+        is_best=False,
+        is_final=False,
+    )
+
+
+def a_row(title: str, speedup: float | None, unseen: float | None) -> Row:
+    values = {field.name: 0 for field in dataclasses.fields(Row)}
+    known = {"speedup": speedup, "low": speedup, "high": speedup}
+    hidden = {"unseen_speedup": unseen, "unseen_low": unseen, "unseen_high": unseen}
+    return Row(**{**values, "agent": SimpleNamespace(title=title), **known, **hidden})
+
+
+def test_the_chart_of_a_run_shows_every_round_that_ended():
+    drawn = best_by_round([a_round(1, 1.5), a_round(2, None), a_round(3, 2.5)])
+    figure = plotly.graph_objects.Figure(drawn)
+    best, measured, failed = figure.data
+    assert best.y == (1.5, 1.0, 2.5)
+    assert measured.x == (1, 3)
+    assert measured.error_y.array == pytest.approx((0.2, 0.2))
+    assert failed.text == ("WRONG_VALUES",)
+
+
+def test_the_chart_of_the_board_joins_seen_and_unseen_of_each_agent():
+    drawn = seen_against_unseen([a_row("tuner", 2.0, 1.5), a_row("other", 1.2, None)])
+    figure = plotly.graph_objects.Figure(drawn)
+    links, seen, unseen = figure.data
+    assert [trace.mode for trace in figure.data] == ["lines", "markers", "markers"]
+    assert links.x == (2.0, 1.5, None)
+    assert seen.y == ("other", "tuner")
+    assert unseen.x == (1.5,)
+
+
+def test_a_figure_that_plotly_does_not_understand_is_found():
+    drawn = best_by_round([a_round(1, 1.5)])
+    drawn["data"][0]["line"]["colour"] = "red"
+    with pytest.raises(ValueError, match="colour"):
+        plotly.graph_objects.Figure(drawn)
