@@ -53,8 +53,8 @@ class Plan:
 FINAL_PLAN = Plan(0.010, 7, 31, 0.005, 4.0)
 QUICK_PLAN = Plan(0.008, 5, 11, 0.015, 1.5, every_regime=False)
 """For rounds, of which only the last will count, and for hidden cases, of which there are many."""
-GPU_FINAL_PLAN = Plan(0.006, 7, 31, 0.004, 2.0)
-GPU_QUICK_PLAN = Plan(0.003, 5, 9, 0.015, 0.5, every_regime=False)
+GPU_FINAL_PLAN = Plan(0.006, 7, 21, 0.006, 1.0)
+GPU_QUICK_PLAN = Plan(0.003, 5, 7, 0.02, 0.3, every_regime=False)
 """A GPU's launches are more alike than a processor's, so shorter windows say as much."""
 NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
