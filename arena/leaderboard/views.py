@@ -18,6 +18,7 @@ from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.charts import seen_against_unseen
 from arena.leaderboard.rankings import GENERALIZATIONS, Filters, Row, rank, ranked_runs
+from arena.runs.baselines import timed_baselines
 from arena.runs.models import Evaluation, Run
 from arena.runs.rounds import highlighted
 from arena.runs.states import RUN_JUDGED, RunStatus
@@ -130,6 +131,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
             if path == public.get("target_file") or path.endswith(".h")
         ],
         "history": history,
+        "baselines": timed_baselines(version),
         "scale": Scale.of(value for run in history for value in (run.low, run.high)),
         "siblings": Task.objects.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
