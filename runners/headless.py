@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,6 +41,7 @@ TICK_SECONDS = 0.1
 TEND_SECONDS = 5.0
 MOST_AT_ONCE = 3
 CORES_A_RUN = 4
+GIVE_WAY = 10
 Say = Callable[[str], object]
 
 
@@ -66,9 +68,9 @@ def carry_out(
     try:
         with ExitStack() as stack:
             stack.enter_context(home.locked(home.made(Path(settings.ARENA_HOME))))
+            stack.enter_context(_stopped_by_signals(say))
             hardware = _make_ready(say)
             stack.enter_context(_listed(hardware))
-            stack.enter_context(_stopped_by_signals(say))
             _check_hardware(plan, hardware)
             services.take_over()
             started = experiments.start(plan)
@@ -171,8 +173,10 @@ class Shop:
 
     def work(self) -> None:
         with ExitStack() as stack:
-            agents = stack.enter_context(ThreadPoolExecutor(self._at_once, "agent"))
-            builders = stack.enter_context(ThreadPoolExecutor(self._at_once, "builder"))
+            agents, builders = (
+                stack.enter_context(ThreadPoolExecutor(self._at_once, name, _give_way))
+                for name in ("agent", "builder")
+            )
             benches = {
                 device.pk: stack.enter_context(ThreadPoolExecutor(1, device.queue))
                 for device in self._hardware
@@ -272,6 +276,13 @@ class Shop:
 
     def _name(self, run: Run) -> str:
         return f"{run.task_version.task} by {run.agent}"
+
+
+def _give_way() -> None:
+    """Let this thread, and what is started from it, give way to a measurement (Linux: a thread has
+    a niceness of its own, which its children inherit).
+    """
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVE_WAY)
 
 
 def _matters(event: Event) -> bool:
