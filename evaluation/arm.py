@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import resource
@@ -25,7 +26,7 @@ from evaluation.place import CPU, GPU
 from evaluation.types import Argument, Reason
 
 PACKAGE = Path(__file__).resolve().parent
-START_SECONDS = 120.0
+START_SECONDS, END_SECONDS = 120.0, 10.0
 LOG_BYTES = 16 << 20
 SCRATCH_BYTES = {False: 32 << 20, True: 512 << 20}
 """Of one that compiles when it runs, and of others."""
@@ -332,10 +333,8 @@ class Arm:
     def close(self) -> None:
         """Kill the contestant and everything it started."""
         for pid in (self._init, *self._tree()):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         self._link.close()
 
     def __enter__(self) -> Self:
@@ -345,6 +344,9 @@ class Arm:
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        if self.rights.kind == GPU:  # the next one needs the memory that is given back at the end
+            with contextlib.suppress(LinkError):
+                self._status.receive(END_SECONDS)
         self._status.close()
         os.close(self._log)
 
@@ -386,14 +388,7 @@ def _signal_name(number: int) -> str:
 
 
 _OWN_REASONS = frozenset(
-    {
-        Reason.BUILD_ERROR,
-        Reason.MISSING_ENTRY,
-        Reason.WRONG_SHAPE,
-        Reason.WRONG_DTYPE,
-        Reason.ALIASED_OUTPUT,
-        Reason.OUT_OF_MEMORY,
-    }
+    "BUILD_ERROR MISSING_ENTRY WRONG_SHAPE WRONG_DTYPE ALIASED_OUTPUT OUT_OF_MEMORY CRASH".split()
 )
 """What a contestant can know of its own failure."""
 
