@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import arm, clock, place
+from evaluation import arm, clock, place, sandbox
 from evaluation.hardware import cpu
 from tests.gpu.submissions import Submission, build_all
+
+
+def pytest_report_header() -> str:
+    return f"the walls of this machine: {sandbox.walls()}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

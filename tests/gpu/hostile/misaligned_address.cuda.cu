@@ -3,7 +3,11 @@
 // expect: failed/CRASH
 #include "right.cuh"
 
-static __global__ void vector(const float* x, float* out) { out[0] = ((const float4*)(x + 1))->y; }
+static __global__ void vector(const float* x, float* out) {
+    float a, b, c, d;
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(a), "=f"(b), "=f"(c), "=f"(d) : "l"(x + 1));
+    out[0] = a + b + c + d;
+}
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {
     right(args, stream);
