@@ -186,6 +186,7 @@ class MeasurementOut(Schema):
     tflops: float | None
     roofline_share: float | None
     warm_us: float | None
+    eager_us: float | None
     noisy: bool
 
 
