@@ -46,6 +46,8 @@ SYSTEM_PATHS = (
 ).split()
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
 GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
+KERNEL_PATHS = "/proc/acpi /proc/bus /proc/fs /proc/irq /proc/scsi /proc/sysrq-trigger".split()
+"""Where root changes the machine, even without capabilities."""
 MOST_SAID = 1 << 20
 
 
@@ -200,19 +202,24 @@ def _arrange_mounts(policy: Policy) -> None:
     if policy.walls.private_proc:
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if policy.walls.read_only_system:
-        if policy.gpu and policy.walls.private_proc:
-            _mount("/proc/sys", "/proc/sys", None, MS_BIND)  # and read-only it stays
+        # A GPU's driver names its threads: it writes /proc/self/task/*/comm.
+        named = policy.gpu and policy.walls.private_proc
+        for path in filter(os.path.exists, _kernel_paths(policy) if named else ()):
+            _mount(path, path, None, MS_BIND)  # and read-only it stays
         here = os.getcwd()
         for path in policy.writable:
             size = f"size={policy.scratch_bytes}"
             of_memory = ("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
             _mount(*(of_memory if policy.scratch_bytes else (path, path, None, MS_BIND)))
         _set_read_only("/", on=True, recursive=True)
-        # A GPU's driver names its threads: it writes /proc/self/task/*/comm.
-        own = ("/proc",) if policy.gpu and policy.walls.private_proc else ()
-        for path in (*policy.writable, *own):
+        for path in (*policy.writable, *(("/proc",) if named else ())):
             _set_read_only(path, on=False, recursive=False)
         os.chdir(here)
+
+
+def _kernel_paths(policy: Policy) -> tuple[str, ...]:
+    """What stays read-only of a `/proc` that can be written; Landlock sees to all but the first."""
+    return ("/proc/sys", *(() if policy.walls.landlock else KERNEL_PATHS))
 
 
 def _limit(policy: Policy) -> None:

@@ -20,6 +20,8 @@ _DENIED = {
 }  # fmt: skip
 _FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "sched_setaffinity": 203}
 _CLONE, _CLONE3, _SOCKET, _AF_UNIX, _SEQPACKET, _CLONE_THREAD = 56, 435, 41, 1, 5, 0x10000
+_CLONE_NEW = 0x7E020000
+"""Every namespace that clone makes: within a new one of users a process has all capabilities."""
 _AUDIT_ARCH, _X32_BIT = 0xC000003E, 0x40000000
 _ALLOW, _KILL, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
@@ -30,7 +32,8 @@ def program(fork: bool, unix_sockets: str) -> bytes:
     """The filter as BPF, for x86-64.
 
     `fork` leaves new processes, other programs and a choice of cores; `unix_sockets` is `any`,
-    `packets` (packets in sequence, which a GPU's driver opens: services listen on streams) or none.
+    `packets` (packets in sequence, which a GPU's driver opens: services listen on streams) or
+    empty for none. Source: seccomp(2), and `struct sock_filter` of linux/filter.h.
     """
 
     def op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -61,7 +64,10 @@ def program(fork: bool, unix_sockets: str) -> bytes:
     # clone3 hides its flags from a filter; without it the C library falls back to clone.
     steps += when(_CLONE3, op(_RETURN, _ENOSYS))
     steps += when(_SOCKET, *sockets)
-    if not fork:
+    if fork:
+        anew = (op(_LOAD, _ARGUMENT), op(_ANY_BIT, _CLONE_NEW, 0, 1), refuse, op(_RETURN, _ALLOW))
+        steps += when(_CLONE, *anew)
+    else:
         steps += when(_CLONE, *only_if(_ANY_BIT, _CLONE_THREAD))
     steps.append(op(_RETURN, _ALLOW))
     return b"".join(steps)

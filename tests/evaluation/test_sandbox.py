@@ -176,3 +176,64 @@ def test_a_command_that_talks_without_end_is_heard_in_part() -> None:
     done = sandbox.run(["/usr/bin/yes"], policy, timeout=30)
     assert done.returncode > 0
     assert len(done.stdout) == sandbox.MOST_SAID
+
+
+NO_LANDLOCK = pytest.param({"walls": replace(sandbox.walls(), landlock=0)}, id="without Landlock")
+
+
+@pytest.mark.parametrize("rights", [pytest.param({}, id="all walls"), NO_LANDLOCK])
+def test_where_a_gpu_is_driven_threads_are_named_and_the_kernel_is_not_told_anything(
+    tmp_path: Path, rights: dict[str, object]
+) -> None:
+    if not (sandbox.walls().private_proc and sandbox.walls().read_only_system):
+        pytest.skip("no mounts of its own on this machine")
+    code = """
+import glob, os, threading
+def rename():
+    open(f'/proc/self/task/{threading.get_native_id()}/comm', 'w').write('driver')
+    print(open(f'/proc/self/task/{threading.get_native_id()}/comm').read().strip())
+rename()
+thread = threading.Thread(target=rename); thread.start(); thread.join()
+try: os.write(os.open('/proc/1/comm', os.O_WRONLY), b'mine'); print('renamed another')
+except OSError: pass
+closed = ['/proc/sys/kernel/hostname', '/proc/sysrq-trigger',
+          *glob.glob('/proc/irq/**', recursive=True), *glob.glob('/proc/bus/**', recursive=True)]
+for path in filter(os.path.isfile, closed):
+    try: os.close(os.open(path, os.O_WRONLY)); print('opened', path)
+    except OSError: pass
+"""
+    assert inside(code, tmp_path, gpu=True, **rights) == (0, "driver\ndriver\n")
+
+
+def test_where_no_gpu_is_driven_not_even_a_thread_is_named(tmp_path: Path) -> None:
+    status, said = inside("open('/proc/self/comm', 'w').write('mine')", tmp_path)
+    assert status != 0
+    assert "Error" in said
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_gpus_driver_opens_packets_alone(tmp_path: Path, gpu: bool) -> None:
+    if not sandbox.walls().seccomp:
+        pytest.skip("seccomp filters are written for x86-64")
+    code = """
+import socket
+for domain in ('AF_UNIX', 'AF_INET'):
+    for kind in ('SOCK_SEQPACKET', 'SOCK_STREAM', 'SOCK_DGRAM'):
+        try: socket.socket(getattr(socket, domain), getattr(socket, kind)); print(domain, kind)
+        except OSError: pass
+"""
+    expected = "AF_UNIX SOCK_SEQPACKET\n" if gpu else ""
+    assert inside(code, tmp_path, gpu=gpu) == (0, expected)
+
+
+def test_who_may_fork_makes_no_namespace_by_it(tmp_path: Path) -> None:
+    if not sandbox.walls().seccomp:
+        pytest.skip("seccomp filters are written for x86-64")
+    code = """
+import ctypes, os
+libc, new_user, child_ends = ctypes.CDLL(None, use_errno=True), 0x10000000, 17
+pid = libc.syscall(56, new_user | child_ends, None, None, None, None)
+if pid == 0: os._exit(0)
+print(pid, os.strerror(ctypes.get_errno()))
+"""
+    assert inside(code, tmp_path) == (0, "-1 Operation not permitted\n")
