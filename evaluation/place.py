@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import os
+import runpy
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 CPU, GPU = "cpu", "gpu"
+JUDGED = ("nvidia",)
+"""Vendors whose GPUs are judged on; on others a language is interpreted if it can be."""
+DEVICES = Path("/dev")
 
 
 @cache
 def gpu_vendor() -> str:
-    """`nvidia`, `amd`, or nothing where this machine has no GPU. `ARENA_GPU=none` leaves a GPU
-    alone. Device files are looked at, no driver is asked: who asks holds a context from then on.
+    """`nvidia`, `amd`, or nothing where this machine has no GPU that its PyTorch was built for.
+    `ARENA_GPU=none` leaves a GPU alone. Files are looked at, no driver is asked: who asks holds a
+    context from then on.
     """
     if os.environ.get("ARENA_GPU") == "none":
         return ""
-    if any(Path("/dev").glob("nvidia[0-9]*")):
+    if any(DEVICES.glob("nvidia[0-9]*")) and _torch_is_built_for("cuda"):
         return "nvidia"
-    return "amd" if Path("/dev/kfd").exists() else ""
+    return "amd" if (DEVICES / "kfd").exists() and _torch_is_built_for("hip") else ""
+
+
+def _torch_is_built_for(toolkit: str) -> bool:
+    """Whether PyTorch names a version of `cuda` or `hip`. To import it would take seconds."""
+    found = find_spec("torch")
+    if found is None or found.origin is None:
+        return False
+    return bool(runpy.run_path(str(Path(found.origin).with_name("version.py"))).get(toolkit))
 
 
 def kind_of(kinds: tuple[str, ...]) -> str:
     """Of the kinds of device a language runs on, best first, the one that this machine offers;
     where it offers none, the first.
     """
-    here = (GPU, CPU) if gpu_vendor() else (CPU,)
+    here = (GPU, CPU) if gpu_vendor() in JUDGED else (CPU,)
     return next((kind for kind in kinds if kind in here), kinds[0])

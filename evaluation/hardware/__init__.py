@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 from evaluation.builds import default_cache
 from evaluation.errors import Broken
+from evaluation.place import GPU
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def device_for(kind: str, cache_folder: Path) -> Device:
     for device in devices(cache_folder):
         if device.kind == kind:
             return device
-    raise Broken(f"this machine has no {kind} that can be judged on")
+    advice = "; PyTorch reaches none: mend its driver, or set ARENA_GPU=none" if kind == GPU else ""
+    raise Broken(f"this machine has no {kind} that can be judged on{advice}")
 
 
 @cache

@@ -75,8 +75,9 @@ class Cuda:
         )
 
     def judged_here(self) -> str:
-        nvidia = place.gpu_vendor() == "nvidia"
-        return "" if nvidia else "no NVIDIA GPU is here: CUDA is compiled, not run"
+        if place.gpu_vendor() == "nvidia":
+            return ""
+        return "no NVIDIA GPU is here that PyTorch was built for: CUDA is compiled, not run"
 
     def runs_here(self) -> str:
         return self.judged_here()

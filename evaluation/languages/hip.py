@@ -93,11 +93,11 @@ class Hip:
 
     def judged_here(self) -> str:
         here = place.gpu_vendor()
-        if not here:
-            return "neither an AMD nor an NVIDIA GPU is here: HIP is compiled, not run"
-        if here == "amd" and not _for_amd():
-            return "ROCm is not installed: HIP is compiled, not run"
-        return ""
+        if here in place.JUDGED:
+            return ""
+        if here:
+            return "AMD's GPUs are not judged on: HIP is compiled, not run"
+        return "no GPU is here that PyTorch was built for: HIP is compiled, not run"
 
     def runs_here(self) -> str:
         return self.judged_here()

@@ -107,7 +107,7 @@ class Triton:
         return _concluded(answers, task, said, milliseconds)
 
     def judged_here(self) -> str:
-        if place.gpu_vendor():
+        if place.kind_of(self.kinds) == place.GPU:
             return ""
         return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
 
