@@ -13,23 +13,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from evaluation import sandbox
 from evaluation.errors import Broken, SubmissionError
 from evaluation.link import Link, LinkClosed, LinkError, LinkTimeout, Message
 from evaluation.memory import Region
-from evaluation.place import CPU, GPU
+from evaluation.place import GPU
+from evaluation.rights import Rights
 from evaluation.types import Argument, Reason
 
-PACKAGE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS, END_SECONDS = 120.0, 10.0
-LOG_BYTES = 16 << 20
-SCRATCH_BYTES = {False: 32 << 20, True: 512 << 20}
-"""Of one that compiles when it runs, and of others."""
 MOST_THREADS = 256
 SPIN_SECONDS = 0.05
 """An answer is waited for without sleep for longer than a window takes."""
@@ -52,7 +48,7 @@ class Zygote:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         code = (
-            f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r});"
+            f"import sys; sys.path.insert(0, {str(ROOT)!r});"
             f"from evaluation.contestant import zygote; zygote({theirs.fileno()})"
         )
         self._process = subprocess.Popen(
@@ -92,24 +88,6 @@ class Zygote:
         self.close()
 
 
-@dataclass(frozen=True)
-class Rights:
-    """What one contestant gets: the artefact it may read, a folder it may write, and its limits."""
-
-    folder: Path
-    scratch: Path
-    memory_bytes: int
-    seconds: float
-    threads: int
-    trusted: bool = False
-    """One of ours: it may write large files."""
-    compiles: bool = False
-    """It may start processes: a compiler, when it runs."""
-    kind: str = CPU
-    """The kind of device it runs on."""
-    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
 class Arm:
     """One contestant, from its fork to its end. Frozen whenever it has not been asked for
     something.
@@ -120,32 +98,14 @@ class Arm:
         self._shared_bytes = 0
         self._pids: tuple[int, ...] = ()
         self._placed: set[int] = set()
+        self._ended = False
         link, link_end = socket.socketpair()
         status, status_end = socket.socketpair()
         self._link, self._status = Link(link), Link(status)
         self._log = os.memfd_create("log", os.MFD_CLOEXEC)
-        environment = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(rights.scratch),
-            "TMPDIR": str(rights.scratch),
-            "OMP_NUM_THREADS": str(rights.threads),
-            **({} if rights.kind == GPU else {"CUDA_VISIBLE_DEVICES": ""}),
-            **rights.environment,
-        }
-        policy = sandbox.Policy(
-            walls=sandbox.walls(),
-            readable=(sys.prefix, sys.base_prefix, str(PACKAGE), str(rights.folder)),
-            writable=(str(rights.scratch),),
-            # A GPU's driver reserves more addresses than any machine has memory.
-            memory_bytes=0 if rights.kind == GPU else rights.memory_bytes * 2,
-            file_bytes=1 << 30 if rights.trusted else LOG_BYTES,
-            scratch_bytes=0 if rights.trusted else SCRATCH_BYTES[rights.compiles],
-            fork=rights.compiles,
-            gpu=rights.kind == GPU,
-        )
         request = {
-            "policy": policy.to_json(),
-            "environment": environment,
+            "policy": rights.policy().to_json(),
+            "environment": rights.variables(),
             "folder": str(rights.scratch),
             "threads": rights.threads,
         }
@@ -310,7 +270,8 @@ class Arm:
     def _death(self) -> SubmissionError:
         """Say how a contestant that hung up came to its end."""
         try:
-            code = int(self._status.receive(10)[0]["exit"])
+            code = int(self._status.receive(END_SECONDS)[0]["exit"])
+            self._ended = True
         except (LinkError, KeyError, ValueError):
             code = -1
         self.close()
@@ -331,10 +292,13 @@ class Arm:
         return tail.decode(errors="replace").strip()
 
     def close(self) -> None:
-        """Kill the contestant and everything it started."""
-        for pid in (self._init, *self._tree()):
+        """Kill the contestant and everything it started; once, since its pid may be another's
+        afterwards.
+        """
+        for pid in () if self._ended else (self._init, *self._tree()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._ended = True
         self._link.close()
 
     def __enter__(self) -> Self:

@@ -18,7 +18,7 @@ from typing import Self
 import torch
 
 from evaluation import clock, hardware
-from evaluation.arm import Arm, Rights, Zygote, contestant_cores
+from evaluation.arm import Arm, Zygote, contestant_cores
 from evaluation.builds import Build, replace_text
 from evaluation.cuda import DeviceMemory
 from evaluation.draw import FAMILIES
@@ -27,6 +27,7 @@ from evaluation.memory import HostMemory
 from evaluation.oracle import compare
 from evaluation.place import GPU
 from evaluation.rig import Rig, ring_slots, slot_bytes
+from evaluation.rights import Rights
 from evaluation.task import Operator, Task
 from evaluation.timer import Timer
 from evaluation.types import Case, Measurement, Split
