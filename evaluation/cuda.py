@@ -47,7 +47,11 @@ def _runtime() -> Any:
 
 
 def _check(code: int, what: str) -> None:
+    """Raise Broken for an error of the runtime, which it then forgets: PyTorch's next launch would
+    take it for its own.
+    """
     if code:
+        _runtime().cudaGetLastError()
         raise Broken(f"{what}: {_runtime().cudaGetErrorString(code).decode()}")
 
 
@@ -68,8 +72,7 @@ class DeviceMemory:
         block = self._blocks.get(role)
         if block is None or block.size < layout.size:
             self._outgrown += [block] if block else []
-            size = -(-(layout.size + layout.size // 4) // LARGE_PAGE) * LARGE_PAGE
-            block = self._blocks[role] = _Block(size)
+            block = self._blocks[role] = _Block(_roomy(layout.size))
         return DeviceRegion(layout, block)
 
     def close(self) -> None:
@@ -78,6 +81,11 @@ class DeviceMemory:
             block.free()
         self._outgrown, self._blocks = [], {}
         torch.cuda.empty_cache()
+
+
+def _roomy(size: int) -> int:
+    """Bytes to allocate for `size`: a quarter more, in whole large pages."""
+    return -(-(size + size // 4) // LARGE_PAGE) * LARGE_PAGE
 
 
 class _Block:

@@ -23,7 +23,8 @@ PRODUCTS = {"float32": 4096, "float16": 8192, "bfloat16": 8192, "int8": 8192}
 """The side of the square matrices whose product gives the peak of a dtype."""
 RUNS, ROUNDS = 5, 4
 """The best of so many rounds of so many runs is the peak: other work only makes them slower."""
-ISA = {8: "Ampere", 9: "Hopper", 10: "Blackwell", 12: "Blackwell"}
+ISA = {"7.5": "Turing", "8.0": "Ampere", "8.6": "Ampere", "8.9": "Ada Lovelace", "9.0": "Hopper"}
+ISA |= {"10.0": "Blackwell", "10.3": "Blackwell", "12.0": "Blackwell"}
 
 
 def devices(cache: Path, again: bool = False) -> Sequence[Device]:
@@ -55,7 +56,7 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
             kind=place.GPU,
             vendor="NVIDIA",
             name=properties.name,
-            arch=f"sm_{capability.replace('.', '')} {ISA.get(properties.major, '')}".strip(),
+            arch=f"sm_{capability.replace('.', '')} {ISA.get(capability, '')}".strip(),
             queue=f"hw.{slug}",
             cores=properties.multi_processor_count,
             threads=properties.multi_processor_count,
@@ -98,23 +99,6 @@ def state(uuid: str) -> dict[str, Any]:
             "throttled": sorted(name for name, bit in names if reasons & bit),
         }
     return {}
-
-
-def memory_of(pids: Sequence[int]) -> int:
-    """Bytes of device memory that processes hold on all GPUs; 0 where NVML cannot say."""
-    try:
-        import pynvml
-    except ImportError:
-        return 0
-    total = 0
-    with contextlib.suppress(pynvml.NVMLError):
-        pynvml.nvmlInit()
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                if process.pid in pids:
-                    total += process.usedGpuMemory or 0
-    return total
 
 
 def _measured(cache: Path, fingerprint: Mapping[str, Any], again: bool) -> dict[str, float]:

@@ -120,3 +120,16 @@ def test_a_cache_that_cores_share_counts_once(tmp_path: Path) -> None:
     assert cache_bytes(tmp_path, [0, 1]) == {"L1": 96 << 10, "L3": 32 << 20}
     assert cache_bytes(tmp_path, [1, 2]) == {"L1": 96 << 10, "L3": 64 << 20}
     assert cache_bytes(tmp_path / "nothing", [0]) == {}
+
+
+def test_operations_are_done_at_the_peak_of_their_unit_where_that_was_measured() -> None:
+    peaks = {"float32_tflops": 1.0, "bfloat16_tflops": 8.0}
+    gpu = dataclasses.replace(device(Level("memory", 0, 10.0)), peaks=peaks)
+    assert gpu.roofline_seconds(0, 8 * 10**12, 1, "bfloat16") == pytest.approx(1.0)
+    assert gpu.roofline_seconds(0, 8 * 10**12, 1, "float32") == pytest.approx(8.0)
+    assert gpu.roofline_seconds(0, 8 * 10**12, 1, "int8") == pytest.approx(8.0)
+    assert gpu.roofline_seconds(10**11, 8 * 10**12, 1, "bfloat16") == pytest.approx(10.0)
+
+
+def test_a_device_that_tells_nothing_of_itself_has_no_state() -> None:
+    assert TWO_LEVELS.state() == {}

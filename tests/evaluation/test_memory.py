@@ -7,7 +7,16 @@ import os
 import pytest
 import torch
 
-from evaluation.memory import HostRegion, Layout, TensorSpec, map_region, poison, unwritten
+from evaluation.cuda import LARGE_PAGE, _roomy
+from evaluation.memory import (
+    HostMemory,
+    HostRegion,
+    Layout,
+    TensorSpec,
+    map_region,
+    poison,
+    unwritten,
+)
 
 SPECS = (TensorSpec("x", (3, 5), "float32"), TensorSpec("labels", (7,), "int64"))
 
@@ -70,3 +79,26 @@ def test_an_empty_tensor_has_its_place() -> None:
     assert region.slot(1)["x"].shape == (0, 4)
     assert region.breached() == ""
     region.close()
+
+
+def test_memory_of_the_host_is_shared_by_descriptor_and_fresh_for_every_role_and_case() -> None:
+    memory = HostMemory()
+    layout = Layout.of(SPECS, slots=2)
+    first, second = memory.region("inputs", layout), memory.region("inputs", layout)
+    first.slot(0)["x"].fill_(7.0)
+    assert float(second.slot(0)["x"].abs().max()) == 0.0
+    told, (descriptor,) = first.share()
+    shared = map_region(os.dup(descriptor), layout.size)
+    assert torch.equal(Layout.from_json(told).views(shared, 0)["x"], first.slot(0)["x"])
+    first.close()
+    first.close()
+    second.close()
+    memory.close()
+    assert memory.device.type == "cpu"
+
+
+@pytest.mark.parametrize("size", [1, 4096, LARGE_PAGE, LARGE_PAGE + 1, 3_000_000_001])
+def test_device_memory_is_taken_in_whole_large_pages_with_room_to_grow(size: int) -> None:
+    taken = _roomy(size)
+    assert taken % (2 << 20) == 0
+    assert size + size // 4 <= taken < size + size // 4 + LARGE_PAGE
