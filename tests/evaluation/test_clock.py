@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from evaluation.clock import Block, combine, half_width, less_empty, speedup_of
+from evaluation.clock import Block, Plan, combine, half_width, less_empty, plan_for, speedup_of
+from evaluation.clock import blocks as measured
 from evaluation.types import Interval
 
 
@@ -60,3 +64,53 @@ def test_errors_of_independent_cases_partly_cancel() -> None:
     assert total is not None
     assert half_width(total) == pytest.approx(0.05)
     assert total.low < 1.0 < total.high
+
+
+def windows(*times: float) -> Callable[[], float]:
+    """A contestant whose windows take these times in turn, for ever."""
+    return itertools.cycle(times).__next__
+
+
+PLAN = Plan(0.001, least_blocks=5, most_blocks=9, narrow=0.01, most_seconds=60.0)
+
+
+def test_a_block_is_candidate_baseline_baseline_candidate() -> None:
+    asked: list[str] = []
+
+    def window(name: str) -> Callable[[], float]:
+        return lambda: asked.append(name) or {"A": 10.0, "B": 20.0}[name]  # type: ignore[func-returns-value]
+
+    (block, *_) = measured(window("A"), window("B"), PLAN)
+    assert asked[:4] == ["A", "B", "B", "A"]
+    assert block == Block(10.0, 20.0)
+
+
+def test_a_clock_that_drifts_evenly_moves_both_alike() -> None:
+    drift = itertools.count(100)
+    found = measured(lambda: float(next(drift)), lambda: float(next(drift)), PLAN)
+    assert all(block.log_ratio == 0.0 for block in found)
+
+
+def test_measuring_stops_as_soon_as_the_interval_is_narrow() -> None:
+    assert len(measured(windows(100.0), windows(150.0), PLAN)) == PLAN.least_blocks
+
+
+def test_measuring_stops_at_the_most_blocks_when_it_never_gets_narrow() -> None:
+    noisy = windows(100.0, 100.0, 200.0, 200.0, 50.0, 50.0)
+    assert len(measured(noisy, windows(100.0), PLAN)) == PLAN.most_blocks
+
+
+def test_measuring_stops_at_its_time_but_not_before_the_least_blocks() -> None:
+    noisy, late = windows(100.0, 100.0, 200.0, 200.0), dataclasses.replace(PLAN, most_seconds=0.0)
+    assert len(measured(noisy, windows(100.0), late)) == PLAN.least_blocks
+
+
+def test_a_gpu_is_measured_in_shorter_windows_and_the_last_round_longest() -> None:
+    plans = {
+        (kind, final): plan_for(kind, final) for kind in ("cpu", "gpu") for final in (False, True)
+    }
+    for kind in ("cpu", "gpu"):
+        final, quick = plans[kind, True], plans[kind, False]
+        assert final.every_regime and not quick.every_regime
+        assert final.window_seconds > quick.window_seconds and final.narrow < quick.narrow
+    assert plans["gpu", True].window_seconds < plans["cpu", True].window_seconds

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from evaluation.errors import SubmissionError
-from evaluation.rig import Rig
+from evaluation.rig import MOST_SLOTS, Rig, ring_slots, slot_bytes, values_of
 from evaluation.task import Task
 from evaluation.types import Case, Reason, Split
 
@@ -68,3 +68,65 @@ def test_a_timed_launch_that_changes_its_input_is_refused(task: Task) -> None:
         with pytest.raises(SubmissionError) as caught:
             rig.verify(0, 0, 2, sample=2, where="here")
         assert caught.value.reason is Reason.INPUT_MUTATED
+
+
+def looked_at(rig: Rig, first: int, count: int) -> None:
+    """What ends a window on a GPU, by the same steps on a processor."""
+    rig._places = list(rig._draw_places(rig.outputs[0], first, count))
+    rig.look()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 32)], ids=["one", "small"])
+@pytest.mark.parametrize(("first", "count"), [(0, 5), (3, 4)], ids=["from the first", "round"])
+def test_a_look_finds_a_launch_of_the_window_that_has_not_written(
+    task: Task, size: tuple[int, int], first: int, count: int
+) -> None:
+    with Rig(task.operator, case_of(task, *size), slots=5, arms=1) as rig:
+        for late in range(count):
+            rig.refill(0, first, count)
+            answer(rig, range(5))
+            looked_at(rig, first, count)
+            rig.verify(0, first, count, sample=count, where="here")
+            rig.refill(0, first, count)
+            for place in set(range(count)) - {late}:
+                answer(rig, range((first + place) % 5, (first + place) % 5 + 1))
+            looked_at(rig, first, count)
+            answer(rig, range(5))
+            with pytest.raises(SubmissionError, match="answered before a timed launch") as caught:
+                rig.verify(0, first, count, sample=count, where="here")
+            assert caught.value.reason is Reason.STALE_OUTPUT
+
+
+def test_a_look_goes_to_one_secret_element_of_each_launch_and_comes_to_all_in_time(
+    task: Task,
+) -> None:
+    with Rig(task.operator, case_of(task, 2, 8), slots=4, arms=1) as rig:
+        rig.refill(0, 0, 4)
+        column = rig.outputs[0].column("out")
+        seen: set[tuple[int, int]] = set()
+        for _ in range(300):
+            ((flat, places, _),) = rig._draw_places(rig.outputs[0], 0, 4)
+            assert flat.data_ptr() == column.data_ptr()
+            seen |= {divmod(place, column.stride(0)) for place in places.tolist()}
+        assert seen == {(slot, element) for slot in range(4) for element in range(16)}
+
+
+def test_nothing_is_looked_at_where_outputs_are_empty(task: Task) -> None:
+    with Rig(task.operator, case_of(task, 0, 8), slots=2, arms=1) as rig:
+        looked_at(rig, 0, 2)
+        assert not rig._unwritten
+
+
+def test_a_ring_outgrows_the_cache_and_has_two_slots_at_least(task: Task) -> None:
+    small, large = case_of(task, 8, 32), case_of(task, 128, 1024)
+    slots = ring_slots(task.operator, small, 100_000)
+    assert (slots - 1) * slot_bytes(task.operator, small) < 100_000
+    assert slots * slot_bytes(task.operator, small) >= 100_000
+    assert ring_slots(task.operator, large, 1) == 2
+    assert ring_slots(task.operator, small, 1 << 40) == MOST_SLOTS
+
+
+def test_a_scalar_reaches_an_entry_point_in_its_type(task: Task) -> None:
+    values = values_of(task.operator, case_of(task, 8, 32))
+    assert values == {"rows": 8, "cols": 32, "shift": SHIFT}
+    assert [type(value) for value in values.values()] == [int, int, float]

@@ -1,0 +1,156 @@
+"""From windows whose cost is known, the timer finds the latency of a launch and what a window costs
+besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from evaluation.arm import Arm
+from evaluation.errors import Broken, SubmissionError
+from evaluation.rig import Rig
+from evaluation.task import Task
+from evaluation.timer import EAGER_LAUNCHES, SHORT, Timer
+from evaluation.types import Reason, Split
+
+LAUNCH, FIXED, EMPTY, EAGER = 1_000, 40_000, 25_000, 7_000
+"""Nanoseconds."""
+
+
+class FakeArm:
+    """Writes right answers; a window costs FIXED and LAUNCH for each, or EAGER for each that is
+    called for by itself.
+    """
+
+    def __init__(self, rig: Rig, captures: bool = True) -> None:
+        self.rig, self.captures = rig, captures
+        self.asked: list[tuple[int, int, bool]] = []
+        self.writes = True
+        self.fails: SubmissionError | None = None
+
+    def bind(self, *given: object) -> None:
+        if self.fails:
+            raise self.fails
+
+    def capture(self, first: int, count: int) -> bool:
+        return self.captures
+
+    def run(
+        self, first: int, count: int, look: Callable[[], None] = lambda: None, replay: bool = False
+    ) -> int:
+        self.asked.append((first, count, replay))
+        if self.fails:
+            raise self.fails
+        for index in range(first, first + count if self.writes else first):
+            given = self.rig.inputs.slot(index % self.rig.slots)
+            out = self.rig.outputs[0].slot(index % self.rig.slots)["out"]
+            out.copy_(given["x"] * given["weight"] + self.rig.values["shift"])
+        look()
+        each = LAUNCH if replay or not self.captures else EAGER
+        return FIXED + each * count if count else EMPTY
+
+
+@contextmanager
+def timed(task: Task, slots: int = 64, captures: bool = True) -> Iterator[tuple[Timer, FakeArm]]:
+    with Rig(task.operator, task.cases(Split.SEEN)[0], slots, arms=1) as rig:
+        arm = FakeArm(rig, captures)
+        yield Timer(cast(Arm, arm), rig, 0, trusted=False, where="here"), arm
+
+
+def test_a_window_is_what_it_took_less_an_empty_trip_for_each_launch(task: Task) -> None:
+    with timed(task, captures=False) as (timer, arm):
+        assert timer.empty == EMPTY
+        timer.resize(40)
+        assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY) / 40)
+        assert timer.clocked == pytest.approx((FIXED + LAUNCH + FIXED + 40 * LAUNCH) / 1e9)
+        assert arm.asked[-1][1:] == (40, False)
+
+
+def test_what_does_not_grow_with_the_launches_is_found_from_short_windows(task: Task) -> None:
+    with timed(task) as (timer, arm):
+        timer.capture(64)
+        assert timer.fixed() == pytest.approx(FIXED)
+        assert {count for _, count, replay in arm.asked if replay} == {64, 64 // SHORT}
+        assert timer.launches == 64, "windows are whole again"
+        timer.empty = timer.fixed()
+        assert timer.window() == pytest.approx(LAUNCH)
+
+
+def test_windows_of_a_few_launches_have_short_ones_too(task: Task) -> None:
+    with timed(task, slots=2) as (timer, _):
+        timer.capture(2)
+        assert timer.fixed() == pytest.approx(FIXED)
+
+
+def test_what_does_not_grow_is_never_less_than_nothing(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with timed(task) as (timer, _):
+        timer.capture(64)
+        monkeypatch.setattr(timer, "_elapsed", lambda eager=False: 10 * timer.launches**2)
+        assert timer.fixed() == 0.0
+
+
+def test_a_window_grows_over_the_ring_until_it_takes_its_time(task: Task) -> None:
+    with timed(task, captures=False) as (timer, _):
+        timer.settle(40e-6)
+        assert timer.count == timer.launches
+        assert 10e-6 <= timer.window() * timer.count / 1e9 <= 80e-6
+        timer.settle(1.0)
+        assert timer.count == 64, "no window is longer than the ring"
+
+
+def test_a_graph_goes_round_until_it_takes_its_time(task: Task) -> None:
+    with timed(task, slots=8) as (timer, arm):
+        each = timer.latency(1e-3, most=4096)
+        first, count, replay = arm.asked[-1]
+        assert (first, replay) == (0, True)
+        assert each * count >= 1e-3 * 1e9
+        assert each == pytest.approx(LAUNCH + (FIXED - EMPTY) / count)
+        timer.latency(1.0, most=100)
+        assert timer.launches == 100
+
+
+def test_launches_that_are_called_for_one_by_one_are_timed_as_such(task: Task) -> None:
+    with timed(task, slots=128) as (timer, arm):
+        timer.capture(128)
+        assert timer.eager() == pytest.approx(EAGER + (FIXED - EMPTY) / EAGER_LAUNCHES)
+        assert arm.asked[-1] == (0, EAGER_LAUNCHES, False)
+        assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY) / 128)
+
+
+def test_where_nothing_is_captured_windows_begin_anywhere_in_the_ring(task: Task) -> None:
+    with timed(task, captures=False) as (timer, arm):
+        timer.capture(4)
+        assert not timer.captured
+        for _ in range(40):
+            timer.window()
+        assert len({first for first, count, _ in arm.asked if count == 4}) > 10
+
+
+def test_an_answer_that_was_not_written_is_refused_and_so_is_a_wrong_one(task: Task) -> None:
+    with timed(task) as (timer, arm):
+        timer.capture(8)
+        arm.writes = False
+        with pytest.raises(SubmissionError) as caught:
+            timer.window()
+        assert caught.value.reason is Reason.STALE_OUTPUT
+        arm.writes = True
+        cast(Any, arm.rig).values["shift"] += 1.0
+        with pytest.raises(SubmissionError) as caught:
+            timer.window()
+        assert caught.value.reason is Reason.WRONG_VALUES
+
+
+def test_what_fails_in_a_baseline_is_the_judges_fault(task: Task) -> None:
+    with Rig(task.operator, task.cases(Split.SEEN)[0], 2, arms=1) as rig:
+        arm = FakeArm(rig)
+        arm.fails = SubmissionError(Reason.CRASH, "ended by SIGSEGV")
+        with pytest.raises(Broken, match="the baseline failed: ended by SIGSEGV"):
+            Timer(cast(Arm, arm), rig, 0, trusted=True, where="here")
+        with pytest.raises(SubmissionError):
+            Timer(cast(Arm, arm), rig, 0, trusted=False, where="here")
