@@ -33,7 +33,7 @@ lint: ready .venv/dev.stamp  ## style, types, the arrows between packages, missi
 
 admin: ready .venv/run.stamp  ## make a first superuser for /admin/
 	@$(BIN)/python manage.py migrate --verbosity 0
-	@$(BIN)/python manage.py createsuperuser
+	@$(BIN)/python manage.py createsuperuser $(if $(DJANGO_SUPERUSER_PASSWORD),--noinput)
 
 admit: ready .venv/run.stamp  ## try every task: wrong answers must fail and honest ones pass
 	@$(BIN)/python manage.py migrate --verbosity 0

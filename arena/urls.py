@@ -7,6 +7,8 @@ from django.urls import include, path
 
 from arena.api import api, nowhere
 
+admin.site.site_header = admin.site.site_title = "Kernel Arena"
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),

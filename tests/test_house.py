@@ -97,7 +97,7 @@ def test_a_taken_port_is_said_in_one_line() -> None:
     assert "make arena PORT=" in complaint
 
 
-@pytest.mark.parametrize("port", ["http", "-1", "123456", ""])
+@pytest.mark.parametrize("port", ["http", "-1", "0", "65536", "123456", ""])
 def test_a_port_that_is_no_number_is_refused(port: str) -> None:
     refused = make("port", f"PORT={port}")
     assert refused.returncode != 0

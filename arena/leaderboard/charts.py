@@ -33,7 +33,7 @@ def seen_against_unseen(rows: Sequence[Row]) -> Figure:
     ]  # fmt: skip
     drawn = figure(
         data,
-        x={**title("speedup over the baseline"), "ticksuffix": "×"},
+        x={**title("speedup"), "ticksuffix": "×"},
         y={"automargin": True, "tickfont": {"color": "var(--ink)"}},
     )
     drawn["layout"]["shapes"] = [at_one(horizontal=False)]

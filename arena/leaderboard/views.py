@@ -75,6 +75,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": rows,
         "scale": _scale(rows),
+        "spent": any(row.tokens is not None or row.cost is not None for row in rows),
         "filters": filters,
         "narrowed": wider,
         "generalizations": [(name, _address(request, filters, name)) for name in GENERALIZATIONS],

@@ -44,5 +44,5 @@ def read(files: Mapping[str, str], target: str) -> None:
     if size > MOST_BYTES:
         limit = f"{MOST_BYTES >> 20} MiB"
         raise SubmissionError(
-            Reason.BAD_SOURCE, f"{size / 2**20:.1f} MiB of source; at most {limit} is judged"
+            Reason.BAD_SOURCE, f"more than {limit} of source; at most {limit} is judged"
         )

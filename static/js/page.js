@@ -18,8 +18,33 @@ function toggleTheme() {
 
 document.querySelector("[data-toggle-theme]")?.addEventListener("click", toggleTheme);
 
+const CHOSEN = "chosen-filter";
+
+function remember(name, value) {
+  try {
+    sessionStorage.setItem(name, value);
+  } catch {
+    // Refused storage: the next page starts at its top.
+  }
+}
+
+function remembered(name) {
+  try {
+    const value = sessionStorage.getItem(name);
+    sessionStorage.removeItem(name);
+    return value;
+  } catch {
+    return null;
+  }
+}
+
 for (const form of document.querySelectorAll("form[data-auto]")) {
-  form.addEventListener("change", () => form.requestSubmit());
+  const chosen = remembered(CHOSEN);
+  if (chosen) form.elements[chosen]?.focus(); // who chooses by keys goes on from where they were
+  form.addEventListener("change", ({ target }) => {
+    remember(CHOSEN, target.name);
+    form.requestSubmit();
+  });
   form.addEventListener("submit", () => {
     for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
   });

@@ -13,6 +13,8 @@ from tests.web.world import LEASE, World
 
 TASK = "rms_norm/cpp-to-cpp"
 PATIENCE = 20_000  # ms
+CUT_OFF = """[...document.querySelectorAll(".segments, .filters label")]
+    .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.textContent.trim())"""
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -197,6 +199,7 @@ def test_no_page_complains_or_scrolls_sideways(open_page, world):
     live = world.live("swiglu/cpp-to-cpp", "hill-climber", 1)
     paths = ["/", "/leaderboard/", "/tasks/", f"/tasks/{TASK}/", "/runs/", f"/runs/{run.pk}/"]
     paths += [f"/runs/{live.pk}/", f"/runs/{run.pk}/rounds/2/", "/agents/tuner/", "/hardware/"]
+    paths += ["/login/"]
     for viewport in (DESK, PHONE):
         page = open_page("/methodology/", viewport)
         for path in paths:
@@ -204,7 +207,18 @@ def test_no_page_complains_or_scrolls_sideways(open_page, world):
             page.wait_for_load_state("load")
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, f"{path} is {wide} px too wide"
+            cut = page.evaluate(CUT_OFF)
+            assert cut == [], f"{path} cuts off {cut}"
         assert page.complaints == []
+
+
+def test_a_filter_chosen_by_keys_keeps_the_focus(open_page, world):
+    page = open_page("/leaderboard/")
+    page.focus("select[name=track]")
+    with page.expect_navigation():
+        page.keyboard.press("ArrowDown")
+    page.wait_for_selector("select[name=track]:focus", timeout=PATIENCE)
+    assert "track=" in page.url
 
 
 def test_the_chart_of_the_board_is_drawn_under_the_strict_policy(open_page, world):
