@@ -25,8 +25,8 @@ LARGE_PAGE = 2 << 20
 at half the bandwidth. Measured on an H200: 2.1 instead of 4.2 TB/s.
 """
 QUIET_SECONDS = 0.0003
-"""A round trip of a kernel that does nothing takes tens of microseconds on a GPU that nobody else
-keeps busy, and as long as a time slice, a millisecond or more, on one that somebody does.
+"""A round trip of the least work takes tens of microseconds on a GPU that nobody else keeps busy,
+and as long as a time slice, a millisecond or more, on one that somebody does.
 """
 QUIET_TRIES = 40
 
@@ -69,6 +69,9 @@ class DeviceMemory:
         self._outgrown: list[_Block] = []
 
     def region(self, role: str, layout: Layout) -> Region:
+        """Memory of a role for `layout`, where its regions before were: they are used no more.
+        Raises Broken where the device has none left.
+        """
         block = self._blocks.get(role)
         if block is None or block.size < layout.size:
             self._outgrown += [block] if block else []
@@ -76,6 +79,7 @@ class DeviceMemory:
         return DeviceRegion(layout, block)
 
     def close(self) -> None:
+        """Give everything back; what a contestant still has open stays until it ends."""
         torch.cuda.synchronize()
         for block in (*self._outgrown, *self._blocks.values()):
             block.free()
@@ -114,7 +118,9 @@ class DeviceRegion(Region):
 
 
 def opened(handle: str) -> int:
-    """In a contestant: the address of a block of the judge's."""
+    """In a contestant: the address of a block of the judge's. Raises Broken where the driver
+    refuses.
+    """
     torch.cuda.current_stream()
     pointer = ctypes.c_void_p()
     opaque = _Handle.from_buffer_copy(bytes.fromhex(handle))
