@@ -39,6 +39,11 @@ BREACHES: tuple[native.Breach, ...] = (
             r"|DeviceEnablePeer|CtxEnablePeer|HostRegister|MemHostRegister)\w*)\b"
         ),
     ),
+    # A stream that waits for a value in memory leaves the GPU at rest until the judge writes it.
+    (
+        "waiting-work",
+        re.compile(r"\b(?:cuda|cu)(?:Stream(?:Wait|Write)Value|\w*BatchMemOp)\w*\b"),
+    ),
 )
 _PRELUDE = PRELUDE.format(runtime="cuda_runtime.h", prefix="cuda")
 

@@ -40,6 +40,7 @@ BREACHES: tuple[native.Breach, ...] = (
             r"|DeviceEnablePeer|HostRegister)\w*)\b"
         ),
     ),
+    ("waiting-work", re.compile(r"\bhip(?:Stream(?:Wait|Write)Value|\w*BatchMemOp)\w*\b")),
     ("not-hip", re.compile(r"#\s*include\s*[<\"](?:cuda|cub/|cooperative_groups|mma)[\w./]*[>\"]")),
     ("not-hip", re.compile(r"\bcuda[A-Z]\w*\b")),
 )

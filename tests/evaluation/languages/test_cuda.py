@@ -179,6 +179,8 @@ def test_any_other_flag_is_rejected_with_those_allowed(flags: str, task: Task) -
         ("void f() { cudaDeviceReset(); }", "device-state"),
         ("void f(void** p) { cudaIpcOpenMemHandle(p, {}, 0); }", "foreign-memory"),
         ("void f() { cuMemImportFromShareableHandle(0, 0, 0); }", "foreign-memory"),
+        ("void f(cudaStream_t s) { cuStreamWaitValue32(s, 0, 1, 0); }", "waiting-work"),
+        ("void f() { cuGraphAddBatchMemOpNode(0, 0, 0, 0, 0); }", "waiting-work"),
         ('void* f() { return dlopen("libcublas.so", 1); }', "system-call"),
         ('const char* name = "/proc/self/maps";', "machine-files"),
     ],

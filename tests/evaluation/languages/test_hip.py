@@ -153,6 +153,7 @@ def test_literal_widths_of_a_wave_are_found(line: str, lanes: list[int]) -> None
         ("void f() { cudaDeviceSynchronize(); }", "not-hip"),
         ("void f() { hipDeviceSetLimit(hipLimitStackSize, 1); }", "device-state"),
         ("void f() { hipIpcCloseMemHandle(0); }", "foreign-memory"),
+        ("void f() { hipStreamWaitValue64(0, 0, 1, 0); }", "waiting-work"),
         ("void f() { system(0); }", "system-call"),
     ],
 )
