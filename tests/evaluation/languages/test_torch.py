@@ -43,7 +43,7 @@ def test_each_launch_fills_the_outputs_of_its_slot(tmp_path: Path) -> None:
         ("return x[:2] * by", Reason.WRONG_SHAPE, r"expected shape \[4\], got \[2\]"),
         ("return x * by, x", Reason.WRONG_SHAPE, "returned 2 values, expected 1: out"),
         ("return (x * by).half()", Reason.WRONG_DTYPE, "float32.*float16"),
-        ("return [1, 2]", Reason.WRONG_DTYPE, "plain CPU torch.Tensor, got list"),
+        ("return [1, 2]", Reason.WRONG_DTYPE, "plain torch.Tensor on cpu, got list"),
         ("return torch.nn.Parameter(x * by, False)", Reason.WRONG_DTYPE, "got Parameter"),
         ("return x", Reason.ALIASED_OUTPUT, "memory with an input"),
         ("return x.view(2, 2).view(4)", Reason.ALIASED_OUTPUT, "memory with an input"),
