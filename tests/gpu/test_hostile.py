@@ -77,7 +77,7 @@ def test_each_language_has_its_dozen_of_tricks() -> None:
     assert min(counts.values()) >= 12 and sum(counts.values()) >= 48, counts
 
 
-@pytest.mark.slow
+@pytest.mark.gpu  # a hundred compilations: too long for every run of all tests
 @pytest.mark.parametrize(
     "trick",
     [t for t in TRICKS if t.header["expect"] != "failed/BUILD_ERROR"],
