@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import clock, pipeline  # noqa: E402 - the path and the environment come first
+from evaluation import clock, hardware, pipeline  # noqa: E402 - the path and the environment come first
 from evaluation.builds import Build, baselines, build, default_cache  # noqa: E402
 from evaluation.task import Task, load_task  # noqa: E402
 from evaluation.types import Split, to_json  # noqa: E402
@@ -124,7 +124,7 @@ def clocks(task: Task, files: dict[str, str], cache: Path) -> list[dict[str, Any
     from evaluation.judge import Judge
 
     made = build(task, task.track.target, files, cache)
-    device = pipeline.device(cache)
+    device = hardware.device_for("cpu", cache)
     rows = []
     with (
         Zygote() as zygote,
