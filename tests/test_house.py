@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -31,6 +32,14 @@ def make(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ("make", *words), cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True
     )
+
+
+def complaint(refused: subprocess.CompletedProcess[str]) -> str:
+    """The one line that a refusal consists of."""
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("arena: ")
+    return line
 
 
 def modules() -> list[Path]:
@@ -90,18 +99,14 @@ def test_a_taken_port_is_said_in_one_line() -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = str(listener.getsockname()[1])
-        refused = make("port", f"PORT={port}")
-    assert refused.returncode != 0
-    complaint, *_ = refused.stderr.splitlines()
-    assert complaint.startswith(f"arena: port {port} is taken")
-    assert "make arena PORT=" in complaint
+        said = complaint(make("port", f"PORT={port}"))
+    assert said.startswith(f"arena: port {port} is taken")
+    assert "make arena PORT=" in said
 
 
 @pytest.mark.parametrize("port", ["http", "-1", "0", "65536", "123456", ""])
 def test_a_port_that_is_no_number_is_refused(port: str) -> None:
-    refused = make("port", f"PORT={port}")
-    assert refused.returncode != 0
-    assert "must be a number" in refused.stderr
+    assert "must be a number" in complaint(make("port", f"PORT={port}"))
 
 
 @pytest.fixture
@@ -117,8 +122,7 @@ def test_an_old_python_is_refused_before_anything_is_made(bare: Path) -> None:
     old.write_text("#!/bin/sh\necho 3.9\n")
     old.chmod(0o755)
     refused = make("-C", str(bare), "arena", f"PYTHON={old}")
-    assert refused.returncode != 0
-    assert "Python 3.9 is too old" in refused.stderr
+    assert "Python 3.9 is too old" in complaint(refused)
     assert not (bare / ".venv").exists()
     assert not (bare / ".arena").exists()
 
@@ -130,15 +134,77 @@ def test_a_missing_compiler_is_refused_before_anything_is_made(bare: Path) -> No
         found = subprocess.run(("which", name), capture_output=True, text=True, check=True).stdout
         (tools / name).symlink_to(found.strip())
     refused = make("-C", str(bare), "arena", f"PYTHON={sys.executable}", PATH=str(tools))
-    assert refused.returncode != 0
-    assert "no C++ compiler" in refused.stderr
+    assert "no C++ compiler" in complaint(refused)
     assert not (bare / ".venv").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(bare: Path) -> None:
     refused = make("-C", str(bare), "ready", ARENA_HOME="/proc/of/this")
-    assert refused.returncode != 0
-    assert "cannot write to /proc" in refused.stderr
+    assert "cannot write to /proc" in complaint(refused)
+
+
+@pytest.fixture
+def python(bare: Path) -> Path:
+    """An interpreter whose environments log how they are called, and fail at the words in
+    `fails`.
+    """
+    made = bare / "made"
+    made.write_text(
+        '#!/bin/sh\necho "$(basename "$0") $*" >> log\n'
+        'case "$*" in *"$(cat fails)"*) exit 1 ;; esac\n'
+    )
+    made.chmod(0o755)
+    (bare / "fails").write_text("nothing at all")
+    python = bare / "python3.14"
+    python.write_text(
+        "#!/bin/sh\n"
+        "[ $1 = -c ] && echo True && exit\n"
+        "mkdir -p .venv/bin && cp made .venv/bin/python && cp made .venv/bin/pytest\n"
+    )
+    python.chmod(0o755)
+    return python
+
+
+def test_what_is_installed_is_installed_once_and_an_arena_that_ends_well_exits_0(
+    bare: Path, python: Path
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
+    ran = [make("-C", str(bare), "arena", f"PORT={port}", f"PYTHON={python}") for _ in range(2)]
+    assert [done.returncode for done in ran] == [0, 0], ran[0].stderr
+    calls = (bare / "log").read_text().splitlines()
+    assert calls.count("python -m pip install --group run") == 1
+    assert calls.count("python -m runners") == 2
+
+
+def test_an_installation_that_fails_exits_1_and_is_taken_up_again(bare: Path, python: Path) -> None:
+    (bare / "fails").write_text("--group")
+    assert make("-C", str(bare), "bench", f"PYTHON={python}").returncode == 1
+    assert "benchmarks" not in (bare / "log").read_text()
+    (bare / "fails").write_text("nothing at all")
+    assert make("-C", str(bare), "bench", f"PYTHON={python}").returncode == 0
+    assert (bare / "log").read_text().endswith("python benchmarks/judge.py\n")
+
+
+@pytest.mark.parametrize("fails", ["-m serial", "-m not serial"])
+def test_tests_that_fail_have_make_exit_1_after_all_were_run(
+    bare: Path, python: Path, fails: str
+) -> None:
+    (bare / "scripts").unlink()
+    shutil.copytree(ROOT / "scripts", bare / "scripts")
+    (bare / "scripts" / "browser").write_text("#!/bin/sh\n")
+    (bare / "fails").write_text(fails)
+    assert make("-C", str(bare), "test", f"PYTHON={python}").returncode == 1
+    assert (bare / "log").read_text().count("pytest") == 2
+
+
+def test_a_dry_run_of_make_runs_nothing(bare: Path) -> None:
+    (bare / ".venv").mkdir()
+    shown = make("-C", str(bare), "-n", "clean")
+    assert shown.returncode == 0
+    assert "rm -rf .venv" in shown.stdout
+    assert (bare / ".venv").exists()
 
 
 @pytest.mark.slow
