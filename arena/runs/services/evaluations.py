@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from arena import queue
 from arena.errors import Conflict, UserError
+from arena.runs import results
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.services.recording import SYSTEM, note, record
@@ -24,11 +25,6 @@ MAX_FILES_BYTES = 1_000_000
 GATE_FIELDS = (
     "verdict", "reason", "rule", "message", "passed", "total", "duration_ms", "detail", "private",
 )  # fmt: skip
-MEASUREMENT_FIELDS = {
-    field.name
-    for field in Measurement._meta.concrete_fields
-    if field.name not in ("id", "evaluation")
-}
 
 
 def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
@@ -292,7 +288,7 @@ def _settle_run(
 
 
 def _store(evaluation: Evaluation, measured: Mapping[str, Any]) -> Measurement:
-    values = {name: value for name, value in measured.items() if name in MEASUREMENT_FIELDS}
+    values = {name: value for name, value in measured.items() if name in results.MEASUREMENT}
     key = {name: values.pop(name) for name in ("case", "split", "baseline")}
     stored, _ = Measurement.objects.update_or_create(evaluation=evaluation, **key, defaults=values)
     return stored
