@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,25 @@ def call(*words: object) -> tuple[int, str]:
 def unnumbered(line: dict[str, Any]) -> str:
     """A line without the row numbers that differ from database to database."""
     text = json.dumps(line, sort_keys=True)
-    for submission in line["submissions"]:
-        for evaluation in submission["evaluations"]:
-            text = text.replace(f"evaluation-{evaluation['id']}", "evaluation")
-            text = text.replace(f'"id": {evaluation["id"]},', "")
-        text = text.replace(f"submission-{submission['id']}", "submission")
-        text = text.replace(f'"id": {submission["id"]},', "")
+    numbers = [("submission", submission["id"]) for submission in line["submissions"]]
+    numbers += [
+        ("evaluation", evaluation["id"])
+        for submission in line["submissions"]
+        for evaluation in submission["evaluations"]
+    ]
+    for name, number in numbers:
+        text = re.sub(rf"\b{name}-{number}\b", name, text)
+        text = re.sub(rf'"id": {number}\b', '"id"', text)
     return text
+
+
+def test_a_row_number_that_begins_another_is_told_from_it():
+    def line(first: int, second: int) -> dict[str, Any]:
+        evaluations = [{"id": first, "at": f"evaluation-{first}"}]
+        evaluations += [{"id": second, "at": f"evaluation-{second}"}]
+        return {"submissions": [{"id": second, "evaluations": evaluations}]}
+
+    assert unnumbered(line(1, 12)) == unnumbered(line(31, 7))
 
 
 def test_a_run_comes_back_as_it_was(line, tmp_path):
