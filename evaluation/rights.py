@@ -14,7 +14,7 @@ from evaluation.place import CPU, GPU
 PACKAGE = Path(__file__).resolve().parent
 LOG_BYTES = 16 << 20
 SCRATCH_BYTES = {False: 32 << 20, True: 512 << 20}
-"""Of one that compiles when it runs, and of others."""
+"""By whether it compiles when it runs."""
 
 
 @dataclass(frozen=True)
