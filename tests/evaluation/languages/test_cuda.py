@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from evaluation import nvcc, place
+from evaluation import nvcc
 from evaluation.builds import build
 from evaluation.device_kernel import DeviceKernel
 from evaluation.errors import BuildError, Rejected
@@ -18,14 +17,12 @@ from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
 from evaluation.types import GateName, Reason, Verdict
+from tests.evaluation.languages.machine import needs_nvcc, without_gpu
 
 CUDA = languages()["cuda"]
 FOLDER = Path(__file__).parent / "operators"
 DTYPES = ("float32", "float16", "bfloat16")
 KERNEL = (FOLDER / "shifted" / "baseline" / "cuda.cu").read_text()
-
-needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")
-without_gpu = pytest.mark.skipif(bool(place.gpu_vendor()), reason="a GPU is here")
 
 
 @pytest.fixture

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from evaluation import hipcc, place
+from evaluation import hipcc
 from evaluation.builds import build
 from evaluation.errors import BuildError, Rejected
 from evaluation.languages import hip, languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
 from evaluation.types import Reason, Verdict
+from tests.evaluation.languages.machine import needs_nvcc, without_gpu
 
 HIP = languages()["hip"]
 FOLDER = Path(__file__).parent / "operators"
 KERNEL = (FOLDER / "shifted" / "baseline" / "hip.hip").read_text()
-
-needs_nvcc = pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")
-without_gpu = pytest.mark.skipif(bool(place.gpu_vendor()), reason="a GPU is here")
 
 EVERYTHING = """\
 #include "shifted.h"

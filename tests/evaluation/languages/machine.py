@@ -1,0 +1,21 @@
+"""What of CUDA this machine has; a toolkit is looked for as the judge looks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation import nvcc, place
+from evaluation.errors import Broken
+
+
+def _without_nvcc() -> str:
+    try:
+        nvcc.toolkit()
+    except Broken as broken:
+        return str(broken)
+    return ""
+
+
+# Not `absent`: Debian's main archive has no toolkit, so CI may do without one, as without a GPU.
+needs_nvcc = pytest.mark.skipif(bool(_without_nvcc()), reason=_without_nvcc() or "nvcc is here")
+without_gpu = pytest.mark.skipif(bool(place.gpu_vendor()), reason="a GPU is here")
