@@ -92,7 +92,7 @@ def main() -> None:
             found[part] = {
                 "command": f"python benchmarks/gpu.py {part}",
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                **device.state(),
+                "now": hardware.state(device),
                 "results": measure(cache, device),
             }
             options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -199,7 +199,9 @@ def fingerprint(request: Request) -> dict[str, Any]:
 
 def _device_fingerprint(request: Request) -> dict[str, Any]:
     """What judged or would have; empty where this machine has no such device."""
-    for found in hardware.devices(request.cache):
-        if found.kind == request.task.kind:
-            return {**found.fingerprint, **found.state()}
-    return {}
+    try:
+        device = hardware.device_for(request.task.kind, request.cache)
+    except Broken:
+        return {}
+    now = hardware.state(device)
+    return {**device.fingerprint, **({"now": now} if now else {})}

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 CPU, GPU = "cpu", "gpu"
+VENDORS = {"nvidia": ("nvidia[0-9]*", "cuda"), "amd": ("kfd", "hip")}
+"""The device files of a vendor's GPUs, and what PyTorch calls a build for them."""
 JUDGED = ("nvidia",)
 """Vendors whose GPUs are judged on; on others a language is interpreted if it can be."""
 DEVICES = Path("/dev")
@@ -16,15 +18,16 @@ DEVICES = Path("/dev")
 
 @cache
 def gpu_vendor() -> str:
-    """`nvidia`, `amd`, or nothing where this machine has no GPU that its PyTorch was built for.
+    """The vendor of this machine's GPUs; empty where it has none that its PyTorch was built for.
     `ARENA_GPU=none` leaves a GPU alone. Files are looked at, no driver is asked: who asks holds a
     context from then on.
     """
     if os.environ.get("ARENA_GPU") == "none":
         return ""
-    if any(DEVICES.glob("nvidia[0-9]*")) and _torch_is_built_for("cuda"):
-        return "nvidia"
-    return "amd" if (DEVICES / "kfd").exists() and _torch_is_built_for("hip") else ""
+    for vendor, (files, toolkit) in VENDORS.items():
+        if any(DEVICES.glob(files)) and _torch_is_built_for(toolkit):
+            return vendor
+    return ""
 
 
 def _torch_is_built_for(toolkit: str) -> bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from evaluation.builds import default_cache
-from evaluation.errors import Broken
-from evaluation.place import GPU
+from evaluation.errors import Broken, RequestError
+from evaluation.place import CPU, GPU
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,10 @@ class Level:
 class Device:
     """A device that can time kernels.
 
-    `levels` run from the smallest cache to main memory; bandwidth counts bytes read and written, by
-    as many threads as a contestant gets. `peaks` holds the same figures under one name each, and
-    `float32_tflops`. `queue` is the name under which work for this device model waits.
+    `slug` names its model, as `queue` names where work for that model waits: devices that are alike
+    share both, and `uuid` tells them apart. `levels` run from the smallest cache to main memory;
+    bandwidth counts bytes read and written, by as many threads as a contestant gets. `peaks` holds
+    the same figures under one name each, and `float32_tflops`.
     """
 
     slug: str
@@ -49,14 +51,15 @@ class Device:
     peaks: Mapping[str, float]
     isolation: Mapping[str, Any]
     fingerprint: Mapping[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What a process is given that is to see this device alone."""
+    unjudged: str = ""
+    """Why no kernel is judged on it; empty where they are."""
 
-    def state(self) -> dict[str, Any]:
-        """Clocks, temperature and power now, of a device that tells."""
-        if self.vendor != "NVIDIA":
-            return {}
-        from evaluation.hardware import nvidia
-
-        return {"now": nvidia.state(str(self.fingerprint["uuid"]))}
+    @property
+    def uuid(self) -> str:
+        """Which one of its model it is; empty for a processor."""
+        return str(self.fingerprint.get("uuid", ""))
 
     def roofline_seconds(
         self, moved: int, flops: int, working_set: int, unit: str = "float32"
@@ -75,26 +78,51 @@ class Device:
 class Vendor(Protocol):
     """A module of this folder: one vendor, one file."""
 
+    KIND: str
+    """The kind of all its devices (see `evaluation.place`)."""
+
     def devices(self, cache: Path, again: bool = False) -> Sequence[Device]:
         """The vendor's devices on this machine, measured now or earlier (kept in `cache`).
 
         `again` measures now in any case; the better of what was kept and what is found is kept.
         """
 
+    def state(self, device: Device) -> dict[str, Any]:
+        """What a device tells of itself now, such as clocks, temperature and power; nothing of
+        one of another vendor's.
+        """
+
+
+def state(device: Device) -> dict[str, Any]:
+    """Clocks, temperature and power now, of a device that tells."""
+    return {name: now for vendor in _vendors() for name, now in vendor.state(device).items()}
+
 
 def device_for(kind: str, cache_folder: Path) -> Device:
-    """The first device of a kind. Raises Broken where this machine has none."""
-    for device in devices(cache_folder):
-        if device.kind == kind:
+    """The first device of a kind that is judged on. Raises Broken where this machine has none."""
+    for device in _devices(cache_folder, kind):
+        if not device.unjudged:
             return device
     advice = "; PyTorch reaches none: mend its driver, or set ARENA_GPU=none" if kind == GPU else ""
     raise Broken(f"this machine has no {kind} that can be judged on{advice}")
 
 
-@cache
+def named(name: str, cache_folder: Path) -> Device:
+    """The device of this number (as they are listed, from 0), slug or UUID; of several that are
+    alike the first. Raises RequestError.
+    """
+    found = devices(cache_folder)
+    for number, device in enumerate(found):
+        if name in (str(number), device.slug, device.uuid):
+            return device
+    known = ", ".join(f"{number} {device.slug}" for number, device in enumerate(found))
+    raise RequestError(f"there is no device {name} here; there are: {known}")
+
+
 def devices(cache_folder: Path | None = None) -> tuple[Device, ...]:
     """Every device of this machine, GPUs before CPUs."""
-    return _found(cache_folder or default_cache())
+    folder = cache_folder or default_cache()
+    return (*_devices(folder, GPU), *_devices(folder, CPU))
 
 
 def measured_again(device: Device, cache_folder: Path) -> Device:
@@ -103,29 +131,47 @@ def measured_again(device: Device, cache_folder: Path) -> Device:
     Peaks that were measured on a busy machine lie too low. That is ruled out before anything is
     called too fast.
     """
-    devices.cache_clear()
-    return next(found for found in _found(cache_folder, again=True) if found.slug == device.slug)
+    _devices.cache_clear()
+    found = _found(cache_folder, device.kind, again=True)
+    return next(each for each in found if (each.slug, each.uuid) == (device.slug, device.uuid))
 
 
-def _found(cache_folder: Path, again: bool = False) -> tuple[Device, ...]:
-    vendors = [
+@cache
+def _devices(cache_folder: Path, kind: str) -> tuple[Device, ...]:
+    return tuple(_found(cache_folder, kind))
+
+
+def _found(cache_folder: Path, kind: str, again: bool = False) -> Iterable[Device]:
+    for vendor in _vendors():
+        if kind == vendor.KIND:
+            yield from vendor.devices(cache_folder, again)
+
+
+@cache
+def _vendors() -> tuple[Vendor, ...]:
+    return tuple(
         cast(Vendor, importlib.import_module(f"{__name__}.{module.name}"))
         for module in pkgutil.iter_modules(__path__)
-    ]
-    found = [device for vendor in vendors for device in vendor.devices(cache_folder, again)]
-    return tuple(sorted(found, key=lambda device: device.kind == "cpu"))
+    )
+
+
+def slug_of(name: str) -> str:
+    """A device's name as it stands in addresses and in the names of queues."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def render(found: Sequence[Device]) -> str:
     """The devices as text for a terminal."""
     lines: list[str] = []
-    for device in found:
+    for number, device in enumerate(found):
         walls = ", ".join(f"{name} {value}" for name, value in device.isolation.items())
         lines += [
-            f"{device.slug}  {device.name} ({device.arch}), {device.cores} "
+            f"{number}  {device.slug}  {device.name} ({device.arch}), {device.cores} "
             f"{'cores' if device.kind == 'cpu' else 'multiprocessors'}, "
             f"{device.memory_bytes / 2**30:.0f} GiB",
             f"  queue      {device.queue}",
+            *([f"  uuid       {device.uuid}"] if device.uuid else []),
+            *([f"  {device.unjudged}"] if device.unjudged else []),
             *(
                 [f"  contestants run on {device.threads} of its cores"]
                 if device.kind == "cpu"

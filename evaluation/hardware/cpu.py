@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import subprocess
 import tempfile
 from collections import Counter
@@ -19,9 +18,11 @@ from evaluation import sandbox
 from evaluation.arm import contestant_cores
 from evaluation.builds import replace_text
 from evaluation.errors import Broken
-from evaluation.hardware import Device, Level
+from evaluation.hardware import Device, Level, slug_of
 from evaluation.languages.cpp import compiler_version
+from evaluation.place import CPU
 
+KIND = CPU
 UNKNOWN_CACHE = 32 << 20
 """Bytes of last-level cache that a machine is taken to have when it does not say."""
 PEAKS = Path(__file__).with_name("peaks.cpp")
@@ -35,7 +36,7 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
     info = _cpuinfo()
     name = info.get("model name", platform.machine())
     total, cores = os.cpu_count() or 1, contestant_cores()
-    slug = re.sub(r"[^a-z0-9]+", "-", f"{name} {total}c".lower()).strip("-")
+    slug = slug_of(f"{name} {total}c")
     flags = set(info.get("flags", info.get("Features", "")).split())
     widest = [isa for isa in ("avx512f", "avx2", "avx", "sse4_2", "sve", "asimd") if isa in flags]
     caches = cache_bytes(SYSTEM_CPUS, cores)
@@ -53,7 +54,7 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
     return [
         Device(
             slug=slug,
-            kind="cpu",
+            kind=KIND,
             vendor=info.get("vendor_id", "unknown"),
             name=name,
             arch=f"{platform.machine()} {widest[0]}" if widest else platform.machine(),
@@ -71,6 +72,11 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
             fingerprint=fingerprint,
         )
     ]
+
+
+def state(device: Device) -> dict[str, Any]:
+    """Nothing: what a processor's cores do now is told only to who owns the machine."""
+    return {}
 
 
 def _cpuinfo() -> Mapping[str, str]:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from evaluation import hardware
-from evaluation.hardware import Device, Level
+from evaluation.errors import RequestError
+from evaluation.hardware import Device, Level, amd, nvidia
 from evaluation.hardware.cpu import cache_bytes, devices
 from evaluation.types import to_json
 
@@ -131,5 +132,69 @@ def test_operations_are_done_at_the_peak_of_their_unit_where_that_was_measured()
     assert gpu.roofline_seconds(10**11, 8 * 10**12, 1, "bfloat16") == pytest.approx(10.0)
 
 
-def test_a_device_that_tells_nothing_of_itself_has_no_state() -> None:
-    assert TWO_LEVELS.state() == {}
+def test_a_device_that_tells_nothing_of_itself_has_no_state(cpu: Device) -> None:
+    assert hardware.state(TWO_LEVELS) == hardware.state(cpu) == {}
+
+
+@pytest.fixture
+def two_gpus_and_more(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> tuple[Device, ...]:
+    """Two GPUs that are alike, one that no kernel is judged on, and this machine's processor."""
+    gpus = [
+        dataclasses.replace(
+            TWO_LEVELS, slug=slug, kind="gpu", fingerprint={"uuid": uuid}, unjudged=unjudged
+        )
+        for slug, uuid, unjudged in (
+            ("h200", "aaaa", ""), ("h200", "bbbb", ""), ("mi300x", "0000:41:00.0", "not yet"),
+        )
+    ]  # fmt: skip
+    of_kind = {"gpu": tuple(reversed(gpus)), "cpu": (cpu,)}
+    monkeypatch.setattr(hardware, "_devices", lambda folder, kind: of_kind[kind])
+    return (*of_kind["gpu"], cpu)
+
+
+def test_every_device_is_listed_with_its_number_gpus_first(
+    two_gpus_and_more: tuple[Device, ...], cpu: Device
+) -> None:
+    assert hardware.devices(Path()) == two_gpus_and_more
+    table = hardware.render(hardware.devices(Path()))
+    assert "0  mi300x" in table and "1  h200" in table and "2  h200" in table
+    assert f"3  {cpu.slug}" in table
+    assert "uuid       aaaa" in table and "uuid       bbbb" in table
+    assert "not yet" in table
+
+
+def test_a_device_is_named_by_its_number_its_slug_or_its_uuid(
+    two_gpus_and_more: tuple[Device, ...], cpu: Device
+) -> None:
+    assert hardware.named("2", Path()).uuid == "aaaa"
+    assert hardware.named("aaaa", Path()).uuid == "aaaa"
+    assert hardware.named("h200", Path()).uuid == "bbbb", "the first of those that are alike"
+    assert hardware.named(cpu.slug, Path()) == cpu
+    with pytest.raises(RequestError, match=r"no device h100 here; there are: 0 mi300x, 1 h200,"):
+        hardware.named("h100", Path())
+
+
+def test_the_judge_takes_the_first_device_that_is_judged_on(
+    two_gpus_and_more: tuple[Device, ...],
+) -> None:
+    assert hardware.device_for("gpu", Path()).uuid == "bbbb"
+
+
+def test_a_processor_is_looked_at_without_touching_a_gpu(
+    cpu: Device, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touched(cache: Path, again: bool = False) -> list[Device]:
+        raise AssertionError("a GPU was asked for")
+
+    for vendor in (nvidia, amd):
+        monkeypatch.setattr(vendor, "devices", touched)
+    hardware._devices.cache_clear()
+    assert hardware.device_for("cpu", folder) == cpu
+
+
+def test_every_vendor_says_its_kind_its_devices_and_their_state(folder: Path) -> None:
+    for vendor in hardware._vendors():
+        assert vendor.KIND in ("cpu", "gpu")
+        for found in vendor.devices(folder):
+            assert found.kind == vendor.KIND
+            assert isinstance(vendor.state(found), dict)

@@ -98,7 +98,7 @@ def test_with_a_gpu_that_is_judged_on_all_of_its_languages_are_timed(machine: Ma
 def test_a_gpu_that_does_not_answer_is_named_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(hardware, "devices", lambda folder: ())
+    monkeypatch.setattr(hardware, "_devices", lambda folder, kind: ())
     with pytest.raises(Broken, match=r"no gpu that can be judged on; .*ARENA_GPU=none"):
         hardware.device_for("gpu", tmp_path)
     with pytest.raises(Broken, match=r"no cpu that can be judged on$"):
