@@ -19,7 +19,8 @@ from evaluation.place import GPU
 from evaluation.types import Interval
 
 RESAMPLES = 2000
-EMPTY_TRIPS = 9
+EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
+"""On a GPU they tell no more than how long about a window must be."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Block:
     @property
     def log_ratio(self) -> float:
         return math.log(self.baseline / self.candidate)
+
+    def less(self, nanoseconds: float) -> Block:
+        """The same with so much taken off each launch, as `less_empty` does."""
+        return Block(
+            less_empty(self.candidate, nanoseconds), less_empty(self.baseline, nanoseconds)
+        )
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ FINAL_PLAN = Plan(0.010, 7, 31, 0.005, 4.0)
 QUICK_PLAN = Plan(0.008, 5, 11, 0.015, 1.5, every_regime=False)
 """For rounds, of which only the last will count, and for hidden cases, of which there are many."""
 GPU_FINAL_PLAN = Plan(0.006, 7, 21, 0.006, 1.0)
-GPU_QUICK_PLAN = Plan(0.003, 5, 7, 0.02, 0.3, every_regime=False)
+GPU_QUICK_PLAN = Plan(0.002, 5, 7, 0.02, 0.3, every_regime=False)
 """A GPU's launches are more alike than a processor's, so shorter windows say as much."""
 NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
@@ -68,22 +75,29 @@ def plan_for(kind: str, final: bool) -> Plan:
 
 
 def blocks(
-    candidate: Callable[[], float], baseline: Callable[[], float], plan: Plan
+    candidate: Callable[[], float],
+    baseline: Callable[[], float],
+    plan: Plan,
+    besides: Callable[[Sequence[Block]], float] = lambda found: 0.0,
 ) -> list[Block]:
     """Blocks of four windows, until the interval is narrow enough or the plan's time is up.
 
-    Each call is one window and returns its nanoseconds per launch.
+    Each call is one window and returns its nanoseconds per launch. After each block `besides` says,
+    of what was found so far, how many of those are not the launches' own; they are taken off.
     """
     found: list[Block] = []
+    own: list[Block] = []
     ends = time.monotonic() + plan.most_seconds
     while len(found) < plan.most_blocks:
         a1, b1, b2, a2 = candidate(), baseline(), baseline(), candidate()
         found.append(Block((a1 + a2) / 2, (b1 + b2) / 2))
-        if len(found) < plan.least_blocks:
+        overhead = besides(found)
+        own = [block.less(overhead) for block in found]
+        if len(own) < plan.least_blocks:
             continue
-        if half_width(speedup_of(found)) < plan.narrow or time.monotonic() > ends:
+        if half_width(speedup_of(own)) < plan.narrow or time.monotonic() > ends:
             break
-    return found
+    return own
 
 
 def less_empty(elapsed: float, empty: float) -> float:
@@ -92,6 +106,15 @@ def less_empty(elapsed: float, empty: float) -> float:
     At most half a window is taken for empty, so that no time comes near zero.
     """
     return elapsed - min(empty, elapsed / 2)
+
+
+def launches_for(times: Sequence[float], seconds: float) -> float:
+    """Launches of a window for contestants that take so many nanoseconds each, the same for all:
+    the fastest one's window takes `seconds`, unless the slowest one's would take over four times
+    that.
+    """
+    target = seconds * 1e9
+    return min(target / min(times), 4 * target / max(times))
 
 
 def half_width(interval: Interval) -> float:

@@ -40,8 +40,15 @@ measured peaks.
 CHOICE_WINDOWS = 3
 WARM_SLOTS, WARM_WINDOWS = 2, 5
 """When two slots go round, a small case stays in cache."""
-FIRST_SLOTS = 8
 LEAST_LAUNCHES, MOST_LAUNCHES = 4, 4096
+LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
+"""What the time of a launch is guessed from before there is any: its least, and a good kernel's
+share of the roofline.
+"""
+SLOW_NS = 1e6
+"""A launch that takes longer is told from a round trip by a window of its own."""
+LONGER = 1.3
+"""Windows longer or shorter than planned by no more than this stay as they are."""
 
 
 class Judge:
@@ -108,7 +115,7 @@ class Judge:
         """Stage one: it loads, has its entry point, and runs once. Raises SubmissionError."""
         with self._rig(case, slots=2, arms=1) as rig:
             candidate = self.arm("candidate")
-            candidate.bind(self.operator.arguments, [rig.inputs, rig.outputs[0]], rig.values)
+            candidate.bind(self.operator.arguments, rig.regions(0), rig.values)
             rig.refill(0, 0, 2)
             candidate.run(0, 2)
             rig.alone()
@@ -123,14 +130,12 @@ class Judge:
         worst = 0.0
         with self._rig(case, slots=1, arms=1) as rig:
             candidate = self.arm("candidate")
-            candidate.bind(self.operator.arguments, [rig.inputs, rig.outputs[0]], rig.values)
+            candidate.bind(self.operator.arguments, rig.regions(0), rig.values)
             for family in _families(rig, thorough):
                 where = f"case {case.name}, {family} inputs"
                 inputs = rig.oracle.draw(family)
                 truths = rig.oracle.truth(inputs)
-                for _ in range(
-                    2
-                ):  # the same values again: what was computed once must be computed twice
+                for _ in "ab":  # the same values again: what was computed must be computed twice
                     rig.place(inputs)
                     candidate.run(0, 1)
                     rig.alone()
@@ -144,12 +149,14 @@ class Judge:
         """
         names = ("candidate", self.baseline())
         with self._bench(case, plan, names) as (candidate, against):
-            # A candidate that answers empty trips slowly must not be given that time back.
-            empty = min(candidate.empty, against.empty)
+            # What the candidate does on empty trips or short windows is not given back to it.
             if self.task.kind == GPU:
-                empty = against.fixed()
-            candidate.empty = against.empty = empty
-            blocks = clock.blocks(candidate.window, against.window, plan)
+                candidate.empty = against.empty = 0.0
+                blocks = clock.blocks(candidate.window, against.window, plan, against.besides)
+                candidate.empty = against.fixed
+            else:
+                candidate.empty = against.empty = min(candidate.empty, against.empty)
+                blocks = clock.blocks(candidate.window, against.window, plan)
             eager = candidate.eager() if candidate.captured and plan.every_regime else None
             working_set = candidate.rig.bytes
         warm = self._warm(case, candidate) if plan.every_regime else None
@@ -212,39 +219,62 @@ class Judge:
 
         The slower one's windows grow to at most four times what was planned.
         """
-        ring = 2 * self.device.last_level_cache_bytes
         if self.task.kind == GPU:
-            slots = self._graph_slots(case, plan, names, ring)
+            settled = self._settled_graphs(case, plan, names)
         else:
-            slots = ring_slots(self.operator, case, ring)
-        with self._rig(case, slots, arms=len(names)) as rig:
-            timers = [self._timer(rig, i, name, case) for i, name in enumerate(names)]
-            if self.task.kind == GPU:
-                for timer in timers:
-                    timer.capture(slots)
-            else:
-                for timer in timers:
-                    timer.settle(plan.window_seconds)
-                counts = [timer.count for timer in timers]
-                for timer in timers:
-                    timer.resize(min(max(counts), 4 * timer.count))
-            yield tuple(timers)
+            settled = self._settled_calls(case, plan, names)
+        with settled as timers:
+            yield timers
             for timer in timers:
                 self._spend("clocked", timer.clocked)
 
-    def _graph_slots(self, case: Case, plan: clock.Plan, names: Sequence[str], ring: int) -> int:
-        """Slots of a ring that outgrows `ring` bytes and takes a window's time, each launched
-        once; fewer where the device's memory is small.
+    @contextmanager
+    def _settled_calls(
+        self, case: Case, plan: clock.Plan, names: Sequence[str]
+    ) -> Iterator[tuple[Timer, ...]]:
+        slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
+        with self._rig(case, slots, arms=len(names)) as rig:
+            timers = [self._timer(rig, i, name, case) for i, name in enumerate(names)]
+            for timer in timers:
+                timer.settle(plan.window_seconds)
+            counts = [timer.count for timer in timers]
+            for timer in timers:
+                timer.resize(min(max(counts), 4 * timer.count))
+            yield tuple(timers)
+
+    @contextmanager
+    def _settled_graphs(
+        self, case: Case, plan: clock.Plan, names: Sequence[str]
+    ) -> Iterator[tuple[Timer, ...]]:
+        """A ring that outgrows the cache and takes a window's time with each slot launched once:
+        at first guessed from the roofline, and made once more where the guess was too small.
         """
-        times = []
-        with self._rig(case, FIRST_SLOTS, arms=len(names)) as rig:
-            for index, name in enumerate(names):
-                timer = self._timer(rig, index, name, case)
-                times.append(timer.latency(plan.window_seconds / 2, MOST_LAUNCHES))
-        target = plan.window_seconds * 1e9
-        launches = max(target / max(times), min(target / min(times), 4 * target / max(times)))
-        each = slot_bytes(self.operator, case)
-        most = max(2, self.device.memory_bytes // (4 * each * len(names)))
+        guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
+        slots = self._slots(case, plan, [guess] * len(names))
+        for last in (False, True):
+            with self._rig(case, slots, arms=len(names)) as rig:
+                timers = [self._timer(rig, i, name, case) for i, name in enumerate(names)]
+                once = [timer.window() for timer in timers]
+                times = [ns if ns > SLOW_NS else guess for ns in once]
+                launches = min(slots, self._slots(case, plan, times))
+                times = [timer.capture(launches) for timer in timers]
+                wanted = self._slots(case, plan, times)
+                if last or wanted <= LONGER * slots:
+                    if not launches / LONGER <= wanted <= launches * LONGER:
+                        for timer in timers:
+                            timer.capture(min(wanted, slots))
+                    yield tuple(timers)
+                    return
+            slots = wanted
+            guess = max(times)
+
+    def _slots(self, case: Case, plan: clock.Plan, times: Sequence[float]) -> int:
+        """Launches of a window for contestants that take so many nanoseconds each; fewer where the
+        device's memory is small.
+        """
+        launches = clock.launches_for(times, plan.window_seconds)
+        each, ring = slot_bytes(self.operator, case), 2 * self.device.last_level_cache_bytes
+        most = max(2, self.device.memory_bytes // (4 * each * len(times)))
         return min(
             max(LEAST_LAUNCHES, math.ceil(launches), math.ceil(ring / each)), MOST_LAUNCHES, most
         )

@@ -12,6 +12,7 @@ import fcntl
 import math
 import mmap
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,7 +100,7 @@ def map_region(descriptor: int, size: int) -> torch.Tensor:
     return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
 
 
-class Region:
+class Region(ABC):
     """The judge's side of a region: its memory (uint8, shape [size]), guard bands around every
     tensor, and how a contestant comes by it.
     """
@@ -124,9 +125,9 @@ class Region:
         step = self.layout.stride // first.dtype.itemsize
         return first.as_strided((self.layout.slots, first.numel()), (step, 1))
 
+    @abstractmethod
     def share(self) -> tuple[Message, list[int]]:
         """What a contestant is told of this region, and the descriptors it is handed with it."""
-        raise NotImplementedError
 
     def _slots(self) -> torch.Tensor:
         used = self.layout.stride * self.layout.slots
@@ -141,7 +142,7 @@ class Region:
                 return f"before {names[0]}" if index == 0 else f"after {names[index - 1]}"
         return ""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - a region whose memory is another's keeps it
         """Give the memory back; views of it must not be used after."""
 
 

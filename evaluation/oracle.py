@@ -98,10 +98,13 @@ def compare(outputs: Tensors, truths: Mapping[str, Truth], secret: int, where: s
     `secret` is the poison they held before. Raises SubmissionError naming `where`, the element, the
     expected and the got.
     """
-    return max(
-        _share(outputs[name], truth) or _close_look(name, outputs[name], truth, secret, where)
-        for name, truth in truths.items()
-    )
+    worst = 0.0
+    for name, truth in truths.items():
+        share = _share(outputs[name], truth)
+        if share is None:
+            share = _close_look(name, outputs[name], truth, secret, where)
+        worst = max(worst, share)
+    return worst
 
 
 def acceptable(outputs: Tensors, truths: Mapping[str, Truth]) -> bool:

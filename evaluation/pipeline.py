@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluation import JUDGE_VERSION, hardware, sandbox
 from evaluation.builds import Build, baselines
@@ -23,6 +23,10 @@ from evaluation.gates import Gate, Trial, gates
 from evaluation.gates.performance import overall
 from evaluation.task import Task
 from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
+
+if TYPE_CHECKING:
+    from evaluation.arm import Zygote
+    from evaluation.judge import Judge
 
 Emit = Callable[[GateResult], None]
 
@@ -46,8 +50,11 @@ class Request:
     """The owner of this machine says that it may judge without isolation."""
 
 
-def evaluate(request: Request, emit: Emit = lambda result: None) -> Report:
-    """Judge one submission; `emit` hears every gate as it concludes.
+def evaluate(
+    request: Request, emit: Emit = lambda result: None, zygote: Zygote | None = None
+) -> Report:
+    """Judge one submission; `emit` hears every gate as it concludes. A `zygote` that was started
+    before saves the time that takes.
 
     Never raises for what a candidate does. What is our own fault ends as a `broken` gate.
     """
@@ -55,10 +62,8 @@ def evaluate(request: Request, emit: Emit = lambda result: None) -> Report:
     seconds: dict[str, float] = {}
     results: list[GateResult] = []
     with ExitStack() as stack:
-
-        def start(build: Build) -> Any:
-            return _start(request, build, stack, seconds)
-
+        judges = request.stage != "build"
+        start = _starter(request, stack, seconds, zygote) if judges else _never
         final = request.scope == "final"
         trial = Trial(request.task, request.files, request.cache, final, start)
         if request.stage == "measure":
@@ -127,16 +132,29 @@ def _run(
     return result
 
 
-def _start(request: Request, build: Build, stack: ExitStack, seconds: dict[str, float]) -> Any:
-    from evaluation.arm import Zygote
+def _starter(
+    request: Request, stack: ExitStack, seconds: dict[str, float], ready: Zygote | None
+) -> Callable[[Build], Judge]:
+    """What starts the judge of a build. The zygote is begun at once, so that it has imported what
+    it needs by the time there is something to judge.
+    """
+    from evaluation.arm import Zygote  # with torch, which a build does without
     from evaluation.judge import Judge
 
-    zygote = stack.enter_context(Zygote())
-    cache = request.cache
-    against = baselines(request.task, cache)
-    device = hardware.device_for(request.task.kind, cache)
-    judge = Judge(request.task, zygote, build, against, device, cache, seconds)
-    return stack.enter_context(judge)
+    zygote = ready or stack.enter_context(Zygote())
+
+    def start(build: Build) -> Judge:
+        cache = request.cache
+        against = baselines(request.task, cache)
+        device = hardware.device_for(request.task.kind, cache)
+        judge = Judge(request.task, zygote, build, against, device, cache, seconds)
+        return stack.enter_context(judge)
+
+    return start
+
+
+def _never(build: Build) -> Judge:
+    raise AssertionError("a build alone is not judged")
 
 
 def _report(

@@ -16,7 +16,7 @@ import torch
 from evaluation import cuda
 from evaluation.domain import dtype_of, shape_of
 from evaluation.errors import SubmissionError
-from evaluation.memory import HostMemory, Layout, Region, TensorSpec, bits_of, poison_bits
+from evaluation.memory import HostMemory, Layout, Region, TensorSpec, bits_of, poison, unwritten
 from evaluation.oracle import Oracle, acceptable, compare
 from evaluation.task import Operator
 from evaluation.types import Argument, Case, Reason
@@ -28,6 +28,8 @@ GATHERED_ELEMENTS = {"cpu": 1 << 11, "cuda": 1 << 20}
 """Up to this size the stretches of many launches are cut by one gather, above it one by one."""
 BATCH_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 26}
 """Launches are checked so many elements at a time."""
+POISON_SHARE = {"cpu": 1, "cuda": 5}
+"""One launch of a window in so many is searched for poison; on a GPU a look goes to all of them."""
 
 
 def ring_slots(operator: Operator, case: Case, ring_bytes: int) -> int:
@@ -82,12 +84,13 @@ class Rig:
         self.check_seconds = math.inf
         """What checking the values of one launch was last seen to take."""
         self._device = memory.device
+        self._on_gpu = memory.device.type != "cpu"
         self._shapes = {a.name: shape_of(a, case) for a in operator.arguments}
         self._random = torch.Generator().manual_seed(secrets.randbits(63))
         self._pool: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
         self._starts: dict[str, torch.Tensor] = {}
-        self._places: list[tuple[torch.Tensor, torch.Tensor, int]] = []
+        self._places: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._unwritten = False
 
     def regions(self, arm: int) -> list[Region]:
@@ -126,22 +129,21 @@ class Rig:
             self._fill_pools()
         for name, pool in self._pool.items():
             places = pool.numel() - pool.numel() // len(POOL) + 1
-            starts = torch.randint(places, (2, count), generator=self._random)
-            self._starts[name] = starts.to(self._device)
+            self._starts[name] = torch.randint(places, (2, count), generator=self._random)
             column, position = self.inputs.column(name), 0
             for part in self._parts(first, count):
                 target = column[part]
                 self._cut(name, slice(position, position + len(target)), target)
                 position += len(target)
         self._poison(self.outputs[arm], first, count)
-        if self._device.type != "cpu":
+        if self._on_gpu:
             self._places = list(self._draw_places(self.outputs[arm], first, count))
             cuda.forget_persisting()
         self._written()
 
     def _written(self) -> None:
         """Return once what the judge wrote has arrived."""
-        if self._device.type != "cpu":
+        if self._on_gpu:
             torch.cuda.synchronize()
 
     def look(self) -> None:
@@ -150,35 +152,37 @@ class Rig:
         A contestant that answers before its work is done either is seen not to have written, or
         has the GPU finish first, on the clock.
         """
-        flags = [(flat[places] == stale).any() for flat, places, stale in self._places]
+        flags = [unwritten(flat[places], self.secret).any() for flat, places in self._places]
         self._unwritten = bool(torch.stack(flags).any()) if flags else False
 
     def alone(self) -> None:
         """Raise SubmissionError when the GPU is still kept busy after the contestant's answer."""
-        if self._device.type != "cpu" and not cuda.quiet():
+        if self._on_gpu and not cuda.quiet():
             raise SubmissionError(
                 Reason.FORBIDDEN, "left work running on the GPU after it had answered"
             )
 
     def verify(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
-        """Check the outputs of a timed window: all for poison, a secret `sample` of them for their
-        values.
+        """Check the outputs of a timed window: a secret stretch of them for poison, a secret
+        `sample` for their values.
         """
         region = self.outputs[arm]
         if self._unwritten:
             raise SubmissionError(
                 Reason.STALE_OUTPUT, f"{where}: answered before a timed launch had written"
             )
+        length = -(-count // POISON_SHARE[self._device.type])
+        skipped = secrets.randbelow(count - length + 1)
+        parts = list(self._parts((first + skipped) % self.slots, length))
         for spec in region.layout.specs:
-            column = bits_of(region.column(spec.name))
-            stale = poison_bits(region.slot(0)[spec.name].dtype, self.secret)
-            if any(bool((column[part] == stale).any()) for part in self._parts(first, count)):
+            column = region.column(spec.name)
+            if any(bool(unwritten(column[part], self.secret).any()) for part in parts):
                 raise SubmissionError(
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
         where = f"{where}, timed launch"
         drawn = secrets.SystemRandom().sample(range(count), min(sample, count))
-        chosen = torch.tensor(drawn, device=self._device)
+        chosen = torch.tensor(drawn)
         started = time.perf_counter()
         for positions in torch.split(chosen, self._batch()):
             self._verify(region, positions, (positions + first) % self.slots, where)
@@ -189,7 +193,7 @@ class Rig:
         self, region: Region, positions: torch.Tensor, slots: torch.Tensor, where: str
     ) -> None:
         """Check the launches at `positions` of the last refill, which went to `slots`."""
-        inputs = {}
+        inputs, slots = {}, slots.to(self._device)
         for name in self._pool:
             given = self.inputs.column(name)[slots]
             expected = self._cut(name, positions, torch.empty_like(given))
@@ -226,6 +230,7 @@ class Rig:
         if not size:
             return out
         if size <= GATHERED_ELEMENTS[self._device.type]:
+            starts = starts.to(self._device)
             stretches = pool.unfold(0, size, 1)[starts[0]]
             if gains is None:
                 return out.copy_(stretches)
@@ -253,25 +258,23 @@ class Rig:
 
     def _draw_places(
         self, region: Region, first: int, count: int
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
-        """For each output: its memory as integers, a secret place in each slot, its poison."""
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """For each output: its memory, and a secret place of it in each slot."""
         slots = (torch.arange(count) + first) % self.slots
         for spec in region.layout.specs:
-            column = bits_of(region.column(spec.name))
+            column = region.column(spec.name)
             if not column.shape[1]:
                 continue
             drawn = torch.randint(column.shape[1], (count,), generator=self._random)
             places = (slots * column.stride(0) + drawn).to(self._device)
             reach = (self.slots - 1) * column.stride(0) + column.shape[1]
-            stale = poison_bits(region.slot(0)[spec.name].dtype, self.secret)
-            yield column.as_strided((reach,), (1,)), places, stale
+            yield column.as_strided((reach,), (1,)), places
 
     def _poison(self, region: Region, first: int, count: int) -> None:
         self.secret = secrets.randbits(63)
         for spec in region.layout.specs:
-            column = region.column(spec.name)
             for part in self._parts(first, count):
-                bits_of(column)[part] = poison_bits(column.dtype, self.secret)
+                poison(region.column(spec.name)[part], self.secret)
 
     def _whole(self, outputs: Region, where: str) -> None:
         """Raise SubmissionError when a guard band changed."""

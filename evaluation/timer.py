@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from evaluation import clock
@@ -12,12 +12,12 @@ from evaluation.arm import Arm
 from evaluation.errors import Broken, SubmissionError
 from evaluation.rig import Rig
 
-CHECK_SHARE = 5
-"""At least one timed launch in so many has its values checked, drawn in secret."""
-CHECK_SECONDS = 0.004
-"""More are checked while that costs less than this for a window."""
+CHECK_SECONDS = 0.003
+"""Launches of every window, drawn in secret, have their values checked for about so long; one has
+at least. A final verdict has some hundreds of windows: who leaves out one launch in fifty is found.
+"""
 EAGER_LAUNCHES = 64
-SHORT, CALIBRATIONS = 8, 7
+SHORT = 8
 """Windows of a SHORTth of the launches tell what a window costs besides its launches."""
 
 
@@ -34,17 +34,17 @@ class Timer:
         self.clocked = 0.0
         """Seconds spent in windows."""
         self.captured = False
+        self.fixed = 0.0
+        """Nanoseconds that any window takes, as `besides` found."""
+        self._shorts: list[float] = []
         self.count = self.launches = 1
         with blame(trusted):
             arm.bind(rig.oracle.operator.arguments, rig.regions(region), rig.values)
-        self.empty = self._empty()
+            rig.refill(region, 0, 1)
+            trips = clock.EMPTY_TRIPS[rig.oracle.device.type]
+            self.empty = float(min(arm.run(0, 0, rig.look) for _ in range(trips)))
+        """Nanoseconds of a window besides its launches: at first the least trip without any."""
         self.window()  # the first call pays for pages, compilation and lazy set-up
-
-    def _empty(self) -> float:
-        """Nanoseconds of the least round trip that launches nothing."""
-        with blame(self.trusted):
-            self.rig.refill(self.region, 0, self.count)
-            return min(self.arm.run(0, 0, self.rig.look) for _ in range(clock.EMPTY_TRIPS))
 
     def settle(self, seconds: float) -> None:
         """Grow the window over the ring until it takes about so long."""
@@ -54,75 +54,72 @@ class Timer:
             self.resize(min(self.rig.slots, more))
         self.resize(max(1, min(self.rig.slots, round(self.count * target / took))))
 
-    def latency(self, seconds: float, most: int) -> float:
-        """On a GPU, nanoseconds per launch, from a window that takes at least about so long or
-        has `most` launches.
-        """
-        launches = self.rig.slots
-        while True:
-            self.capture(launches)
-            each = self.window()
-            if each * launches >= seconds * 1e9 or launches >= most:
-                return each
-            more = int(1.2 * seconds * 1e9 / max(each, 1.0))
-            launches = min(most, max(2 * launches, more))
-
-    def fixed(self) -> float:
-        """On a GPU, nanoseconds of a window that do not grow with its launches: to thaw, to hand
-        the GPU over and back, to look. An empty trip does not show them all.
-
-        Found from the medians of whole windows and of short ones: with a share k of the launches,
-        fixed = (short - k long) / (1 - k).
-        """
-        whole = self.launches
-        long = statistics.median(self._elapsed() for _ in range(CALIBRATIONS))
-        self.capture(max(1, whole // SHORT))
-        short = statistics.median(self._elapsed() for _ in range(CALIBRATIONS))
-        share = self.launches / whole
-        self.capture(whole)
-        return max(0.0, (short - share * long) / (1 - share))
-
     def resize(self, count: int) -> None:
         """Windows of one launch for each of `count` slots."""
         self.count = self.launches = count
 
-    def capture(self, launches: int) -> None:
-        """On a GPU, windows of so many launches over the whole ring, as one graph if it can be."""
+    def capture(self, launches: int) -> float:
+        """On a GPU, windows of so many launches over the whole ring, as one graph if it can be.
+        Returns nanoseconds per launch of a first one, which is a little longer than the others.
+        """
         self.count, self.launches = min(launches, self.rig.slots), launches
         with blame(self.trusted):
             self.captured = self.arm.capture(0, launches)
-        self.rig.refill(self.region, 0, self.count)
-        self.empty = min(self.empty, self._empty())
-        self.window()
+        return self.window()
 
-    def window(self, eager: bool = False) -> float:
-        """Nanoseconds per launch of one window on fresh inputs; the candidate's outputs are
-        checked.
-        """
-        launches = min(self.count, EAGER_LAUNCHES) if eager else self.launches
-        return clock.less_empty(self._elapsed(eager), self.empty) / launches
-
-    def _elapsed(self, eager: bool = False) -> int:
-        """Nanoseconds of one window."""
-        rig, count, launches = self.rig, self.count, self.launches
-        if eager:
-            count = launches = min(count, EAGER_LAUNCHES)
-        whole_ring = self.captured or launches > count
-        first = 0 if whole_ring else secrets.randbelow(rig.slots)
-        rig.refill(self.region, first, count)
-        with blame(self.trusted):
-            replay = self.captured and not eager
-            elapsed = self.arm.run(first, launches, rig.look, replay)
-        self.clocked += elapsed / 1e9
-        if not self.trusted:
-            rig.alone()
-            cheap = int(CHECK_SECONDS / rig.check_seconds)
-            rig.verify(self.region, first, count, max(-(-count // CHECK_SHARE), cheap), self.where)
-        return elapsed
+    def window(self) -> float:
+        """Nanoseconds per launch of one window on fresh inputs, whose outputs are checked."""
+        elapsed = self._elapsed(self.launches, self.count, self.captured)
+        return clock.less_empty(elapsed, self.empty) / self.launches
 
     def eager(self) -> float:
         """Nanoseconds per launch when every launch is called for by itself."""
-        return statistics.median(self.window(eager=True) for _ in range(3))
+        count = min(self.count, EAGER_LAUNCHES)
+        took = statistics.median(self._elapsed(count, count, replay=False) for _ in range(3))
+        return clock.less_empty(took, self.empty) / count
+
+    def short(self) -> float:
+        """On a GPU, nanoseconds of a window of a SHORTth of the launches. The whole ring is
+        refilled before it too: what caches of addresses keep makes tenths of a millisecond.
+        """
+        with blame(self.trusted):
+            self.arm.capture(0, self._few())
+        elapsed = self._elapsed(self._few(), self.count, self.captured)
+        with blame(self.trusted):
+            self.arm.capture(0, self.launches)
+        return elapsed
+
+    def besides(self, found: Sequence[clock.Block]) -> float:
+        """On a GPU, nanoseconds per launch of this baseline's windows that do not grow with their
+        launches, by what blocks and one short window after each of them took.
+
+        That is to thaw, to hand the GPU over and back, to look; an empty trip does not show it all.
+        With a share k of the launches, fixed = (short - k whole) / (1 - k).
+        """
+        self._shorts.append(self.short())
+        whole = statistics.median(block.baseline for block in found) * self.launches
+        share = self._few() / self.launches
+        short = statistics.median(self._shorts)
+        self.fixed = max(0.0, (short - share * whole) / (1 - share))
+        return self.fixed / self.launches
+
+    def _few(self) -> int:
+        return max(1, self.launches // SHORT)
+
+    def _elapsed(self, launches: int, filled: int, replay: bool) -> int:
+        """Nanoseconds of a window of `launches` over `filled` slots."""
+        rig = self.rig
+        round_the_ring = self.captured or launches > filled
+        first = 0 if round_the_ring else secrets.randbelow(rig.slots)
+        rig.refill(self.region, first, filled)
+        with blame(self.trusted):
+            elapsed = self.arm.run(first, launches, rig.look, replay)
+            self.clocked += elapsed / 1e9
+            rig.alone()
+            if launches >= filled:
+                sample = max(1, int(CHECK_SECONDS / rig.check_seconds))
+                rig.verify(self.region, first, filled, sample, self.where)
+        return elapsed
 
 
 @contextmanager

@@ -10,7 +10,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from evaluation.clock import Block, Plan, combine, half_width, less_empty, plan_for, speedup_of
+from evaluation.clock import (
+    Block,
+    Plan,
+    combine,
+    half_width,
+    launches_for,
+    less_empty,
+    plan_for,
+    speedup_of,
+)
 from evaluation.clock import blocks as measured
 from evaluation.types import Interval
 
@@ -114,3 +123,9 @@ def test_a_gpu_is_measured_in_shorter_windows_and_the_last_round_longest() -> No
         assert final.every_regime and not quick.every_regime
         assert final.window_seconds > quick.window_seconds and final.narrow < quick.narrow
     assert plans["gpu", True].window_seconds < plans["cpu", True].window_seconds
+
+
+def test_a_window_is_long_enough_for_the_faster_and_not_too_long_for_the_slower() -> None:
+    assert launches_for([1_000], 0.006) == 6_000
+    assert launches_for([1_000, 3_000], 0.006) == 6_000
+    assert launches_for([1_000, 60_000], 0.006) == 400, "the slower one's takes 24 ms"

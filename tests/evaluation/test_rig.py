@@ -105,7 +105,7 @@ def test_a_look_goes_to_one_secret_element_of_each_launch_and_comes_to_all_in_ti
         column = rig.outputs[0].column("out")
         seen: set[tuple[int, int]] = set()
         for _ in range(300):
-            ((flat, places, _),) = rig._draw_places(rig.outputs[0], 0, 4)
+            ((flat, places),) = rig._draw_places(rig.outputs[0], 0, 4)
             assert flat.data_ptr() == column.data_ptr()
             seen |= {divmod(place, column.stride(0)) for place in places.tolist()}
         assert seen == {(slot, element) for slot in range(4) for element in range(16)}

@@ -10,7 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from evaluation import clock
 from evaluation.arm import Arm
+from evaluation.clock import Block, Plan
 from evaluation.errors import Broken, SubmissionError
 from evaluation.rig import Rig
 from evaluation.task import Task
@@ -55,10 +57,12 @@ class FakeArm:
 
 
 @contextmanager
-def timed(task: Task, slots: int = 64, captures: bool = True) -> Iterator[tuple[Timer, FakeArm]]:
+def timed(
+    task: Task, slots: int = 64, captures: bool = True, trusted: bool = False
+) -> Iterator[tuple[Timer, FakeArm]]:
     with Rig(task.operator, task.cases(Split.SEEN)[0], slots, arms=1) as rig:
         arm = FakeArm(rig, captures)
-        yield Timer(cast(Arm, arm), rig, 0, trusted=False, where="here"), arm
+        yield Timer(cast(Arm, arm), rig, 0, trusted, where="here"), arm
 
 
 def test_a_window_is_what_it_took_less_an_empty_trip_for_each_launch(task: Task) -> None:
@@ -70,29 +74,59 @@ def test_a_window_is_what_it_took_less_an_empty_trip_for_each_launch(task: Task)
         assert arm.asked[-1][1:] == (40, False)
 
 
+def measured(timer: Timer, blocks: int = 3) -> list[Block]:
+    """Blocks of a baseline against itself."""
+    timer.empty = 0.0
+    plan = Plan(1e-3, least_blocks=blocks, most_blocks=blocks, narrow=0.0, most_seconds=60.0)
+    return clock.blocks(timer.window, timer.window, plan, timer.besides)
+
+
 def test_what_does_not_grow_with_the_launches_is_found_from_short_windows(task: Task) -> None:
-    with timed(task) as (timer, arm):
+    with timed(task, trusted=True) as (timer, arm):
         timer.capture(64)
-        assert timer.fixed() == pytest.approx(FIXED)
-        assert {count for _, count, replay in arm.asked if replay} == {64, 64 // SHORT}
-        assert timer.launches == 64, "windows are whole again"
-        timer.empty = timer.fixed()
-        assert timer.window() == pytest.approx(LAUNCH)
+        assert [block.baseline for block in measured(timer)] == pytest.approx([LAUNCH] * 3)
+        assert timer.fixed == pytest.approx(FIXED)
+        assert [count for _, count, _ in arm.asked[-5:]] == [64, 64, 64, 64, 64 // SHORT]
+        assert timer.launches == timer.count == 64, "windows are whole again"
 
 
 def test_windows_of_a_few_launches_have_short_ones_too(task: Task) -> None:
-    with timed(task, slots=2) as (timer, _):
+    with timed(task, slots=2, trusted=True) as (timer, _):
         timer.capture(2)
-        assert timer.fixed() == pytest.approx(FIXED)
+        measured(timer)
+        assert timer.fixed == pytest.approx(FIXED)
+
+
+def test_one_short_window_that_was_held_up_moves_nothing(task: Task) -> None:
+    with timed(task, trusted=True) as (timer, _):
+        timer.capture(64)
+        timer._shorts.append(100 * FIXED)
+        measured(timer)
+        assert timer.fixed == pytest.approx(FIXED)
 
 
 def test_what_does_not_grow_is_never_less_than_nothing(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with timed(task) as (timer, _):
+    with timed(task, trusted=True) as (timer, _):
         timer.capture(64)
-        monkeypatch.setattr(timer, "_elapsed", lambda eager=False: 10 * timer.launches**2)
-        assert timer.fixed() == 0.0
+        monkeypatch.setattr(timer, "_elapsed", lambda launches, filled, replay: 10 * launches**2)
+        measured(timer)
+        assert timer.fixed == 0.0
+
+
+def test_the_whole_ring_is_filled_before_a_short_window_too(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with timed(task, trusted=True) as (timer, _):
+        timer.capture(64)
+        filled: list[int] = []
+        refill = timer.rig.refill
+        monkeypatch.setattr(
+            timer.rig, "refill", lambda arm, first, n: (filled.append(n), refill(arm, first, n))
+        )
+        timer.short()
+        assert filled == [64]
 
 
 def test_a_window_grows_over_the_ring_until_it_takes_its_time(task: Task) -> None:
@@ -102,17 +136,6 @@ def test_a_window_grows_over_the_ring_until_it_takes_its_time(task: Task) -> Non
         assert 10e-6 <= timer.window() * timer.count / 1e9 <= 80e-6
         timer.settle(1.0)
         assert timer.count == 64, "no window is longer than the ring"
-
-
-def test_a_graph_goes_round_until_it_takes_its_time(task: Task) -> None:
-    with timed(task, slots=8) as (timer, arm):
-        each = timer.latency(1e-3, most=4096)
-        first, count, replay = arm.asked[-1]
-        assert (first, replay) == (0, True)
-        assert each * count >= 1e-3 * 1e9
-        assert each == pytest.approx(LAUNCH + (FIXED - EMPTY) / count)
-        timer.latency(1.0, most=100)
-        assert timer.launches == 100
 
 
 def test_launches_that_are_called_for_one_by_one_are_timed_as_such(task: Task) -> None:
