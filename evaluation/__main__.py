@@ -1,9 +1,11 @@
 """The command line of the judge.
 
     python -m evaluation judge rms_norm torch-to-cpp solution.cpp [--json] [--scope round|final]
+                                    [--device 1]
     python -m evaluation admit rms_norm [torch-to-cpp]
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
+    python -m evaluation wait       the same, but made ready first, and says so
 
 Exit codes: 0 judged and passed, 1 judged and not passed, 2 bad arguments or task, 3 broken (ours).
 """
@@ -17,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # The judge's own threads must be asleep, not spinning, while a contestant is on the clock. Read
 # when torch is imported.
@@ -30,6 +32,9 @@ from evaluation.gates.integrity import MOST_BYTES
 from evaluation.task import Task, load_task
 from evaluation.types import GateResult, Report, Verdict, to_json
 
+if TYPE_CHECKING:
+    from evaluation.arm import Zygote
+
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
 
@@ -38,8 +43,12 @@ def main(argv: Sequence[str]) -> int:
     """Run one command; see the module's docstring for the exit codes."""
     if not argv:
         return serve_request(sys.stdin.read())
+    if argv == ["wait"]:
+        return wait_for_request()
     options = _parser().parse_args(argv)
     try:
+        if getattr(options, "device", None):
+            _alone_with(options, argv)
         return int(options.command(options))
     except RequestError as error:
         print(f"evaluation: {error}", file=sys.stderr)
@@ -82,11 +91,26 @@ def _parser() -> argparse.ArgumentParser:
     hardware.set_defaults(command=show_hardware)
     for command in (judge, admit):
         command.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
+        command.add_argument(
+            "--device", help="which of several GPUs: its number, slug or UUID; default: the first"
+        )
     for command in (judge, admit, hardware):
         command.add_argument(
             "--cache", type=Path, default=default_cache(), help="artefacts and measured peaks"
         )
     return parser
+
+
+def _alone_with(options: argparse.Namespace, argv: Sequence[str]) -> None:
+    """Start over as a process that sees no GPU but the one asked for, if this one sees others: CUDA
+    reads once what it may see. Raises RequestError.
+    """
+    from evaluation import hardware
+
+    device = hardware.named(options.device, options.cache)
+    if device.environment:
+        command = [sys.executable, "-m", "evaluation", *argv, "--device", device.uuid]
+        os.execve(sys.executable, command, {**os.environ, **device.environment})
 
 
 def judge_sources(options: argparse.Namespace) -> int:
@@ -139,11 +163,23 @@ def show_hardware(options: argparse.Namespace) -> int:
     return PASSED
 
 
-def serve_request(text: str) -> int:
+def wait_for_request() -> int:
+    """Import what judging takes and start a zygote, say so, then judge the request on stdin. The
+    GPU is left alone until it has come: another judge may be measuring on it.
+    """
+    from evaluation.arm import Zygote
+    from evaluation.judge import Judge  # noqa: F401 - what takes long to import
+
+    with Zygote() as zygote:
+        _line({"type": "ready"})
+        return serve_request(sys.stdin.read(), zygote)
+
+
+def serve_request(text: str, zygote: Zygote | None = None) -> int:
     """Judge the one request of `text`; every answer is a JSON line."""
     try:
         request = _request(_parsed(text))
-        return _exit_code(_emit_lines(request))
+        return _exit_code(_emit_lines(request, zygote))
     except (RequestError, ValueError, KeyError, TypeError) as error:
         _line({"type": "error", "message": str(error)})
         return BAD_REQUEST
@@ -178,11 +214,11 @@ def _request(data: Mapping[str, Any]) -> pipeline.Request:
     )
 
 
-def _emit_lines(request: pipeline.Request) -> Report:
+def _emit_lines(request: pipeline.Request, zygote: Zygote | None = None) -> Report:
     def emit(result: GateResult) -> None:
         _line({"type": "gate", **to_json(result)})
 
-    report = pipeline.evaluate(request, emit)
+    report = pipeline.evaluate(request, emit, zygote)
     _line({"type": "report", **to_json(report)})
     return report
 

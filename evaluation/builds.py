@@ -50,7 +50,8 @@ def build(
     """
     maker = languages()[language]
     digest = hashlib.sha256()
-    for part in (language, task.hash, maker.key(task), json.dumps(dict(files), sort_keys=True)):
+    sources = json.dumps(dict(files), sort_keys=True)
+    for part in (language, task.hash, maker.key(files, task), sources):
         digest.update(f"{len(part)}\0{part}".encode())
     folder = cache / "builds" / digest.hexdigest()[:40]
     if (folder / DONE).is_file():
@@ -79,7 +80,8 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         return [build(task, source, {name: operator.baseline(source)}, cache, "baseline")]
     reference = (operator.folder / "reference.py").read_text(encoding="utf-8")
     # Nothing is copied for a baseline beside candidates that write where they are told.
-    dropped = f"\n{operator.name}.discards_result = True"
+    in_place = task.track.target != "torch"
+    dropped = f"\n{operator.name}.discards_result = True" if in_place else ""
     endings = {
         "eager": f"{operator.name} = reference",
         "compile": f"import torch\n\n{operator.name} = torch.compile(reference, dynamic=True)",

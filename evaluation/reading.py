@@ -8,6 +8,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from evaluation.errors import Rejected, SubmissionError
@@ -63,10 +64,16 @@ class Source:
         return isinstance(node, ast.Name) and node.id in self.modules
 
 
-def refuse_breaches(source: Source, modules: frozenset[str]) -> None:
-    """Raise Rejected for imports beyond `modules`, calls that run or open things, patching."""
+def refuse_breaches(
+    source: Source, modules: frozenset[str], exempt: frozenset[str] = frozenset()
+) -> None:
+    """Raise Rejected for imports beyond `modules` and what is `exempt`, calls that run or open
+    things, patching.
+    """
     for node in ast.walk(source.tree):
         for module in _imported_by(node):
+            if module in exempt:
+                continue
             if module.partition(".")[0] not in modules or _within(module, _TORCH_PARTS):
                 known = ", ".join(sorted(modules - {"__future__"}))
                 raise source.reject(
@@ -110,18 +117,23 @@ def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def load_function(path: Path, entry: str) -> Callable[..., Any]:
-    """Run a file as a private module and return its function `entry`.
-
-    Raises SubmissionError(MISSING_ENTRY) without one; whatever the file raises comes through.
-    """
-    spec = importlib.util.spec_from_file_location(f"_candidate_{entry}", path)
+def load_module(path: Path) -> ModuleType:
+    """Run a file as a private module; whatever it raises comes through."""
+    spec = importlib.util.spec_from_file_location(f"_candidate_{path.stem}", path)
     assert spec is not None and spec.loader is not None, f"{path} is no Python file"
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     linecache.checkcache(str(path))
     spec.loader.exec_module(module)
-    function = getattr(module, entry, None)
+    return module
+
+
+def load_function(path: Path, entry: str) -> Callable[..., Any]:
+    """Run a file as a private module and return its function `entry`.
+
+    Raises SubmissionError(MISSING_ENTRY) without one; whatever the file raises comes through.
+    """
+    function = getattr(load_module(path), entry, None)
     if not callable(function):
         raise SubmissionError(
             Reason.MISSING_ENTRY, f"no function `{entry}` in {path.name}; define it"

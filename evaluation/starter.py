@@ -80,7 +80,11 @@ _CONVENTION = {
     ),
     "torch": (
         "`{file}` defines `{name}({parameters})`, which returns {outputs} as a new tensor or a\n"
-        "tuple of them. Tensors are contiguous; inputs must not be written."
+        "tuple of them; or a `torch.nn.Module` named `ModelNew` whose `forward` does. What its\n"
+        "`__init__` names of the sizes and scalars, it is given there and not again. Tensors are\n"
+        "contiguous; inputs must not be written. The copy of what is returned is timed.\n"
+        "`torch.utils.cpp_extension.load_inline` may be called while the file is imported: what\n"
+        "it asks for is built once, with no GPU in reach, and found ready-made from then on."
     ),
 }
 
@@ -105,7 +109,10 @@ _RULES = {
         "- Compute in `@triton.jit` kernels; PyTorch may only allocate and reshape.\n"
         "- No state kept from one call to the next."
     ),
-    "torch": "- Plain PyTorch: no compiled extensions, no state kept from one call to the next.",
+    "torch": (
+        "- Any call of PyTorch that works in this process, and extensions in C++ and CUDA.\n"
+        "- No files, processes or network, and no state kept from one call to the next."
+    ),
 }
 
 _BRIEF = """\
@@ -176,7 +183,7 @@ def parameters(operator: Operator, language: str) -> str:
 
 def _target(task: Task) -> str:
     track, operator = task.track, task.operator
-    if track.source == track.target:
+    if _starts_from_baseline(task):
         return operator.baseline(track.source)
     skeletons = {
         "cpp": _CPP_SKELETON,
@@ -186,6 +193,11 @@ def _target(task: Task) -> str:
         "torch": _TORCH_SKELETON,
     }
     return skeletons[track.target].format(**_words(task), stream=f"{track.target}Stream_t")
+
+
+def _starts_from_baseline(task: Task) -> bool:
+    """Whether what must be beaten is a file to change; for torch it is the reference."""
+    return task.track.source == task.track.target != "torch"
 
 
 def _words(task: Task) -> dict[str, str]:
@@ -212,7 +224,7 @@ def _brief(task: Task) -> str:
         arguments="\n".join(_argument_row(argument) for argument in operator.arguments),
         start=(
             "The file holds the baseline: what it does now is what must be beaten."
-            if track.source == track.target
+            if _starts_from_baseline(task)
             else "The file is a skeleton. To be beaten: `reference`, eager or compiled."
         ),
         cases=_case_table(operator, task.cases(Split.SEEN)),

@@ -39,6 +39,10 @@ __all__ = [
     "output_shapes",
 ]
 
+OPEN_TRACK = Track("torch", "torch")
+"""Beside its own tracks every operator has this one, where any library call is an answer. No
+catalogue lists it: it is for the command line.
+"""
 ROLES = ("input", "output", "scalar")
 KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric", "production")
 
@@ -92,13 +96,14 @@ def load_task(root: Path, operator: str, track_slug: str, kind: str | None = Non
         known = ", ".join(find_operators(root)) or "none"
         raise TaskError(f"{operator}: no such operator in {root}; there are: {known}")
     loaded = load_operator(root / operator)
-    for track in loaded.tracks:
+    tracks = (*loaded.tracks, OPEN_TRACK)
+    for track in tracks:
         if track.slug == track_slug:
             chosen = kind or kind_of(languages()[track.target].kinds)
             if chosen == GPU:
                 loaded = load_operator(root / operator, GPU)
             return Task(loaded, track, _hash(loaded.folder, track), chosen)
-    known = ", ".join(track.slug for track in loaded.tracks)
+    known = ", ".join(track.slug for track in tracks)
     raise TaskError(f"{operator}: no track {track_slug}; there are: {known}")
 
 

@@ -3,7 +3,7 @@
 python -m runners                               the whole arena on this machine
 python -m runners sync                          tasks and agents into the catalog
 python -m runners worker --queues build         a worker for these queues
-python -m runners worker --hardware [--device]  a worker for the hardware of this machine
+python -m runners worker --hardware [--device]  a worker for all GPUs of this machine, or for one
 """
 
 import argparse
@@ -29,8 +29,10 @@ def _parser() -> argparse.ArgumentParser:
     worker = commands.add_parser("worker", help="take work from queues")
     taken = worker.add_mutually_exclusive_group(required=True)
     taken.add_argument("--queues", nargs="+", metavar="QUEUE", help="such as build, agents")
-    taken.add_argument("--hardware", action="store_true", help="the queue of a device found here")
-    worker.add_argument("--device", help="which device, by its slug; default: the first found")
+    taken.add_argument("--hardware", action="store_true", help="the queues of what is found here")
+    worker.add_argument(
+        "--device", help="which, by slug, number or UUID; default: all GPUs, else the processor"
+    )
     worker.add_argument("--threads", type=int, default=1, help="how much at a time (default 1)")
     worker.add_argument("--nice", type=int, default=0, help="give way to others by this much")
     worker.set_defaults(command=_worker)
@@ -66,12 +68,12 @@ def _worker(options: argparse.Namespace) -> int:
     logging.getLogger("dramatiq").setLevel(logging.WARNING)
     django.setup()
     from runners.devices import NoHardware
-    from runners.worker import Duty, hardware_duty, serve
+    from runners.worker import Duty, hardware_duties, serve
 
     os.nice(options.nice)
     try:
         if options.hardware:
-            serve(hardware_duty(options.device))
+            serve(*hardware_duties(options.device))
         else:
             serve(Duty(tuple(options.queues), options.threads))
     except NoHardware as error:

@@ -17,9 +17,9 @@ def run_agent(run_id: str) -> None:
 
 @dramatiq.actor(broker=broker, queue_name="build", max_retries=0, time_limit=HOUR_MS)
 def build(evaluation_id: int) -> None:
-    judging.judge(evaluation_id, judging.BUILD)
+    judging.build(evaluation_id)
 
 
 @dramatiq.actor(broker=broker, queue_name="measure", max_retries=0, time_limit=HOUR_MS)
 def measure(evaluation_id: int) -> None:
-    judging.judge(evaluation_id, judging.MEASURE)
+    judging.measure(evaluation_id)

@@ -1,6 +1,6 @@
 """An experiment worked off in this process: neither a web server, nor a queue, nor workers.
 
-The rows say what is due, as they do for workers; here threads take it on. A device measures one
+The rows say what is due, as they do for workers; here threads take it on. Each device measures one
 thing at a time, while the next runs' agents think and their sources are built.
 """
 
@@ -30,7 +30,7 @@ from arena.runs import experiments, services
 from arena.runs.models import Evaluation, Event, Experiment, Run
 from arena.runs.states import EVALUATION_WAITING, RUN_JUDGED, EvaluationStatus, RunStatus
 from arena.runs.terminal import line_of, verdict_of
-from runners import attempt, home, judging
+from runners import attempt, bench, home, judging
 from runners.catalog import sync
 from runners.devices import NoHardware, find_devices
 from runners.supervisor import stopping
@@ -71,6 +71,7 @@ def carry_out(
             stack.enter_context(_stopped_by_signals(say))
             hardware = _make_ready(say)
             stack.enter_context(_listed(hardware))
+            stack.callback(_clear_benches)
             _check_hardware(plan, hardware)
             services.take_over()
             started = experiments.start(plan)
@@ -92,9 +93,24 @@ def _make_ready(say: Say) -> list[Hardware]:
     for problem in sync():
         say(f"left out: {problem}")
     say("looking at this machine (the first time its peaks are measured)")
-    hardware = [catalog.register_hardware(device) for device in find_devices().values()]
-    say(f"kernels are measured on {', '.join(device.name for device in hardware)}")
+    found = find_devices()
+    hardware = [catalog.register_hardware(each.model) for each in found.values()]
+    bench.here.update({slug: each.benches for slug, each in found.items()})
+    counted = [(_benches_of(device), device.name) for device in hardware]
+    names = (name if count == 1 else f"{count} x {name}" for count, name in counted)
+    say(f"kernels are measured on {', '.join(names)}")
     return hardware
+
+
+def _benches_of(device: Hardware) -> int:
+    """How many of a model are here, and so how much is measured on it at a time."""
+    return len(bench.here[device.slug])
+
+
+def _clear_benches() -> None:
+    for each in (each for benches in bench.here.values() for each in benches):
+        each.clear()
+    bench.here.clear()
 
 
 def _check_hardware(plan: experiments.Plan, hardware: list[Hardware]) -> None:
@@ -147,7 +163,8 @@ def _stopped_by_signals(say: Say) -> Iterator[None]:
 def _at_once(runs: list[Run]) -> int:
     if any(run.hardware.kind == Hardware.Kind.CPU for run in runs):
         return 1
-    return max(1, min(MOST_AT_ONCE, (os.cpu_count() or 1) // CORES_A_RUN))
+    most = MOST_AT_ONCE * max(_benches_of(hardware) for hardware in {run.hardware for run in runs})
+    return max(1, min(most, (os.cpu_count() or 1) // CORES_A_RUN))
 
 
 class Shop:
@@ -178,7 +195,9 @@ class Shop:
                 for name in ("agent", "builder")
             )
             benches = {
-                device.pk: stack.enter_context(ThreadPoolExecutor(1, device.queue))
+                device.pk: stack.enter_context(
+                    ThreadPoolExecutor(_benches_of(device), device.queue)
+                )
                 for device in self._hardware
             }
             next_tend = 0.0
@@ -232,13 +251,13 @@ class Shop:
             "pk", "status", "hardware_id"
         ):
             if status == EvaluationStatus.QUEUED:
-                pool, stage = builders, judging.BUILD
+                pool, kind, work = builders, "build", judging.build
             elif hardware in benches:
-                pool, stage = benches[hardware], judging.MEASURE
+                pool, kind, work = benches[hardware], "measure", judging.measure
             else:
                 continue
-            if (stage.name, pk) not in self._at_work:
-                self._take_on(pool, stage.name, pk, partial(judging.judge, pk, stage))
+            if (kind, pk) not in self._at_work:
+                self._take_on(pool, kind, pk, partial(work, pk))
 
     def _take_on(
         self, pool: ThreadPoolExecutor, kind: str, key: str | int, work: Callable[[], None]

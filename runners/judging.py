@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus
+from runners.bench import Bench, here, taken
 from runners.lease import new_lease
 from runners.supervisor import Child, Ended, Ending
 
@@ -50,14 +51,28 @@ class JudgeBroke(Exception):
     """The judge ended without a verdict; the message says how."""
 
 
-def judge(evaluation_id: int, stage: Stage) -> None:
+def build(evaluation_id: int) -> None:
+    """Take an evaluation that waits for it through the first stage."""
+    _judge(evaluation_id, BUILD)
+
+
+def measure(evaluation_id: int) -> None:
+    """Take an evaluation through the second stage, once a bench of its hardware is free."""
+    found = Evaluation.objects.filter(pk=evaluation_id).select_related("hardware").first()
+    benches = here.get(found.hardware.slug) if found else None
+    with taken(benches or [Bench()]) as bench:
+        if bench is not None:
+            _judge(evaluation_id, MEASURE, bench)
+
+
+def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None:
     """Take an evaluation through `stage`, if it waits for it."""
     lease = new_lease()
     evaluation = services.claim_evaluation(evaluation_id, stage.takes, stage.holds, lease)
     if evaluation is None:
         return
     try:
-        report = _Judging(evaluation, stage, lease).carry_out()
+        report = _Judging(evaluation, stage, lease, bench).carry_out()
     except JudgeBroke as broke:
         logger.warning("evaluation %s, %s: %s", evaluation_id, stage.name, broke)
         services.break_evaluation(evaluation_id, lease, str(broke))
@@ -82,24 +97,22 @@ def cache() -> Path:
 
 
 class _Judging:
-    def __init__(self, evaluation: Evaluation, stage: Stage, lease: str) -> None:
+    def __init__(
+        self, evaluation: Evaluation, stage: Stage, lease: str, bench: Bench | None
+    ) -> None:
         self.evaluation = evaluation
         self.stage = stage
         self.lease = lease
+        self.bench = bench
         self.report: Mapping[str, Any] | None = None
         self.error = ""
 
     def carry_out(self) -> Mapping[str, Any] | None:
         """The report, or None when the build passed and the rest is yet to come."""
-        child = Child(
-            COMMAND,
-            on_lines=self._hear,
-            stdin=json.dumps(self._request()),
-            cwd=settings.BASE_DIR,
-            env=environment(),
-        )
+        self.child = self.bench.judge(self._start) if self.bench else self._start()
+        self.child.on_lines = self._hear
         end = time.monotonic() + self.stage.seconds
-        ended = child.follow(deadline=lambda: end, beat=self._beat)
+        ended = self.child.follow(deadline=lambda: end, beat=self._beat)
         if ended.ending is not Ending.EXITED or ended.code not in (PASSED, NOT_PASSED):
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
@@ -107,6 +120,21 @@ class _Judging:
         if self.report is None:
             raise JudgeBroke("The judge gave no report.")
         return self.report
+
+    def _start(self) -> Child:
+        """A judge that says when it is ready for its request; a build needs no such preparation."""
+        if self.bench is None:
+            return self._child(COMMAND, json.dumps(self._request()), {})
+        return self._child((*COMMAND, "wait"), None, self.bench.environment)
+
+    def _child(self, command: Sequence[str], stdin: str | None, more: Mapping[str, str]) -> Child:
+        return Child(
+            command,
+            on_lines=self._hear,
+            stdin=stdin,
+            cwd=settings.BASE_DIR,
+            env={**environment(), **more},
+        )
 
     def _request(self) -> dict[str, Any]:
         submission = self.evaluation.submission
@@ -123,6 +151,10 @@ class _Judging:
         for line in lines:
             message = json.loads(line)
             match message.pop("type"):
+                case "ready":
+                    self.child.tell(json.dumps(self._request()))
+                    if self.bench:
+                        self.bench.prepare(self._start)
                 case "status":
                     self._tell(message["text"])
                 case "gate":

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 from runners.home import CannotStart, locked, made
@@ -264,13 +265,14 @@ def _answers(port: int) -> bool:
 
 
 def _live_hardware() -> str:
-    """The name of the hardware that a live worker offers; empty while there is none."""
+    """The names of the hardware that live workers offer; empty while there is none."""
     from django.db import DatabaseError
 
     from arena.catalog.models import Worker
 
     try:
-        worker = Worker.objects.live().exclude(hardware=None).select_related("hardware").first()
+        workers = list(Worker.objects.live().exclude(hardware=None).select_related("hardware"))
     except DatabaseError:  # busy for longer than it should be: the next tick asks again
         return ""
-    return worker.hardware.name if worker and worker.hardware else ""
+    counts = Counter(worker.hardware.name for worker in workers if worker.hardware)
+    return ", ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())

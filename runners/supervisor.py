@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -66,8 +67,9 @@ class Lines:
 class Child:
     """A command under a shepherd, in a session of its own; `on_lines` is given its stdout.
 
-    `on_lines` is called by whoever drains, one caller at a time. It raises OverflowError when it
-    has heard enough; what else it raises also ends the child, and reaches the caller of `follow`.
+    Its stdin is what is given, or with None what it is told later, once. `on_lines` is called by
+    whoever drains, one caller at a time. It raises OverflowError when it has heard enough; what
+    else it raises also ends the child, and reaches the caller of `follow`.
     """
 
     def __init__(
@@ -75,22 +77,22 @@ class Child:
         command: Sequence[str],
         *,
         on_lines: Callable[[list[str]], None],
-        stdin: str = "",
+        stdin: str | None = "",
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self._on_lines = on_lines
+        self.on_lines = on_lines
         self._lines = Lines(LINE_BYTES)
         self._stderr = b""
         self._draining = threading.RLock()
         self._closed = False
         # Stdin is a file, not a pipe: a child that never reads cannot block us.
         with tempfile.TemporaryFile() as given:
-            given.write(stdin.encode())
+            given.write((stdin or "").encode())
             given.seek(0)
             self._process = subprocess.Popen(
                 shepherded(command),
-                stdin=given,
+                stdin=subprocess.PIPE if stdin is None else given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=cwd,
@@ -102,6 +104,21 @@ class Child:
         for stream in (self._out, self._err):
             os.set_blocking(stream, False)
 
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def tell(self, text: str) -> None:
+        """Write all of its stdin. It must be known to read: this waits until it has read."""
+        assert self._process.stdin, "what it is told was given at its start"
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(text.encode())  # a child that is gone is heard of by who follows it
+
+    def end(self) -> None:
+        """End a child that nobody follows."""
+        self._end()
+        self._close()
+
     def drain(self) -> bool:
         """Hand on what the child has said, without waiting; False once it can say no more."""
         with self._draining:
@@ -109,7 +126,7 @@ class Child:
                 self._stderr = (self._stderr + data)[-STDERR_BYTES:]
             while not self._closed and (data := _read(self._out)) is not None:
                 if lines := self._lines.feed(data) if data else self._lines.end():
-                    self._on_lines(lines)
+                    self.on_lines(lines)
                 if not data:
                     return False
             return not self._closed
@@ -161,7 +178,7 @@ class Child:
     def _close(self) -> None:
         with self._draining:
             self._closed = True
-            for stream in (self._process.stdout, self._process.stderr):
+            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
                 if stream:
                     stream.close()
 

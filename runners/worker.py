@@ -16,8 +16,9 @@ import runners.actors  # noqa: F401  (declares on the broker what messages start
 from arena.catalog import services as catalog
 from arena.catalog.models import Hardware
 from arena.runs import services as runs
+from runners import bench
 from runners.broker import broker
-from runners.devices import NoHardware, find_devices
+from runners.devices import find_devices
 from runners.supervisor import stopping
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,9 @@ SHUTDOWN_MS = 10_000
 
 @dataclass(frozen=True)
 class Duty:
-    """What a worker takes on; `threads` is how much of it at a time."""
+    """What a worker takes on; `threads` is how much of it at a time: of a hardware's, one for each
+    device that is measured on.
+    """
 
     queues: Sequence[str]
     threads: int = 1
@@ -40,11 +43,34 @@ class Duty:
         """Unique among live workers: two alike on one host would be one too many."""
         return f"{socket.gethostname()}/{'+'.join(self.queues)}"
 
+    @property
+    def names(self) -> list[str]:
+        """As whom it is listed: once for each device."""
+        count = self.threads if self.hardware else 1
+        return [self.name, *(f"{self.name}/{number}" for number in range(1, count))]
 
-def serve(duty: Duty) -> None:
+
+def serve(*duties: Duty) -> None:
     """Work until told to stop by SIGTERM or SIGINT; what is at work then is stopped too."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    consumers = [_consumer(duty) for duty in duties]
+    for duty, consumer in zip(duties, consumers, strict=True):
+        consumer.start()
+        logger.info("%s is ready", ", ".join(duty.names))
+    while not stopping.is_set():
+        for duty in duties:
+            _tend(duty)
+        stopping.wait(TEND_SECONDS)
+    for duty, consumer in zip(duties, consumers, strict=True):
+        consumer.stop(timeout=SHUTDOWN_MS)
+        for name in duty.names:
+            catalog.remove_worker(name)
+    for each in (each for benches in bench.here.values() for each in benches):
+        each.clear()
+
+
+def _consumer(duty: Duty) -> Consumer:
     for queue in duty.queues:
         broker.declare_queue(queue)
     consumer = Consumer(
@@ -54,35 +80,36 @@ def serve(duty: Duty) -> None:
         worker_timeout=IDLE_POLL_MS,
     )
     consumer.queue_prefetch = duty.threads  # leave to others what we cannot start at once
-    consumer.start()
-    logger.info("%s is ready", duty.name)
-    while not stopping.is_set():
-        _tend(duty)
-        stopping.wait(TEND_SECONDS)
-    consumer.stop(timeout=SHUTDOWN_MS)
-    catalog.remove_worker(duty.name)
+    return consumer
 
 
 def _tend(duty: Duty) -> None:
     """Say that we live and reap; a database that is away for a moment is asked again later."""
     close_old_connections()
     try:
-        catalog.heartbeat_worker(
-            duty.name, queues=duty.queues, pid=os.getpid(), hardware=duty.hardware
-        )
+        for name in duty.names:
+            catalog.heartbeat_worker(
+                name, queues=duty.queues, pid=os.getpid(), hardware=duty.hardware
+            )
         if count := runs.reap():
             logger.info("reaped or sent again: %s", count)
     except DatabaseError as error:
         logger.warning("not tended: %s", error)
 
 
-def hardware_duty(device: str | None) -> Duty:
-    """One process with one thread a device: whoever holds it has it alone.
+def hardware_duties(device: str | None) -> list[Duty]:
+    """One duty for each model, with a thread for each device of it that is measured on.
 
-    The device named, else the first. Raises `NoHardware`.
+    The device named, by its slug, number or UUID, else all GPUs, else the processor: its cores are
+    what builds and the judges of GPUs run on. Raises `NoHardware`.
     """
-    found = find_devices()
-    if device and device not in found:
-        raise NoHardware(f"no {device} here; there are: {', '.join(found)}")
-    hardware = catalog.register_hardware(found[device or next(iter(found))])
-    return Duty(queues=(hardware.queue,), hardware=hardware)
+    found = find_devices(device)
+    if device is None:
+        best = next(iter(found.values())).model["kind"]
+        found = {slug: each for slug, each in found.items() if each.model["kind"] == best}
+    duties = []
+    for slug, each in found.items():
+        bench.here[slug] = each.benches
+        hardware = catalog.register_hardware(each.model)
+        duties.append(Duty((hardware.queue,), len(each.benches), hardware))
+    return duties

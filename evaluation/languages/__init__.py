@@ -46,8 +46,8 @@ class Language(Protocol):
     def check(self, files: Mapping[str, str], task: Task) -> None:
         """Read the source for blatant breaches. Raises `Rejected` with the rule and the line."""
 
-    def key(self, task: Task) -> str:
-        """Everything but the source that decides what `build` makes: compiler version, flags,
+    def key(self, files: Mapping[str, str], task: Task) -> str:
+        """Everything but the source that decides what `build` makes of it: compiler version, flags,
         header.
         """
 

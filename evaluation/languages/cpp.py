@@ -61,9 +61,9 @@ class Cpp:
             _source_flags(text)
         native.refuse_breaches(files, native.BREACHES)
 
-    def key(self, task: Task) -> str:
+    def key(self, files: Mapping[str, str], task: Task) -> str:
         return "\n".join(
-            (compiler_version(), *BASE_FLAGS, REPLAY, _target(), c_header(task.operator))
+            (compiler_version(), *BASE_FLAGS, REPLAY, target(), c_header(task.operator))
         )
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
@@ -88,7 +88,7 @@ class Cpp:
         text = done.stdout.replace(f"{folder}/", "")[-64_000:]
         output = CompilerOutput(
             tool="g++",
-            arch=_target(),
+            arch=target(),
             ok=built,
             duration_ms=(time.perf_counter() - started) * 1e3,
             text=f"$ {shlex.join(argv)}\n{text}",
@@ -156,7 +156,7 @@ def compiler_version() -> str:
 
 
 @functools.cache
-def _target() -> str:
+def target() -> str:
     """The processor that -march=native means here."""
     if not shutil.which(COMPILER):
         return sys.platform

@@ -60,7 +60,7 @@ class Cuda:
             nvcc.source_flags(text)
         native.refuse_breaches(files, BREACHES)
 
-    def key(self, task: Task) -> str:
+    def key(self, files: Mapping[str, str], task: Task) -> str:
         jobs = nvcc.jobs([task.target_file], [], task.dtypes, task.operator.name)
         commands = (" ".join((job.tool, *job.argv)) for job in jobs)
         return "\n".join((*commands, _PRELUDE, header(task.operator, self.name)))

@@ -71,7 +71,7 @@ class Hip:
             nvcc.source_flags(text)
         native.refuse_breaches(files, BREACHES)
 
-    def key(self, task: Task) -> str:
+    def key(self, files: Mapping[str, str], task: Task) -> str:
         jobs = _jobs([task.target_file], [], task)
         commands = (" ".join((job.tool, *job.argv)) for job in jobs)
         headers = (path.read_text() for path in sorted(INCLUDE.rglob("*.h")))

@@ -1,16 +1,20 @@
-"""PyTorch: a function returns its outputs, which are copied to the judge's memory on the clock."""
+"""PyTorch: a function or a module returns its outputs, which are copied to the judge's memory on
+the clock. Extensions that it builds by `load_inline` are built beforehand.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import reading
+from evaluation import extensions, native, reading
 from evaluation.errors import BuildError, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
+from evaluation.languages.cuda import BREACHES
 from evaluation.types import Argument, CompilerOutput, Reason
 
 if TYPE_CHECKING:
@@ -18,12 +22,17 @@ if TYPE_CHECKING:
 
     from evaluation.task import Task
 
+MODEL = "ModelNew"
+"""The name of an answer that is a `torch.nn.Module`, as KernelBench has it."""
 DISCARDS = "discards_result"
 """An attribute by which a function asks that its result be dropped, not copied: a baseline's,
 beside candidates that write in place and pay for no copy. A candidate that asks wrote nothing.
 """
 WATCHED = 16
 """Launches of each binding whose results are held to see that no memory is handed out twice."""
+_LOAD_INLINE = "torch.utils.cpp_extension.load_inline"
+_IN_EXTENSIONS = tuple(breach for breach in BREACHES if breach[0] != "library-wrapper")
+"""What has no place in C++ or CUDA that is a string here; PyTorch's own headers have."""
 
 
 class Torch:
@@ -34,11 +43,16 @@ class Torch:
     compiles_on: tuple[str, ...] = ()
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
+        modules, exempt = reading.PURE_MODULES | {"torch"}, frozenset({_LOAD_INLINE})
         for name, text in files.items():
-            reading.refuse_breaches(reading.Source(name, text), reading.PURE_MODULES | {"torch"})
+            source = reading.Source(name, text)
+            reading.refuse_breaches(source, modules, exempt)
+            if extensions.asked_for({name: text}):
+                native.refuse_breaches({name: text}, _IN_EXTENSIONS)
 
-    def key(self, task: Task) -> str:
-        return f"torch {importlib.metadata.version('torch')}"
+    def key(self, files: Mapping[str, str], task: Task) -> str:
+        compilers = extensions.key(files) if extensions.asked_for(files) else ""
+        return f"torch {importlib.metadata.version('torch')}\n{compilers}"
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         started = time.perf_counter()
@@ -55,7 +69,10 @@ class Torch:
             raise BuildError(f"not valid Python: {output.text}", [output])
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        return [output]
+        if not extensions.asked_for(files):
+            return [output]
+        source, seconds = folder / task.target_file, task.operator.limits.seconds
+        return [output, extensions.build(source, files, seconds)]
 
     def judged_here(self) -> str:
         return ""
@@ -64,22 +81,40 @@ class Torch:
         return ""
 
     def load(self, folder: Path, entry: str) -> Kernel:
-        return TorchKernel(reading.load_function(folder / f"{entry}.py", entry))
+        if (folder / extensions.FOLDER).exists():
+            extensions.stand_in(folder)
+        module = reading.load_module(folder / f"{entry}.py")
+        for name in (entry, MODEL):
+            if callable(answer := getattr(module, name, None)):
+                return TorchKernel(answer)
+        raise SubmissionError(
+            Reason.MISSING_ENTRY,
+            f"no function `{entry}` in {entry}.py, nor a torch.nn.Module `{MODEL}`; define one",
+        )
 
 
 class TorchKernel:
-    """A Python function of inputs and scalars that returns one tensor or a tuple of them."""
+    """What returns one tensor or a tuple of them: a function of inputs and scalars, or a module.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
+    A module is made once for each binding. What its `__init__` names of the sizes and scalars, it
+    is given there by name; `forward` is given the inputs and all other scalars, in calling order.
+    """
+
+    def __init__(self, answer: Callable[..., Any]) -> None:
+        self.answer = answer
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
         import torch
 
         given = [a.name for a in arguments if a.role != "output"]
         wanted = [a.name for a in arguments if a.role == "output"]
+        function = self.answer
+        if isinstance(function, type) and issubclass(function, torch.nn.Module):
+            taken = _taken_by(function, slots[0])
+            given = [name for name in given if name not in taken]
+            function = function(**taken).to(slots[0][wanted[0]].device)
         calls = [([slot[n] for n in given], [slot[n] for n in wanted]) for slot in slots]
-        function, ring = self.function, len(calls)
+        ring = len(calls)
         discards = getattr(function, DISCARDS, False)
         watch: Watch | None = Watch(wanted)
 
@@ -107,6 +142,24 @@ class TorchKernel:
                     output.copy_(result)
 
         return run
+
+
+def _taken_by(model: Callable[..., Any], slot: Slot) -> dict[str, int | float]:
+    """The sizes and scalars that `__init__` names. Raises SubmissionError for any other name."""
+    offered = {n: value for n, value in slot.items() if isinstance(value, int | float)}
+    taken = {}
+    for name, parameter in inspect.signature(model).parameters.items():
+        if name in offered:
+            taken[name] = offered[name]
+        elif parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            raise SubmissionError(
+                Reason.CALL_ERROR,
+                f"`{MODEL}.__init__` asks for `{name}`; it may ask for {', '.join(offered)}",
+            )
+    return taken
 
 
 class Watch:

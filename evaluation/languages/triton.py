@@ -60,7 +60,7 @@ class Triton:
             reading.refuse_breaches(source, reading.PURE_MODULES | {"torch", "triton"})
             _refuse_wrappers(source)
 
-    def key(self, task: Task) -> str:
+    def key(self, files: Mapping[str, str], task: Task) -> str:
         parts = (_version(), json.dumps(TARGETS), _COMPILER.read_text(), json.dumps(_call(task)))
         return "\n".join(parts)
 

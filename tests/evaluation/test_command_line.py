@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, main, serve_request
+from evaluation import hardware
+from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, _alone_with, main, serve_request
 
 from .conftest import OPERATORS
 
@@ -24,6 +30,7 @@ def judge(*words: str, cache: Path) -> int:
         (["nothing", "cpp-to-cpp", "x.cpp"], "there are: scaled"),
         (["scaled", "cpp-to-cuda", "x.cpp"], "no track cpp-to-cuda; there are: "),
         ([*TASK, "/nowhere/x.cpp"], "No such file"),
+        ([*TASK, "x.cpp", "--device", "9"], "there is no device 9 here; there are: 0 "),
     ],
 )
 def test_a_bad_argument_is_named(
@@ -67,3 +74,48 @@ def test_a_bad_request_is_answered_with_one_line(
     answer = json.loads(line)
     assert answer["type"] == "error"
     assert said in answer["message"]
+
+
+class Replaced(Exception):
+    """This process would now be another."""
+
+
+def test_the_gpu_that_was_asked_for_is_all_that_a_new_process_sees(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cpu,) = (found for found in hardware.devices(cache) if found.kind == "cpu")
+    gpus = [
+        dataclasses.replace(
+            cpu, slug="gpu", kind="gpu", fingerprint={"uuid": uuid}, environment={"SEES": uuid}
+        )
+        for uuid in ("a", "b")
+    ]
+    monkeypatch.setattr(hardware, "devices", lambda folder: (*gpus, cpu))
+
+    def execve(path: str, argv: list[str], env: dict[str, str]) -> None:
+        assert path == sys.executable and env["SEES"] == "b" and env.items() > os.environ.items()
+        assert argv[1:5] == ["-m", "evaluation", "judge", "scaled"]
+        assert argv[-2:] == ["--device", "b"], "the last word counts, and holds there too"
+        raise Replaced
+
+    monkeypatch.setattr(os, "execve", execve)
+    with pytest.raises(Replaced):
+        _alone_with(argparse.Namespace(device="1", cache=cache), ["judge", *TASK, "--device", "1"])
+    source = tmp_path / "x.cpp"
+    source.write_bytes(b"")
+    assert judge(*TASK, str(source), "--device", cpu.slug, cache=cache) == NOT_PASSED
+
+
+def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -> None:
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "evaluation", "wait"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert waiting.stdin and waiting.stdout
+    assert json.loads(waiting.stdout.readline()) == {"type": "ready"}
+    request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "cache": str(cache)}
+    said, _ = waiting.communicate(json.dumps({**request, "files": {"scaled.cpp": "int nothing;"}}))
+    *gates, report = map(json.loads, said.splitlines())
+    assert [gate["gate"] for gate in gates] == ["integrity", "compile", "correctness"]
+    assert (report["type"], report["reason"]) == ("report", "MISSING_ENTRY")
+    assert waiting.returncode == NOT_PASSED

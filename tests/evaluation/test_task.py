@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from random import Random
 
 import pytest
 
+from evaluation.builds import baselines
 from evaluation.domain import Choices, LogUniform, elements, extent, tensor_bytes
 from evaluation.errors import TaskError
 from evaluation.task import find_operators, load_operator, load_task, output_shapes
@@ -77,6 +79,27 @@ def test_an_unknown_operator_or_track_is_refused_with_those_there_are() -> None:
         load_task(TASKS, "rms_norm", "torch-to-fortran")
     with pytest.raises(TaskError, match="no such folder"):
         find_operators(TASKS / "nowhere")
+
+
+def test_every_operator_is_judged_against_itself_in_pytorch_though_no_catalogue_says_so() -> None:
+    for name in find_operators(TASKS):
+        task = load_task(TASKS, name, "torch-to-torch")
+        assert task.target_file == f"{name}.py" and task.dtypes
+        assert task.track not in load_operator(TASKS / name).tracks
+        skeleton = task.starter()[task.target_file]
+        outputs = {argument.name for argument in task.operator.outputs}
+        entry = next(n for n in ast.parse(skeleton).body if isinstance(n, ast.FunctionDef))
+        assert outputs.isdisjoint(argument.arg for argument in entry.args.args)
+        brief = task.starter()["TASK.md"]
+        assert "`ModelNew`" in brief and "load_inline`" in brief
+
+
+def test_a_baseline_pays_for_its_copy_beside_what_returns_values(tmp_path: Path) -> None:
+    for track, copied in (("torch-to-torch", True), ("torch-to-cpp", False)):
+        task = load_task(TASKS, "rms_norm", track)
+        for baseline in baselines(task, tmp_path):
+            source = (baseline.folder / "rms_norm.py").read_text()
+            assert ("discards_result" not in source) is copied, baseline.name
 
 
 def test_an_example_without_a_note_or_with_a_strange_name_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 It honours the protocol of `python -m evaluation` and judges by what the source tells it in
 words: `speedup 1.5`, `within 0.9`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`,
-`takes 2 s`, `no device`.
+`takes 2 s`, `no device`. It has the devices that `devices.json` of its cache lists, else a
+processor, and notes in `turns` what it did when, where it was told to see which GPU.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+STARTED = time.time()
 DEVICE = {
     "slug": "fake-cpu", "kind": "cpu", "name": "Fake", "vendor": "none", "arch": "none",
     "queue": "hw.fake-cpu", "peaks": {}, "isolation": {}, "fingerprint": {},
@@ -59,10 +61,14 @@ def judge(request: dict[str, Any]) -> int:
         gates.append(gate("compile", "failed", "BUILD_ERROR", compiler=[said], message="no build"))
         return report(gates, request)
     gates.append(gate("compile"))
+    note(request, "begins")
     if request["stage"] == "build":
+        misbehave_when_built(source)
+        note(request, "ends")
         return report(gates, request)
     line("status", text="measuring")
     misbehave(source, Path(request["cache"]))
+    note(request, "ends")
     if "no device" in source:
         gates.append(gate("correctness", "skipped", "NO_DEVICE", message="there is no GPU"))
         return report(gates, request)
@@ -101,6 +107,27 @@ def misbehave(source: str, cache: Path) -> None:
         sys.exit(3)
 
 
+def misbehave_when_built(source: str) -> None:
+    if took := re.search(r"builds ([\d.]+) s", source):
+        time.sleep(float(took[1]))
+
+
+def note(request: dict[str, Any], what: str) -> None:
+    Path(request["cache"]).mkdir(parents=True, exist_ok=True)
+    told = {
+        "what": what, "stage": request["stage"], "at": time.time(), "started": STARTED,
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "cores": sorted(os.sched_getaffinity(0)),
+    }  # fmt: skip
+    with (Path(request["cache"]) / "turns").open("a") as file:
+        file.write(json.dumps(told) + "\n")
+
+
+def devices(cache: Path) -> list[dict[str, Any]]:
+    listed = cache / "devices.json"
+    found: list[dict[str, Any]] = json.loads(listed.read_text()) if listed.is_file() else [DEVICE]
+    return found
+
+
 def report(
     gates: list[dict[str, Any]],
     request: dict[str, Any],
@@ -118,6 +145,8 @@ def report(
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["hardware"]:
-        print(json.dumps({"devices": [DEVICE]}))
+        print(json.dumps({"devices": devices(Path(sys.argv[-1]))}))
     else:
+        if sys.argv[1:2] == ["wait"]:
+            line("ready")
         sys.exit(judge(json.load(sys.stdin)))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,30 @@ starter = {{"{TARGET}": "speedup 1.0", "TASK.md": "Make it faster."}}
 TaskVersion.objects.create(task=task, content_hash="0", public={{"starter": starter, "target_file": "{TARGET}"}})
 Hardware.objects.create(slug="fake-cpu", name="Fake", kind="cpu", queue="hw.fake-cpu")
 """  # noqa: E501
+
+
+SEED_GPU = """
+from arena.catalog.models import Operator, Task, TaskVersion
+task = Task.objects.create(operator=Operator.objects.get(), track="cuda-to-cuda", status="published")
+starter = {"k.cu": "speedup 1.0", "TASK.md": "Make it faster."}
+TaskVersion.objects.create(task=task, content_hash="0", public={"starter": starter, "target_file": "k.cu"})
+"""  # noqa: E501
+GPU_IS = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, order=True)
+class Turn:
+    """A judge at work: when, since when it was there, and what it was told to see and run on."""
+
+    begins: float
+    ends: float
+    started: float
+    gpu: str | None
+    cores: frozenset[int]
+
+    def meets(self, other: Turn) -> bool:
+        """Whether both were at work at some moment."""
+        return self.begins < other.ends and other.begins < self.ends
 
 
 def free_port() -> int:
@@ -140,8 +165,45 @@ class House:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
+    def lay_gpus(self, *uuids: str) -> None:
+        """GPUs of this machine that are alike, and a task for them."""
+        gpu = {
+            "slug": "fake-gpu", "kind": "gpu", "name": "Fake GPU", "queue": "hw.fake-gpu",
+            "vendor": "none", "arch": "none", "peaks": {}, "isolation": {},
+        }  # fmt: skip
+        # Locks are those of the machine, and so are real UUIDs.
+        own = {uuid: f"{uuid}-{self.home.as_posix()}" for uuid in uuids}
+        listed = [
+            {**gpu, "fingerprint": {"uuid": own[uuid]}, "environment": {GPU_IS: uuid}}
+            for uuid in uuids
+        ]
+        (self.home / "judge").mkdir(exist_ok=True)
+        (self.home / "judge" / "devices.json").write_text(json.dumps(listed))
+        self.python(SEED_GPU)
+
+    def turns(self, stage: str) -> list[Turn]:
+        """What the stand-in for the judge did at that stage, in the order of its beginnings."""
+        lines = (self.home / "judge" / "turns").read_text().splitlines()
+        noted = [line for line in map(json.loads, lines) if line["stage"] == stage]
+        open_at: dict[float, float] = {}
+        found = []
+        for note in noted:
+            if note["what"] == "begins":
+                open_at[note["started"]] = note["at"]
+            else:
+                begun = open_at[note["started"]]
+                rest = (note["started"], note["gpu"], frozenset(note["cores"]))
+                found.append(Turn(begun, note["at"], *rest))
+        return sorted(found)
+
     def run(
-        self, steps: Sequence[Mapping[str, Any]], *, adapter: str = "scripted", **budget: int
+        self,
+        steps: Sequence[Mapping[str, Any]],
+        *,
+        adapter: str = "scripted",
+        task: str = "k/cpp-to-cpp",
+        hardware: str = "fake-cpu",
+        **budget: int,
     ) -> str:
         """Queue a run of a scripted agent with these steps; its id."""
         settings = {"steps": list(steps)}
@@ -153,8 +215,8 @@ class House:
             f"values = dict(title='T', adapter={adapter!r}, settings={settings!r})\n"
             "Agent.objects.update_or_create(slug='test', defaults=values)\n"
             "with transaction.atomic():\n"
-            "    run = services.start_run(task_slug='k/cpp-to-cpp', agent_slug='test',"
-            " hardware_slug='fake-cpu')\n"
+            f"    run = services.start_run(task_slug={task!r}, agent_slug='test',"
+            f" hardware_slug={hardware!r})\n"
             f"    Run.objects.filter(pk=run.pk).update(budget={{**run.budget, **{budget!r}}})\n"
             "print(run.pk)"
         )

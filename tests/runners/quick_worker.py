@@ -11,12 +11,13 @@ import django
 django.setup()
 
 from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
-from runners import judging, supervisor, worker  # noqa: E402
+from runners import bench, judging, supervisor, worker  # noqa: E402
 from runners.__main__ import main  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
 supervisor.BEAT_SECONDS = 0.3
 worker.TEND_SECONDS = 0.5
+bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
 reaper.LEASE = timedelta(seconds=2)
 reaper.MESSAGE_GRACE = timedelta(seconds=1)
 sys.exit(main())

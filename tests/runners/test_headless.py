@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -39,10 +41,10 @@ class Box(House):
         told, _ = process.communicate(timeout=120)
         return process.returncode, told
 
-    def lay_plan(self, text: str = PLAN, source: str = "speedup 1.5") -> None:
+    def lay_plan(self, text: str = PLAN, source: str = "speedup 1.5", target: str = TARGET) -> None:
         self.plan = self.home / "pair.toml"
         self.plan.write_text(text)
-        steps = [{"write": TARGET, "text": source}, {"check": ""}]
+        steps = [{"write": target, "text": source}, {"check": ""}]
         self.python(
             "from arena.catalog.models import Agent\n"
             f"values = dict(title='T', adapter='scripted', settings={{'steps': {steps!r}}})\n"
@@ -119,6 +121,34 @@ def test_runs_go_side_by_side_when_asked(box: Box) -> None:
     order = [line.split()[-4:-3] for line in told.splitlines() if "begins" in line]
     assert len(order) == 2
     assert told.rindex("begins") < told.index("[1/2]")
+
+
+def test_two_gpus_are_measured_on_at_once_each_by_one_judge_that_sees_no_other(box: Box) -> None:
+    box.lay_gpus("a", "b")
+    plan = PLAN.replace("cpp-to-cpp", "cuda-to-cuda").replace("repeats = 2", "repeats = 4")
+    box.lay_plan(plan, source="builds 0.5 s, takes 1 s, speedup 1.5", target="k.cu")
+    code, told = box.work_off("--at-once", "4")
+    assert code == 0, told
+    assert "kernels are measured on 2 x Fake GPU" in told
+    assert told.count("by test on fake-gpu: passed") == 4, "all of a model have one name"
+    (row,) = box.rows("SELECT * FROM catalog_hardware WHERE slug = 'fake-gpu'")
+    both = json.loads(row["fingerprint"])["uuid"].split(", ")
+    assert [uuid[0] for uuid in both] == ["a", "b"]
+
+    measured = box.turns("measure")
+    assert len(measured) == 8  # four rounds, and four final verdicts
+    on = {gpu: [turn for turn in measured if turn.gpu == gpu] for gpu in ("a", "b")}
+    assert on["a"] and on["b"] and len(on["a"]) + len(on["b"]) == 8
+    for turns in on.values():
+        assert not any(one.meets(then) for one, then in pairwise(turns)), "one at a time"
+        ahead = [then.started < one.ends for one, then in pairwise(turns)]
+        assert all(ahead), "the next judge is there before the one at work has ended"
+    assert any(one.meets(other) for one in on["a"] for other in on["b"])
+    if len(os.sched_getaffinity(0)) > 1:
+        assert not on["a"][0].cores & on["b"][0].cores
+    built = box.turns("build")
+    assert any(one.meets(other) for one in built for other in measured), "built while measured"
+    assert {turn.gpu for turn in built} == {os.environ.get("CUDA_VISIBLE_DEVICES")}
 
 
 def test_a_home_that_an_arena_holds_is_refused(box: Box) -> None:

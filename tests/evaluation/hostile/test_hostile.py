@@ -18,13 +18,14 @@ from pathlib import Path
 import pytest
 
 import evaluation
-from evaluation import arm
+from evaluation import arm, extensions
 from evaluation.errors import Rejected
 from evaluation.gates.performance import NAME as PERFORMANCE
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
 from evaluation.types import GateName, Report, Verdict
+from tests.conftest import absent
 
 HERE = Path(__file__).parent
 OPERATORS = HERE / "operators"
@@ -86,6 +87,8 @@ def task_for(path: Path, seconds: float | None = None) -> Task:
 
 
 def judged(path: Path, source: str, cache: Path, seconds: float | None = None) -> Report:
+    if extensions.asked_for({path.name: source}) and (lacks := extensions.lacking()):
+        absent(lacks)
     task = task_for(path, seconds)
     files = {task.target_file: source}
     if path.suffix == ".cpp":

@@ -13,6 +13,7 @@ from evaluation.languages import Launch, languages
 from evaluation.types import Argument, Reason
 
 TORCH = languages()["torch"]
+LOAD_INLINE = "from torch.utils.cpp_extension import load_inline"
 TASK: Any = None  # what it reads and builds depends on no task
 ARGUMENTS = (
     Argument("x", "input", "dtype", ("n",)),
@@ -66,9 +67,87 @@ def test_memory_returned_twice_is_aliased(tmp_path: Path) -> None:
     assert caught.value.reason is Reason.ALIASED_OUTPUT
 
 
+MODULE = """
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    made = 0
+
+    def __init__(self, {parameters}):
+        super().__init__()
+        ModelNew.made += 1
+        {body}
+
+    def forward(self, {inputs}):
+        {result}
+"""
+
+
+def of_module(folder: Path, **words: str) -> tuple[Launch, list[dict[str, Any]]]:
+    """A module in the words of MODULE, bound as `bound` binds a function."""
+    defaults = {"parameters": "*nothing", "body": "pass", "inputs": "x, by"}
+    source = MODULE.format(**{**defaults, **words})
+    TORCH.build({"twice.py": source}, TASK, folder)
+    memory = [{"x": torch.arange(4.0), "out": torch.zeros(4), "n": 4, "by": 2.0} for _ in range(2)]
+    return TORCH.load(folder, "twice").bind(ARGUMENTS, memory), memory
+
+
+def test_a_module_is_made_once_and_called_like_a_function(tmp_path: Path) -> None:
+    launch, slots = of_module(tmp_path, result="return x * by + self.made")
+    launch(0, 4)
+    launch(0, 2)
+    assert [slot["out"].tolist() for slot in slots] == [[1.0, 3.0, 5.0, 7.0]] * 2
+
+
+def test_what_a_module_is_made_with_it_is_not_called_with(tmp_path: Path) -> None:
+    launch, slots = of_module(
+        tmp_path,
+        parameters="n, by, bias=1.0",
+        body='self.register_buffer("rest", torch.full((n,), by + bias))',
+        inputs="x",
+        result="return x + self.rest",
+    )
+    launch(0, 1)
+    assert slots[0]["out"].tolist() == [3.0, 4.0, 5.0, 6.0]
+
+
+def test_a_module_that_asks_for_what_there_is_not_says_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(SubmissionError, match="asks for `features`; it may ask for n, by") as told:
+        of_module(tmp_path, parameters="features", result="return x")
+    assert told.value.reason is Reason.CALL_ERROR
+
+
+@pytest.mark.parametrize(
+    ("result", "reason", "said"),
+    [
+        ("return x", Reason.ALIASED_OUTPUT, "memory with an input"),
+        ("return self.kept[:4]", Reason.ALIASED_OUTPUT, "the call before"),
+        ("return self.weight", Reason.WRONG_DTYPE, "got Parameter"),
+        ("return (x * by).double()", Reason.WRONG_DTYPE, "float32.*float64"),
+        ("return (x * by, x)", Reason.WRONG_SHAPE, "returned 2 values, expected 1: out"),
+    ],
+)
+def test_what_a_module_returns_is_looked_at_like_what_a_function_does(
+    result: str, reason: Reason, said: str, tmp_path: Path
+) -> None:
+    body = "self.kept = torch.ones(8); self.weight = torch.nn.Parameter(torch.ones(4))"
+    launch, _ = of_module(tmp_path, body=body, result=result)
+    with pytest.raises(SubmissionError, match=said) as caught:
+        launch(0, 2)
+    assert caught.value.reason is reason
+
+
+def test_the_function_named_for_the_operator_comes_first(tmp_path: Path) -> None:
+    function = "return x\n\n\ndef twice(x, by):\n    return x * by"
+    launch, slots = of_module(tmp_path, result=function)
+    launch(0, 1)
+    assert slots[0]["out"].tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
 def test_a_file_without_the_entry_point_says_so(tmp_path: Path) -> None:
     TORCH.build({"twice.py": "def thrice(x, by):\n    return x\n"}, TASK, tmp_path)
-    with pytest.raises(SubmissionError, match=r"no function `twice` in twice\.py") as caught:
+    with pytest.raises(SubmissionError, match=r"no function `twice` in twice\.py, nor") as caught:
         TORCH.load(tmp_path, "twice")
     assert caught.value.reason is Reason.MISSING_ENTRY
 
@@ -94,6 +173,11 @@ def test_a_syntax_error_is_told_with_its_line_and_nothing_is_run(tmp_path: Path)
         ("from os import environ", "import", 1),
         ("from . import judge", "import", 1),
         ("from torch.utils import cpp_extension", "import", 1),
+        ("from torch.utils.cpp_extension import load", "import", 1),
+        (f"{LOAD_INLINE}\nimport torch\ntorch.utils.cpp_extension.include_paths()", "call", 3),
+        (f'{LOAD_INLINE}\nCPP = """\nint f() {{ return fork(); }}\n"""', "system-call", 3),
+        (f"{LOAD_INLINE}\nCU = 'void f() {{ cudaDeviceReset(); }}'", "device-state", 2),
+        (f"{LOAD_INLINE}\nCU = 'void f() {{ cudaIpcGetMemHandle(0, 0); }}'", "foreign-memory", 2),
         ("\n\nexec('1')", "call", 3),
         ("x = __import__('os')", "call", 1),
         ("import torch\ntorch.compile(print)", "call", 2),
@@ -116,5 +200,15 @@ def test_plain_pytorch_is_not_rejected() -> None:
         "from __future__ import annotations\nimport math\nimport torch\nfrom torch import nn\n"
         "import torch.nn.functional as F\n\n\ndef twice(x, by):\n    out = torch.empty_like(x)\n"
         "    out[0] = math.pi\n    x.grad = None\n    return F.relu(out) @ nn.Identity()(x)\n"
+    )
+    TORCH.check({"twice.py": source}, TASK)
+
+
+def test_an_extension_on_pytorchs_own_headers_is_not_rejected() -> None:
+    source = (
+        f'{LOAD_INLINE} as build\n\nCPP = """\n#include <torch/extension.h>\n'
+        "#include <ATen/cuda/CUDAContext.h>\n"
+        'at::Tensor twice(at::Tensor x) { return at::mul(x, 2); }\n"""\n'
+        'ours = build("ours", CPP, functions=["twice"])\ntwice = ours.twice\n'
     )
     TORCH.check({"twice.py": source}, TASK)

@@ -1,0 +1,160 @@
+"""Extensions that a PyTorch answer asks for by `load_inline`: built in the sandbox when its file is
+imported there, found ready-made when the contestant imports it again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from evaluation import native, nvcc, sandbox, torch_build
+from evaluation.errors import Broken, BuildError, SubmissionError
+from evaluation.languages.cpp import compiler_version, target
+from evaluation.types import CompilerOutput, Reason
+
+ASKED_BY = "load_inline"
+FOLDER = "extensions"
+BUILD_MEMORY = 8 << 30
+PATIENCE = 4
+"""A build may take so many times a task's limit: PyTorch's headers alone take up to a minute."""
+MOST_LIBRARIES = 16
+MOST_TEXT = 64_000
+_SCRIPT = Path(torch_build.__file__)
+_PATH = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
+_LIBRARY = re.compile(r"[A-Za-z_]\w{0,99}\.[0-9a-f]{40}\.so")
+
+
+def asked_for(files: Mapping[str, str]) -> bool:
+    """Whether an answer has anything to build."""
+    return any(ASKED_BY in text for text in files.values())
+
+
+def key(files: Mapping[str, str]) -> str:
+    """The compilers that decide what is built."""
+    cuda = f"{nvcc.toolkit().tool} for {nvcc.architecture()}" if _has_cuda(files) else ""
+    return "\n".join((compiler_version(), target(), cuda, sys.version, _SCRIPT.read_text()))
+
+
+def build(source: Path, files: Mapping[str, str], seconds: float) -> CompilerOutput:
+    """Import `source`, one of `files` in its folder, behind the walls, and keep what it built in
+    `extensions` beside it.
+
+    A build may take PATIENCE times `seconds`. Raises BuildError; Broken where this machine lacks
+    what any build needs.
+    """
+    if lacks := lacking():
+        raise Broken(lacks)
+    folder, limit = source.parent, PATIENCE * seconds
+    toolkit = str(nvcc.toolkit().root) if _has_cuda(files) else ""
+    kept = folder / FOLDER
+    kept.mkdir()
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="extensions-", dir=folder.parent) as work:
+        done = _imported(source, work, toolkit, limit)
+        _keep(Path(work), kept)
+    said = re.sub(rf"(?:{work}|{folder})/(?:[0-9a-f]{{40}}/)?", "", done.stdout)[-MOST_TEXT:]
+    found, resources = nvcc.read(said)
+    output = CompilerOutput(
+        tool=ASKED_BY,
+        arch=nvcc.architecture() if toolkit else target(),
+        ok=done.returncode == 0,
+        duration_ms=(time.perf_counter() - started) * 1e3,
+        text=said,
+        diagnostics=found,
+        resources=resources,
+    )
+    if done.returncode < 0:
+        raise BuildError(f"building its extensions took longer than {limit:g} s", [output])
+    if done.returncode == torch_build.REFUSED:
+        first = native.first_error(found) or "\n".join(said.splitlines()[-4:])
+        raise BuildError(f"an extension was refused: {first}", [output])
+    if done.returncode:
+        code = done.returncode
+        raise BuildError(f"the process that builds extensions ended with code {code}", [output])
+    return output
+
+
+def _imported(
+    source: Path, work: str, toolkit: str, limit: float
+) -> subprocess.CompletedProcess[str]:
+    """Run the script that imports `source`, free to write to `work` alone."""
+    env = {"PATH": _PATH, "HOME": work, "TMPDIR": work, "TORCH_EXTENSIONS_DIR": work}
+    env |= {"CXX": "g++", "MAX_JOBS": str(len(os.sched_getaffinity(0)))}
+    readable = [sys.prefix, sys.base_prefix, str(_SCRIPT), str(source.parent)]
+    if toolkit:
+        env |= {"CUDA_HOME": toolkit, "TORCH_CUDA_ARCH_LIST": _capability(nvcc.architecture())}
+        readable.append(toolkit)
+    policy = sandbox.Policy(
+        walls=sandbox.walls(),
+        readable=tuple(readable),
+        writable=(work,),
+        memory_bytes=BUILD_MEMORY,
+    )
+    argv = [sys.executable, "-I", str(_SCRIPT), str(source), work]
+    return sandbox.run(argv, policy, timeout=limit, cwd=work, env=env)
+
+
+def _has_cuda(files: Mapping[str, str]) -> bool:
+    return any("cuda_sources" in text for text in files.values())
+
+
+def _capability(architecture: str) -> str:
+    """An architecture as PyTorch calls it: `sm_90a` -> `9.0a`."""
+    return re.sub(r"sm_(\d+)(\d)([af]?)", r"\1.\2\3", architecture)
+
+
+def lacking() -> str:
+    """What this machine lacks to build any extension, and how to get it; empty when nothing."""
+    if not shutil.which("ninja", path=_PATH):
+        return "ninja is not installed; install it (pip install ninja)"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return "Python's headers are not installed; install them (apt-get install python3-dev)"
+    return ""
+
+
+def _keep(work: Path, kept: Path) -> None:
+    """Take the libraries out of a stranger's folder: whole files of theirs, and not very many."""
+    names = sorted(name for name in os.listdir(work) if _LIBRARY.fullmatch(name))
+    for name in names[:MOST_LIBRARIES]:
+        if stat.S_ISREG((work / name).lstat().st_mode):
+            (work / name).rename(kept / name)
+            (kept / name).chmod(0o555)
+
+
+def stand_in(folder: Path) -> None:
+    """In the contestant: have `load_inline` find what was built in `folder`, with no compiler."""
+    import torch
+
+    def load_inline(*arguments: Any, **options: Any) -> ModuleType:
+        built = list((folder / FOLDER).glob(f"*.{torch_build.key_of(*arguments, **options)}.so"))
+        if not built:
+            raise SubmissionError(
+                Reason.BUILD_ERROR,
+                "an extension was not built: call `load_inline` with the same arguments whenever "
+                "the file is imported, also where there is no GPU",
+            )
+        spec = importlib.util.spec_from_file_location(built[0].name.partition(".")[0], built[0])
+        assert spec is not None and spec.loader is not None, f"{built[0]} is no library"
+        try:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        except ImportError as error:
+            raise SubmissionError(Reason.BUILD_ERROR, f"cannot be loaded: {error}") from error
+        return module
+
+    name = "torch.utils.cpp_extension"
+    extension: Any = ModuleType(name)
+    extension.load_inline = load_inline
+    sys.modules[name] = torch.utils.cpp_extension = extension
