@@ -21,7 +21,8 @@ import torch
 
 from evaluation.link import Message
 
-ALIGNMENT = 256
+ALIGNMENT = 512
+"""As PyTorch aligns its own tensors; a texture has to be."""
 GUARD = 1024
 """Bytes between tensors; a multiple of ALIGNMENT."""
 
