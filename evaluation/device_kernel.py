@@ -76,6 +76,8 @@ class DeviceLaunch:
         at = ctypes.addressof(self._table)
         code = self._replay(self._launch, at, self._stride, self._ring, first, count, stream)
         if code:
+            # The runtime would tell what it was asked in vain once more, after the next launch.
+            self._replay(self._launch, at, self._stride, self._ring, first, 0, stream)
             said = f", {self._explain(code).decode()}" if code > 0 else ""
             raise SubmissionError(
                 Reason.CALL_ERROR, f"a launch of `{self._entry}` returned {code}{said}; 0 is right"

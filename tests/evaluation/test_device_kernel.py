@@ -15,9 +15,10 @@ from evaluation.types import Argument, Reason
 # A stand-in for a library: what `bind` hands over reaches the entry point, in order.
 _STAND_IN = """
 #include <cstring>
+static int last;  // as the runtime keeps its last error
 struct args {{ const void* x; const float* bias; void* out; long rows, cols; float by; }};
 extern "C" int shifted(const args* a, void* stream) {{
-    if (a->cols == 7) return 9;
+    if (a->cols == 7) return last = 9;
     std::memset(a->out, {mark} + (int)a->by, a->rows * a->cols);
     return 0;
 }}
@@ -25,7 +26,9 @@ extern "C" int arena_replay(int (*launch)(const void*, void*), const char* slots
                             long ring, long first, long count, void* stream) {{
     for (long i = 0; i < count; ++i)
         if (int code = launch(slots + (first + i) % ring * stride, stream)) return code;
-    return 0;
+    const int code = last;
+    last = 0;
+    return code;
 }}
 extern "C" const char* arena_error(int code) {{ return "out of everything"; }}
 """
@@ -82,6 +85,14 @@ def test_an_error_of_a_launch_is_told_with_its_text(stand_ins: Path) -> None:
     with pytest.raises(SubmissionError, match="returned 9, out of everything") as caught:
         launch(0, 1)
     assert caught.value.reason is Reason.CALL_ERROR
+
+
+def test_an_error_is_told_once(stand_ins: Path) -> None:
+    kernel = DeviceKernel.load(stand_ins, "shifted")
+    refused, right = slots_of(torch.float32, 1, 7), slots_of(torch.float32, 1)
+    with pytest.raises(SubmissionError):
+        kernel.bind(ARGUMENTS, refused)(0, 1)
+    kernel.bind(ARGUMENTS, right)(0, 1)
 
 
 def test_a_library_without_the_entry_point_is_refused(stand_ins: Path) -> None:
