@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import resource
 import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from evaluation import cuda, processes
 from evaluation.errors import Broken, SubmissionError
 from evaluation.link import Link, LinkClosed, LinkError, LinkTimeout, Message
 from evaluation.memory import Region
@@ -29,7 +29,6 @@ START_SECONDS, END_SECONDS = 120.0, 10.0
 MOST_THREADS = 256
 SPIN_SECONDS = 0.05
 """An answer is waited for without sleep for longer than a window takes."""
-_PAGE = resource.getpagesize()
 
 
 def contestant_cores() -> list[int]:
@@ -99,6 +98,8 @@ class Arm:
         self._pids: tuple[int, ...] = ()
         self._placed: set[int] = set()
         self._ended = False
+        limited = rights.kind == GPU and not rights.trusted
+        self._holding = cuda.Holding() if limited else None
         link, link_end = socket.socketpair()
         status, status_end = socket.socketpair()
         self._link, self._status = Link(link), Link(status)
@@ -118,7 +119,15 @@ class Arm:
             raise Broken(f"a contestant did not start: {self.log()}") from error
 
     def load(self, language: str, folder: Path, entry: str) -> None:
-        """Load the built kernel. Raises SubmissionError."""
+        """Load the built kernel. Raises SubmissionError.
+
+        That it reaches the GPU is seen before any of its own code runs: Broken where it does not.
+        """
+        if self.rights.kind == GPU:
+            try:
+                self.ask({"do": "reach", "handle": cuda.nothing()})
+            except SubmissionError as error:
+                raise Broken(f"a contestant does not reach the GPU: {error}") from error
         self.ask({"do": "load", "language": language, "folder": str(folder), "entry": entry})
 
     def bind(
@@ -141,16 +150,18 @@ class Arm:
         count: int,
         look: Callable[[], None] = lambda: None,
         replay: bool = False,
+        during: Callable[[], None] = lambda: None,
     ) -> int:
         """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's
         clock. With `replay`, by the graph that was captured.
 
         The clock starts before the contestant thaws, its order waiting for it, and ends after it
         has been told to freeze and the judge has had its `look`, so nothing it does falls outside;
-        the empty round trip (`count` 0) is the caller's to subtract.
+        the empty round trip (`count` 0) is the caller's to subtract. What the judge does `during`
+        the launches is on the clock.
         """
         message = {"do": "run", "first": first, "count": count, "replay": replay}
-        return self.ask(message, look=look)
+        return self.ask(message, look=look, during=during)
 
     def capture(self, first: int, count: int) -> bool:
         """Have so many launches captured in a CUDA graph. Returns whether they can be."""
@@ -169,6 +180,7 @@ class Arm:
         message: Message,
         descriptors: Sequence[int] = (),
         look: Callable[[], None] = lambda: None,
+        during: Callable[[], None] = lambda: None,
     ) -> int:
         """Put one request and wait for its answer, frozen again afterwards. Returns nanoseconds.
 
@@ -177,13 +189,16 @@ class Arm:
         """
         nonce = secrets.token_hex(8)
         message = {**message, "nonce": nonce}
+        if self._holding:
+            self._holding.begin()
         try:
             started = time.perf_counter_ns()
             self._link.send(message, descriptors)
             self._signal(signal.SIGCONT)
+            during()
             answer, _ = self._link.receive(self.rights.seconds, self._watch, spin=SPIN_SECONDS)
             self._signal(signal.SIGSTOP)
-            look()
+            self._looked(look)
             elapsed = time.perf_counter_ns() - started
         except LinkClosed:
             raise self._death() from None
@@ -203,8 +218,30 @@ class Arm:
             raise SubmissionError(_reason(answer["reason"]), str(answer.get("message", ""))[:4000])
         return elapsed
 
+    def _looked(self, look: Callable[[], None]) -> None:
+        """Look; where that fails for want of memory that the contestant took, say so."""
+        try:
+            look()
+        except Exception:
+            self._settle()
+            raise
+
+    def rest(self) -> None:
+        """On a GPU, end a contestant that keeps it busy after its answer: raise SubmissionError.
+
+        Broken where the GPU stays busy without it: somebody else's work is on it.
+        """
+        if self.rights.kind != GPU or cuda.quiet():
+            return
+        self._leave()
+        if not cuda.quiet():
+            raise Broken("somebody else keeps the GPU busy, so nothing can be timed on it")
+        raise SubmissionError(
+            Reason.FORBIDDEN, "left work running on the GPU after it had answered"
+        )
+
     def _signal(self, number: int) -> None:
-        for pid in self._pids or self._tree():
+        for pid in self._pids or processes.below(self._init):
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
@@ -214,8 +251,8 @@ class Arm:
         """Return once every thread of the contestant, and of whatever it started, has stopped."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            self._pids = tuple(self._tree())
-            if all(_stopped(pid) for pid in self._pids):
+            self._pids = tuple(processes.below(self._init))
+            if all(processes.stopped(pid) for pid in self._pids):
                 self._watch()
                 self._spread()
                 return
@@ -237,35 +274,23 @@ class Arm:
                     self._placed.add(thread)
                     os.sched_setaffinity(thread, {cores[place % len(cores)]})
 
-    def _tree(self) -> list[int]:
-        """The contestant and all its descendants: everything below the init of its namespace."""
-        found: list[int] = []
-        pending = [self._init]
-        while pending:
-            pid = pending.pop()
-            try:
-                children = [
-                    int(child)
-                    for thread in os.listdir(f"/proc/{pid}/task")
-                    for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
-                ]
-            except OSError:
-                continue
-            found += children
-            pending += children
-        return found
-
     def _watch(self) -> None:
         """While waiting and at rest: end a contestant that takes more than it may."""
-        pids = self._tree()
-        if sum(_threads(pid) for pid in pids) > MOST_THREADS and not self.rights.trusted:
+        pids = processes.below(self._init)
+        if sum(processes.threads(pid) for pid in pids) > MOST_THREADS and not self.rights.trusted:
             self.close()
             raise SubmissionError(Reason.FORBIDDEN, f"started more than {MOST_THREADS} threads")
-        taken = sum(_resident(pid) for pid in pids)
-        if taken > self.rights.memory_bytes + self._shared_bytes:
+        taken, limit = sum(processes.resident(pid) for pid in pids), self.rights.memory_bytes
+        if taken > limit + self._shared_bytes:
             self.close()
-            limit = self.rights.memory_bytes >> 20
-            raise SubmissionError(Reason.OUT_OF_MEMORY, f"took more than its {limit} MiB of memory")
+            raise SubmissionError(
+                Reason.OUT_OF_MEMORY, f"took more than its {limit >> 20} MiB of memory"
+            )
+        if self._holding and self._holding.bytes() > (most := min(limit, cuda.most_held())):
+            self._leave()
+            raise SubmissionError(
+                Reason.OUT_OF_MEMORY, f"took more than its {most >> 20} MiB of the GPU's memory"
+            )
 
     def _death(self) -> SubmissionError:
         """Say how a contestant that hung up came to its end."""
@@ -295,7 +320,7 @@ class Arm:
         """Kill the contestant and everything it started; once, since its pid may be another's
         afterwards.
         """
-        for pid in () if self._ended else (self._init, *self._tree()):
+        for pid in () if self._ended else (self._init, *processes.below(self._init)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._ended = True
@@ -307,41 +332,16 @@ class Arm:
     def __exit__(
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-        if self.rights.kind == GPU:  # the next one needs the memory that is given back at the end
-            with contextlib.suppress(LinkError):
-                self._status.receive(END_SECONDS)
+        self._leave()
         self._status.close()
         os.close(self._log)
 
-
-def _stopped(pid: int) -> bool:
-    """Whether every thread of a process is stopped, or the process is gone."""
-    try:
-        return all(state in "TtZX" for state in _states(pid))
-    except OSError:
-        return True
-
-
-def _states(pid: int) -> Iterator[str]:
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        yield Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def _threads(pid: int) -> int:
-    """Threads of a process. The kernel's own limit on them does not hold for root."""
-    try:
-        return len(os.listdir(f"/proc/{pid}/task"))
-    except OSError:
-        return 0
-
-
-def _resident(pid: int) -> int:
-    """Bytes of memory a process holds, shared ones included."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
+    def _leave(self) -> None:
+        """Kill it; on a GPU, return when what it held there has been given back."""
+        self.close()
+        if self.rights.kind == GPU:
+            with contextlib.suppress(LinkError):
+                self._status.receive(END_SECONDS)
 
 
 def _signal_name(number: int) -> str:

@@ -8,6 +8,7 @@ walls of `sandbox`.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -23,6 +24,8 @@ from evaluation.types import Argument, Reason
 
 if TYPE_CHECKING:
     import torch
+
+    from evaluation.chain import Chain
 
 
 def zygote(descriptor: int) -> None:
@@ -112,9 +115,13 @@ class Contestant:
     def __init__(self) -> None:
         self.kernel: Kernel | None = None
         self.launch: Launch | None = None
-        self.graph: Any = None
+        self.graph: Chain | None = None
+        self.graphs: dict[range, Chain] = {}
+        """Those of the bound launches, by place."""
+        self.refused = False
+        """Whether no graph can hold its launches."""
         self.speck: torch.Tensor | None = None
-        """The smallest work on the GPU, of its own memory."""
+        """On a GPU, the smallest work, of its own memory."""
         self.opened: dict[str, int] = {}
         """Addresses of the judge's device memory, by IPC handle."""
         self.slots: list[dict[str, Any]] = []
@@ -137,6 +144,12 @@ class Contestant:
             return {"reason": reason.value, "message": "\n".join(lines[-12:])[-4000:]}
         return {"reason": None}
 
+    def do_reach(self, request: Message, descriptors: list[int]) -> None:
+        """Open memory of the judge's on the GPU."""
+        from evaluation import cuda
+
+        self.speck = cuda.as_tensor(cuda.opened(request["handle"]), 1).new_zeros(1)
+
     def do_load(self, request: Message, descriptors: list[int]) -> None:
         language = languages()[request["language"]]
         self.kernel = language.load(Path(request["folder"]), request["entry"])
@@ -144,7 +157,8 @@ class Contestant:
     def do_bind(self, request: Message, descriptors: list[int]) -> None:
         from evaluation.memory import Layout
 
-        self.launch, self.graph, self.slots = None, None, []
+        self.launch, self.graph, self.refused, self.slots = None, None, False, []
+        self.graphs.clear()
         slots = self.slots
         for data in request["regions"]:
             layout = Layout.from_json(data)
@@ -164,7 +178,6 @@ class Contestant:
 
             if handle not in self.opened:
                 self.opened[handle] = cuda.opened(handle)
-                self.speck = cuda.as_tensor(self.opened[handle], size).new_zeros(1)
             return cuda.as_tensor(self.opened[handle], size)
         from evaluation.memory import map_region
 
@@ -174,27 +187,41 @@ class Contestant:
         return region
 
     def do_capture(self, request: Message, descriptors: list[int]) -> None:
-        """Keep launches as a CUDA graph. Raises when the kernel cannot be captured."""
-        import torch
+        """Keep launches as a CUDA graph, or come back to one that was kept. Raises when the kernel
+        cannot be captured.
+        """
+        from evaluation.chain import Chain
 
-        assert self.launch is not None, "captured before it was bound"
-        self.graph = None
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.launch(request["first"], request["count"])
-        self.graph = graph
+        launch, places = self.launch, range(request["first"], request["first"] + request["count"])
+        assert launch is not None, "captured before it was bound"
+        self.graph, self.refused = self.graphs.get(places), True
+        if self.graph is None:
+            self.graph = Chain(functools.partial(launch, place, 1) for place in places)
+            self.graphs[places] = self.graph
+        self.refused = False
 
     def do_run(self, request: Message, descriptors: list[int]) -> None:
-        if request["count"]:
+        first, count = request["first"], request["count"]
+        if count and request["replay"]:
+            assert self.graph is not None, "replayed before it was captured"
+            self.graph.replay()
+        elif count:
             assert self.launch is not None, "run before it was bound"
-            if request["replay"]:
-                assert self.graph is not None, "replayed before it was captured"
-                self.graph.replay()
+            if self.refused:
+                self._run_apart(self.launch, first, count)
             else:
-                self.launch(request["first"], request["count"])
+                self.launch(first, count)
         elif self.speck is not None:
             self.speck.add_(1)  # an empty trip too hands the GPU over and back
         if self.speck is not None:
             import torch
 
+            torch.cuda.synchronize()
+
+    def _run_apart(self, launch: Launch, first: int, count: int) -> None:
+        """Without a graph that sees to it, each launch begins when the one before it has ended."""
+        import torch
+
+        for place in range(first, first + count):
+            launch(place, 1)
             torch.cuda.synchronize()

@@ -1,4 +1,5 @@
-"""Device memory of the judge's that contestants reach by CUDA IPC, and whether the GPU is at rest.
+"""Device memory of the judge's that contestants reach by CUDA IPC, how much of it is taken, and
+whether the GPU is at rest.
 
 The runtime is called through ctypes: PyTorch's own allocator packs tensors into blocks and an
 exported handle opens the whole block, so what is shared is allocated alone.
@@ -37,22 +38,26 @@ class _Handle(ctypes.Structure):
     _fields_ = (("reserved", ctypes.c_char * IPC_HANDLE_BYTES),)
 
 
+def release() -> int:
+    """The major release of CUDA that PyTorch was built for."""
+    return int(str(torch.version.cuda).partition(".")[0])
+
+
 @functools.cache
-def _runtime() -> Any:
+def runtime() -> Any:
     """The CUDA runtime that PyTorch has loaded."""
-    version = str(torch.version.cuda).partition(".")[0]
-    library = ctypes.CDLL(f"libcudart.so.{version}")
+    library = ctypes.CDLL(f"libcudart.so.{release()}")
     library.cudaGetErrorString.restype = ctypes.c_char_p
     return library
 
 
-def _check(code: int, what: str) -> None:
+def check(code: int, what: str) -> None:
     """Raise Broken for an error of the runtime, which it then forgets: PyTorch's next launch would
     take it for its own.
     """
     if code:
-        _runtime().cudaGetLastError()
-        raise Broken(f"{what}: {_runtime().cudaGetErrorString(code).decode()}")
+        runtime().cudaGetLastError()
+        raise Broken(f"{what}: {runtime().cudaGetErrorString(code).decode()}")
 
 
 class DeviceMemory:
@@ -98,12 +103,12 @@ class _Block:
     def __init__(self, size: int) -> None:
         torch.cuda.current_stream()  # the context that the runtime is to use
         self.size, self.pointer, handle = size, ctypes.c_void_p(), _Handle()
-        _check(_runtime().cudaMalloc(ctypes.byref(self.pointer), ctypes.c_size_t(size)), "malloc")
-        _check(_runtime().cudaIpcGetMemHandle(ctypes.byref(handle), self.pointer), "IPC handle")
+        check(runtime().cudaMalloc(ctypes.byref(self.pointer), ctypes.c_size_t(size)), "malloc")
+        check(runtime().cudaIpcGetMemHandle(ctypes.byref(handle), self.pointer), "IPC handle")
         self.handle = bytes(handle).hex()
 
     def free(self) -> None:
-        _check(_runtime().cudaFree(self.pointer), "free")
+        check(runtime().cudaFree(self.pointer), "free")
 
 
 class DeviceRegion(Region):
@@ -117,6 +122,38 @@ class DeviceRegion(Region):
         return {**self.layout.to_json(), "handle": self._handle}, []
 
 
+@functools.cache
+def nothing() -> str:
+    """The handle of a block that holds nothing: whoever can open it can open any other."""
+    return _Block(LARGE_PAGE).handle
+
+
+class Holding:
+    """What one contestant holds of the GPU's memory: what went while it alone was awake."""
+
+    def __init__(self) -> None:
+        self._before = self._now = self._free = 0
+
+    def begin(self) -> None:
+        """It is about to be woken."""
+        self._before, self._free = self._now, _free_bytes()
+
+    def bytes(self) -> int:
+        """What it holds now, awake or just put to rest."""
+        self._now = self._before + self._free - _free_bytes()
+        return self._now
+
+
+def most_held() -> int:
+    """Bytes of the GPU's memory that a contestant may hold, however much its rights say."""
+    return torch.cuda.mem_get_info()[1] // 2
+
+
+def _free_bytes() -> int:
+    """Bytes of the GPU's memory that nobody holds."""
+    return torch.cuda.mem_get_info()[0]
+
+
 def opened(handle: str) -> int:
     """In a contestant: the address of a block of the judge's. Raises Broken where the driver
     refuses.
@@ -124,10 +161,10 @@ def opened(handle: str) -> int:
     torch.cuda.current_stream()
     pointer = ctypes.c_void_p()
     opaque = _Handle.from_buffer_copy(bytes.fromhex(handle))
-    code = _runtime().cudaIpcOpenMemHandle(
+    code = runtime().cudaIpcOpenMemHandle(
         ctypes.byref(pointer), opaque, ctypes.c_uint(LAZY_PEER_ACCESS)
     )
-    _check(code, "cudaIpcOpenMemHandle")
+    check(code, "cudaIpcOpenMemHandle")
     return pointer.value or 0
 
 
@@ -152,7 +189,7 @@ def as_tensor(pointer: int, size: int) -> torch.Tensor:
 
 def forget_persisting() -> None:
     """Give back what anybody has set aside in L2: persisting lines outlive a window's refill."""
-    _check(_runtime().cudaCtxResetPersistingL2Cache(), "cudaCtxResetPersistingL2Cache")
+    check(runtime().cudaCtxResetPersistingL2Cache(), "cudaCtxResetPersistingL2Cache")
 
 
 def trip() -> float:

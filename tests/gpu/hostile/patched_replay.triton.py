@@ -1,9 +1,12 @@
 # trick: graphs that replay nothing
 # row: 5
 # expect: failed/STALE_OUTPUT in performance
-# triage: patching
-torch.cuda.CUDAGraph.replay = lambda self: None
-
-
+# triage: import
 def centred(x, out, scale):
+    import sys
+
+    if "evaluation.contestant" in sys.modules:
+        import evaluation.chain
+
+        evaluation.chain.Chain.replay = lambda self: None
     right(x, out, scale)

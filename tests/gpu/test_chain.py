@@ -1,0 +1,103 @@
+"""Launches of a chain run one after the other, whatever they do with streams and memory."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from evaluation.chain import Chain
+
+pytestmark = pytest.mark.gpu
+
+CYCLES = 200_000
+"""Of the GPU's clock, that one kernel spins: about a tenth of a millisecond."""
+
+
+def milliseconds(call: Callable[[], None]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
+    call()
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
+def test_what_was_captured_runs_in_its_order_at_every_replay() -> None:
+    counted, seen = (torch.zeros(8, dtype=torch.int64, device="cuda") for _ in "ab")
+
+    def launch(place: int) -> None:
+        counted.add_(1)
+        seen[place].copy_(counted[0])
+
+    chain = Chain(functools.partial(launch, place) for place in range(8))
+    assert not counted.any(), "a launch ran while it was captured"
+    for turn in range(3):
+        chain.replay()
+        assert seen.tolist() == [8 * turn + place for place in range(1, 9)]
+
+
+def test_launches_on_streams_of_their_own_run_one_after_the_other() -> None:
+    asides = [torch.cuda.Stream() for _ in range(8)]
+
+    def launch(aside: torch.cuda.Stream) -> None:
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            torch.cuda._sleep(CYCLES)
+        torch.cuda.current_stream().wait_stream(aside)
+
+    alone = milliseconds(lambda: torch.cuda._sleep(CYCLES))
+    chain = Chain(functools.partial(launch, aside) for aside in asides)
+    assert milliseconds(chain.replay) > 7 * alone
+
+
+def test_an_event_of_an_earlier_launch_cannot_be_waited_for() -> None:
+    began = torch.cuda.Event()
+    aside = torch.cuda.Stream()
+
+    def first() -> None:
+        began.record()
+        torch.cuda._sleep(CYCLES)
+
+    def second() -> None:
+        aside.wait_event(began)
+        with torch.cuda.stream(aside):
+            torch.cuda._sleep(CYCLES)
+        torch.cuda.current_stream().wait_stream(aside)
+
+    with pytest.raises(RuntimeError, match="invalid argument"):
+        Chain([first, second])
+    torch.cuda.synchronize()
+
+
+def test_memory_that_launches_allocate_is_used_again_by_the_next() -> None:
+    out = torch.zeros(64, 1 << 20, device="cuda")
+    before = torch.cuda.memory_reserved()
+    chain = Chain(
+        functools.partial(lambda row: row.copy_(torch.ones_like(row) + row), row) for row in out
+    )
+    assert torch.cuda.memory_reserved() - before <= 64 << 20
+    chain.replay()
+    assert bool((out == 1).all())
+
+
+def test_what_waits_for_the_gpu_cannot_be_captured_and_harms_nothing_after_it() -> None:
+    with pytest.raises(RuntimeError, match="captur"):
+        Chain([torch.cuda.synchronize])
+    value = torch.zeros((), device="cuda")
+    Chain([functools.partial(value.add_, 1)] * 3).replay()
+    assert value.item() == 3
+
+
+def test_a_launch_that_raises_is_told_and_harms_nothing_after_it() -> None:
+    def refused() -> None:
+        raise ValueError("not today")
+
+    with pytest.raises(ValueError, match="not today"):
+        Chain([refused])
+    value = torch.zeros((), device="cuda")
+    Chain([functools.partial(value.add_, 1)]).replay()
+    assert value.item() == 1
