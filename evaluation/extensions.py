@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evaluation import native, nvcc, sandbox, torch_build
+from evaluation import native, nvcc, place, sandbox, torch_build
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages.cpp import compiler_version, target
 from evaluation.types import CompilerOutput, Reason
@@ -41,15 +41,15 @@ def asked_for(files: Mapping[str, str]) -> bool:
     return any(ASKED_BY in text for text in files.values())
 
 
-def key(files: Mapping[str, str]) -> str:
+def key() -> str:
     """The compilers that decide what is built."""
-    cuda = f"{nvcc.toolkit().tool} for {nvcc.architecture()}" if _has_cuda(files) else ""
+    toolkit = _toolkit()
+    cuda = f"{toolkit.tool} for {nvcc.architecture()}" if toolkit else ""
     return "\n".join((compiler_version(), target(), cuda, sys.version, _SCRIPT.read_text()))
 
 
-def build(source: Path, files: Mapping[str, str], seconds: float) -> CompilerOutput:
-    """Import `source`, one of `files` in its folder, behind the walls, and keep what it built in
-    `extensions` beside it.
+def build(source: Path, seconds: float) -> CompilerOutput:
+    """Import the file `source` behind the walls, and keep what it built in `extensions` beside it.
 
     A build may take PATIENCE times `seconds`. Raises BuildError; Broken where this machine lacks
     what any build needs.
@@ -57,18 +57,17 @@ def build(source: Path, files: Mapping[str, str], seconds: float) -> CompilerOut
     if lacks := lacking():
         raise Broken(lacks)
     folder, limit = source.parent, PATIENCE * seconds
-    toolkit = str(nvcc.toolkit().root) if _has_cuda(files) else ""
     kept = folder / FOLDER
     kept.mkdir()
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="extensions-", dir=folder.parent) as work:
-        done = _imported(source, work, toolkit, limit)
+        done = _imported(source, work, limit)
         _keep(Path(work), kept)
     said = re.sub(rf"(?:{work}|{folder})/(?:[0-9a-f]{{40}}/)?", "", done.stdout)[-MOST_TEXT:]
     found, resources = nvcc.read(said)
     output = CompilerOutput(
         tool=ASKED_BY,
-        arch=nvcc.architecture() if toolkit else target(),
+        arch=nvcc.architecture() if _toolkit() else target(),
         ok=done.returncode == 0,
         duration_ms=(time.perf_counter() - started) * 1e3,
         text=said,
@@ -86,16 +85,15 @@ def build(source: Path, files: Mapping[str, str], seconds: float) -> CompilerOut
     return output
 
 
-def _imported(
-    source: Path, work: str, toolkit: str, limit: float
-) -> subprocess.CompletedProcess[str]:
+def _imported(source: Path, work: str, limit: float) -> subprocess.CompletedProcess[str]:
     """Run the script that imports `source`, free to write to `work` alone."""
     env = {"PATH": _PATH, "HOME": work, "TMPDIR": work, "TORCH_EXTENSIONS_DIR": work}
     env |= {"CXX": "g++", "MAX_JOBS": str(len(os.sched_getaffinity(0)))}
     readable = [sys.prefix, sys.base_prefix, str(_SCRIPT), str(source.parent)]
-    if toolkit:
-        env |= {"CUDA_HOME": toolkit, "TORCH_CUDA_ARCH_LIST": _capability(nvcc.architecture())}
-        readable.append(toolkit)
+    if toolkit := _toolkit():
+        env["CUDA_HOME"] = str(toolkit.root)
+        env["TORCH_CUDA_ARCH_LIST"] = _capability(nvcc.architecture())
+        readable.append(str(toolkit.root))
     policy = sandbox.Policy(
         walls=sandbox.walls(),
         readable=tuple(readable),
@@ -106,8 +104,14 @@ def _imported(
     return sandbox.run(argv, policy, timeout=limit, cwd=work, env=env)
 
 
-def _has_cuda(files: Mapping[str, str]) -> bool:
-    return any("cuda_sources" in text for text in files.values())
+def _toolkit() -> nvcc.Toolkit | None:
+    """The CUDA toolkit where there is an NVIDIA GPU; without either, C++ can still be built."""
+    if place.gpu_vendor() != "nvidia":
+        return None
+    try:
+        return nvcc.toolkit()
+    except Broken:
+        return None
 
 
 def _capability(architecture: str) -> str:

@@ -51,7 +51,7 @@ class Torch:
                 native.refuse_breaches({name: text}, _IN_EXTENSIONS)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
-        compilers = extensions.key(files) if extensions.asked_for(files) else ""
+        compilers = extensions.key() if extensions.asked_for(files) else ""
         return f"torch {importlib.metadata.version('torch')}\n{compilers}"
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
@@ -71,8 +71,8 @@ class Torch:
             (folder / name).write_text(text, encoding="utf-8")
         if not extensions.asked_for(files):
             return [output]
-        source, seconds = folder / task.target_file, task.operator.limits.seconds
-        return [output, extensions.build(source, files, seconds)]
+        source = folder / task.target_file
+        return [output, extensions.build(source, task.operator.limits.seconds)]
 
     def judged_here(self) -> str:
         return ""
