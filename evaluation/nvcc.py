@@ -18,7 +18,7 @@ from evaluation.types import Diagnostic
 
 ABSENT_ARCHITECTURE = "sm_90a"
 """What is compiled for where there is no GPU."""
-CROSS_ARCHITECTURES = ("sm_100",)
+CROSS_ARCHITECTURES = ("sm_90", "sm_100")
 """What every source is tried for besides."""
 
 COMMON_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas=-v")
@@ -105,11 +105,15 @@ def toolkit() -> Toolkit:
 
 @functools.cache
 def capabilities() -> tuple[str, ...]:
-    """The compute capabilities of this machine's NVIDIA GPUs, such as 9.0, without touching one."""
+    """The compute capabilities of this machine's NVIDIA GPUs, such as 9.0, without touching one; of
+    the one alone that this process was given by its UUID.
+    """
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return ()
-    query = [tool, "--query-gpu=compute_cap", "--format=csv,noheader"]
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    given = [f"--id={first}"] if first.startswith("GPU-") else []
+    query = [tool, *given, "--query-gpu=compute_cap", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, timeout=60)
     return tuple(re.findall(r"^\d+\.\d+$", done.stdout, re.MULTILINE))
 

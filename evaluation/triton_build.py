@@ -1,18 +1,20 @@
 """Runs in the sandbox, as a script: the host function of a Triton candidate against a driver that
 compiles and never launches.
 
-    python -I triton_build.py <request.json> <answer.json>
+    python -I triton_build.py <request.json> <answer>
 
 The request holds `source` (path), `entry`, `targets` (each a backend, arch, warp size and bytes of
-shared memory) and `arguments`, the call on its smallest case. The answer holds what came of each
-target in turn: the compiled `kernels`, and an `error` after which no further target is tried. Its
-reader takes it for a stranger's words.
+shared memory) and `arguments`, the call on its smallest case. Each target has a process of its own,
+side by side, so that none undoes another; what came of it is left in `<answer>.0` and so on: the
+compiled `kernels`, and perhaps an `error`. Their reader takes them for a stranger's words. The exit
+code is that of the first target's process.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -89,19 +91,34 @@ class MissingEntry(Exception):
     """The file has no such function."""
 
 
-def main(request_path: Path, answer_path: Path) -> None:
+def main(request_path: Path, answer: str) -> int:
+    import torch  # noqa: F401 - imported once for all
+    import triton  # noqa: F401
+
     request = json.loads(request_path.read_text())
-    path = Path(request["source"])
-    answers: list[dict[str, Any]] = []
-    for target in request["targets"]:
-        answer: dict[str, Any] = {"kernels": []}
-        answers.append(answer)
-        try:
-            compile_for(target, request, path, answer["kernels"])
-        except BaseException as error:
-            answer["error"] = explain(error, path)
-            break
-    answer_path.write_text(json.dumps(answers))
+    children = [
+        fork(target, request, Path(f"{answer}.{number}"))
+        for number, target in enumerate(request["targets"])
+    ]
+    first, *_ = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return first if first >= 0 else 128 - first
+
+
+def fork(target: list[Any], request: dict[str, Any], path: Path) -> int:
+    """Start a process that compiles for one target and leaves its answer in `path`; its pid."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    source = Path(request["source"])
+    answer: dict[str, Any] = {"kernels": []}
+    try:
+        compile_for(target, request, source, answer["kernels"])
+    except BaseException as error:
+        answer["error"] = explain(error, source)
+    path.write_text(json.dumps(answer))
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def compile_for(
@@ -158,7 +175,8 @@ def ptxas(listing: str, capability: int) -> str:
     """What ptxas says of a listing: Triton's own call throws these words away."""
     import triton
 
-    tool = triton.knobs.nvidia.ptxas.path
+    tools = triton.knobs.nvidia  # a newer ptxas is for Blackwell alone
+    tool = (tools.ptxas_blackwell if capability >= 100 else tools.ptxas).path
     arch = f"sm_{capability}a" if capability >= 90 else f"sm_{capability}"
     argv = [tool, "-v", f"--gpu-name={arch}", listing, "-o", "/dev/null"]
     return subprocess.run(argv, capture_output=True, text=True).stderr
@@ -190,4 +208,4 @@ def _numbers(patterns: dict[str, str], text: str) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -8,6 +8,7 @@ import ast
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import place, reading, sandbox
+from evaluation import nvcc, place, reading, sandbox
 from evaluation.domain import dtype_of, elements, shape_of
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
@@ -25,10 +26,18 @@ from evaluation.types import Argument, Case, CompilerOutput, Diagnostic, Reason,
 if TYPE_CHECKING:
     from evaluation.task import Task
 
-TARGETS = {"cuda:90": ("cuda", 90, 32, 232_448), "hip:gfx942": ("hip", "gfx942", 64, 65_536)}
-"""What every kernel is compiled for: backend, architecture, threads of a warp, bytes of shared
-memory of a block.
-"""
+Target = tuple[str, int | str, int, int]
+"""Backend, architecture, threads of a warp, bytes of shared memory of a block."""
+
+# Source of the sizes: CUDA C++ programming guide, technical specifications by compute capability.
+SHARED_BYTES = {75: 65_536, 80: 166_912, 90: 232_448, 100: 232_448, 103: 232_448}
+OTHERS_BYTES = 101_376
+INTERPRETED: Target = ("cuda", 90, 32, SHARED_BYTES[90])
+TRIED: dict[str, Target] = {
+    "hip:gfx942": ("hip", "gfx942", 64, 65_536),
+    "cuda:100": ("cuda", 100, 32, SHARED_BYTES[100]),
+}
+"""What every kernel is compiled for besides; that fails nobody, the GPU is not here."""
 
 BUILD_MEMORY = 8 << 30
 MOST_ANSWER = 16 << 20
@@ -61,7 +70,7 @@ class Triton:
             _refuse_wrappers(source)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
-        parts = (_version(), json.dumps(TARGETS), _COMPILER.read_text(), json.dumps(_call(task)))
+        parts = (_version(), json.dumps(targets()), _COMPILER.read_text(), json.dumps(_call(task)))
         return "\n".join(parts)
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
@@ -72,7 +81,7 @@ class Triton:
         request = {
             "source": str(folder / (task.operator.name + self.suffix)),
             "entry": task.operator.name,
-            "targets": list(TARGETS.values()),
+            "targets": list(targets().values()),
             "arguments": _call(task),
         }
         (folder / "request.json").write_text(json.dumps(request))
@@ -87,7 +96,7 @@ class Triton:
             "-I",
             str(_COMPILER),
             str(folder / "request.json"),
-            str(work / "answer.json"),
+            str(work / "answer"),
         ]
         env = {"HOME": str(work), "TMPDIR": str(work), "TRITON_CACHE_DIR": str(work / "cache")}
         seconds = task.operator.limits.seconds
@@ -95,13 +104,13 @@ class Triton:
         done = sandbox.run(argv, policy, timeout=seconds, cwd=work, env=env)
         said = done.stdout.replace(f"{folder}/", "")[-16_000:]
         milliseconds = (time.perf_counter() - started) * 1e3
-        answers = _read_answer(work / "answer.json")
+        answers = [_read_answer(work / f"answer.{n}") for n in range(len(targets()))]
         shutil.rmtree(work)
         if done.returncode < 0:
             raise BuildError(
                 f"compiling took longer than {seconds:g} s", [_nothing(said, milliseconds)]
             )
-        if not answers:
+        if answers[0] is None:
             message = f"the process that compiles ended with code {done.returncode} and no result"
             raise BuildError(message, [_nothing(said, milliseconds)])
         return _concluded(answers, task, said, milliseconds)
@@ -120,6 +129,13 @@ class Triton:
         return TritonKernel(reading.load_function(folder / f"{entry}.py", entry))
 
 
+def targets() -> dict[str, Target]:
+    """What kernels are compiled for: first the GPU that is here, as for CUDA, then others."""
+    number = int(re.sub(r"\D", "", nvcc.architecture()))
+    here: Target = ("cuda", number, 32, SHARED_BYTES.get(number, OTHERS_BYTES))
+    return {f"cuda:{number}": here, **TRIED}
+
+
 def _on_gpu() -> bool:
     """In a contestant: whether it was given a GPU."""
     import torch
@@ -135,7 +151,7 @@ def _interpret() -> None:
 
     from evaluation.triton_build import CompilingDriver
 
-    backend, arch, warp, shared = TARGETS["cuda:90"]
+    backend, arch, warp, shared = INTERPRETED
     # for autotuners alone
     driver.set_active(CompilingDriver(GPUTarget(backend, arch, warp), shared))
 
@@ -217,41 +233,48 @@ def _is_kernel(source: reading.Source, node: ast.AST) -> bool:
     )
 
 
-def _read_answer(path: Path) -> list[Any]:
-    """What the compiling process left: a stranger's file, so no link, no device, of some size."""
+def _read_answer(path: Path) -> Any:
+    """What a compiling process left: a stranger's file, so no link, no device, of some size. None
+    where it left nothing of the kind.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return []
+        return None
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return []
+            return None
         try:
-            answers = json.loads(file.read(MOST_ANSWER))
+            return json.loads(file.read(MOST_ANSWER))
         except (ValueError, RecursionError):
-            return []
-    return answers if isinstance(answers, list) and len(answers) <= len(TARGETS) else []
+            return None
 
 
 def _concluded(
     answers: Sequence[Any], task: Task, said: str, milliseconds: float
 ) -> list[CompilerOutput]:
-    """One CompilerOutput for each target. Raises BuildError when one failed."""
+    """One CompilerOutput for each target. Raises BuildError when that of this machine failed."""
     outputs = []
-    for arch, answer in zip(TARGETS, answers, strict=False):
+    for arch, answer in zip(targets(), answers, strict=True):
         try:
-            output = _output(arch, answer, task, said, milliseconds / len(answers))
+            outputs.append(_output(arch, answer or _LOST, task, said, milliseconds))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise BuildError(
                 "the compiler's result cannot be read", [_nothing(said, milliseconds)]
             ) from None
-        outputs.append(output)
-        if answer.get("error", {}).get("type") == "MissingEntry":
-            raise SubmissionError(Reason.MISSING_ENTRY, output.diagnostics[0].message)
-        if not output.ok:
-            first = output.diagnostics[0]
-            raise BuildError(f"for {arch}: {first.file}:{first.line}: {first.message}", outputs)
-    return outputs
+    if outputs[0].ok:
+        return outputs
+    first = outputs[0].diagnostics[0]
+    if answers[0].get("error", {}).get("type") == "MissingEntry":
+        raise SubmissionError(Reason.MISSING_ENTRY, first.message)
+    message = f"for {outputs[0].arch}: {first.file}:{first.line}: {first.message}"
+    raise BuildError(message, outputs)
+
+
+_LOST = {
+    "kernels": [],
+    "error": {"type": "Crash", "line": 1, "message": "the process that compiles left no result"},
+}
 
 
 def _output(
@@ -285,7 +308,7 @@ def _output(
 
 def _nothing(said: str, milliseconds: float) -> CompilerOutput:
     return CompilerOutput(
-        _version(), ", ".join(TARGETS), ok=False, duration_ms=milliseconds, text=said
+        _version(), ", ".join(targets()), ok=False, duration_ms=milliseconds, text=said
     )
 
 

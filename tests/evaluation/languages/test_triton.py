@@ -11,6 +11,7 @@ import pytest
 from evaluation.builds import build
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import languages
+from evaluation.languages.triton import targets
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
 from evaluation.types import GateName, Reason, Verdict
@@ -46,11 +47,17 @@ def refused(source: str, task: Task, cache: Path) -> BuildError:
     return caught.value
 
 
-def test_every_kernel_is_compiled_for_both_vendors(task: Task, cache: Path) -> None:
+@pytest.fixture(autouse=True)
+def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled for does not depend on the GPU that is here."""
+    monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
+
+
+def test_every_kernel_is_compiled_for_hopper_blackwell_and_amd(task: Task, cache: Path) -> None:
     made = build(task, "triton", {"twice.py": HONEST}, cache)
-    nvidia, amd = made.outputs
-    assert (nvidia.arch, amd.arch) == ("cuda:90", "hip:gfx942")
-    assert nvidia.ok and amd.ok and nvidia.tool.startswith("triton ")
+    nvidia, amd, blackwell = made.outputs
+    assert (nvidia.arch, amd.arch, blackwell.arch) == ("cuda:90", "hip:gfx942", "cuda:100")
+    assert all(output.ok for output in made.outputs) and nvidia.tool.startswith("triton ")
     assert 0 < nvidia.resources["scale_kernel"]["registers"] <= 255
     assert nvidia.resources["scale_kernel"]["spill_store_bytes"] == 0
     assert nvidia.resources["scale_kernel"]["shared_bytes"] >= 0
@@ -58,7 +65,72 @@ def test_every_kernel_is_compiled_for_both_vendors(task: Task, cache: Path) -> N
     assert ".target sm_90a" in nvidia.listings["scale_kernel.ptx"]
     assert "ttg" in nvidia.listings["scale_kernel.ttgir"]
     assert "gfx942" in amd.listings["scale_kernel.amdgcn"]
+    assert ".target sm_100a" in blackwell.listings["scale_kernel.ptx"]
+    assert 0 < blackwell.resources["scale_kernel"]["registers"] <= 255
     assert not (made.folder / "work").exists()
+
+
+LARGE = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def large(x, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows, columns, within = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    left = tl.load(x + rows[:, None] * K + within[None, :])
+    right = tl.load(x + within[:, None] * N + columns[None, :])
+    tl.store(out + rows[:, None] * N + columns[None, :], tl.dot(left, right))
+
+
+def twice(x, out, by):
+    large[(1,)](x, out, M=64, N=128, K=256, num_warps=8)
+"""
+INLINE = HONEST.replace(
+    "tl.load(x + at, at < n) * by",
+    'tl.inline_asm_elementwise("ex2.approx.f32 $0, $1;", "=f,f", [tl.load(x + at, at < n) * by],'
+    " dtype=tl.float32, is_pure=True, pack=1)",
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"), [(LARGE, "shared memory"), (INLINE, "")], ids=["shared memory", "PTX"]
+)
+def test_what_only_the_gpu_that_is_here_can_run_is_no_failure(
+    source: str, said: str, task: Task, cache: Path
+) -> None:
+    nvidia, amd, _ = build(task, "triton", {"twice.py": source}, cache).outputs
+    assert nvidia.ok and not amd.ok
+    assert said in amd.text
+
+
+@pytest.mark.parametrize(
+    ("arch", "first", "shared"),
+    [
+        ("sm_80", "cuda:80", 166_912),
+        ("sm_89", "cuda:89", 101_376),
+        ("sm_100a", "cuda:100", 232_448),
+    ],
+)
+def test_the_gpu_that_is_here_comes_first(
+    arch: str, first: str, shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARENA_CUDA_ARCH", arch)
+    here, *tried = targets().items()
+    assert (here[0], here[1][3]) == (first, shared)
+    assert {"hip:gfx942", "cuda:100"} <= {first, *dict(tried)}
+
+
+def test_a_compiler_that_dies_for_a_gpu_that_is_not_here_fails_nobody(
+    task: Task, cache: Path
+) -> None:
+    dies = "    if triton.runtime.driver.active.get_current_target().backend == 'hip':\n"
+    dies += "        import os; os._exit(7)\n"
+    source = HONEST.replace("    n = x.numel()\n", f"{dies}    n = x.numel()\n")
+    nvidia, amd, _ = build(task, "triton", {"twice.py": source}, cache).outputs
+    assert nvidia.ok and "left no result" in amd.text
+    error = refused(source.replace("'hip'", "'cuda'"), task, cache)
+    assert "ended with code 7 and no result" in error.message
 
 
 @pytest.mark.slow
@@ -83,7 +155,7 @@ def test_an_autotuned_kernel_compiles_with_its_first_configuration(task: Task, c
 
 def test_an_error_inside_a_kernel_is_told_with_its_line(task: Task, cache: Path) -> None:
     error = refused(HONEST.replace("tl.load(x + at, at < n)", "tl.nothing(x)"), task, cache)
-    (output,) = error.outputs
+    output = error.outputs[0]
     assert (output.arch, output.ok) == ("cuda:90", False)
     assert (output.diagnostics[0].file, output.diagnostics[0].line) == ("twice.py", 8)
     assert "nothing" in error.message
@@ -136,10 +208,13 @@ def test_a_missing_entry_point_is_told_apart(task: Task, cache: Path) -> None:
     [
         ("import os; os._exit(0)", "ended with code 0 and no result"),
         ("import os; os.kill(os.getpid(), 9)", "ended with code 137 and no result"),
-        ("import os, sys; open(sys.argv[2], 'w').write('[1, 2'); os._exit(0)", "no result"),
-        ("import os, sys; open(sys.argv[2], 'w').write('[7]'); os._exit(0)", "cannot be read"),
-        ("import os, sys; os.mkfifo(sys.argv[2]); os._exit(0)", "no result"),
-        ("import os, sys; os.symlink('/etc/passwd', sys.argv[2]); os._exit(0)", "no result"),
+        ("import os, sys; open(sys.argv[2] + '.0', 'w').write('[1, 2'); os._exit(0)", "no result"),
+        (
+            "import os, sys; open(sys.argv[2] + '.0', 'w').write('[7]'); os._exit(0)",
+            "cannot be read",
+        ),
+        ("import os, sys; os.mkfifo(sys.argv[2] + '.0'); os._exit(0)", "no result"),
+        ("import os, sys; os.symlink('/etc/passwd', sys.argv[2] + '.0'); os._exit(0)", "no result"),
     ],
 )
 def test_what_a_candidate_does_to_its_compiler_is_its_own_failure(
