@@ -8,7 +8,6 @@ import importlib.util
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import sysconfig
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evaluation import native, nvcc, place, sandbox, torch_build
+from evaluation import leavings, native, nvcc, place, sandbox, torch_build
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages.cpp import compiler_version, target
 from evaluation.types import CompilerOutput, Reason
@@ -60,9 +59,12 @@ def build(source: Path, seconds: float) -> CompilerOutput:
     kept = folder / FOLDER
     kept.mkdir()
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="extensions-", dir=folder.parent) as work:
+    work = tempfile.mkdtemp(prefix="extensions-", dir=folder.parent)
+    try:
         done = _imported(source, work, limit)
         _keep(Path(work), kept)
+    finally:
+        leavings.remove(Path(work))
     said = re.sub(rf"(?:{work}|{folder})/(?:[0-9a-f]{{40}}/)?", "", done.stdout)[-MOST_TEXT:]
     found, resources = nvcc.read(said)
     output = CompilerOutput(
@@ -132,9 +134,7 @@ def _keep(work: Path, kept: Path) -> None:
     """Take the libraries out of a stranger's folder: whole files of theirs, and not very many."""
     names = sorted(name for name in os.listdir(work) if _LIBRARY.fullmatch(name))
     for name in names[:MOST_LIBRARIES]:
-        if stat.S_ISREG((work / name).lstat().st_mode):
-            (work / name).rename(kept / name)
-            (kept / name).chmod(0o555)
+        leavings.take(work / name, kept / name)
 
 
 def stand_in(folder: Path) -> None:
