@@ -7,7 +7,7 @@ a process that replays the same graph over as large a ring, and beside what CUDA
 call, one pair of events around 100 calls and triton.testing.do_bench say of the same kernel.
 repeatability: the same submission measured again and again by fresh contestants. speed: seconds
 from source to verdict, cold and warm, beside load_inline with 5 checks and 100 timed calls in a
-fresh process. queue: verdicts a minute over a queue of submissions.
+fresh process. queue: verdicts a minute over a queue of submissions, and how busy the GPU was.
 
 Run it on a machine that does nothing else.
 """
@@ -33,6 +33,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402 - the path comes first
 
+from benchmarks import throughput  # noqa: E402
 from evaluation import clock, hardware, pipeline  # noqa: E402
 from evaluation.arm import Zygote  # noqa: E402
 from evaluation.builds import Build, baselines, build  # noqa: E402
@@ -336,33 +337,9 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weight, double eps) {
 
 
 def measure_queue(cache: Path, device: hardware.Device) -> dict[str, Any]:
-    """Verdicts a minute over QUEUE rounds of different submissions, built while others are
-    measured.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
+    """Verdicts a minute over QUEUE submissions, as an arena works them off."""
     task = task_of("rms_norm", "cuda")
-    source = task.operator.baseline("cuda")
-    sources = [f"{source}\n// {number}\n" for number in range(QUEUE)]
-
-    def make(text: str) -> str:
-        build(task, "cuda", {task.target_file: text}, cache)
-        return text
-
-    started, clocked, total = time.perf_counter(), 0.0, 0.0
-    with ThreadPoolExecutor(2) as pool:
-        for text in pool.map(make, sources):
-            spent = verdict(task, text, cache, "round")
-            clocked += spent["clocked"]
-            total += spent["total"]
-    wall = time.perf_counter() - started
-    return {
-        "verdicts": QUEUE,
-        "wall_seconds": wall,
-        "verdicts_per_minute": 60 * QUEUE / wall,
-        "share_of_time_measuring": total / wall,
-        "share_of_time_in_windows": clocked / wall,
-    }
+    return throughput.measure(task, task.operator.baseline("cuda"), QUEUE, cache, device)
 
 
 if __name__ == "__main__":
