@@ -2,12 +2,14 @@
 
     python -m evaluation judge rms_norm torch-to-cpp solution.cpp [--json] [--scope round|final]
                                     [--device 1]
+    python -m evaluation profile rms_norm torch-to-cuda solution.cu [--case NAME] [--json]
     python -m evaluation admit rms_norm [torch-to-cpp]
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
     python -m evaluation wait       the same, but made ready first, and says so
 
-Exit codes: 0 judged and passed, 1 judged and not passed, 2 bad arguments or task, 3 broken (ours).
+Exit codes: 0 judged and passed, 1 judged and not passed, 2 bad arguments or task, 3 broken (ours);
+of a profile, 0 with kernels, 1 without.
 """
 
 from __future__ import annotations
@@ -79,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="one JSON line per gate, then the report"
     )
     judge.set_defaults(command=judge_sources)
+    profile = commands.add_parser("profile", help="where the time of a GPU kernel goes")
+    profile.add_argument("operator")
+    profile.add_argument("track")
+    profile.add_argument("sources", nargs="+", type=Path, help="as for judge")
+    profile.add_argument("--case", default="", help="a seen case; default: the largest")
+    profile.add_argument("--json", action="store_true")
+    profile.set_defaults(command=profile_sources)
     admit = commands.add_parser(
         "admit", help="try a task: wrong answers must fail, honest ones pass"
     )
@@ -89,12 +98,12 @@ def _parser() -> argparse.ArgumentParser:
     hardware = commands.add_parser("hardware", help="devices, measured peaks, isolation available")
     hardware.add_argument("--json", action="store_true")
     hardware.set_defaults(command=show_hardware)
-    for command in (judge, admit):
+    for command in (judge, profile, admit):
         command.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
         command.add_argument(
             "--device", help="which of several GPUs: its number, slug or UUID; default: the first"
         )
-    for command in (judge, admit, hardware):
+    for command in (judge, profile, admit, hardware):
         command.add_argument(
             "--cache", type=Path, default=default_cache(), help="artefacts and measured peaks"
         )
@@ -127,6 +136,18 @@ def judge_sources(options: argparse.Namespace) -> int:
     report = pipeline.evaluate(request, lambda result: print(render.gate(result), flush=True))
     print(render.report(report))
     return _exit_code(report)
+
+
+def profile_sources(options: argparse.Namespace) -> int:
+    from evaluation import profiling
+
+    task = load_task(options.tasks, options.operator, options.track)
+    case = profiling.chosen_case(task, options.case)
+    files = read_sources(task, options.sources)
+    request = pipeline.Request(task, files, options.cache, unconfined=_unconfined())
+    found = profiling.profile_of(request, case)
+    print(json.dumps(to_json(found)) if options.json else profiling.table(found))
+    return PASSED if found.kernels else NOT_PASSED
 
 
 def admit_tasks(options: argparse.Namespace) -> int:
@@ -178,7 +199,10 @@ def wait_for_request() -> int:
 def serve_request(text: str, zygote: Zygote | None = None) -> int:
     """Judge the one request of `text`; every answer is a JSON line."""
     try:
-        request = _request(_parsed(text))
+        data = _parsed(text)
+        request = _request(data)
+        if data.get("profile") is not None:
+            return _emit_profile(request, str(data["profile"]))
         return _exit_code(_emit_lines(request, zygote))
     except (RequestError, ValueError, KeyError, TypeError) as error:
         _line({"type": "error", "message": str(error)})
@@ -221,6 +245,20 @@ def _emit_lines(request: pipeline.Request, zygote: Zygote | None = None) -> Repo
     report = pipeline.evaluate(request, emit, zygote)
     _line({"type": "report", **to_json(report)})
     return report
+
+
+def _emit_profile(request: pipeline.Request, case_name: str) -> int:
+    """Answer with a profile of the seen case of that name; the largest where it is empty."""
+    from evaluation import profiling
+
+    try:
+        case = profiling.chosen_case(request.task, case_name)
+    except RequestError as error:
+        found = profiling.Profile(case_name, message=str(error))
+    else:
+        found = profiling.profile_of(request, case)
+    _line({"type": "profile", **to_json(found), "text": profiling.table(found)})
+    return PASSED if found.kernels else NOT_PASSED
 
 
 def _line(data: Mapping[str, Any]) -> None:

@@ -1,0 +1,301 @@
+"""Profiles where there is no GPU: what tools wrote is read, strangers' words are bounded, the walls
+stand, and a machine that cannot profile says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation import profiling, sandbox
+from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, main, serve_request
+from evaluation.errors import RequestError
+from evaluation.pipeline import Request
+from evaluation.profiling import confined, inmate
+from evaluation.profiling.facts import (
+    MOST_KERNELS,
+    MOST_NAME,
+    KernelProfile,
+    Profile,
+    Unprofiled,
+    merged,
+    named,
+    number,
+    table,
+)
+from evaluation.profiling.tools import cupti, ncu, tools
+from evaluation.task import Task
+from evaluation.types import Case, Reason, Split, to_json
+
+from ..conftest import OPERATORS
+
+HERE = Path(__file__).parent
+CASE = Case("wide", Split.SEEN, "nominal", "float32", {})
+LAUNCHED = {
+    "name": "void (anonymous namespace)::rms<float, 4>(float const*, int)",
+    "us": 131.807,
+    "grid": [16384, 1, 1],
+    "block": [512, 2, 1],
+    "registers per thread": 39,
+    "shared memory": 64,
+    "est. achieved occupancy %": 75,
+}
+
+
+def captured(language: str) -> str:
+    """What ncu 2025.3.1 said on an H200 of one launch of an RMS norm, most columns cut."""
+    return (HERE / f"ncu-2025.3.{language}.txt").read_text()
+
+
+def said(text: str, begun: bool = True, ended: Reason | None = None) -> confined.Said:
+    return confined.Said(text, 0, begun, ended)
+
+
+def answered(**answer: Any) -> str:
+    return f"\n{inmate.ANSWER}{json.dumps(answer)}\n"
+
+
+def test_what_ncu_said_is_read() -> None:
+    (kernel,) = ncu.read(captured("triton"), {})
+    assert kernel.name == "rms_norm_kernel"
+    assert (kernel.grid, kernel.block) == ("16384", "512")
+    assert kernel.duration_us == pytest.approx(128.672)
+    shares = (kernel.bandwidth_share, kernel.compute_share, kernel.occupancy)
+    assert shares == pytest.approx((0.8291, 0.3963, 0.6886))
+    assert (kernel.registers, kernel.shared_bytes) == (39, 1088)
+    assert next(iter(kernel.stalls)) == "barrier", "as ncu gave them"
+    (kernel,) = merged([kernel])
+    assert list(kernel.stalls)[:2] == ["long scoreboard", "barrier"]
+    assert kernel.stalls["long scoreboard"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_every_unit_of_time_becomes_microseconds() -> None:
+    for unit, expected in (("ns", 217.376), ("us", 217376.0), ("msecond", 217376e3)):
+        text = captured("cuda").replace('"ns","ns","ns","ns"', f'"ns","ns","ns","{unit}"')
+        (kernel,) = ncu.read(text.replace('"217376"', '"217,376"'), {})
+        assert kernel.duration_us == pytest.approx(expected)
+
+
+def test_a_counter_that_a_device_has_not_is_left_out() -> None:
+    text = captured("cuda").replace('"49.36"', '"n/a"').replace('"43.49"', '"nan"')
+    (kernel,) = ncu.read(text, {})
+    assert (kernel.bandwidth_share, kernel.compute_share) == (None, None)
+    assert kernel.registers == 31
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        lambda text: text.replace('"ID"', '"Id"'),
+        lambda text: text[: text.rindex('"217376"')],
+        lambda text: text.replace("gpu__time_duration.sum", "gpu__time"),
+        lambda text: '"ID"\n"0"\n"\0"\n' + "\udcff" * 10,
+        lambda text: "",
+    ],
+)
+def test_a_table_that_is_none_has_no_kernels(spoilt: Any) -> None:
+    assert ncu.read(spoilt(captured("cuda")), {}) == []
+
+
+def test_a_driver_that_keeps_its_counters_is_told_from_a_kernel_that_fails() -> None:
+    refusal = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n"
+    with pytest.raises(Unprofiled, match="only its administrator"):
+        ncu.read(refusal, {})
+
+
+def test_what_cupti_told_is_read() -> None:
+    (kernel,) = merged(cupti.read("", {"kernels": [LAUNCHED, {**LAUNCHED, "us": 133.807}]}))
+    assert (kernel.name, kernel.calls) == ("rms", 2)
+    assert kernel.duration_us == pytest.approx(132.807)
+    assert (kernel.grid, kernel.block) == ("16384", "512 x 2")
+    assert (kernel.registers, kernel.shared_bytes, kernel.occupancy) == (39, 64, 0.75)
+    assert (kernel.bandwidth_share, kernel.stalls) == (None, {})
+
+
+@pytest.mark.parametrize(
+    "lie", [None, 7, {"name": "k"}, [None, 3, {}], [{"us": "inf"}], [{"us": [1], "grid": "x"}]]
+)
+def test_a_stranger_may_answer_anything(lie: object) -> None:
+    assert cupti.read("", {"kernels": lie}) == []
+    odd = cupti.read(
+        "", {"kernels": [{"us": 1, "name": lie, "grid": [lie, "9" * 99], "block": lie}]}
+    )
+    assert len(odd) == 1
+    json.dumps(to_json(odd))
+
+
+def test_names_and_numbers_of_kernels_are_bounded() -> None:
+    many = [KernelProfile(named(f"k{i}\n\x1b[2J" + "x" * 999), i) for i in range(200)]
+    kernels = merged(many)
+    assert len(kernels) == MOST_KERNELS
+    assert kernels[0].name.startswith("k199")
+    assert all(len(k.name) <= MOST_NAME and k.name.isprintable() for k in kernels)
+    text = table(Profile("wide", "t", kernels))
+    assert len(text) < 20_000
+    assert (number("1,234.5"), number("nan"), number(None), number([])) == (
+        1234.5,
+        None,
+        None,
+        None,
+    )
+
+
+def test_the_table_leaves_out_what_is_not_known() -> None:
+    (kernel,) = ncu.read(captured("triton"), {})
+    whole = table(Profile("wide", "ncu 2025.3.1", merged([kernel])))
+    assert whole.splitlines()[0] == "case wide, by ncu 2025.3.1"
+    assert "DRAM" in whole
+    assert "82.9%" in whole
+    assert "rms_norm_kernel waits: long scoreboard 50%, barrier 21%" in whole
+    part = table(
+        Profile("wide", "t", merged(cupti.read("", {"kernels": [LAUNCHED]})), "no counters")
+    )
+    assert "DRAM" not in part
+    assert part.endswith("no counters")
+
+
+def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> None:
+    refused = answered(reason="OUT_OF_MEMORY", message="m" * 9000)
+    found = profiling._concluded(said(refused), CASE, cupti)
+    assert (found.reason, found.kernels) == (Reason.OUT_OF_MEMORY, ())
+    odd = profiling._concluded(said(answered(reason=["x"], message={})), CASE, cupti)
+    assert (odd.reason, odd.message) == (Reason.CALL_ERROR, "no kernel was launched")
+    gone = profiling._concluded(said("Segmentation fault"), CASE, cupti)
+    assert (gone.reason, "Segmentation fault" in gone.message) == (Reason.CRASH, True)
+    late = profiling._concluded(said("", ended=Reason.TIMEOUT), CASE, cupti)
+    assert late.reason is Reason.TIMEOUT
+    for broken in ("{", "[1]", "[" * 9999):
+        text = f"{inmate.ANSWER}{broken}"
+        assert profiling._concluded(said(text), CASE, cupti).reason is Reason.CRASH
+
+
+def test_a_tool_that_does_not_get_to_the_kernel_is_no_fault_of_its() -> None:
+    stuck = said("==PROF== Connected", begun=False, ended=Reason.TIMEOUT)
+    with pytest.raises(Unprofiled, match="did not get to the kernel: ==PROF== Connected"):
+        profiling._concluded(stuck, CASE, cupti)
+
+
+def test_counters_are_read_where_that_can_be_and_cupti_is_next() -> None:
+    assert list(tools()) == ["ncu", "cupti"]
+    assert "--clock-control none" in " ".join(ncu.command())
+
+
+def test_where_no_gpu_is_a_profile_says_so_and_builds_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "any.cpp"
+    source.write_text("this is no C++")
+    words = ["profile", "scaled", "cpp-to-cpp", str(source), "--tasks", str(OPERATORS)]
+    assert main([*words, "--cache", str(tmp_path)]) == NOT_PASSED
+    assert capsys.readouterr().out == "no profiler for the CPU here: needs a GPU\n"
+    assert main([*words, "--case", "none"]) == BAD_REQUEST
+    assert "there is no seen case 'none'; there are: " in capsys.readouterr().err
+
+
+def test_a_request_for_a_profile_is_answered_with_one(
+    task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = {
+        "task": "scaled/cpp-to-cpp", "tasks_root": str(OPERATORS), "files": {task.target_file: ""},
+        "cache": str(tmp_path), "stage": "measure", "scope": "round", "profile": "",
+    }  # fmt: skip
+    for case, expected in (("", "needs a GPU"), ("none", "there is no seen case 'none'")):
+        assert serve_request(json.dumps({**request, "profile": case})) == NOT_PASSED
+        (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (line["type"], line["kernels"]) == ("profile", [])
+        assert expected in line["message"]
+        assert expected in line["text"]
+
+
+def test_without_a_name_the_largest_seen_case_is_meant(task: Task) -> None:
+    cases = task.cases(Split.SEEN)
+    largest = profiling.chosen_case(task, "")
+    assert largest in cases
+    assert profiling.chosen_case(task, cases[0].name) == cases[0]
+    hidden = task.cases(Split.UNSEEN)[0].name
+    with pytest.raises(RequestError, match="there is no seen case"):
+        profiling.chosen_case(task, hidden)
+
+
+def test_what_does_not_compile_is_told_and_not_profiled(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiling, "unprofilable", lambda task: "")
+    request = Request(task, {task.target_file: "this is no C++"}, cache)
+    found = profiling.profile_of(request, task.cases(Split.SEEN)[0])
+    assert found.reason is Reason.BUILD_ERROR
+    assert "g++ refused the source" in found.message
+
+
+# What follows runs for real, behind the walls of this machine.
+
+LIMITS = confined.Limits("begun", 20, 40, 1 << 30)
+
+
+def policy(folder: Path) -> sandbox.Policy:
+    readable = (sys.prefix, sys.base_prefix, str(Path(sandbox.__file__).parent))
+    return sandbox.Policy(
+        sandbox.walls(), readable, (str(folder),), scratch_bytes=1 << 20, gpu=True
+    )
+
+
+def confined_run(
+    program: str, folder: Path, limits: confined.Limits = LIMITS, **more: str
+) -> confined.Said:
+    argv = [sys.executable, "-I", "-c", program]
+    return confined.run(argv, policy(folder), {"PATH": os.environ["PATH"], **more}, folder, limits)
+
+
+def test_a_command_is_ended_when_it_takes_too_long(tmp_path: Path) -> None:
+    limits = confined.Limits("begun", 1, 2, 1 << 30)
+    started = time.monotonic()
+    begins = "print('begun', flush=True); import time; time.sleep(60)"
+    found = confined_run(begins, tmp_path, limits)
+    assert (found.ended, found.begun, found.text) == (Reason.TIMEOUT, True, "begun\n")
+    never = confined_run("import time; time.sleep(60)", tmp_path, limits)
+    assert (never.ended, never.begun) == (Reason.TIMEOUT, False)
+    assert time.monotonic() - started < 20
+
+
+def test_a_command_is_ended_when_it_takes_too_much(tmp_path: Path) -> None:
+    limits = confined.Limits("begun", 20, 20, 256 << 20)
+    grows = "import time; held = bytearray(512 << 20); time.sleep(60)"
+    assert confined_run(grows, tmp_path, limits).ended is Reason.OUT_OF_MEMORY
+
+
+LOOKS = f"""
+import os
+name = f"/proc/self/task/{{os.getpid()}}/comm"
+for path, mode in (({__file__!r}, os.O_RDONLY), (name, os.O_WRONLY)):
+    try:
+        os.close(os.open(path, mode))
+        print("opened", flush=True)
+    except PermissionError:
+        print("refused", flush=True)
+"""
+CONFINES = f"""
+import os, sys
+sys.path.insert(0, {str(Path(sandbox.__file__).parent.parent)!r})
+from evaluation.profiling import inmate
+inmate.start_again_confined(os.environ["POLICY"], ["-c", {LOOKS!r}])
+"""
+
+
+@pytest.mark.skipif(not sandbox.walls().landlock, reason="this machine has no Landlock")
+def test_what_a_profiler_starts_puts_up_the_last_wall_and_may_still_do_what_a_driver_must(
+    tmp_path: Path,
+) -> None:
+    whole = policy(tmp_path)
+    outer, inner = profiling._parted(whole)
+    starts = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-I", "-c"]
+    env = {"PATH": os.environ["PATH"], "POLICY": inner}
+    inside = confined.run([*starts, LOOKS], whole, env, tmp_path, LIMITS)
+    assert inside.text.split() == ["refused", "refused"], "the child of a confined process"
+    parted = confined.run([*starts, CONFINES], outer, env, tmp_path, LIMITS)
+    assert parted.text.split() == ["refused", "opened"], "one that confined itself"

@@ -1,0 +1,127 @@
+"""A profile tells of a submission's kernels what the device saw, and nothing of the judge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluation import builds, profiling
+from evaluation.__main__ import PASSED, main
+from evaluation.place import GPU
+from evaluation.profiling.tools import cupti, ncu
+from evaluation.task import Task, load_task
+from evaluation.types import Reason, Split
+from tests.gpu.submissions import OPERATORS, Submission, submissions
+
+HONEST = {work.name: work for work in submissions("honest")}
+SOURCE = """
+#include "centred.h"
+#include <cstdio>
+
+static __global__ void spin(volatile float* out) { while (out[0] != 12345.f) {} }
+static __global__ void stray() { *(volatile float*)8 = 0; }
+static __global__ void nothing() {}
+static bool reads(const char* path) { return fopen(path, "r") != nullptr; }
+
+extern "C" int centred(const centred_args* args, cudaStream_t stream) {
+    BODY
+    nothing<<<1, 1, 0, stream>>>();
+    return 0;
+}
+"""
+
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+
+
+def task_for(language: str) -> Task:
+    return load_task(OPERATORS, "centred", f"cuda-to-{language}", GPU)
+
+
+def profiled(work: Submission, cache: Path) -> profiling.Profile:
+    return profiling.profile(work.task(), work.build(cache), work.task().cases(Split.SEEN)[0])
+
+
+def profiled_body(body: str, tmp_path: Path) -> profiling.Profile:
+    task = task_for("cuda")
+    files = {task.target_file: SOURCE.replace("BODY", body)}
+    built = builds.build(task, "cuda", files, tmp_path)
+    return profiling.profile(task, built, task.cases(Split.SEEN)[0])
+
+
+@pytest.fixture
+def with_counters() -> None:
+    if why := ncu.absent():
+        pytest.skip(why)
+
+
+def test_the_command_line_tells_what_counters_and_compiler_say(
+    with_counters: None, compilers: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = HONEST["four_at_a_time.cuda.cu"]
+    words = ["profile", "centred", "cuda-to-cuda", str(work.path), "--case", "tall", "--json"]
+    code = main([*words, "--tasks", str(OPERATORS), "--cache", str(tmp_path)])
+    said = json.loads(capsys.readouterr().out)
+    assert code == PASSED, said
+    (kernel,) = said["kernels"]
+    variants = work.build(tmp_path).outputs[0].resources.values()
+    assert said["case"] == "tall"
+    assert said["tool"].startswith("ncu ")
+    assert kernel["registers"] in [variant["registers"] for variant in variants]
+    assert 0.5 < kernel["duration_us"] < 500
+    for share in ("bandwidth_share", "compute_share", "occupancy"):
+        assert 0 < kernel[share] < 1, share
+    assert 0 < sum(kernel["stalls"].values()) < 1
+
+
+def test_every_kernel_of_a_launch_is_told_apart(
+    with_counters: None, compilers: None, cache: Path
+) -> None:
+    found = profiled(HONEST["two_kernels.triton.py"], cache)
+    assert len(found.kernels) == 2, profiling.table(found)
+    assert all(kernel.calls == 1 for kernel in found.kernels)
+
+
+def test_what_is_profiled_reads_nothing_of_the_task_but_its_reference(
+    compilers: None, tmp_path: Path
+) -> None:
+    operator = task_for("cuda").operator.folder.resolve()
+    refusal = profiled_body(f'if (reads("{operator}/reference.py")) return 77;', tmp_path)
+    assert refusal.reason is Reason.CALL_ERROR
+    assert "returned 77" in refusal.message
+    secrets = (operator / "task.toml", Path(__file__), Path("/etc/hostname"))
+    for path in secrets:
+        assert path.exists()
+    tries = " || ".join(f'reads("{path}")' for path in secrets)
+    assert profiled_body(f"if ({tries}) return 77;", tmp_path).kernels
+
+
+def test_without_counters_cupti_tells_times_and_configurations(
+    compilers: None, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ncu, "absent", lambda: "ncu is not here")
+    found = profiled(HONEST["four_at_a_time.cuda.cu"], cache)
+    (kernel,) = found.kernels
+    assert "CUPTI" in found.tool
+    assert found.message.startswith("ncu is not here")
+    assert kernel.calls == cupti.LAUNCHES
+    assert kernel.bandwidth_share is None
+    assert kernel.registers
+    assert 0.5 < kernel.duration_us < 500
+
+
+def test_a_kernel_that_strays_is_told_as_a_crash(compilers: None, tmp_path: Path) -> None:
+    found = profiled_body("stray<<<1, 1, 0, stream>>>();", tmp_path)
+    assert not found.kernels
+    assert found.reason in (Reason.CRASH, Reason.CALL_ERROR)
+    assert "illegal memory access" in found.message, found
+
+
+def test_a_kernel_that_never_ends_is_ended(
+    compilers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiling, "SECONDS", 12.0)
+    found = profiled_body("spin<<<1, 1, 0, stream>>>(args->out);", tmp_path)
+    assert found.reason is Reason.TIMEOUT
+    assert "longer than 12 s" in found.message
