@@ -157,6 +157,12 @@ the accuracy of a careful float32 implementation.
 
 Run `./arena-check` in this folder. It hands in `{file}` as it stands, prints what each gate said
 and the speedup of each case, and counts as one round of your budget.
+{profile}"""
+
+_PROFILE = """
+Run `./arena-profile` to see where the time of the round before went, kernel by kernel: duration,
+share of memory and compute, occupancy, registers, what warps wait for. `./arena-profile CASE` takes
+another case than the largest. It needs a GPU, counts as no round, and a run has a dozen.
 """
 
 
@@ -230,6 +236,7 @@ def _brief(task: Task) -> str:
         cases=_case_table(operator, task.cases(Split.SEEN)),
         domain=_domain_table(task),
         rules=_RULES[track.target],
+        profile="" if track.target == "cpp" else _PROFILE,
     )
 
 

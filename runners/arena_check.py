@@ -1,10 +1,12 @@
-"""Ask for a verdict on this folder's kernel: the `arena-check` of every workspace.
+"""Ask about this folder's kernel: the `arena-check` and `arena-profile` of every workspace.
 
     ./arena-check [--json] [note ...]
+    ./arena-profile [--json] [CASE]
 
-Hands the target file in as it stands and prints what each gate said. Each ask is a round. Exit
-status: 0 passed, 1 judged and not passed, 2 refused (budget spent, unreadable file), 3 the arena's
-fault.
+arena-check hands the target file in as it stands and prints what each gate said. Each ask is a
+round. arena-profile tells where the time of the last round's kernels goes, on a seen case, the
+largest unless one is named; it costs no round, and a run has only so many. Exit status: 0 passed or
+profiled, 1 not so, 2 refused (budget spent, unreadable file), 3 the arena's fault.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 from typing import Any
 
 DOOR = ".door"
+PROFILE = "arena-profile"
 ARENA_FAULT = 3
 
 
@@ -24,10 +27,12 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 0
     as_json = "--json" in arguments
-    note = " ".join(word for word in arguments if word != "--json")
+    text = " ".join(word for word in arguments if word != "--json")
+    profile = os.path.basename(sys.argv[0]) == PROFILE
+    request = {"op": "profile", "case": text} if profile else {"op": "check", "note": text}
     os.chdir(os.path.dirname(os.path.abspath(__file__)))  # a socket's path is short or not at all
     try:
-        answer = ask({"op": "check", "note": note})
+        answer = ask(request)
     except (OSError, ValueError) as error:
         answer = {"exit": ARENA_FAULT, "text": f"the arena does not answer: {error}"}
     print(json.dumps(answer) if as_json else answer["text"])

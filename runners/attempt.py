@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from django.db.models import F
 from arena.errors import UserError
 from arena.runs import services
 from arena.runs.events import EventDraft
-from arena.runs.models import Evaluation, Run
+from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from runners import verdicts
 from runners.agents import agents, given
@@ -29,6 +30,9 @@ from runners.supervisor import Child, Ended, Ending, stopping
 from runners.workspace import Unreadable, Workspace
 
 POLL_SECONDS = 0.2
+PROFILES = 12
+"""How many profiles a run may ask for; the same one again is not another."""
+MOST_CASE = 200
 
 
 def attempt(run_id: str) -> None:
@@ -73,7 +77,7 @@ class _Attempt:
         self.workspace = Workspace.lay_out(
             workspaces() / run.pk, {**public["starter"], **more}, public["target_file"]
         )
-        self.door = Door(self.workspace.folder, self._check)
+        self.door = Door(self.workspace.folder, self._check, self._profile)
 
     def carry_out(self) -> None:
         with ExitStack() as stack:
@@ -112,10 +116,17 @@ class _Attempt:
 
     def _check(self, note: str) -> Answer:
         """Answer an ask for a verdict. Runs in the door's thread."""
+        return self._answer(lambda: self._verdict(note))
+
+    def _profile(self, case: str) -> Answer:
+        """Answer an ask for a profile. Runs in the door's thread."""
+        return self._answer(lambda: self._profiled(case[:MOST_CASE].strip()))
+
+    def _answer(self, find: Callable[[], Answer]) -> Answer:
         self.agent.drain()  # what it said before it asked comes before the answer
         try:
             with self.clock.paused():
-                return self._verdict(note)
+                return find()
         except Unreadable as error:
             return self._refuse("note", text=str(error))
         except UserError as error:
@@ -130,15 +141,46 @@ class _Attempt:
             return self._refuse("limit", name="rounds", limit=self.rounds, used=used, text=text)
         submission = services.submit(self.run.pk, self.workspace.read_target(), note)
         evaluation = services.request_evaluation(submission, Scope.ROUND)
-        while evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
-            if self._over.wait(POLL_SECONDS):
-                return refused("The run is over.")
-            evaluation.refresh_from_db()
+        if not self._ended(evaluation):
+            return refused("The run is over.")
         if evaluation.status == EvaluationStatus.BROKEN:
             self.broken = f"Round {submission.round} could not be judged: {evaluation.message}"
         elif evaluation.verdict == verdicts.SKIPPED:
             self.broken = f"{self.run.hardware} cannot judge this task: {evaluation.message}"
         return verdicts.answer(evaluation, self.rounds, self.rounds - submission.round)
+
+    def _profiled(self, case: str) -> Answer:
+        """A profile of the last round: of what was judged, so that it replaces no verdict."""
+        submission = self.run.submissions.order_by("-round").first()
+        if submission is None:
+            text = "Nothing was handed in yet: ./arena-check does, and that round can be profiled."
+            return self._refuse("note", text=text)
+        asked = Evaluation.objects.filter(submission__run=self.run, scope=Scope.PROFILE)
+        used = asked.count()
+        again = asked.filter(submission=submission, case=case).exists()
+        if used >= PROFILES and not again:
+            text = f"All {PROFILES} profiles of this run are spent; verdicts are not."
+            return self._refuse("limit", name="profiles", limit=PROFILES, used=used, text=text)
+        evaluation = services.request_profile(submission, case)
+        if not self._ended(evaluation):
+            return refused("The run is over.")
+        left = PROFILES - used - (not again)
+        return verdicts.profile_answer(evaluation, PROFILES, left, self._changed(submission))
+
+    def _changed(self, submission: Submission) -> bool:
+        """Whether the target in the workspace is no longer what was handed in."""
+        try:
+            return bool(self.workspace.read_target() != submission.files)
+        except Unreadable:
+            return True
+
+    def _ended(self, evaluation: Evaluation) -> bool:
+        """Wait for the end of an evaluation; False if the run ends before."""
+        while evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
+            if self._over.wait(POLL_SECONDS):
+                return False
+            evaluation.refresh_from_db()
+        return True
 
     def _refuse(self, kind: str, **body: Any) -> Answer:
         self._say(kind, body)

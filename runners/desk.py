@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from runners.arena_check import ARENA_FAULT
+from runners.arena_check import ARENA_FAULT, PROFILE
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,15 @@ class Desk:
         verdict = Verdict.of(answer)
         self.rounds_left = int(answer.get("rounds_left", self.rounds_left))
         return verdict
+
+    def profile(self, case: str = "") -> Ran:
+        """Ask where the time of the last round's kernels goes on a seen case, the largest unless
+        one is named: a table as text, or why there is none.
+        """
+        call = self._tell("tool_call", tool=PROFILE, arguments={"case": case}, cwd=".")
+        ran, took = self._spawn([f"./{PROFILE}", *filter(None, [case])], seconds=None)
+        self._told(call, PROFILE, ran, took, ran.output)
+        return ran
 
     def _spawn(self, command: Sequence[str], seconds: float | None) -> tuple[Ran, float]:
         began = time.monotonic()

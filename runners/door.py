@@ -30,14 +30,16 @@ def refused(text: str) -> Answer:
 class Door:
     """Serves the socket in `folder` while open, one ask at a time, from a thread of its own.
 
-    `check(note)` answers an ask. What it raises is our fault: the asker is told so, and `failure`
-    keeps it for the run.
+    `check(note)` and `profile(case)` answer an ask. What they raise is our fault: the asker is told
+    so, and `failure` keeps it for the run.
     """
 
-    def __init__(self, folder: Path, check: Callable[[str], Answer]) -> None:
+    def __init__(
+        self, folder: Path, check: Callable[[str], Answer], profile: Callable[[str], Answer]
+    ) -> None:
         self.failure: BaseException | None = None
         self._folder = folder
-        self._check = check
+        self._check, self._profile = check, profile
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"door of {folder.name}")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -82,13 +84,17 @@ class Door:
             asked = json.loads(request)
         except ValueError:
             asked = None
+        answer: Callable[[str], Answer]
         match asked:
-            case {"op": "check", "note": str(note)}:
-                pass
+            case {"op": "check", "note": str(text)}:
+                answer = self._check
+            case {"op": "profile", "case": str(text)}:
+                answer = self._profile
             case _:
-                return refused('ask {"op": "check", "note": "..."} on one line')
+                ways = '{"op": "check", "note": "..."} or {"op": "profile", "case": "..."}'
+                return refused(f"ask {ways} on one line")
         try:
-            return self._check(note)
+            return answer(text)
         except BaseException as failure:
             self.failure = failure
             return {"exit": ARENA_FAULT, "text": "the arena failed, through no fault of yours"}

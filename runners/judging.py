@@ -17,7 +17,7 @@ from django.conf import settings
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation
-from arena.runs.states import EvaluationStatus
+from arena.runs.states import EvaluationStatus, Scope
 from runners.bench import Bench, here, taken
 from runners.lease import new_lease
 from runners.supervisor import Child, Ended, Ending
@@ -82,6 +82,8 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
     else:
         if report is None:
             services.finish_build(evaluation_id, lease)
+        elif evaluation.scope == Scope.PROFILE:
+            services.finish_profile(evaluation_id, lease, report)
         else:
             services.finish_evaluation(evaluation_id, lease, report)
 
@@ -138,13 +140,15 @@ class _Judging:
 
     def _request(self) -> dict[str, Any]:
         submission = self.evaluation.submission
+        profile = self.evaluation.scope == Scope.PROFILE
         return {
             "task": submission.run.task_version.task.slug,
             "tasks_root": str(settings.ARENA_TASKS),
             "files": submission.files,
             "stage": self.stage.name,
-            "scope": self.evaluation.scope,
+            "scope": Scope.ROUND if profile else self.evaluation.scope,
             "cache": str(cache()),
+            **({"profile": self.evaluation.case} if profile and self.stage is MEASURE else {}),
         }
 
     def _hear(self, lines: list[str]) -> None:
@@ -159,7 +163,7 @@ class _Judging:
                     self._tell(message["text"])
                 case "gate":
                     services.record_gate(self.evaluation.pk, message)
-                case "report":
+                case "report" | "profile":
                     self.report = message
                 case "error":
                     self.error = message["message"]

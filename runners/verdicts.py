@@ -58,6 +58,31 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     }
 
 
+def profile_answer(evaluation: Evaluation, profiles: int, left: int, changed: bool) -> Answer:
+    """The answer to an ask for a profile that has ended; `left` of `profiles` are left. `changed`
+    says that what is in the workspace is no longer what was profiled.
+    """
+    number = evaluation.submission.round
+    head = f"profile of round {number}, {left} of {profiles} left"
+    if changed:
+        head += "; the file has changed since that round: ./arena-check hands it in"
+    if evaluation.status == EvaluationStatus.BROKEN:
+        text = f"{head}: the arena could not profile this, through no fault of yours"
+        return {"exit": ARENA_FAULT, "text": text, "profiles_left": left}
+    report = evaluation.report
+    kernels = report.get("kernels") or []
+    return {
+        "exit": PASSED if kernels else NOT_PASSED,
+        "text": f"{head}\n{report.get('text') or evaluation.message}",
+        "round": number,
+        "profiles_left": left,
+        "case": report.get("case") or "",
+        "tool": report.get("tool") or "",
+        "kernels": kernels,
+        "message": evaluation.message,
+    }
+
+
 def _seen_cases(evaluation: Evaluation) -> list[dict[str, Any]]:
     return list(evaluation.measurements.filter(split=Split.SEEN).values(*CASE_FIELDS))
 

@@ -28,16 +28,19 @@ class Workspace:
 
     @classmethod
     def lay_out(cls, folder: Path, files: Mapping[str, str], target: str) -> Workspace:
-        """Make the folder afresh with `files`, an executable `arena-check` and nothing else."""
+        """Make the folder afresh with `files`, executable `arena-check` and `arena-profile`, and
+        nothing else.
+        """
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
         for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
-        check = folder / "arena-check"
         source = Path(arena_check.__file__).read_text(encoding="utf-8")
-        check.write_text(f"#!{sys.executable} -I\n{source}", encoding="utf-8")
-        check.chmod(0o755)
+        for name in ("arena-check", arena_check.PROFILE):
+            command = folder / name
+            command.write_text(f"#!{sys.executable} -I\n{source}", encoding="utf-8")
+            command.chmod(0o755)
         return cls(folder, target)
 
     def read_target(self) -> dict[str, str]:

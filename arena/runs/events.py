@@ -130,18 +130,30 @@ class CompilerOutput:
 
 @body
 class ProfiledKernel:
+    """Means over its calls; shares are 0 to 1, `stalls` those of a warp's cycles by reason."""
+
     name: str
     duration_us: float
+    calls: int = 1
     bandwidth_share: float | None = None
     compute_share: float | None = None
     occupancy: float | None = None
+    registers: float | None = None
+    shared_bytes: float | None = None
+    grid: str = ""
+    block: str = ""
     stalls: dict[str, float] = field(default_factory=dict)
 
 
 @body
 class ProfilerOutput:
+    """Without kernels, `message` says why."""
+
     tool: str
     kernels: list[ProfiledKernel] = field(default_factory=list)
+    case: str = ""
+    round: int | None = None
+    message: str = ""
     intensity: float | None = None
     tflops: float | None = None
     text: str = ""

@@ -160,13 +160,17 @@ class Submission(models.Model):
 
 
 class Evaluation(Scores):
-    """One submission judged on one hardware; `private` may name hidden cases, `report` not."""
+    """One submission judged on one hardware; `private` may name hidden cases, `report` not.
+
+    `case` is the seen case that was asked for; empty unless it is a profile.
+    """
 
     Scope = Scope
     Status = EvaluationStatus
 
     submission = models.ForeignKey(Submission, models.CASCADE, related_name="evaluations")
-    scope = models.CharField(max_length=5, choices=Scope)
+    scope = models.CharField(max_length=7, choices=Scope)
+    case = models.CharField(max_length=200, blank=True, default="")
     hardware = models.ForeignKey(Hardware, models.PROTECT, related_name="evaluations")
     status = models.CharField(
         max_length=9, choices=EvaluationStatus, default=EvaluationStatus.QUEUED
@@ -191,7 +195,9 @@ class Evaluation(Scores):
         ordering = ["-pk"]
         indexes = [models.Index(fields=["status", "heartbeat_at"], name="evaluation_status_beat")]
         constraints = [
-            models.UniqueConstraint(fields=["submission", "scope"], name="evaluation_scope_unique"),
+            models.UniqueConstraint(
+                fields=["submission", "scope", "case"], name="evaluation_scope_unique"
+            ),
             one_of("scope", Scope, "evaluation_scope_known"),
             one_of("status", EvaluationStatus, "evaluation_status_known"),
         ]

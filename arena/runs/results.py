@@ -32,7 +32,7 @@ RUN = (
 )  # fmt: skip
 SUBMISSION = ("round", "content_hash", "files", "note", "created_at")
 EVALUATION = (
-    "scope", "status", "verdict", "reason", "message", "report", "private", "fingerprint",
+    "scope", "case", "status", "verdict", "reason", "message", "report", "private", "fingerprint",
     "judge_version", "aka_score", "noisy", "attempts", "created_at", "started_at", "ended_at",
     *SCORES,
 )  # fmt: skip

@@ -46,10 +46,14 @@ class EvaluationStatus(models.TextChoices):
 
 
 class Scope(models.TextChoices):
-    """`round` stops after the seen cases, so that an agent learns nothing of the hidden ones."""
+    """`round` stops after the seen cases, so that an agent learns nothing of the hidden ones.
+
+    A `profile` has no verdict: it tells where the time of a round's kernels goes.
+    """
 
     ROUND = "round"
     FINAL = "final"
+    PROFILE = "profile"
 
 
 RUN_ACTIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.JUDGING)

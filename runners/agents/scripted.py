@@ -60,6 +60,8 @@ def replay(desk: Desk, step: Mapping[str, Any]) -> None:
             desk.run(command)
         case {"check": str(note)}:
             desk.check(note)
+        case {"profile": str(case)}:
+            desk.profile(case)
         case {"pause": float(seconds) | int(seconds)}:
             time.sleep(seconds)
         case _:

@@ -168,6 +168,7 @@ def test_a_starter_holds_what_is_needed_and_nothing_hidden(name: str, track: str
     assert {task.target_file, "TASK.md", "reference.py"} <= files.keys()
     assert (f"{name}.h" in files) == (task.track.target in ("cpp", "cuda", "hip"))
     assert "./arena-check" in files["TASK.md"]
+    assert ("./arena-profile" in files["TASK.md"]) == (task.track.target != "cpp")
     for case in task.cases(Split.SEEN):
         assert case.name in files["TASK.md"]
     text = "\n".join(files.values())

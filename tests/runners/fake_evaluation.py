@@ -1,9 +1,10 @@
 """A stand-in for the judge's process, for what the runners must do whatever a judge says or does.
 
-It honours the protocol of `python -m evaluation` and judges by what the source tells it in
-words: `speedup 1.5`, `within 0.9`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`,
-`takes 2 s`, `no device`. It has the devices that `devices.json` of its cache lists, else a
-processor, and notes in `turns` what it did when, where it was told to see which GPU.
+It honours the protocol of `python -m evaluation` and judges by what the source tells it in words:
+`speedup 1.5`, `within 0.9`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`,
+`takes 2 s`, `builds 2 s`, `no device`, `no profiler`, `spoils a profile`. It has the devices that
+`devices.json` of its cache lists, else a processor, and notes in `turns` what it did when, where it
+was told to see which GPU.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ def measurement(split: str, speedup: float, half_width: float) -> dict[str, Any]
 
 def judge(request: dict[str, Any]) -> int:
     source = "\n".join(request["files"].values())
+    if "profile" in request:
+        return profile(source, request["profile"])
     gates = [gate("integrity")]
     if "does not compile" in source:
         said = {
@@ -83,6 +86,25 @@ def judge(request: dict[str, Any]) -> int:
         gates.append(gate("generalization", measurements=[unseen]))
     interval = {"speedup": speedup, "low": speedup - half_width, "high": speedup + half_width}
     return report(gates, request, interval)
+
+
+def profile(source: str, case: str) -> int:
+    if "no profiler" in source:
+        message = "no profiler for the CPU here: needs a GPU"
+        body = {"case": case, "tool": "", "kernels": [], "message": message, "text": message}
+        line("profile", reason="NO_DEVICE", **body)
+        return 1
+    if "spoils a profile" in source:
+        sys.exit(3)
+    kernel = {
+        "name": "k<float>", "calls": 1, "duration_us": 12.5, "bandwidth_share": 0.83,
+        "compute_share": 0.4, "occupancy": 0.69, "registers": 39.0, "shared_bytes": 1088.0,
+        "grid": "64", "block": "256", "stalls": {"long scoreboard": 0.5},
+    }  # fmt: skip
+    told = case or "largest"
+    body = {"case": told, "tool": "fake 1", "kernels": [kernel], "message": "", "reason": None}
+    line("profile", text=f"case {told}: k<float> 12.50", **body)
+    return 0
 
 
 def number(word: str, source: str, default: float) -> float:

@@ -55,6 +55,9 @@ class Studio:
             self.asked.append(source)
             return {**judge(source), "rounds_left": rounds - len(self.asked)}
 
+        def profile(case: str) -> Answer:
+            return {"exit": 0, "text": f"profile of {case}"}
+
         folder = self.workspace.folder
         brief = {
             "task": "k/cpp-to-cpp",
@@ -63,7 +66,7 @@ class Studio:
             "seconds": 60,
         }
         request = {"adapter": adapter, "settings": settings or {}, "brief": brief}
-        with Door(folder, check) as door:
+        with Door(folder, check, profile) as door:
             child = Child(
                 confined(folder),
                 on_lines=lambda lines: self.events.extend(map(json.loads, lines)),
@@ -133,13 +136,15 @@ def test_scripted_takes_each_kind_of_step_through_the_door(tmp_path: Path) -> No
         {"write": "notes.txt", "text": ["one", "two"]},
         {"pause": 0.01},
         {"check": "hm"},
+        {"profile": "wide"},
     ]
     ended = studio.work("scripted", lambda source: timed(1.5), {"steps": steps})
     assert (ended.code, ended.stderr) == (0, "")
     assert studio.kinds() == [
         "message", "tool_call", "tool_result", "file_edit", "file_edit", "tool_call", "tool_result",
+        "tool_call", "tool_result",
     ]  # fmt: skip
-    ran, edit, note, judged = (studio.events[i]["body"] for i in (2, 3, 4, 6))
+    ran, edit, note, judged, profiled = (studio.events[i]["body"] for i in (2, 3, 4, 6, 8))
     assert (ran["exit_code"], ran["ok"], ran["output"]) == (3, False, "int a;\n")
     assert edit["operation"] == "modify"
     assert edit["diff"].splitlines() == [
@@ -148,6 +153,7 @@ def test_scripted_takes_each_kind_of_step_through_the_door(tmp_path: Path) -> No
     assert note["operation"] == "create"
     assert (studio.workspace.folder / "notes.txt").read_text() == "one\ntwo\n"
     assert (judged["ok"], judged["output"]) == (True, "passed")
+    assert (profiled["tool"], profiled["output"]) == ("arena-profile", "profile of wide\n")
     assert studio.asked == ["int b;\n"]
 
 

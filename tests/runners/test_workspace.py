@@ -18,8 +18,11 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def test_it_holds_the_starter_files_and_the_way_to_ask(workspace: Workspace) -> None:
-    assert {p.name for p in workspace.folder.iterdir()} == {TARGET, "TASK.md", "arena-check"}
-    assert os.access(workspace.folder / "arena-check", os.X_OK)
+    assert {p.name for p in workspace.folder.iterdir()} == {
+        TARGET, "TASK.md", "arena-check", "arena-profile",
+    }  # fmt: skip
+    for command in ("arena-check", "arena-profile"):
+        assert os.access(workspace.folder / command, os.X_OK)
     assert workspace.folder.stat().st_mode & 0o077 == 0
     assert workspace.read_target() == {TARGET: "int a;\n"}
 

@@ -113,7 +113,28 @@ SAMPLES = {
         "diagnostics": [{"file": "a.cpp", "line": 3, "message": "told so"}],
         "resources": {"kernel": {"registers": 32}},
     },
-    "profiler_output": {"tool": "perf", "kernels": [{"name": "told so", "duration_us": 4.0}]},
+    "profiler_output": {
+        "tool": "ncu 2025.3.1",
+        "case": "wide",
+        "round": 3,
+        "message": "no stalls",
+        "kernels": [
+            {
+                "name": "told so",
+                "duration_us": 128.672,
+                "calls": 2,
+                "bandwidth_share": 0.829,
+                "compute_share": 0.396,
+                "occupancy": 0.689,
+                "registers": 39.0,
+                "shared_bytes": 1088.0,
+                "grid": "16384",
+                "block": "512",
+                "stalls": {"long scoreboard": 0.5, "barrier": 0.21},
+            },
+            {"name": "unknown", "duration_us": 4.0},
+        ],
+    },
     "gate_result": {"gate": "compile", "verdict": "failed", "message": "told so"},
     "metric": {"name": "told so", "value": 1.5, "unit": "x", "low": 1.4, "high": 1.6, "best": 1.5},
     "limit": {"name": "seconds", "limit": 300, "used": 290.0, "text": "told so"},
@@ -137,6 +158,19 @@ def test_an_event_of_each_kind_says_what_it_holds(client, run, kind):
     assert f'id="e{seq}"' in page and "told so" in page
 
 
+def test_a_profile_is_a_table_of_kernels(client, run):
+    seq = record(run, EventDraft("profiler_output", SAMPLES["profiler_output"]))
+    page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
+    row = re.sub(r"<[^>]*>|\s+", " ", page.partition("told so")[2].partition("</tr>")[0])
+    words = " ".join(row.replace("\u202f", " ").replace("\xa0", " ").split())
+    assert words == (
+        "16384 blocks of 512 waits: long scoreboard 50 % , barrier 21 %"
+        " 129 µs of 2 calls 83 % 40 % 69 % 39 1.1 KB"
+    )
+    assert page.count("<tr>") == 3
+    assert "no stalls" in page
+
+
 def test_words_of_an_event_are_never_markup(client, run):
     evil = "<img src=x onerror=alert(1)></script>"
     seq = record(
@@ -145,9 +179,19 @@ def test_words_of_an_event_are_never_markup(client, run):
         EventDraft("tool_call", {"tool": evil, "arguments": {evil: evil}}),
         EventDraft("file_edit", {"path": evil, "operation": "modify", "diff": f"+{evil}"}),
         EventDraft("tool_result", {"ok": True, "output": evil}),
+        EventDraft(
+            "profiler_output",
+            {
+                "tool": evil,
+                "message": evil,
+                "kernels": [
+                    {"name": evil, "duration_us": 1.0, "grid": evil, "stalls": {evil: 1.0}}
+                ],
+            },
+        ),
     )
     page = client.get(f"/runs/{run.pk}/").content.decode()
-    assert f'id="e{seq}"' in page and "<img" not in page and page.count("&lt;img") >= 6
+    assert f'id="e{seq}"' in page and "<img" not in page and page.count("&lt;img") >= 11
 
 
 def test_what_was_cut_from_an_event_is_a_link_away(client, run):

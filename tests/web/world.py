@@ -13,6 +13,7 @@ from arena.catalog.models import Task
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Run
+from tests.web.profile import PROFILE
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HIDDEN = "hidden-zebra-case"
@@ -221,6 +222,7 @@ class World:
         }
         drafts = [
             EventDraft("tool_result", answer, span=f"turn-{number}"),
+            EventDraft("profiler_output", PROFILE, span=f"turn-{number}"),
             EventDraft("span_end", {"span_kind": "turn", "ok": True, "duration_ms": 5210.0}),
         ]
         services.record(run.pk, drafts, producer="agent")

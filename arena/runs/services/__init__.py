@@ -5,9 +5,11 @@ from arena.runs.services.evaluations import (
     claim_evaluation,
     finish_build,
     finish_evaluation,
+    finish_profile,
     heartbeat_evaluation,
     record_gate,
     request_evaluation,
+    request_profile,
     submit,
 )
 from arena.runs.services.imports import import_results
@@ -22,6 +24,7 @@ __all__ = [
     "claim_run",
     "finish_build",
     "finish_evaluation",
+    "finish_profile",
     "finish_run",
     "heartbeat_evaluation",
     "heartbeat_run",
@@ -30,6 +33,7 @@ __all__ = [
     "record",
     "record_gate",
     "request_evaluation",
+    "request_profile",
     "start_run",
     "submit",
     "take_over",

@@ -86,6 +86,37 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
     return evaluation
 
 
+def request_profile(submission: Submission, case: str) -> Evaluation:
+    """Ask where the time of a round's kernels goes on a seen case, the largest where none is named;
+    the same profile if it was asked for before. Raises Conflict for what did not compile.
+    """
+    compiled = GateResult.objects.filter(gate="compile", verdict="passed")
+    if not compiled.filter(evaluation__submission=submission).exists():
+        raise Conflict(f"Round {submission.round} did not compile: there is nothing to profile.")
+    run = submission.run
+    with transaction.atomic():
+        evaluation, created = Evaluation.objects.get_or_create(
+            submission=submission,
+            scope=Scope.PROFILE,
+            case=case,
+            defaults={
+                "hardware_id": run.hardware_id,
+                "status": EvaluationStatus.BUILT,
+                "attempts": 1,
+            },
+        )
+        if created:
+            body = {
+                "span_kind": "evaluation",
+                "title": f"Profiling round {submission.round}",
+                "round": submission.round,
+                "scope": Scope.PROFILE,
+            }
+            note(run.pk, "span_begin", body, id=_span(evaluation), parent=_span(submission))
+            queue.enqueue("measure", run.hardware.queue, evaluation.pk)
+    return evaluation
+
+
 def claim_evaluation(
     evaluation_id: int, from_status: str, to_status: str, lease: str
 ) -> Evaluation | None:
@@ -183,6 +214,38 @@ def finish_evaluation(evaluation_id: int, lease: str, report: Mapping[str, Any])
         _say_end(evaluation, report, scores)
         if evaluation.scope == Scope.FINAL:
             _settle_run(evaluation, report, scores)
+    return True
+
+
+def finish_profile(evaluation_id: int, lease: str, profile: Mapping[str, Any]) -> bool:
+    """Store what was profiled, or why nothing was. False if the lease is lost."""
+    evaluation = _with_run(evaluation_id)
+    submission, span = evaluation.submission, _span(evaluation)
+    message, reason = profile.get("message") or "", profile.get("reason") or ""
+    kernels = profile.get("kernels") or []
+    about = {"round": submission.round}
+    output = {name: profile.get(name) or "" for name in ("tool", "case", "message")}
+    drafts = [
+        EventDraft(
+            "profiler_output", {**output, **about, "kernels": kernels}, id=f"{span}/profile"
+        ),
+        EventDraft(
+            "span_end",
+            {"span_kind": "evaluation", "ok": bool(kernels), "reason": reason, **about},
+            id=f"{span}/end",
+        ),
+    ]
+    with transaction.atomic():
+        if not _held(evaluation_id, lease).update(
+            status=EvaluationStatus.DONE,
+            reason=reason,
+            message=message,
+            report=dict(profile),
+            ended_at=timezone.now(),
+            lease="",
+        ):
+            return False
+        record(submission.run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
     return True
 
 

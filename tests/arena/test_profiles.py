@@ -1,0 +1,142 @@
+"""A profile waits, is claimed and ends as an evaluation does, and is a verdict nowhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from arena.errors import Conflict
+from arena.runs import results, services
+from arena.runs.models import Evaluation, Event, Run
+from arena.runs.states import EvaluationStatus, Scope
+from tests.arena.factories import LEASE, ask_for_verdict, compiled, judge, report
+
+pytestmark = pytest.mark.django_db
+
+PROFILE = {
+    "case": "small",
+    "tool": "ncu 2025.3.1",
+    "kernels": [{"name": "relu", "duration_us": 3.5, "registers": 16.0, "stalls": {"wait": 0.4}}],
+    "message": "",
+    "reason": None,
+    "text": "case small, by ncu 2025.3.1",
+}
+
+
+@pytest.fixture
+def judged(start) -> Evaluation:
+    """A round that passed, in a run that goes on."""
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run, "round")
+    judge(evaluation, report())
+    return evaluation
+
+
+def claimed(judged: Evaluation, case: str = "small") -> Evaluation:
+    asked = services.request_profile(judged.submission, case)
+    found = services.claim_evaluation(asked.pk, "built", "measuring", LEASE)
+    assert found is not None
+    return found
+
+
+def finish(evaluation: Evaluation, **changes: Any) -> bool:
+    return services.finish_profile(evaluation.pk, LEASE, {**PROFILE, **changes})
+
+
+def test_a_profile_goes_to_the_hardware_of_its_run_and_ends_without_a_verdict(judged):
+    profile = claimed(judged)
+    assert finish(profile)
+    profile.refresh_from_db()
+    assert (profile.status, profile.verdict) == (EvaluationStatus.DONE, "")
+    assert profile.hardware == judged.hardware
+    (event,) = Event.objects.filter(kind="profiler_output")
+    assert (event.span, event.body["round"]) == (f"evaluation-{profile.pk}", 1)
+    assert event.body["kernels"][0]["registers"] == 16
+    judged.submission.run.refresh_from_db()
+    assert judged.submission.run.status == "running"
+
+
+def test_the_same_profile_asked_for_twice_is_one_and_another_case_is_another(judged):
+    first, second, other = (
+        services.request_profile(judged.submission, case) for case in ("small", "small", "")
+    )
+    assert first == second != other
+
+
+def test_a_profile_whose_lease_is_lost_changes_nothing(judged):
+    profile = claimed(judged)
+    assert not services.finish_profile(profile.pk, "another", PROFILE)
+    assert not Event.objects.filter(kind="profiler_output").exists()
+
+
+def test_what_could_not_be_profiled_says_why(judged):
+    profile = claimed(judged)
+    finish(profile, kernels=[], tool="", reason="NO_DEVICE", message="needs a GPU")
+    profile.refresh_from_db()
+    assert (profile.reason, profile.message) == ("NO_DEVICE", "needs a GPU")
+    end = Event.objects.get(kind="span_end", span=f"evaluation-{profile.pk}")
+    assert (end.body["ok"], end.body["reason"]) == (False, "NO_DEVICE")
+
+
+def test_a_round_that_did_not_compile_cannot_be_profiled(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run, "round")
+    judge(evaluation, report("failed", gates=[compiled(ok=False)]))
+    with pytest.raises(Conflict, match="Round 1 did not compile"):
+        services.request_profile(evaluation.submission, "")
+
+
+def test_a_profile_that_breaks_is_tried_again_and_breaks_nothing_else(judged):
+    profile = claimed(judged)
+    services.break_evaluation(profile.pk, LEASE, "the profiler is gone")
+    again = services.claim_evaluation(profile.pk, "queued", "building", LEASE)
+    assert again is not None
+    services.break_evaluation(profile.pk, LEASE, "the profiler is gone")
+    profile.refresh_from_db()
+    assert profile.status == EvaluationStatus.BROKEN
+    judged.submission.run.refresh_from_db()
+    assert judged.submission.run.status == "running"
+
+
+def test_a_profile_goes_with_its_run_to_a_file_and_back(judged, tmp_path):
+    finish(claimed(judged))
+    judge(services.request_evaluation(judged.submission, "final"), report())
+    run = Run.objects.get()
+    path = tmp_path / "r.jsonl"
+    path.write_text(results.line_of(run) + "\n")
+    Run.objects.all().delete()
+    assert services.import_results(path).loaded == [run.pk]
+    profile = Evaluation.objects.get(scope=Scope.PROFILE)
+    assert (profile.case, profile.report) == ("small", PROFILE)
+    event = Event.objects.get(kind="profiler_output")
+    assert event.span == f"evaluation-{profile.pk}"
+
+
+def test_a_file_written_before_there_were_profiles_is_read(judged, tmp_path):
+    judge(services.request_evaluation(judged.submission, "final"), report())
+    line = json.loads(results.line_of(Run.objects.get()))
+    for evaluation in line["submissions"][0]["evaluations"]:
+        del evaluation["case"]
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps(line) + "\n")
+    Run.objects.all().delete()
+    assert services.import_results(path).refused == []
+
+
+def test_a_profile_is_counted_as_a_verdict_nowhere(judged, client):
+    pages = ("/", f"/agents/{judged.submission.run.agent.slug}/")
+    names = ("counts", "asked", "passed", "rejected", "disputed")
+
+    def counted() -> list[Any]:
+        contexts = [client.get(page).context for page in pages]
+        return [context.get(name) for context in contexts for name in names]
+
+    before = counted()
+    finish(claimed(judged))
+    assert counted() == before
+    run = client.get(f"/runs/{judged.submission.run_id}/")
+    assert [each.evaluation for each in run.context["rounds"]] == [judged]

@@ -1,0 +1,75 @@
+"""An agent is told where the time of its last round goes, so often, and it costs no round."""
+
+from __future__ import annotations
+
+from runners.attempt import PROFILES
+from tests.runners.house import TARGET, House
+from tests.runners.test_attempt import hand_in, tool_outputs
+
+
+def test_a_profile_is_told_to_the_agent_and_stands_in_the_trace(house: House) -> None:
+    run = house.run([*hand_in("speedup 1.5"), {"profile": "wide"}, *hand_in("speedup 1.2")])
+    row = house.ended(run)
+    assert (row["status"], row["rounds"], row["speedup"]) == ("passed", 2, 1.5)
+    told = tool_outputs(house, run)[1].splitlines()
+    assert told == [
+        f"profile of round 1, {PROFILES - 1} of {PROFILES} left",
+        "case wide: k<float> 12.50",
+    ]
+    (event,) = house.events(run, "profiler_output")
+    body = event["body"]
+    assert (body["case"], body["round"], body["tool"]) == ("wide", 1, "fake 1")
+    assert body["kernels"][0]["stalls"] == {"long scoreboard": 0.5}
+    call = next(e for e in house.events(run, "tool_call") if e["body"]["tool"] == "arena-profile")
+    result = next(e for e in house.events(run, "tool_result") if e["seq"] > event["seq"])
+    assert call["seq"] < event["seq"]
+    assert result["body"]["call"] == call["event_id"]
+    ends = [e["body"] for e in house.events(run, "span_end") if e["span"] == event["span"]]
+    assert [(end["ok"], end["verdict"]) for end in ends] == [(True, "")]
+
+
+def test_a_profile_is_of_what_was_judged_and_says_when_that_has_changed(house: House) -> None:
+    edit = {"write": TARGET, "text": "speedup 9"}
+    run = house.run([{"profile": ""}, *hand_in("speedup 1.5"), edit, {"profile": ""}])
+    house.ended(run)
+    before, _, after = tool_outputs(house, run)
+    assert before.startswith("Nothing was handed in yet")
+    assert after.startswith("profile of round 1")
+    assert "the file has changed since that round" in after
+
+
+def test_profiles_are_bounded_and_the_same_one_again_is_not_another(house: House) -> None:
+    asks = [{"profile": f"case {number}"} for number in range(PROFILES)]
+    run = house.run([*hand_in("speedup 1.5"), *asks, asks[0], {"profile": "one more"}])
+    house.ended(run, 60)
+    told = tool_outputs(house, run)[1:]
+    assert told[PROFILES - 1].startswith(f"profile of round 1, 0 of {PROFILES} left")
+    assert told[PROFILES] == told[0].replace(f"{PROFILES - 1} of", "0 of")
+    assert (
+        told[PROFILES + 1] == f"All {PROFILES} profiles of this run are spent; verdicts are not.\n"
+    )
+    (limit,) = house.events(run, "limit")
+    assert (limit["body"]["name"], limit["body"]["used"]) == ("profiles", PROFILES)
+    assert len(house.events(run, "profiler_output")) == PROFILES
+
+
+def test_where_there_is_no_profiler_the_agent_is_told_so(house: House) -> None:
+    run = house.run([*hand_in("speedup 1.5 no profiler"), {"profile": ""}])
+    assert house.ended(run)["status"] == "passed"
+    assert "no profiler for the CPU here: needs a GPU" in tool_outputs(house, run)[1]
+    (event,) = house.events(run, "profiler_output")
+    assert event["body"]["kernels"] == []
+    assert event["body"]["message"] == "no profiler for the CPU here: needs a GPU"
+
+
+def test_what_did_not_compile_cannot_be_profiled(house: House) -> None:
+    run = house.run([*hand_in("does not compile"), {"profile": ""}])
+    house.ended(run)
+    assert "Round 1 did not compile" in tool_outputs(house, run)[1]
+
+
+def test_a_profiler_that_breaks_ends_no_run(house: House) -> None:
+    run = house.run([*hand_in("speedup 1.5, spoils a profile"), {"profile": ""}])
+    row = house.ended(run, 60)
+    assert (row["status"], row["speedup"]) == ("passed", 1.5)
+    assert "through no fault of yours" in tool_outputs(house, run)[1]
