@@ -1,0 +1,160 @@
+"""Glances into a window see whether its launches run one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+import torch
+
+from evaluation import order
+from evaluation.arm import Arm
+from evaluation.errors import SubmissionError
+from evaluation.order import Glances, check, in_order
+from evaluation.rig import Rig
+from evaluation.task import Task
+from evaluation.timer import Timer
+from evaluation.types import Reason, Split
+
+SLOTS = 12
+STEP_SECONDS = 0.002
+
+
+class Window:
+    """A stand-in for an arm, which writes every output in halves: of one launch after the other,
+    or of as many side by side as it is told.
+    """
+
+    def __init__(self, rig: Rig, side_by_side: int) -> None:
+        self.rig, self.side_by_side = rig, side_by_side
+
+    def steps(self, count: int) -> Iterator[tuple[int, int]]:
+        for first in range(0, count, self.side_by_side):
+            crowd = range(first, min(first + self.side_by_side, count))
+            yield from ((slot, half) for half in (0, 1) for slot in crowd)
+
+    def rest(self) -> None:
+        """It leaves nothing running."""
+
+    def write(self, count: int) -> None:
+        for slot, half in self.steps(count):
+            given, out = self.rig.inputs.slot(slot), self.rig.outputs[0].slot(slot)["out"]
+            answer = given["x"] * given["weight"] + self.rig.values["shift"]
+            rows = slice(None, len(out) // 2) if half == 0 else slice(len(out) // 2, None)
+            out[rows] = answer[rows]
+            time.sleep(STEP_SECONDS)
+
+    def run(
+        self,
+        first: int,
+        count: int,
+        look: Callable[[], None],
+        replay: bool,
+        during: Callable[[], None] = lambda: None,
+    ) -> int:
+        started = time.perf_counter_ns()
+        writer = threading.Thread(target=self.write, args=(count,))
+        writer.start()
+        during()
+        writer.join()
+        return time.perf_counter_ns() - started
+
+
+def timed(rig: Rig, side_by_side: int) -> Timer:
+    class Timed:
+        region, launches, captured, where = 0, SLOTS, True, "here"
+
+    timer: Any = Timed()
+    timer.rig, timer.arm = rig, Window(rig, side_by_side)
+    return cast(Timer, timer)
+
+
+@pytest.fixture
+def rig(task: Task) -> Iterator[Rig]:
+    seen = task.cases(Split.SEEN)[0]
+    case = dataclasses.replace(seen, symbols={"rows": 64, "cols": 256, "shift": 0.5})
+    with Rig(task.operator, case, SLOTS, arms=1) as rig:
+        yield rig
+
+
+def test_launches_in_a_row_are_in_order(rig: Rig) -> None:
+    check(timed(rig, side_by_side=1))
+
+
+def test_launches_side_by_side_are_refused(rig: Rig) -> None:
+    with pytest.raises(SubmissionError, match="here: launches of a window ran beside") as caught:
+        check(timed(rig, side_by_side=4))
+    assert caught.value.reason is Reason.FORBIDDEN
+
+
+def test_an_answer_that_came_before_the_question_is_refused(rig: Rig) -> None:
+    class Waiting(Window):
+        """Its work waits for the inputs, not to be asked."""
+
+        def rest(self) -> None:
+            self.write(SLOTS)
+
+    timer = timed(rig, side_by_side=1)
+    timer.arm = cast(Arm, Waiting(rig, 1))
+    with pytest.raises(SubmissionError, match="here: wrote an answer before") as caught:
+        check(timer)
+    assert caught.value.reason is Reason.FORBIDDEN
+
+
+def test_glances_that_tell_fall_into_a_window_that_is_under_way(rig: Rig) -> None:
+    rig.refill(0, 0, SLOTS)
+    glances = Glances(rig.outputs[0], rig.secret, SLOTS, seconds=0.0)
+    glances()
+    assert not glances.telling, "nothing is written yet"
+    for slot in range(SLOTS):
+        rig.outputs[0].slot(slot)["out"].fill_(1.0)
+        glances()
+        glances()
+    assert [int(written.any(1).sum()) for written in glances.telling] == list(range(1, SLOTS))
+    assert all(map(in_order, glances.telling))
+
+
+def test_glances_go_to_secret_places_of_every_launch(rig: Rig) -> None:
+    seen: set[int] = set()
+    for _ in range(200):
+        rig.refill(0, 0, SLOTS)
+        rig.outputs[0].slot(3)["out"].flatten()[::2].fill_(1.0)
+        glances = Glances(rig.outputs[0], rig.secret, SLOTS, seconds=0.0)
+        glances()
+        (written,) = glances.telling
+        assert written.any(1).tolist() == [slot == 3 for slot in range(SLOTS)]
+        assert bool(written[3].all()) and 1 <= written.shape[1] <= order.PLACES
+        seen.add(glances._rows.storage_offset())
+    assert len(seen) > 10
+
+
+def test_a_stretch_of_a_long_window_is_looked_at(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "STRETCH", 4)
+    rig.refill(0, 0, SLOTS)
+    firsts = set()
+    for _ in range(100):
+        glances = Glances(rig.outputs[0], rig.secret, SLOTS, seconds=0.0)
+        assert len(glances._rows) == 4 * order.PLACES
+        firsts.add(glances._rows.storage_offset() // rig.outputs[0].layout.stride)
+    assert firsts == set(range(SLOTS - 4 + 1))
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (["11", "11", "00"], True),
+        (["11", "10", "00"], True),
+        (["00", "00", "00"], True),
+        (["11", "11", "11"], True),
+        (["11", "00", "10"], False),
+        (["10", "10", "00"], False),
+        (["00", "11", "11"], False),
+    ],
+)
+def test_nothing_is_written_behind_an_unfinished_launch(rows: list[str], expected: bool) -> None:
+    written = torch.tensor([[mark == "1" for mark in row] for row in rows])
+    assert in_order(written) is expected

@@ -1,0 +1,97 @@
+"""Glances into real windows: launches in a row are seen as such, a crowd is not taken for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation import builds, cuda, order
+from evaluation.arm import Arm, Zygote
+from evaluation.errors import SubmissionError
+from evaluation.order import Glances
+from evaluation.rig import Rig
+from evaluation.rights import Rights
+from evaluation.timer import Timer
+from evaluation.types import Split
+from tests.gpu.submissions import HERE, Submission
+
+pytestmark = pytest.mark.gpu
+
+LAUNCHES = 512
+REFUSED = pytest.raises(SubmissionError, match="beside each other")
+# Where it is compiled there is neither a GPU nor a contestant.
+SLOW = """
+import sys
+
+def centred(x, out, scale):
+    if "evaluation.contestant" in sys.modules:
+        torch.cuda._sleep(100_000)
+    right(x, out, scale)
+"""
+# Native code could do the same to the chain without a word of Python.
+UNCHAINED = """
+import ctypes, sys
+if "evaluation.contestant" in sys.modules:
+    from evaluation.chain import Chain
+    added = Chain._added
+    Chain._added = lambda self, part, last: added(self, part, ctypes.c_void_p())
+"""
+
+
+@contextmanager
+def timer_of(build: builds.Build, zygote: Zygote, scratch: Path) -> Iterator[Timer]:
+    task = Submission.read(HERE / "honest" / "whole_row.triton.py").task()
+    rights = Rights(
+        folder=build.folder,
+        scratch=scratch,
+        memory_bytes=8 << 30,
+        seconds=60,
+        threads=1,
+        compiles=True,
+        kind="gpu",
+    )
+    memory = cuda.DeviceMemory()
+    case = task.cases(Split.SEEN)[0]
+    with Arm(zygote, rights) as arm, Rig(task.operator, case, LAUNCHES, 1, memory) as rig:
+        arm.load(build.language, build.folder, task.operator.name)
+        timer = Timer(arm, rig, 0, False, "here")
+        timer.capture(LAUNCHES)
+        assert timer.captured
+        yield timer
+    memory.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["warp_for_each_row.cuda.cu", "streams_joined.cuda.cu", "atomics_after_zeroing.cuda.cu"],
+)
+def test_honest_launches_are_seen_in_order(
+    name: str, zygote: Zygote, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    class Counted(Glances):
+        def __call__(self) -> None:
+            super().__call__()
+            told.append(len(self.telling))
+
+    monkeypatch.setattr(order, "Glances", Counted)
+    build = Submission.read(HERE / "honest" / name).build(cache)
+    with timer_of(build, zygote, tmp_path) as timer:
+        order.check(timer)
+    assert sum(told) > 0, "no glance fell into a window"
+
+
+@pytest.mark.parametrize(("before", "expectation"), [("", nullcontext()), (UNCHAINED, REFUSED)])
+def test_a_crowd_of_slow_launches_is_seen(
+    before: str, expectation: Any, zygote: Zygote, tmp_path: Path, cache: Path
+) -> None:
+    right = Submission.read(HERE / "hostile" / "right.triton.py")
+    source = f"{right.source}\n{before}\n{SLOW}"
+    build = builds.build(right.task(), "triton", {"centred.py": source}, cache)
+    with timer_of(build, zygote, tmp_path) as timer, expectation:
+        order.check(timer)
