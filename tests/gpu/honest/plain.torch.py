@@ -1,5 +1,5 @@
 # honest: as one writes it
-# after_faults: yes
+# after_faults: 1
 
 
 def centred(x, scale):

@@ -1,5 +1,5 @@
 // honest: a warp for each row, by shuffles, with bounds on the launch
-// after_faults: yes
+// after_faults: 3
 #include "centred.h"
 
 static __global__ void __launch_bounds__(256, 4)

@@ -1,5 +1,5 @@
 # honest: one program for each row, the whole of it at once
-# after_faults: yes
+# after_faults: 1
 import triton
 import triton.language as tl
 
