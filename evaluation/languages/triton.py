@@ -9,15 +9,13 @@ import importlib.metadata
 import json
 import os
 import re
-import shutil
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import nvcc, place, reading, sandbox
+from evaluation import leavings, nvcc, place, reading, sandbox
 from evaluation.domain import dtype_of, elements, shape_of
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
@@ -105,7 +103,7 @@ class Triton:
         said = done.stdout.replace(f"{folder}/", "")[-16_000:]
         milliseconds = (time.perf_counter() - started) * 1e3
         answers = [_read_answer(work / f"answer.{n}") for n in range(len(targets()))]
-        shutil.rmtree(work)
+        leavings.remove(work)
         if done.returncode < 0:
             raise BuildError(
                 f"compiling took longer than {seconds:g} s", [_nothing(said, milliseconds)]
@@ -234,20 +232,11 @@ def _is_kernel(source: reading.Source, node: ast.AST) -> bool:
 
 
 def _read_answer(path: Path) -> Any:
-    """What a compiling process left: a stranger's file, so no link, no device, of some size. None
-    where it left nothing of the kind.
-    """
+    """What the compiling process left of one target: a stranger's words; None without any."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+        return json.loads(leavings.read(path, MOST_ANSWER))
+    except (ValueError, RecursionError):
         return None
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        try:
-            return json.loads(file.read(MOST_ANSWER))
-        except (ValueError, RecursionError):
-            return None
 
 
 def _concluded(

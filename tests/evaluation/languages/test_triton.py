@@ -214,6 +214,7 @@ def test_a_missing_entry_point_is_told_apart(task: Task, cache: Path) -> None:
             "cannot be read",
         ),
         ("import os, sys; os.mkfifo(sys.argv[2] + '.0'); os._exit(0)", "no result"),
+        ("import os, sys; os.mkdir(sys.argv[2] + '.0'); os._exit(0)", "no result"),
         ("import os, sys; os.symlink('/etc/passwd', sys.argv[2] + '.0'); os._exit(0)", "no result"),
     ],
 )
