@@ -4,6 +4,7 @@ write.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -77,7 +78,8 @@ def baselines(task: Task, cache: Path) -> list[Build]:
     source, operator = task.track.source, task.operator
     if source != "torch":
         name = operator.name + languages()[source].suffix
-        return [build(task, source, {name: operator.baseline(source)}, cache, "baseline")]
+        alone = build(task, source, {name: operator.baseline(source)}, cache, "baseline")
+        return [_keeping(alone, cache / "compiled" / alone.folder.name)]
     reference = (operator.folder / "reference.py").read_text(encoding="utf-8")
     # Nothing is copied for a baseline beside candidates that write where they are told.
     in_place = task.track.target != "torch"
@@ -86,8 +88,6 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         "eager": f"{operator.name} = reference",
         "compile": f"import torch\n\n{operator.name} = torch.compile(reference, dynamic=True)",
     }
-    scratch = cache / "inductor"
-    scratch.mkdir(parents=True, exist_ok=True)
     made = [
         build(
             task,
@@ -98,19 +98,15 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         )
         for name, ending in endings.items()
     ]
+    scratch = cache / "inductor"
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    return [
-        Build(
-            b.name,
-            b.language,
-            b.folder,
-            b.outputs,
-            trusted=True,
-            scratch=scratch,
-            environment=environment,
-        )
-        for b in made
-    ]
+    return [_keeping(each, scratch, environment) for each in made]
+
+
+def _keeping(made: Build, scratch: Path, environment: Mapping[str, str] | None = None) -> Build:
+    """A baseline whose folder stays, and in it what it compiles when it runs."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    return dataclasses.replace(made, trusted=True, scratch=scratch, environment=environment or {})
 
 
 def replace_text(path: Path, text: str) -> None:
