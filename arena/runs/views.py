@@ -19,7 +19,7 @@ from arena.runs.charts import best_by_round
 from arena.runs.models import Evaluation, Event, Run, Submission
 from arena.runs.querysets import EventQuerySet
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
-from arena.runs.states import RunStatus
+from arena.runs.states import EvaluationStatus, RunStatus, Scope
 
 GATES = ("integrity", "compile", "correctness", "performance", "generalization")
 RUNS_A_PAGE = 50
@@ -93,9 +93,11 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
     baseline = {path: text for path, text in files.items() if path in submission.files}
     every = rounds_of(shown)
     this = next(r for r in every if r.number == number)
+    profiles = submission.evaluations.filter(scope=Scope.PROFILE, status=EvaluationStatus.DONE)
     context = {
         "run": shown,
         "round": this,
+        "profiles": profiles.order_by("pk"),
         "sources": sources(submission.files),
         "changes": changes(baseline, submission.files),
         "against": f"round {number - 1}" if before else "the starter files",

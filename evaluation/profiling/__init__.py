@@ -21,7 +21,7 @@ from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
 from evaluation.place import GPU
 from evaluation.profiling import confined, inmate
-from evaluation.profiling.facts import Profile, Unprofiled, merged, table
+from evaluation.profiling.facts import Profile, Unprofiled, merged, plain, table
 from evaluation.profiling.tools import Tool, tools
 from evaluation.rights import Rights
 from evaluation.task import Task
@@ -87,7 +87,7 @@ def profile(task: Task, built: Build, case: Case) -> Profile:
             continue
         if found.kernels or found.reason is Reason.TIMEOUT:
             break
-    said = "; ".join(filter(None, (*missed, found.message)))
+    said = plain("; ".join(filter(None, (*missed, found.message))))
     return dataclasses.replace(found, message=said[:MOST_MESSAGE])
 
 

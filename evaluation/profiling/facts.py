@@ -100,9 +100,15 @@ def number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def plain(text: Any) -> str:
+    """What a stranger wrote, with a sign in place of all that is neither printed nor a new line."""
+    odd = "\N{REPLACEMENT CHARACTER}"
+    return "".join(c if c.isprintable() or c == "\n" else odd for c in str(text))
+
+
 def named(text: Any) -> str:
     """The name of a kernel, of bounded length and on one line."""
-    name = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    name = " ".join(plain(text).split("\n"))
     return name if len(name) <= MOST_NAME else f"{name[: MOST_NAME - 1]}…"
 
 

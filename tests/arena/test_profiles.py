@@ -81,6 +81,13 @@ def test_what_could_not_be_profiled_says_why(judged):
     assert (end.body["ok"], end.body["reason"]) == (False, "NO_DEVICE")
 
 
+def test_what_no_database_takes_is_mended(judged):
+    profile = claimed(judged)
+    assert finish(profile, kernels=[], message="a\x00b\ud800", text="\udc80")
+    profile.refresh_from_db()
+    assert profile.message == "a\ufffdb?"
+
+
 def test_a_round_that_did_not_compile_cannot_be_profiled(start):
     run = start()
     services.claim_run(run.pk, LEASE)
@@ -125,6 +132,16 @@ def test_a_file_written_before_there_were_profiles_is_read(judged, tmp_path):
     path.write_text(json.dumps(line) + "\n")
     Run.objects.all().delete()
     assert services.import_results(path).refused == []
+
+
+def test_a_profile_stands_on_the_page_of_its_round(judged, client):
+    finish(claimed(judged))
+    finish(claimed(judged, "other"), kernels=[], tool="", message="needs a <GPU>", case="other")
+    page = client.get(f"/runs/{judged.submission.run_id}/rounds/1/").content.decode()
+    assert 'aria-label="Profile of small"' in page
+    assert '<span class="mono">relu</span>' in page
+    assert "waits: <span" in page
+    assert "needs a &lt;GPU&gt;" in page
 
 
 def test_a_profile_is_counted_as_a_verdict_nowhere(judged, client):

@@ -16,6 +16,7 @@ from arena.errors import Conflict, UserError
 from arena.runs import results
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
+from arena.runs.redaction import clean
 from arena.runs.services.recording import SYSTEM, note, record
 from arena.runs.services.runs import end_run, say_status
 from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus, Scope, Split
@@ -219,7 +220,7 @@ def finish_evaluation(evaluation_id: int, lease: str, report: Mapping[str, Any])
 
 def finish_profile(evaluation_id: int, lease: str, profile: Mapping[str, Any]) -> bool:
     """Store what was profiled, or why nothing was. False if the lease is lost."""
-    evaluation = _with_run(evaluation_id)
+    evaluation, profile = _with_run(evaluation_id), clean(dict(profile))
     submission, span = evaluation.submission, _span(evaluation)
     message, reason = profile.get("message") or "", profile.get("reason") or ""
     kernels = profile.get("kernels") or []
@@ -240,7 +241,7 @@ def finish_profile(evaluation_id: int, lease: str, profile: Mapping[str, Any]) -
             status=EvaluationStatus.DONE,
             reason=reason,
             message=message,
-            report=dict(profile),
+            report=profile,
             ended_at=timezone.now(),
             lease="",
         ):

@@ -27,6 +27,7 @@ from evaluation.profiling.facts import (
     merged,
     named,
     number,
+    plain,
     table,
 )
 from evaluation.profiling.tools import cupti, ncu, tools
@@ -170,6 +171,7 @@ def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> N
     assert (gone.reason, "Segmentation fault" in gone.message) == (Reason.CRASH, True)
     late = profiling._concluded(said("", ended=Reason.TIMEOUT), CASE, cupti)
     assert late.reason is Reason.TIMEOUT
+    assert plain("\x1b[2Ja\nb\ud800") == "\ufffd[2Ja\nb\ufffd"
     for broken in ("{", "[1]", "[" * 9999):
         text = f"{inmate.ANSWER}{broken}"
         assert profiling._concluded(said(text), CASE, cupti).reason is Reason.CRASH
