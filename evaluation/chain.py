@@ -47,6 +47,7 @@ class Chain:
         """What launches allocate through PyTorch, for as long as the graph may be replayed."""
         _call("cudaGraphCreate", ctypes.byref(self._whole), 0)
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what earlier chains allocated is not kept for anybody
         last = ctypes.c_void_p()
         with torch.cuda.stream(_aside()), torch.cuda.use_mem_pool(self._pool):
             for launch in launches:

@@ -101,3 +101,13 @@ def test_a_launch_that_raises_is_told_and_harms_nothing_after_it() -> None:
     value = torch.zeros((), device="cuda")
     Chain([functools.partial(value.add_, 1)]).replay()
     assert value.item() == 1
+
+
+def test_what_launches_allocated_goes_with_their_chain() -> None:
+    free = torch.cuda.mem_get_info()[0]
+    for _ in range(8):
+        chain = Chain([lambda: torch.zeros(1 << 28, dtype=torch.uint8, device="cuda").add_(1)])
+        chain.replay()
+        torch.cuda.synchronize()
+        del chain
+    assert free - torch.cuda.mem_get_info()[0] < 1 << 29
