@@ -17,7 +17,7 @@ unexport MAKEFLAGS
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help arena test test-gpu lint admin admit bench clean ready port browser
+.PHONY: help arena test test-gpu lint admin admit bench clean ready port extras
 
 help:  ## print this
 	$(DO)@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ help:  ## print this
 arena: ready port .venv/run.stamp  ## install what is missing and open the arena on http://127.0.0.1:8000 (PORT=)
 	$(DO)@exec $(BIN)/python -m runners
 
-test: ready .venv/dev.stamp browser  ## run every test, those in a real browser among them
+test: ready .venv/dev.stamp extras  ## run every test, those in a real browser among them
 	$(DO)@$(BIN)/pytest -m serial && alone=0 || alone=$$?; \
 	$(BIN)/pytest -n 2 --dist loadfile -m "not serial" && exit $$alone
 
@@ -61,8 +61,8 @@ ready:
 port:
 	$(DO)@scripts/check port
 
-browser:
-	$(DO)@scripts/browser
+extras:
+	$(DO)@scripts/extras
 
 # A stamp is written last, so that an installation that was cut off is taken up again.
 .venv/%.stamp: pyproject.toml

@@ -124,7 +124,7 @@ def _capability(architecture: str) -> str:
 def lacking() -> str:
     """What this machine lacks to build any extension, and how to get it; empty when nothing."""
     if not shutil.which("ninja", path=_PATH):
-        return "ninja is not installed; install it (pip install ninja)"
+        return "ninja is not installed; install it (apt-get install ninja-build)"
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         return "Python's headers are not installed; install them (apt-get install python3-dev)"
     return ""

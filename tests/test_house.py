@@ -193,7 +193,7 @@ def test_tests_that_fail_have_make_exit_1_after_all_were_run(
 ) -> None:
     (bare / "scripts").unlink()
     shutil.copytree(ROOT / "scripts", bare / "scripts")
-    (bare / "scripts" / "browser").write_text("#!/bin/sh\n")
+    (bare / "scripts" / "extras").write_text("#!/bin/sh\n")
     (bare / "fails").write_text(fails)
     assert make("-C", str(bare), "test", f"PYTHON={python}").returncode == 1
     assert (bare / "log").read_text().count("pytest") == 2
