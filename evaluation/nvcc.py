@@ -119,16 +119,19 @@ def capabilities() -> tuple[str, ...]:
 
 
 def architecture() -> str:
-    """What is compiled for: ARENA_CUDA_ARCH, else this machine's first GPU, else sm_90a.
-
-    From Hopper on it is the architecture-specific one, whose matrix instructions need it.
-    """
+    """What is compiled for: ARENA_CUDA_ARCH, else this machine's first GPU, else sm_90a."""
     if chosen := os.environ.get("ARENA_CUDA_ARCH"):
         return chosen
     if not capabilities():
         return ABSENT_ARCHITECTURE
-    number = int(capabilities()[0].replace(".", ""))
-    return f"sm_{number}{'a' if number >= 90 else ''}"
+    return exactly(f"sm_{capabilities()[0].replace('.', '')}")
+
+
+def exactly(family: str) -> str:
+    """The architecture that code for one GPU of a family, such as sm_90, is compiled for: from
+    Hopper on the specific one, whose matrix instructions need it.
+    """
+    return f"{family}a" if int(family.removeprefix("sm_")) >= 90 else family
 
 
 def source_flags(source: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,12 @@ from typing import Any
 
 from django.conf import settings
 
+from arena.catalog.models import Hardware
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
+from evaluation import nvcc
 from runners.bench import Bench, here, taken
 from runners.lease import new_lease
 from runners.supervisor import Child, Ended, Ending
@@ -92,6 +95,12 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
 
 
+def compiled_for(hardware: Hardware) -> dict[str, str]:
+    """What has a judge compile for this hardware, which need not be where it builds."""
+    family = re.match(r"sm_\d+", hardware.arch)
+    return {"ARENA_CUDA_ARCH": nvcc.exactly(family[0])} if family else {}
+
+
 def cache() -> Path:
     """Where the judge keeps what it built and the peaks it measured."""
     path: Path = settings.ARENA_HOME / "judge"
@@ -135,7 +144,7 @@ class _Judging:
             on_lines=self._hear,
             stdin=stdin,
             cwd=settings.BASE_DIR,
-            env={**environment(), **more},
+            env={**environment(), **compiled_for(self.evaluation.hardware), **more},
         )
 
     def _request(self) -> dict[str, Any]:

@@ -52,6 +52,23 @@ def test_the_architecture_is_the_devices_own(
     assert nvcc.architecture() == expected
 
 
+def test_the_gpu_that_this_process_was_given_is_asked_for_alone(
+    forgetful: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(argv: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        said = "8.0\n" if "--id=GPU-b" in argv else "9.0\n8.0\n"
+        return subprocess.CompletedProcess(argv, 0, said, "")
+
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
+    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.delenv("ARENA_CUDA_ARCH", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
+    assert nvcc.architecture() == "sm_80"
+    nvcc.capabilities.cache_clear()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-c")  # which nvidia-smi takes for no name
+    assert nvcc.architecture() == "sm_90a"
+
+
 def test_the_words_of_ptxas_become_numbers() -> None:
     said = """\
 ptxas info    : 0 bytes gmem

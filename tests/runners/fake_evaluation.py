@@ -138,6 +138,7 @@ def note(request: dict[str, Any], what: str) -> None:
     Path(request["cache"]).mkdir(parents=True, exist_ok=True)
     told = {
         "what": what, "stage": request["stage"], "at": time.time(), "started": STARTED,
+        "arch": os.environ.get("ARENA_CUDA_ARCH"),
         "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "cores": sorted(os.sched_getaffinity(0)),
     }  # fmt: skip
     with (Path(request["cache"]) / "turns").open("a") as file:

@@ -47,13 +47,16 @@ GPU_IS = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, order=True)
 class Turn:
-    """A judge at work: when, since when it was there, and what it was told to see and run on."""
+    """A judge at work: when, since when it was there, what it was told to see, to run on and to
+    compile for.
+    """
 
     begins: float
     ends: float
     started: float
     gpu: str | None
     cores: frozenset[int]
+    arch: str | None
 
     def meets(self, other: Turn) -> bool:
         """Whether both were at work at some moment."""
@@ -169,7 +172,7 @@ class House:
         """GPUs of this machine that are alike, and a task for them."""
         gpu = {
             "slug": "fake-gpu", "kind": "gpu", "name": "Fake GPU", "queue": "hw.fake-gpu",
-            "vendor": "none", "arch": "none", "peaks": {}, "isolation": {},
+            "vendor": "none", "arch": "sm_90 Hopper", "peaks": {}, "isolation": {},
         }  # fmt: skip
         # Locks are those of the machine, and so are real UUIDs.
         own = {uuid: f"{uuid}-{self.home.as_posix()}" for uuid in uuids}
@@ -192,7 +195,7 @@ class House:
                 open_at[note["started"]] = note["at"]
             else:
                 begun = open_at[note["started"]]
-                rest = (note["started"], note["gpu"], frozenset(note["cores"]))
+                rest = (note["started"], note["gpu"], frozenset(note["cores"]), note["arch"])
                 found.append(Turn(begun, note["at"], *rest))
         return sorted(found)
 

@@ -149,6 +149,9 @@ def test_two_gpus_are_measured_on_at_once_each_by_one_judge_that_sees_no_other(b
     built = box.turns("build")
     assert any(one.meets(other) for one in built for other in measured), "built while measured"
     assert {turn.gpu for turn in built} == {os.environ.get("CUDA_VISIBLE_DEVICES")}
+    assert {turn.arch for turn in (*built, *measured)} == {"sm_90a"}, (
+        "of the GPU, not of who builds"
+    )
 
 
 def test_a_home_that_an_arena_holds_is_refused(box: Box) -> None:
