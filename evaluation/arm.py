@@ -163,6 +163,17 @@ class Arm:
         message = {"do": "run", "first": first, "count": count, "replay": replay}
         return self.ask(message, look=look, during=during)
 
+    def run_staged(self, stage: Region, first: int, look: Callable[[], None]) -> None:
+        """Launch the slots from `first` on, each once its inputs have been copied to it from the
+        next slot of `stage`: by copies of the graphs that were captured, if any were.
+        """
+        told, descriptors = stage.share()
+        self._shared_bytes += stage.layout.size
+        self.ask({"do": "stage", "region": told, "first": first}, descriptors)
+        self.ask(
+            {"do": "run", "first": first, "count": stage.layout.slots, "staged": True}, look=look
+        )
+
     def capture(self, first: int, count: int) -> bool:
         """Have so many launches captured in a CUDA graph. Returns whether they can be."""
         if self.rights.kind != GPU:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ from evaluation import cuda
 
 MOVES_GRAPHS = 13
 """From this release of CUDA on a graph is moved into another. A copy may not allocate memory."""
-_CHILD_GRAPH, _MOVED = 4, 1
+_CHILD_GRAPH, _MOVED, _ON_DEVICE = 4, 1, 3
 _GLOBAL = 0
 """No thread of the process may allocate and the like while a launch is captured."""
 
@@ -35,48 +36,91 @@ class _Node(ctypes.Structure):
     )
 
 
-class Chain:
-    """In a contestant: captured launches, to be replayed on PyTorch's current stream."""
+class Line:
+    """A CUDA graph whose nodes run one after the other, on PyTorch's current stream."""
 
-    def __init__(self, launches: Iterable[Callable[[], None]]) -> None:
-        """Capture each of `launches`. Raises what they raise, and Broken where one cannot be
-        captured.
-        """
+    def __init__(self) -> None:
         self._whole, self._ready = ctypes.c_void_p(), ctypes.c_void_p()
-        self._pool = torch.cuda.MemPool()
-        """What launches allocate through PyTorch, for as long as the graph may be replayed."""
+        self._last = ctypes.c_void_p()
         _call("cudaGraphCreate", ctypes.byref(self._whole), 0)
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # what earlier chains allocated is not kept for anybody
-        last = ctypes.c_void_p()
-        with torch.cuda.stream(_aside()), torch.cuda.use_mem_pool(self._pool):
-            for launch in launches:
-                last = self._added(_captured(launch), last)
-        _call("cudaGraphInstantiate", ctypes.byref(self._ready), self._whole, ctypes.c_ulonglong(0))
 
-    def _added(self, part: ctypes.c_void_p, last: ctypes.c_void_p) -> ctypes.c_void_p:
-        """Put `part` behind the node `last`, if there is one. Returns its own node."""
-        node = ctypes.c_void_p()
-        before = ctypes.byref(last) if last else None
-        count = ctypes.c_size_t(1 if last else 0)
-        to = ctypes.byref(node), self._whole, before
-        if cuda.release() >= MOVES_GRAPHS:
-            child = _Node(type=_CHILD_GRAPH, graph=part.value, ownership=_MOVED)
-            _call("cudaGraphAddNode", *to, None, count, ctypes.byref(child))
-        else:
-            _call("cudaGraphAddChildGraphNode", *to, count, part)
+    def take(self, part: ctypes.c_void_p) -> ctypes.c_void_p:
+        """Put a graph at the end, which is then this line's. Returns its node."""
+        if cuda.release() < MOVES_GRAPHS:
+            node = self.clone(part)
             _call("cudaGraphDestroy", part)
+            return node
+        node, before, count = ctypes.c_void_p(), *self._end()
+        child = _Node(type=_CHILD_GRAPH, graph=part.value, ownership=_MOVED)
+        to = ctypes.byref(node), self._whole, before, None, count
+        _call("cudaGraphAddNode", *to, ctypes.byref(child))
+        self._last = node
         return node
+
+    def clone(self, part: ctypes.c_void_p) -> ctypes.c_void_p:
+        """Put a copy of a graph at the end. Returns its node. Raises Broken for one that allocates
+        memory.
+        """
+        node, before, count = ctypes.c_void_p(), *self._end()
+        to = ctypes.byref(node), self._whole, before, count
+        _call("cudaGraphAddChildGraphNode", *to, part)
+        self._last = node
+        return node
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Put a copy of `size` bytes from one address of the device to another at the end."""
+        node, before, count = ctypes.c_void_p(), *self._end()
+        to = ctypes.byref(node), self._whole, before, count
+        addresses = ctypes.c_void_p(target), ctypes.c_void_p(source)
+        _call("cudaGraphAddMemcpyNode1D", *to, *addresses, ctypes.c_size_t(size), _ON_DEVICE)
+        self._last = node
+
+    def finish(self) -> None:
+        """Make it ready for `replay`."""
+        _call("cudaGraphInstantiate", ctypes.byref(self._ready), self._whole, ctypes.c_ulonglong(0))
 
     def replay(self) -> None:
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         _call("cudaGraphLaunch", self._ready, stream)
+
+    def _end(self) -> tuple[Any, ctypes.c_size_t]:
+        """What the next node depends on."""
+        return ctypes.byref(self._last) if self._last else None, ctypes.c_size_t(bool(self._last))
 
     def __del__(self) -> None:
         if self._ready:
             cuda.runtime().cudaGraphExecDestroy(self._ready)
         if self._whole:
             cuda.runtime().cudaGraphDestroy(self._whole)
+
+
+class Chain(Line):
+    """In a contestant: captured launches, to be replayed."""
+
+    def __init__(self, launches: Iterable[Callable[[], None]]) -> None:
+        """Capture each of `launches`. Raises what they raise, and Broken where one cannot be
+        captured.
+        """
+        super().__init__()
+        self._pool = torch.cuda.MemPool()
+        """What launches allocate through PyTorch, for as long as the graph may be replayed."""
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what earlier chains allocated is not kept for anybody
+        with torch.cuda.stream(_aside()), torch.cuda.use_mem_pool(self._pool):
+            self._nodes = [self.take(_captured(launch)) for launch in launches]
+        self.finish()
+
+    def behind_copies(self, first: int, copies: Sequence[tuple[int, int, int]]) -> Line:
+        """The launches from the one numbered `first` on, each behind a copy (target, source,
+        bytes). It holds for as long as this chain. Raises Broken where a launch allocates memory.
+        """
+        line, part = Line(), ctypes.c_void_p()
+        for node, copy in zip(self._nodes[first : first + len(copies)], copies, strict=True):
+            _call("cudaGraphChildGraphNodeGetGraph", node, ctypes.byref(part))
+            line.copy(*copy)
+            line.clone(part)
+        line.finish()
+        return line
 
 
 def _captured(launch: Callable[[], None]) -> ctypes.c_void_p:

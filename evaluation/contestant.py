@@ -13,11 +13,12 @@ import os
 import signal
 import socket
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import sandbox
-from evaluation.errors import SubmissionError
+from evaluation.errors import Broken, SubmissionError
 from evaluation.languages import Kernel, Launch, languages
 from evaluation.link import Link, LinkError, Message
 from evaluation.types import Argument, Reason
@@ -25,7 +26,7 @@ from evaluation.types import Argument, Reason
 if TYPE_CHECKING:
     import torch
 
-    from evaluation.chain import Chain
+    from evaluation.chain import Chain, Line
 
 
 def zygote(descriptor: int) -> None:
@@ -126,6 +127,10 @@ class Contestant:
         """Addresses of the judge's device memory, by IPC handle."""
         self.slots: list[dict[str, Any]] = []
         """What is bound: kernels keep bare pointers into these tensors."""
+        self.inputs: torch.Tensor | None = None
+        """The region that they take their inputs from, shape [slots, bytes]."""
+        self.staged: Callable[[], None] | None = None
+        """Launches whose inputs arrive just before each."""
 
     def answer(self, request: Message, descriptors: list[int]) -> Message:
         """Carry out one request. Whatever goes wrong is the candidate's, and is told as a reason
@@ -158,11 +163,14 @@ class Contestant:
         from evaluation.memory import Layout
 
         self.launch, self.graph, self.refused, self.slots = None, None, False, []
+        self.staged, self.inputs = None, None
         self.graphs.clear()
         slots = self.slots
         for data in request["regions"]:
             layout = Layout.from_json(data)
             region = self._reached(data, layout.size, descriptors)
+            if self.inputs is None:
+                self.inputs = layout.rows(region)
             for index in range(layout.slots):
                 if len(slots) <= index:
                     slots.append(dict(request["values"]))
@@ -200,15 +208,55 @@ class Contestant:
             self.graphs[places] = self.graph
         self.refused = False
 
+    def do_stage(self, request: Message, descriptors: list[int]) -> None:
+        """Make ready launches of the slots from `first` on, before each of which its inputs are
+        copied from a region of the judge's: of what is captured, without another capture.
+        """
+        from evaluation.memory import Layout
+
+        launch, inputs, first, data = self.launch, self.inputs, request["first"], request["region"]
+        assert launch is not None and inputs is not None, "staged before it was bound"
+        layout = Layout.from_json(data)
+        stage = layout.rows(self._reached(data, layout.size, descriptors))
+
+        def renewed(number: int) -> None:
+            inputs[first + number].copy_(stage[number])
+            launch(first + number, 1)
+
+        if self.graph is None:
+            self.staged = functools.partial(self._run_apart, renewed, len(stage))
+            return
+        pairs = zip(inputs[first : first + len(stage)], stage, strict=True)
+        copies = [(target.data_ptr(), row.data_ptr(), row.numel()) for target, row in pairs]
+        self.staged = self._behind_copies(self.graph, first, copies, renewed).replay
+
+    def _behind_copies(
+        self,
+        chain: Chain,
+        first: int,
+        copies: list[tuple[int, int, int]],
+        renewed: Callable[[int], None],
+    ) -> Line:
+        from evaluation.chain import Chain
+
+        try:
+            return chain.behind_copies(first, copies)
+        except Broken:  # a launch that allocates memory is not copied, only captured anew
+            return Chain(functools.partial(renewed, number) for number in range(len(copies)))
+
     def do_run(self, request: Message, descriptors: list[int]) -> None:
         first, count = request["first"], request["count"]
-        if count and request["replay"]:
+        if request.get("staged"):
+            assert self.staged is not None, "run before it was staged"
+            self.staged()
+        elif count and request["replay"]:
             assert self.graph is not None, "replayed before it was captured"
             self.graph.replay()
         elif count:
             assert self.launch is not None, "run before it was bound"
             if self.refused:
-                self._run_apart(self.launch, first, count)
+                launch = self.launch
+                self._run_apart(lambda number: launch(first + number, 1), count)
             else:
                 self.launch(first, count)
         elif self.speck is not None:
@@ -218,10 +266,11 @@ class Contestant:
 
             torch.cuda.synchronize()
 
-    def _run_apart(self, launch: Launch, first: int, count: int) -> None:
+    def _run_apart(self, launch: Callable[[int], None], count: int) -> None:
         """Without a graph that sees to it, each launch begins when the one before it has ended."""
         import torch
 
-        for place in range(first, first + count):
-            launch(place, 1)
-            torch.cuda.synchronize()
+        for number in range(count):
+            launch(number)
+            if self.speck is not None:
+                torch.cuda.synchronize()

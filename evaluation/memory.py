@@ -79,6 +79,10 @@ class Layout:
             views[spec.name] = flat.view(spec.shape)
         return views
 
+    def rows(self, region: torch.Tensor) -> torch.Tensor:
+        """The bytes of every slot, shape [slots, stride], of `region` (uint8, shape [size])."""
+        return region[: self.stride * self.slots].view(self.slots, self.stride)
+
     def gaps(self) -> list[tuple[int, int]]:
         """The byte ranges of a slot that belong to no tensor, padding included."""
         gaps, end = [], 0
@@ -114,7 +118,7 @@ class Region(ABC):
             for start, end in layout.gaps()
         ]
         for start, end, band in self._bands:
-            self._slots()[:, start:end] = band
+            self.layout.rows(self.bytes)[:, start:end] = band
 
     def slot(self, index: int) -> dict[str, torch.Tensor]:
         """The tensors of one slot, by name."""
@@ -130,14 +134,10 @@ class Region(ABC):
     def share(self) -> tuple[Message, list[int]]:
         """What a contestant is told of this region, and the descriptors it is handed with it."""
 
-    def _slots(self) -> torch.Tensor:
-        used = self.layout.stride * self.layout.slots
-        return self.bytes[:used].view(self.layout.slots, self.layout.stride)
-
     def breached(self) -> str:
         """The tensor before or after which a band was overwritten; empty when all are whole."""
         names = [spec.name for spec in self.layout.specs]
-        slots = self._slots()
+        slots = self.layout.rows(self.bytes)
         for index, (start, end, band) in enumerate(self._bands):
             if not bool((slots[:, start:end] == band).all()):
                 return f"before {names[0]}" if index == 0 else f"after {names[index - 1]}"

@@ -111,3 +111,14 @@ def test_what_launches_allocated_goes_with_their_chain() -> None:
         torch.cuda.synchronize()
         del chain
     assert free - torch.cuda.mem_get_info()[0] < 1 << 29
+
+
+def test_copies_come_just_before_their_launches() -> None:
+    x, sums = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
+    arriving = torch.arange(1.0, 5.0, device="cuda")
+    chain = Chain(functools.partial(lambda k: sums[k].copy_(x.sum()), k) for k in range(4))
+    copies = [(x[k].data_ptr(), arriving[k].data_ptr(), 4) for k in range(1, 4)]
+    chain.behind_copies(1, copies).replay()
+    assert sums.tolist() == [0, 2, 5, 9]
+    chain.replay()
+    assert sums.tolist() == [9, 9, 9, 9]

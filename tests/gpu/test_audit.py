@@ -1,0 +1,52 @@
+"""On a GPU too each launch answers from inputs that arrive just before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluation import audit, cuda
+from evaluation.arm import Zygote
+from evaluation.errors import SubmissionError
+from evaluation.types import Reason
+from tests.gpu.submissions import HERE, Submission
+from tests.gpu.test_order import timer_of
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "warp_for_each_row.cuda.cu",
+        "streams_joined.cuda.cu",
+        "stream_ordered_memory.cuda.cu",
+        "graph_inside.cuda.cu",
+        "plain.torch.py",
+    ],
+)
+def test_honest_launches_take_their_inputs_when_they_come(
+    name: str, zygote: Zygote, tmp_path: Path, cache: Path
+) -> None:
+    build = Submission.read(HERE / "honest" / name).build(cache)
+    memory = cuda.DeviceMemory()
+    with timer_of(build, zygote, tmp_path) as timer:
+        for _ in range(3):
+            audit.check(timer, memory)
+            timer.window()
+    memory.close()
+
+
+@pytest.mark.parametrize("language", ["cuda.cu", "triton.py", "torch.py"])
+def test_who_answers_for_others_is_found(
+    language: str, zygote: Zygote, tmp_path: Path, cache: Path
+) -> None:
+    build = Submission.read(HERE / "hostile" / f"batch_and_skip.{language}").build(cache)
+    memory = cuda.DeviceMemory()
+    with timer_of(build, zygote, tmp_path) as timer:
+        timer.window()
+        with pytest.raises(SubmissionError) as caught:
+            audit.check(timer, memory)
+    assert caught.value.reason in {Reason.WRONG_VALUES, Reason.STALE_OUTPUT}
+    memory.close()
