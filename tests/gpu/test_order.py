@@ -60,7 +60,6 @@ def timer_of(build: builds.Build, zygote: Zygote, scratch: Path) -> Iterator[Tim
         arm.load(build.language, build.folder, task.operator.name)
         timer = Timer(arm, rig, 0, False, "here")
         timer.capture(LAUNCHES)
-
         yield timer
     memory.close()
 
