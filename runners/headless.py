@@ -103,8 +103,8 @@ def _make_ready(say: Say) -> list[Hardware]:
 
 
 def _benches_of(device: Hardware) -> int:
-    """How many of a model are here, and so how much is measured on it at a time."""
-    return len(bench.here[device.slug])
+    """How many of a model are here, and so how much is measured on them at a time."""
+    return len(bench.here.get(device.slug, ()))
 
 
 def _clear_benches() -> None:
@@ -163,8 +163,8 @@ def _stopped_by_signals(say: Say) -> Iterator[None]:
 def _at_once(runs: list[Run]) -> int:
     if any(run.hardware.kind == Hardware.Kind.CPU for run in runs):
         return 1
-    most = MOST_AT_ONCE * max(_benches_of(hardware) for hardware in {run.hardware for run in runs})
-    return max(1, min(most, (os.cpu_count() or 1) // CORES_A_RUN))
+    benches = sum(_benches_of(hardware) for hardware in {run.hardware for run in runs})
+    return max(1, min(MOST_AT_ONCE * benches, (os.cpu_count() or 1) // CORES_A_RUN))
 
 
 class Shop:

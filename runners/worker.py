@@ -30,24 +30,21 @@ SHUTDOWN_MS = 10_000
 
 @dataclass(frozen=True)
 class Duty:
-    """What a worker takes on; `threads` is how much of it at a time: of a hardware's, one for each
-    device that is measured on.
-    """
+    """What a worker takes on; `threads` is how much of it at a time."""
 
     queues: Sequence[str]
     threads: int = 1
     hardware: Hardware | None = None
-
-    @property
-    def name(self) -> str:
-        """Unique among live workers: two alike on one host would be one too many."""
-        return f"{socket.gethostname()}/{'+'.join(self.queues)}"
+    devices: Sequence[str] = ("",)
+    """The UUIDs of what it measures on, each with a thread; a processor's is empty."""
 
     @property
     def names(self) -> list[str]:
-        """As whom it is listed: once for each device."""
-        count = self.threads if self.hardware else 1
-        return [self.name, *(f"{self.name}/{number}" for number in range(1, count))]
+        """As whom it is listed, once for each device. Unique among live workers: two alike on one
+        host would be one too many.
+        """
+        name = f"{socket.gethostname()}/{'+'.join(self.queues)}"
+        return [f"{name}/{device[:8]}" if device else name for device in self.devices]
 
 
 def serve(*duties: Duty) -> None:
@@ -111,5 +108,6 @@ def hardware_duties(device: str | None) -> list[Duty]:
     for slug, each in found.items():
         bench.here[slug] = each.benches
         hardware = catalog.register_hardware(each.model)
-        duties.append(Duty((hardware.queue,), len(each.benches), hardware))
+        devices = [one.lock for one in each.benches]
+        duties.append(Duty((hardware.queue,), len(devices), hardware, devices))
     return duties

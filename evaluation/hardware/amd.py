@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,20 @@ memory. Source: AMD SMI, "GPU violations".
 
 
 def devices(cache: Path, again: bool = False) -> Sequence[Device]:
-    """The GPUs that this process sees, in HIP's order; of each model the first is measured."""
+    """The GPUs that this process sees, in HIP's order; of each model the first is measured.
+
+    None where PyTorch fails on one: nothing is judged there, and the processor shall be.
+    """
     if place.gpu_vendor() != "amd":
         return []
+    try:
+        return _devices(cache, again)
+    except (AttributeError, RuntimeError) as error:
+        print(f"PyTorch cannot tell of the AMD GPU that is here: {error}", file=sys.stderr)
+        return []
+
+
+def _devices(cache: Path, again: bool) -> list[Device]:
     import torch
 
     told = now()

@@ -187,5 +187,7 @@ def test_a_worker_measures_on_every_gpu_and_is_listed_for_each(house: House) -> 
     measured = house.turns("measure")
     assert {turn.gpu for turn in measured} == {"a", "b"}
     assert any(one.meets(other) for one in measured for other in measured if one.gpu != other.gpu)
+    listed = [row["name"] for row in house.rows(f"{names} WHERE h.slug = 'fake-gpu'")]
+    assert sorted(name.rpartition("hw.fake-gpu/")[2][0] for name in listed) == ["a", "b"]
     house.stop("hardware")
     assert house.rows(f"{names} WHERE h.slug = 'fake-gpu'") == []

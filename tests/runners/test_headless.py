@@ -154,6 +154,16 @@ def test_two_gpus_are_measured_on_at_once_each_by_one_judge_that_sees_no_other(b
     )
 
 
+def test_what_was_judged_on_a_gpu_that_is_here_no_more_is_not_repeated(box: Box) -> None:
+    box.lay_gpus("a")
+    box.lay_plan(PLAN.replace("cpp-to-cpp", "cuda-to-cuda"), target="k.cu")
+    assert box.work_off()[0] == 0
+    (box.home / "judge" / "devices.json").unlink()
+    code, told = box.work_off()
+    assert code == 0, told
+    assert "begins" not in told and "2 of 2 runs are judged" in told
+
+
 def test_a_home_that_an_arena_holds_is_refused(box: Box) -> None:
     box.lay_plan(source="takes 3 s, speedup 1.5")
     process = box.begin()
