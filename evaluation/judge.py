@@ -17,7 +17,7 @@ from typing import Self
 
 import torch
 
-from evaluation import clock, hardware
+from evaluation import audit, clock, hardware, order
 from evaluation.arm import Arm, Zygote, contestant_cores
 from evaluation.builds import Build, replace_text
 from evaluation.cuda import DeviceMemory
@@ -118,7 +118,7 @@ class Judge:
             candidate.bind(self.operator.arguments, rig.regions(0), rig.values)
             rig.refill(0, 0, 2)
             candidate.run(0, 2)
-            rig.alone()
+            candidate.rest()
 
     def check(self, case: Case, thorough: bool = True) -> float:
         """Stage two on one case: every input family from secret seeds, through the same pointers.
@@ -138,7 +138,7 @@ class Judge:
                 for _ in "ab":  # the same values again: what was computed must be computed twice
                     rig.place(inputs)
                     candidate.run(0, 1)
-                    rig.alone()
+                    candidate.rest()
                     rig.untouched(inputs, where)
                     worst = max(worst, compare(rig.outputs[0].slot(0), truths, rig.secret, where))
         return worst
@@ -157,6 +157,9 @@ class Judge:
             else:
                 candidate.empty = against.empty = min(candidate.empty, against.empty)
                 blocks = clock.blocks(candidate.window, against.window, plan)
+            audit.check(candidate, self._memory)
+            if self.task.kind == GPU:
+                order.check(candidate, windows=3 if plan.every_regime else 1)
             eager = candidate.eager() if candidate.captured and plan.every_regime else None
             working_set = candidate.rig.bytes
         warm = self._warm(case, candidate) if plan.every_regime else None

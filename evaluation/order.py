@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from evaluation.memory import Region, TensorSpec
     from evaluation.timer import Timer
 
-WINDOWS = 3
 STRETCH = 512
 """Slots that a glance goes to at most: it takes some tens of microseconds."""
 PLACES, PLACE_BYTES = 8, 16
@@ -102,8 +101,8 @@ def in_order(written: torch.Tensor) -> bool:
     return not len(begun) or not len(unfinished) or int(begun[-1]) <= int(unfinished[0])
 
 
-def check(timer: Timer) -> None:
-    """Glance at a few windows of a timer, each launch to a slot of its own.
+def check(timer: Timer, windows: int = 3) -> None:
+    """Glance at so many windows of a timer, each launch to a slot of its own.
 
     Raises SubmissionError where an output is written before its window begins, by work that waited
     on the GPU for the inputs, or where launches are seen beside each other.
@@ -114,7 +113,7 @@ def check(timer: Timer) -> None:
         return
     rig.refill(timer.region, 0, launches)
     seconds = timer.arm.run(0, launches, rig.look, timer.captured) / 1e9
-    for _ in range(WINDOWS):
+    for _ in range(windows):
         rig.refill(timer.region, 0, launches)
         glances = Glances(outputs, rig.secret, launches, seconds)
         timer.arm.rest()

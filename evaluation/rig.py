@@ -155,13 +155,6 @@ class Rig:
         flags = [unwritten(flat[places], self.secret).any() for flat, places in self._places]
         self._unwritten = bool(torch.stack(flags).any()) if flags else False
 
-    def alone(self) -> None:
-        """Raise SubmissionError when the GPU is still kept busy after the contestant's answer."""
-        if self._on_gpu and not cuda.quiet():
-            raise SubmissionError(
-                Reason.FORBIDDEN, "left work running on the GPU after it had answered"
-            )
-
     def verify(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
         """Check the outputs of a timed window: a secret stretch of them for poison, a secret
         `sample` for their values.

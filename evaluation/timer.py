@@ -115,7 +115,7 @@ class Timer:
         with blame(self.trusted):
             elapsed = self.arm.run(first, launches, rig.look, replay)
             self.clocked += elapsed / 1e9
-            rig.alone()
+            self.arm.rest()
             if launches >= filled:
                 sample = max(1, int(CHECK_SECONDS / rig.check_seconds))
                 rig.verify(self.region, first, filled, sample, self.where)

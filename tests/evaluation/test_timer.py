@@ -41,6 +41,9 @@ class FakeArm:
     def capture(self, first: int, count: int) -> bool:
         return self.captures
 
+    def rest(self) -> None:
+        """It leaves nothing running."""
+
     def run(
         self, first: int, count: int, look: Callable[[], None] = lambda: None, replay: bool = False
     ) -> int:
