@@ -27,8 +27,8 @@ TOPOLOGY = Path("/sys/devices/system/cpu")
 
 @dataclass
 class Bench:
-    """Without a `lock`, a name that is this device's on all of this machine, nobody else is kept
-    from it. `environment` is added to a judge's.
+    """`lock` is a name that is this device's on all of this machine, such as a GPU's UUID; without
+    one nobody else is kept from it. `environment` is added to a judge's.
     """
 
     lock: str = ""
@@ -106,7 +106,9 @@ def _place(core: int) -> tuple[int, int]:
 
 
 def _locked(name: str, stack: ExitStack) -> bool:
-    """Hold the lock of this name for as long as `stack`, unless somebody of this machine does."""
+    """Hold the lock of this name for as long as `stack`, unless this user does so elsewhere on this
+    machine.
+    """
     folder = Path(tempfile.gettempdir()) / f"kernel-arena-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{name.replace('/', '-')}.lock"
