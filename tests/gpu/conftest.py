@@ -1,10 +1,12 @@
 """Judging on a GPU in a hurry: one zygote for all, one cache, few and short windows. Where there is
-no GPU, what needs one is left out.
+no GPU, what needs one is left out. Where there are four, `PYTEST_ADDOPTS="-n 4"` has as many workers
+share the tests, each with a GPU and cores of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,6 +17,20 @@ import pytest
 from evaluation import arm, clock, place, sandbox
 from evaluation.hardware import cpu
 from tests.gpu.submissions import Submission, build_all
+
+WORKER, WORKERS = (
+    int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")),
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+)
+
+
+def pytest_configure() -> None:
+    if WORKERS > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(WORKER)
+        cores = sorted(os.sched_getaffinity(0))
+        share = len(cores) // WORKERS
+        if share > 1:
+            os.sched_setaffinity(0, cores[WORKER * share : (WORKER + 1) * share])
 
 
 def pytest_report_header() -> str:
@@ -37,8 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where everything that is to be judged has been built, side by side."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Where everything that is to be judged has been built, side by side. Workers share it, and
+    begin to build at different places.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if WORKERS > 1 else folder) / "cache"
+    folder.mkdir(exist_ok=True)
     chosen = {
         value.path: value
         for item in request.session.items
@@ -46,7 +66,9 @@ def cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         for value in (getattr(item, "callspec", None) and item.callspec.params.values()) or ()
         if isinstance(value, Submission)
     }
-    build_all(chosen.values(), folder)
+    begin = WORKER * len(chosen) // WORKERS
+    ordered = [*chosen.values()]
+    build_all([*ordered[begin:], *ordered[:begin]], folder)
     return folder
 
 
