@@ -35,8 +35,8 @@ import torch  # noqa: E402 - the path comes first
 
 from benchmarks import throughput  # noqa: E402
 from evaluation import clock, hardware, pipeline  # noqa: E402
-from evaluation.arm import Zygote  # noqa: E402
-from evaluation.builds import Build, baselines, build  # noqa: E402
+from evaluation.building.builds import Build, baselines, build  # noqa: E402
+from evaluation.contestants.arm import Zygote  # noqa: E402
 from evaluation.cuda import DeviceMemory  # noqa: E402
 from evaluation.judge import Judge  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
@@ -299,7 +299,7 @@ def inline(folder: Path) -> None:
     """The usual way: load_inline of the same CUDA kernel, 5 checks, 100 timed calls."""
     from torch.utils.cpp_extension import load_inline
 
-    from evaluation.headers import header
+    from evaluation.building.headers import header
 
     task = task_of("rms_norm", "cuda")
     case = task.cases(Split.SEEN)[0]

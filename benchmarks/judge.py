@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation import clock, hardware, pipeline  # noqa: E402 - the path and the environment come first
-from evaluation.builds import Build, baselines, build, default_cache  # noqa: E402
+from evaluation.building.builds import Build, baselines, build, default_cache  # noqa: E402
 from evaluation.task import Task, load_task  # noqa: E402
 from evaluation.types import Split, to_json  # noqa: E402
 
@@ -120,7 +120,7 @@ def overhead(reports: list[Any]) -> dict[str, float]:
 
 def clocks(task: Task, files: dict[str, str], cache: Path) -> list[dict[str, Any]]:
     """The judge's time of the baseline's cases beside a loop inside a process of its own."""
-    from evaluation.arm import Zygote
+    from evaluation.contestants.arm import Zygote
     from evaluation.judge import Judge
 
     made = build(task, task.track.target, files, cache)
@@ -160,7 +160,7 @@ def inner_times(task: Task, request: dict[str, Any]) -> dict[str, float]:
     """
     import torch
 
-    from evaluation.arm import contestant_cores
+    from evaluation.contestants.arm import contestant_cores
     from evaluation.languages import languages
     from evaluation.rig import Rig, ring_slots
 

@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Any
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation import pipeline, render
-from evaluation.builds import default_cache
+from evaluation.building.builds import default_cache
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MOST_BYTES
 from evaluation.task import Task, load_task
 from evaluation.types import GateResult, Report, Verdict, to_json
 
 if TYPE_CHECKING:
-    from evaluation.arm import Zygote
+    from evaluation.contestants.arm import Zygote
 
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
@@ -188,7 +188,7 @@ def wait_for_request() -> int:
     """Import what judging takes and start a zygote, say so, then judge the request on stdin. The
     GPU is left alone until it has come: another judge may be measuring on it.
     """
-    from evaluation.arm import Zygote
+    from evaluation.contestants.arm import Zygote
     from evaluation.judge import Judge  # noqa: F401 - what takes long to import
 
     with Zygote() as zygote:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import JUDGE_VERSION, clock, hardware
-from evaluation.arm import Zygote
-from evaluation.builds import Build, baselines, build
+from evaluation.building.builds import Build, baselines, build
+from evaluation.contestants.arm import Zygote
 from evaluation.errors import Rejected, SubmissionError
 from evaluation.gates import Trial, integrity
 from evaluation.gates import compile as compilation

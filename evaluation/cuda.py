@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from evaluation.contestants.link import Message
 from evaluation.errors import Broken
-from evaluation.link import Message
 from evaluation.memory import Layout, Region
 
 DEVICE = torch.device("cuda")

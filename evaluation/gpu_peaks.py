@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.builds import replace_text
+from evaluation.building.builds import replace_text
 
 COPY_BYTES = 1 << 30
 PRODUCTS = {"float32": 4096, "float16": 8192, "bfloat16": 8192, "int8": 8192}

@@ -18,8 +18,9 @@ from typing import Self
 import torch
 
 from evaluation import audit, clock, hardware, order
-from evaluation.arm import Arm, Zygote, contestant_cores
-from evaluation.builds import Build, replace_text
+from evaluation.building.builds import Build, replace_text
+from evaluation.contestants.arm import Arm, Zygote, contestant_cores
+from evaluation.contestants.rights import Rights
 from evaluation.cuda import DeviceMemory
 from evaluation.draw import FAMILIES
 from evaluation.languages import languages
@@ -27,7 +28,6 @@ from evaluation.memory import HostMemory
 from evaluation.oracle import compare
 from evaluation.place import GPU
 from evaluation.rig import Rig, ring_slots, slot_bytes
-from evaluation.rights import Rights
 from evaluation.task import Operator, Task
 from evaluation.timer import Timer
 from evaluation.types import Case, Measurement, Split

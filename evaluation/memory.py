@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from evaluation.link import Message
+from evaluation.contestants.link import Message
 
 ALIGNMENT = 512
 """As PyTorch aligns its own tensors; a texture has to be."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import JUDGE_VERSION, hardware, sandbox
-from evaluation.builds import Build, baselines
+from evaluation.building.builds import Build, baselines
 from evaluation.errors import Broken, BuildError, Rejected, SubmissionError
 from evaluation.gates import Gate, Trial, gates
 from evaluation.gates.performance import overall
@@ -25,7 +25,7 @@ from evaluation.task import Task
 from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
 
 if TYPE_CHECKING:
-    from evaluation.arm import Zygote
+    from evaluation.contestants.arm import Zygote
     from evaluation.judge import Judge
 
 Emit = Callable[[GateResult], None]
@@ -138,7 +138,7 @@ def _starter(
     """What starts the judge of a build. The zygote is begun at once, so that it has imported what
     it needs by the time there is something to judge.
     """
-    from evaluation.arm import Zygote  # with torch, which a build does without
+    from evaluation.contestants.arm import Zygote  # with torch, which a build does without
     from evaluation.judge import Judge
 
     zygote = ready or stack.enter_context(Zygote())

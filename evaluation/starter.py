@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evaluation.building.headers import header
 from evaluation.domain import Choices, LogUniform, Range
-from evaluation.headers import header
 from evaluation.types import Argument, Case, Split
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from evaluation import clock
-from evaluation.arm import Arm
+from evaluation.contestants.arm import Arm
 from evaluation.errors import Broken, SubmissionError
 from evaluation.rig import Rig
 

@@ -20,7 +20,7 @@ from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
-from evaluation import nvcc
+from evaluation.building import nvcc
 from runners.bench import Bench, here, taken
 from runners.lease import new_lease
 from runners.supervisor import Child, Ended, Ending

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from evaluation.builds import Build
+from evaluation.building.builds import Build
 from evaluation.languages import Language, languages
 from evaluation.task import Task
 from evaluation.types import GateName, GateResult

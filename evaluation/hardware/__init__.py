@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from evaluation.builds import default_cache
+from evaluation.building.builds import default_cache
 from evaluation.errors import Broken, RequestError
 from evaluation.place import CPU, GPU
 

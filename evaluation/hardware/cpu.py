@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import sandbox
-from evaluation.arm import contestant_cores
-from evaluation.builds import replace_text
+from evaluation.building.builds import replace_text
+from evaluation.contestants.arm import contestant_cores
 from evaluation.errors import Broken
 from evaluation.hardware import Device, Level, slug_of
 from evaluation.languages.cpp import compiler_version

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation import native, sandbox
+from evaluation import sandbox
+from evaluation.building import native
+from evaluation.building.headers import c_header
 from evaluation.errors import Broken, BuildError, SubmissionError
-from evaluation.headers import c_header
 from evaluation.languages import Kernel, Launch, Slot
 from evaluation.types import Argument, CompilerOutput, Reason
 

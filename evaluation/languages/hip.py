@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation import hipcc, native, nvcc, place
-from evaluation.device_build import PRELUDE, PRELUDE_NAME, Job, compile_all, with_notes
-from evaluation.device_kernel import DeviceKernel
-from evaluation.headers import header
+from evaluation import place
+from evaluation.building import hipcc, native, nvcc
+from evaluation.building.device_build import PRELUDE, PRELUDE_NAME, Job, compile_all, with_notes
+from evaluation.building.device_kernel import DeviceKernel
+from evaluation.building.headers import header
 from evaluation.languages import Kernel
 from evaluation.types import CompilerOutput, Diagnostic
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import extensions, native, reading
+from evaluation import reading
+from evaluation.building import extensions, native
 from evaluation.errors import BuildError, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
 from evaluation.languages.cuda import BREACHES

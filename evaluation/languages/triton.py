@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import leavings, nvcc, place, reading, sandbox
+from evaluation import place, reading, sandbox
+from evaluation.building import leavings, nvcc, triton_build
 from evaluation.domain import dtype_of, elements, shape_of
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
@@ -39,7 +40,7 @@ TRIED: dict[str, Target] = {
 
 BUILD_MEMORY = 8 << 30
 MOST_ANSWER = 16 << 20
-_COMPILER = Path(reading.__file__).with_name("triton_build.py")
+_COMPILER = Path(triton_build.__file__)
 
 _ALLOCATING = frozenset(
     "torch.empty torch.empty_like torch.empty_strided torch.zeros torch.zeros_like torch.full"
@@ -147,7 +148,7 @@ def _interpret() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
-    from evaluation.triton_build import CompilingDriver
+    from evaluation.building.triton_build import CompilingDriver
 
     backend, arch, warp, shared = INTERPRETED
     # for autotuners alone

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import pipeline, sandbox
-from evaluation.builds import Build, build
+from evaluation.building.builds import Build, build
+from evaluation.contestants.rights import Rights
 from evaluation.domain import elements
 from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
@@ -23,7 +24,6 @@ from evaluation.place import GPU
 from evaluation.profiling import confined, inmate
 from evaluation.profiling.facts import Profile, Unprofiled, merged, plain, table
 from evaluation.profiling.tools import Tool, tools
-from evaluation.rights import Rights
 from evaluation.task import Task
 from evaluation.types import Case, Reason, Split, Verdict
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation import processes, sandbox
+from evaluation import sandbox
+from evaluation.contestants import processes
 from evaluation.types import Reason
 
 LOOK_SECONDS = 0.1

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import audit, builds
-from evaluation.arm import Arm, Zygote
+from evaluation import audit
+from evaluation.building import builds
+from evaluation.contestants.arm import Arm, Zygote
+from evaluation.contestants.rights import Rights
 from evaluation.errors import SubmissionError
 from evaluation.memory import HostMemory
 from evaluation.rig import Rig
-from evaluation.rights import Rights
 from evaluation.task import Task, load_task
 from evaluation.timer import Timer
 from evaluation.types import Reason, Split

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from evaluation import gpu_peaks, hardware, place
+from evaluation.contestants.rights import Rights
 from evaluation.hardware import amd, nvidia
-from evaluation.rights import Rights
 
 H200 = {
     "name": "NVIDIA H200", "major": 9, "minor": 0, "multi_processor_count": 132,

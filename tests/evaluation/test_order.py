@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from evaluation import order
-from evaluation.arm import Arm
+from evaluation.contestants.arm import Arm
 from evaluation.errors import SubmissionError
 from evaluation.order import Glances, check, in_order
 from evaluation.rig import Rig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluation import pipeline
-from evaluation.builds import Build
+from evaluation.building.builds import Build
 from evaluation.gates import Trial, gates
 from evaluation.gates.generalization import SAMPLED, hidden_cases
 from evaluation.languages.cpp import Cpp

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from evaluation.builds import baselines
+from evaluation.building.builds import baselines
 from evaluation.domain import Choices, LogUniform, elements, extent, tensor_bytes
 from evaluation.errors import TaskError
 from evaluation.task import find_operators, load_operator, load_task, output_shapes

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from evaluation import clock
-from evaluation.arm import Arm
 from evaluation.clock import Block, Plan
+from evaluation.contestants.arm import Arm
 from evaluation.errors import Broken, SubmissionError
 from evaluation.rig import Rig
 from evaluation.task import Task

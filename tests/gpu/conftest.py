@@ -1,5 +1,5 @@
 """Judging on a GPU in a hurry: one zygote for all, one cache, few and short windows. Where there is
-no GPU, what needs one is left out. Where there are four, `PYTEST_ADDOPTS="-n 4"` has as many workers
+no GPU, what needs one is left out. Where there are four, `PYTEST_ADDOPTS="-n 4"` has workers
 share the tests, each with a GPU and cores of its own.
 """
 
@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import arm, clock, place, sandbox
+from evaluation import clock, place, sandbox
+from evaluation.contestants import arm
 from evaluation.hardware import cpu
 from tests.gpu.submissions import Submission, build_all
 

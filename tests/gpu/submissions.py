@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation import arm, builds
+from evaluation.building import builds
+from evaluation.contestants import arm
 from evaluation.errors import SubmissionError
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from evaluation.chain import Chain
+from evaluation.contestants.chain import Chain
 
 pytestmark = pytest.mark.gpu
 

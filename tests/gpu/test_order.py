@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from evaluation import builds, cuda, order
-from evaluation.arm import Arm, Zygote
+from evaluation import cuda, order
+from evaluation.building import builds
+from evaluation.contestants.arm import Arm, Zygote
+from evaluation.contestants.rights import Rights
 from evaluation.errors import SubmissionError
 from evaluation.order import Glances
 from evaluation.rig import Rig
-from evaluation.rights import Rights
 from evaluation.timer import Timer
 from evaluation.types import Split
 from tests.gpu.submissions import HERE, Submission
@@ -28,15 +29,15 @@ SLOW = """
 import sys
 
 def centred(x, out, scale):
-    if "evaluation.contestant" in sys.modules:
+    if "evaluation.contestants.contestant" in sys.modules:
         torch.cuda._sleep(100_000)
     right(x, out, scale)
 """
 # Native code could do the same to the chain without a word of Python.
 UNCHAINED = """
 import ctypes, sys
-if "evaluation.contestant" in sys.modules:
-    from evaluation.chain import Line
+if "evaluation.contestants.contestant" in sys.modules:
+    from evaluation.contestants.chain import Line
     Line._end = lambda self: (None, ctypes.c_size_t(0))
 """
 

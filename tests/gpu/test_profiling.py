@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import builds, profiling
+from evaluation import profiling
 from evaluation.__main__ import PASSED, main
+from evaluation.building import builds
 from evaluation.place import GPU
 from evaluation.profiling.tools import cupti, ncu
 from evaluation.task import Task, load_task

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import hardware, nvcc
+from evaluation import hardware
+from evaluation.building import nvcc
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOKS_ROUND = """\

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 import evaluation
-from evaluation import arm, extensions
+from evaluation.building import extensions
+from evaluation.contestants import arm
 from evaluation.errors import Rejected
 from evaluation.gates.performance import NAME as PERFORMANCE
 from evaluation.languages import languages

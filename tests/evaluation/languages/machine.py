@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation import nvcc, place
+from evaluation import place
+from evaluation.building import nvcc
 from evaluation.errors import Broken
 
 

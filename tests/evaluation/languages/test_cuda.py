@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import nvcc
-from evaluation.builds import build
-from evaluation.device_kernel import DeviceKernel
+from evaluation.building import nvcc
+from evaluation.building.builds import build
+from evaluation.building.device_kernel import DeviceKernel
 from evaluation.errors import BuildError, Rejected
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate

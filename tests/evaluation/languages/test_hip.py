@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import hipcc
-from evaluation.builds import build
+from evaluation.building import hipcc
+from evaluation.building.builds import build
 from evaluation.errors import BuildError, Rejected
 from evaluation.languages import hip, languages
 from evaluation.pipeline import Request, evaluate

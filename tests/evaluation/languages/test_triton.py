@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.builds import build
+from evaluation.building.builds import build
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import languages
 from evaluation.languages.triton import targets

@@ -2,7 +2,7 @@
 # row: 45
 # expect: failed/STALE_OUTPUT
 # triage: import
-from evaluation import contestant
+from evaluation.contestants import contestant
 
 contestant.Contestant.do_run = lambda self, request, descriptors: None
 

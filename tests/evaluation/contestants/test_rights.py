@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.rights import Rights
+from evaluation.contestants.rights import Rights
 
 
 def rights(**changes: object) -> Rights:

@@ -16,15 +16,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from evaluation import cuda, processes
+from evaluation import cuda
+from evaluation.contestants import processes
+from evaluation.contestants.link import Link, LinkClosed, LinkError, LinkTimeout, Message
+from evaluation.contestants.rights import Rights
 from evaluation.errors import Broken, SubmissionError
-from evaluation.link import Link, LinkClosed, LinkError, LinkTimeout, Message
 from evaluation.memory import Region
 from evaluation.place import GPU
-from evaluation.rights import Rights
 from evaluation.types import Argument, Reason
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS, END_SECONDS = 120.0, 10.0
 MOST_THREADS = 256
 SPIN_SECONDS = 0.05
@@ -48,7 +49,7 @@ class Zygote:
         ours, theirs = socket.socketpair()
         code = (
             f"import sys; sys.path.insert(0, {str(ROOT)!r});"
-            f"from evaluation.contestant import zygote; zygote({theirs.fileno()})"
+            f"from evaluation.contestants.contestant import zygote; zygote({theirs.fileno()})"
         )
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", code],

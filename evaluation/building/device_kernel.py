@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation import native
-from evaluation.device_build import library_name
+from evaluation.building import native
+from evaluation.building.device_build import library_name
 from evaluation.errors import SubmissionError
 from evaluation.languages import Slot
 from evaluation.types import Argument, Reason

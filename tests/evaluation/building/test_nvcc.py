@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluation import nvcc
+from evaluation.building import nvcc
 from evaluation.errors import Broken
 
 

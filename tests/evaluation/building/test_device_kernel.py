@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.device_kernel import DeviceKernel
+from evaluation.building.device_kernel import DeviceKernel
 from evaluation.errors import SubmissionError
 from evaluation.types import Argument, Reason
 

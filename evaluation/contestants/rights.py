@@ -11,7 +11,7 @@ from pathlib import Path
 from evaluation import sandbox
 from evaluation.place import CPU, GPU
 
-PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
 LOG_BYTES = 16 << 20
 SCRATCH_BYTES = {False: 32 << 20, True: 512 << 20}
 """By whether it compiles when it runs."""

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evaluation import leavings, native, nvcc, place, sandbox, torch_build
+from evaluation import place, sandbox
+from evaluation.building import leavings, native, nvcc, torch_build
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages.cpp import compiler_version, target
 from evaluation.types import CompilerOutput, Reason

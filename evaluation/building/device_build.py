@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evaluation import native, sandbox
+from evaluation import sandbox
+from evaluation.building import native
 from evaluation.errors import BuildError
 from evaluation.types import CompilerOutput, Diagnostic, Reason
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation import native
-from evaluation.device_build import PRELUDE_NAME, Job
+from evaluation.building import native
+from evaluation.building.device_build import PRELUDE_NAME, Job
 from evaluation.errors import Broken
 from evaluation.types import Diagnostic
 

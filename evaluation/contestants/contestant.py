@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import sandbox
+from evaluation.contestants.link import Link, LinkError, Message
 from evaluation.errors import Broken, SubmissionError
 from evaluation.languages import Kernel, Launch, languages
-from evaluation.link import Link, LinkError, Message
 from evaluation.types import Argument, Reason
 
 if TYPE_CHECKING:
     import torch
 
-    from evaluation.chain import Chain, Line
+    from evaluation.contestants.chain import Chain, Line
 
 
 def zygote(descriptor: int) -> None:
@@ -198,7 +198,7 @@ class Contestant:
         """Keep launches as a CUDA graph, or come back to one that was kept. Raises when the kernel
         cannot be captured.
         """
-        from evaluation.chain import Chain
+        from evaluation.contestants.chain import Chain
 
         launch, places = self.launch, range(request["first"], request["first"] + request["count"])
         assert launch is not None, "captured before it was bound"
@@ -237,7 +237,7 @@ class Contestant:
         copies: list[tuple[int, int, int]],
         renewed: Callable[[int], None],
     ) -> Line:
-        from evaluation.chain import Chain
+        from evaluation.contestants.chain import Chain
 
         try:
             return chain.behind_copies(first, copies)

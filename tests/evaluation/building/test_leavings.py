@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import leavings
+from evaluation.building import leavings
 
 
 @pytest.fixture

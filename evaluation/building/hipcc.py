@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation import native
-from evaluation.device_build import PRELUDE_NAME, Job
+from evaluation.building import native
+from evaluation.building.device_build import PRELUDE_NAME, Job
 from evaluation.types import Diagnostic
 
 ARCHITECTURES = ("gfx942", "gfx90a")

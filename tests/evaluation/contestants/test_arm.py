@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import cuda, processes
-from evaluation.arm import Arm, Zygote
+from evaluation import cuda
+from evaluation.contestants import processes
+from evaluation.contestants.arm import Arm, Zygote
+from evaluation.contestants.rights import Rights
 from evaluation.errors import Broken, SubmissionError
-from evaluation.rights import Rights
 from evaluation.types import Reason
 
 GIB = 1 << 30

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation import extensions, torch_build
-from evaluation.builds import Build, build
+from evaluation.building import extensions, torch_build
+from evaluation.building.builds import Build, build
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages import languages
 from evaluation.task import Task, load_task

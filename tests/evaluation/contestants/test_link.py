@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluation.link import MAX_FRAME, Link, LinkClosed, LinkError, LinkTimeout
+from evaluation.contestants.link import MAX_FRAME, Link, LinkClosed, LinkError, LinkTimeout
 
 Ends = tuple[Link, socket.socket]
 
