@@ -16,9 +16,10 @@ from typing import Any
 import torch
 
 from evaluation import cuda
+from evaluation.errors import Broken
 
 MOVES_GRAPHS = 13
-"""From this release of CUDA on a graph is moved into another. A copy may not allocate memory."""
+"""From this release of CUDA on a graph can be moved into another."""
 _CHILD_GRAPH, _MOVED, _ON_DEVICE = 4, 1, 3
 _GLOBAL = 0
 """No thread of the process may allocate and the like while a launch is captured."""
@@ -44,28 +45,29 @@ class Line:
         self._last = ctypes.c_void_p()
         _call("cudaGraphCreate", ctypes.byref(self._whole), 0)
 
-    def take(self, part: ctypes.c_void_p) -> ctypes.c_void_p:
-        """Put a graph at the end, which is then this line's. Returns its node."""
-        if cuda.release() < MOVES_GRAPHS:
-            node = self.clone(part)
-            _call("cudaGraphDestroy", part)
-            return node
+    def take(self, part: ctypes.c_void_p) -> ctypes.c_void_p | None:
+        """Put a graph at the end: a copy of it, or itself where it allocates memory and so may not
+        be copied. Returns the graph where it is still the caller's.
+        """
+        try:
+            self.clone(part)
+            return part
+        except Broken:
+            if cuda.release() < MOVES_GRAPHS:
+                raise
         node, before, count = ctypes.c_void_p(), *self._end()
         child = _Node(type=_CHILD_GRAPH, graph=part.value, ownership=_MOVED)
         to = ctypes.byref(node), self._whole, before, None, count
         _call("cudaGraphAddNode", *to, ctypes.byref(child))
         self._last = node
-        return node
+        return None
 
-    def clone(self, part: ctypes.c_void_p) -> ctypes.c_void_p:
-        """Put a copy of a graph at the end. Returns its node. Raises Broken for one that allocates
-        memory.
-        """
+    def clone(self, part: ctypes.c_void_p) -> None:
+        """Put a copy of a graph at the end. Raises Broken for one that allocates memory."""
         node, before, count = ctypes.c_void_p(), *self._end()
         to = ctypes.byref(node), self._whole, before, count
         _call("cudaGraphAddChildGraphNode", *to, part)
         self._last = node
-        return node
 
     def copy(self, target: int, source: int, size: int) -> None:
         """Put a copy of `size` bytes from one address of the device to another at the end."""
@@ -95,7 +97,7 @@ class Line:
 
 
 class Chain(Line):
-    """In a contestant: captured launches, to be replayed."""
+    """In a contestant: captured launches, to be replayed. It keeps those that may be copied."""
 
     def __init__(self, launches: Iterable[Callable[[], None]]) -> None:
         """Capture each of `launches`. Raises what they raise, and Broken where one cannot be
@@ -107,20 +109,26 @@ class Chain(Line):
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # what earlier chains allocated is not kept for anybody
         with torch.cuda.stream(_aside()), torch.cuda.use_mem_pool(self._pool):
-            self._nodes = [self.take(_captured(launch)) for launch in launches]
+            self._parts = [self.take(_captured(launch)) for launch in launches]
         self.finish()
 
     def behind_copies(self, first: int, copies: Sequence[tuple[int, int, int]]) -> Line:
         """The launches from the one numbered `first` on, each behind a copy (target, source,
         bytes). It holds for as long as this chain. Raises Broken where a launch allocates memory.
         """
-        line, part = Line(), ctypes.c_void_p()
-        for node, copy in zip(self._nodes[first : first + len(copies)], copies, strict=True):
-            _call("cudaGraphChildGraphNodeGetGraph", node, ctypes.byref(part))
+        line = Line()
+        for part, copy in zip(self._parts[first : first + len(copies)], copies, strict=True):
+            if part is None:
+                raise Broken("a launch that allocates memory is not copied")
             line.copy(*copy)
             line.clone(part)
         line.finish()
         return line
+
+    def __del__(self) -> None:
+        super().__del__()
+        for part in filter(None, getattr(self, "_parts", ())):
+            cuda.runtime().cudaGraphDestroy(part)
 
 
 def _captured(launch: Callable[[], None]) -> ctypes.c_void_p:

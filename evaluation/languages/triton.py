@@ -97,7 +97,12 @@ class Triton:
             str(folder / "request.json"),
             str(work / "answer"),
         ]
-        env = {"HOME": str(work), "TMPDIR": str(work), "TRITON_CACHE_DIR": str(work / "cache")}
+        env = {
+            "HOME": str(work),
+            "TMPDIR": str(work),
+            "TRITON_CACHE_DIR": str(work / "cache"),
+            "OMP_NUM_THREADS": "1",  # a team for each of many cores would outgrow BUILD_MEMORY
+        }
         seconds = task.operator.limits.seconds
         started = time.perf_counter()
         done = sandbox.run(argv, policy, timeout=seconds, cwd=work, env=env)

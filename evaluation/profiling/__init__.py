@@ -93,7 +93,6 @@ def profile(task: Task, built: Build, case: Case) -> Profile:
 
 def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Profile:
     limits = task.operator.limits
-    compiles = task.kind in languages()[built.language].compiles_on
     with tempfile.TemporaryDirectory("-arena") as scratch:
         rights = Rights(
             folder=built.folder.resolve(),
@@ -101,7 +100,7 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
             memory_bytes=limits.memory_mb << 20,
             seconds=SECONDS,
             threads=1,
-            compiles=compiles or bool(tool.command()),  # a profiler starts a program
+            compiles=True,  # the walls stand before the program starts that is profiled
             kind=task.kind,
         )
         job = _job(task, built, case, name, tool)

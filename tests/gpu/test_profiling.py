@@ -103,6 +103,7 @@ def test_without_counters_cupti_tells_times_and_configurations(
 ) -> None:
     monkeypatch.setattr(ncu, "absent", lambda: "ncu is not here")
     found = profiled(HONEST["four_at_a_time.cuda.cu"], cache)
+    assert len(found.kernels) == 1, found
     (kernel,) = found.kernels
     assert "CUPTI" in found.tool
     assert found.message.startswith("ncu is not here")
