@@ -46,7 +46,7 @@ from evaluation.types import Case, Measurement, Split, to_json  # noqa: E402
 
 KERNELS = (
     ("rms_norm", "cuda", "single-element"),
-    ("softmax", "triton", "single-element"),
+    ("softmax", "cuda", "attention-512"),
     ("rms_norm", "cuda", "llama-8b-decode"),
     ("softmax", "triton", "attention-512"),
     ("rope", "cuda", "llama-8b-decode"),
