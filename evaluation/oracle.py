@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -87,9 +88,12 @@ class Oracle:
         def one(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return self._call(function, dict(zip(names, tensors, strict=True)))
 
-        if next(iter(inputs.values())).shape[0] > 1:
-            return torch.vmap(one)(*inputs.values())
-        return tuple(y[None] for y in one(*(tensor[0] for tensor in inputs.values())))
+        count = next(iter(inputs.values())).shape[0]
+        if count > 1:
+            with contextlib.suppress(RuntimeError):  # no rule for a step of it, or no memory
+                return torch.vmap(one)(*inputs.values())
+        rows = [one(*(tensor[index] for tensor in inputs.values())) for index in range(count)]
+        return tuple(map(torch.stack, zip(*rows, strict=True)))
 
 
 def compare(outputs: Tensors, truths: Mapping[str, Truth], secret: int, where: str) -> float:

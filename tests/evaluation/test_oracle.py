@@ -83,6 +83,23 @@ def test_the_truths_of_many_launches_are_the_truth_of_each(
             torch.testing.assert_close(truths[name].allowed[index], truth.allowed)
 
 
+def test_a_reference_that_takes_one_launch_at_a_time_is_given_one(floats: Oracle) -> None:
+    module, called = floats._reference, []
+
+    def reference(**given: Any) -> Any:
+        called.append(next(iter(given.values())).max().item())  # which vmap cannot do
+        return module.reference(**given)
+
+    inputs = stacked(floats, 3)
+    expected = floats.truths(inputs)
+    floats._reference = cast(Any, SimpleNamespace(**{**vars(module), "reference": reference}))
+    found = floats.truths(inputs)
+    assert len(called) == 3
+    for name, truth in expected.items():
+        torch.testing.assert_close(found[name].exact, truth.exact)
+        torch.testing.assert_close(found[name].allowed, truth.allowed)
+
+
 def test_integers_are_exact(integers: Oracle) -> None:
     inputs = stacked(integers, 3)
     truths = integers.truths(inputs)

@@ -38,7 +38,7 @@ def test_honest_launches_take_their_inputs_when_they_come(
     memory.close()
 
 
-@pytest.mark.parametrize("language", ["cuda.cu", "triton.py", "torch.py"])
+@pytest.mark.parametrize("language", ["cuda.cu", "triton.py"])
 def test_who_answers_for_others_is_found(
     language: str, zygote: Zygote, tmp_path: Path, cache: Path
 ) -> None:
