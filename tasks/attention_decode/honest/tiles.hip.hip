@@ -1,5 +1,5 @@
 // honest: tiles of tokens, their scores and then powers in shared memory, for all heads of a group
-// arena: flags -O3 -use_fast_math
+// arena: flags -O3
 #include "attention_decode.h"
 
 constexpr int THREADS = 128;
