@@ -1,9 +1,10 @@
 # Kernel Arena. `make` alone prints what there is.
 
 PORT   ?= 8000
-PYTHON ?= python3
 BIN    := .venv/bin
-ARENA_HOME ?= $(CURDIR)/.arena
+# One that is empty is as good as none: an empty ARENA_HOME would be the checkout itself.
+override PYTHON := $(or $(PYTHON),python3)
+override ARENA_HOME := $(or $(ARENA_HOME),$(CURDIR)/.arena)
 export PORT PYTHON ARENA_HOME
 
 # A recipe that exits 1 has said why. Under -q make then exits 1 too and adds no line of its own, if

@@ -45,10 +45,12 @@ def measure(task: Task, source: str, count: int, cache: Path, device: Device) ->
     ]
     bench = Bench(environment=device.environment, cores=frozenset(os.sched_getaffinity(0)))
     started = time.perf_counter()
-    with _busy(device.uuid) as busy, ThreadPoolExecutor(BUILDERS) as builders:
-        reports = [_measured(bench, request) for request in builders.map(_built, requests)]
-        wall = time.perf_counter() - started
-    bench.clear()
+    try:
+        with _busy(device.uuid) as busy, ThreadPoolExecutor(BUILDERS) as builders:
+            reports = [_measured(bench, request) for request in builders.map(_built, requests)]
+            wall = time.perf_counter() - started
+    finally:
+        bench.clear()
     spent = [report["seconds"] for report in reports]
     return {
         "verdicts": count,

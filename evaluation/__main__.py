@@ -117,6 +117,8 @@ def _alone_with(options: argparse.Namespace, argv: Sequence[str]) -> None:
     from evaluation import hardware
 
     device = hardware.named(options.device, options.cache)
+    if device.unjudged:
+        raise RequestError(f"{device.slug}: {device.unjudged}")
     if device.environment:
         command = [sys.executable, "-m", "evaluation", *argv, "--device", device.uuid]
         os.execve(sys.executable, command, {**os.environ, **device.environment})

@@ -1,9 +1,9 @@
 """Whether each launch of a window computes its own answer from its own inputs.
 
 All inputs of a window lie ready when it begins, so a kernel could compute all answers in its first
-launch, in one go, and nothing in the others. Here the inputs of each launch arrive just before it,
-and a secret stretch of a window is launched instead of all. What was captured for the clock is
-copied for this, not captured again, so that a candidate cannot tell.
+launch, in one go, and nothing in the others. Here the last of each launch's inputs arrive just
+before it, and a secret stretch of a window is launched instead of all. What was captured for the
+clock is copied for this, not captured again; only launches that allocate are, and may tell.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from evaluation.memory import ALIGNMENT
+
 if TYPE_CHECKING:
     from evaluation.cuda import DeviceMemory
     from evaluation.memory import HostMemory
@@ -21,12 +23,16 @@ if TYPE_CHECKING:
 
 LAUNCHES, BYTES = 64, 256 << 20
 """Of a stretch at most; two launches in any case."""
+LEAST_BYTES = 256
+"""Of the inputs of a launch that arrive just before it."""
 
 
 def check(timer: Timer, memory: HostMemory | DeviceMemory) -> None:
-    """Launch a stretch of a timer's window, the inputs of each launch arriving just before it.
+    """Launch a stretch of a timer's window, some of each launch's inputs arriving just before it.
 
-    Until then others lie there: those of the next launch. Raises SubmissionError.
+    Until then a secret part of them, now small, now all, is that of the next launch: who answers
+    ahead can look whether the inputs are still the same, but must look at all of them. Raises
+    SubmissionError.
     """
     rig, layout = timer.rig, timer.rig.inputs.layout
     launches = min(timer.launches, rig.slots)
@@ -40,8 +46,9 @@ def check(timer: Timer, memory: HostMemory | DeviceMemory) -> None:
     try:
         rig.refill(timer.region, first, count)
         rows.copy_(inputs)
-        inputs[:-1].copy_(rows[1:])
-        inputs[-1].copy_(rows[0])
+        for number, row in enumerate(inputs):
+            part = _part(layout.stride)
+            row[part] = rows[(number + 1) % count, part]
         if inputs.is_cuda:
             torch.cuda.synchronize()
         timer.arm.run_staged(stage, first, rig.look)
@@ -49,3 +56,13 @@ def check(timer: Timer, memory: HostMemory | DeviceMemory) -> None:
         rig.verify(timer.region, first, count, count, where)
     finally:
         stage.close()
+
+
+def _part(size: int) -> slice:
+    """A secret part of `size` bytes: of any order from LEAST_BYTES on, one in four whole."""
+    if secrets.randbelow(4) == 0:
+        return slice(0, size)
+    doublings = max(1, (size // LEAST_BYTES).bit_length())
+    length = min(size, LEAST_BYTES << secrets.randbelow(doublings))
+    first = secrets.randbelow((size - length) // ALIGNMENT + 1) * ALIGNMENT
+    return slice(first, first + length)

@@ -157,9 +157,9 @@ class Judge:
             else:
                 candidate.empty = against.empty = min(candidate.empty, against.empty)
                 blocks = clock.blocks(candidate.window, against.window, plan)
-            audit.check(candidate, self._memory)
             if self.task.kind == GPU:
                 order.check(candidate, windows=3 if plan.every_regime else 1)
+            audit.check(candidate, self._memory)
             eager = candidate.eager() if candidate.captured and plan.every_regime else None
             working_set = candidate.rig.bytes
         warm = self._warm(case, candidate) if plan.every_regime else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,6 +42,7 @@ class Oracle:
         self.case = case
         self.device = device
         self._reference = operator.module()
+        self._batches = True
         self._scalars = {a.name: case[a.name] for a in operator.scalars}
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
@@ -89,9 +89,13 @@ class Oracle:
             return self._call(function, dict(zip(names, tensors, strict=True)))
 
         count = next(iter(inputs.values())).shape[0]
-        if count > 1:
-            with contextlib.suppress(RuntimeError):  # no rule for a step of it, or no memory
+        if count > 1 and self._batches:
+            try:
                 return torch.vmap(one)(*inputs.values())
+            except torch.OutOfMemoryError:
+                pass
+            except RuntimeError:  # a step of it has no rule for batches
+                self._batches = False
         rows = [one(*(tensor[index] for tensor in inputs.values())) for index in range(count)]
         return tuple(map(torch.stack, zip(*rows, strict=True)))
 

@@ -8,8 +8,8 @@ the device does not wait for that; it touches the device only when its turn has 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +23,8 @@ LEAST_CORES = 2
 CORES_AHEAD = 4
 """With fewer of its own, the next judge's imports would be in the way of what is measured."""
 TOPOLOGY = Path("/sys/devices/system/cpu")
+LOCKS = Path("/tmp")
+"""The same for all of this machine, whatever `TMPDIR` says."""
 
 
 @dataclass
@@ -88,11 +90,16 @@ def shares(count: int) -> list[frozenset[int]]:
     """The cores of this process in `count` parts that do not overlap, neighbours and the threads of
     one core together; where there are too few, all of them each time.
     """
-    cores = sorted(os.sched_getaffinity(0), key=lambda core: (*_place(core), core))
+    threads = sorted((*_place(thread), thread) for thread in os.sched_getaffinity(0))
+    cores = [
+        frozenset(thread for *_, thread in same)
+        for _, same in itertools.groupby(threads, key=lambda place: place[:2])
+    ]
     each = len(cores) // max(1, count)
-    if count < 2 or each < LEAST_CORES:
-        return [frozenset(cores)] * count
-    return [frozenset(cores[i * each : (i + 1) * each]) for i in range(count)]
+    parts = [frozenset().union(*cores[i * each : (i + 1) * each]) for i in range(count)]
+    if count < 2 or min(map(len, parts)) < LEAST_CORES:
+        return [frozenset().union(*cores)] * count
+    return parts
 
 
 def _place(core: int) -> tuple[int, int]:
@@ -109,10 +116,13 @@ def _locked(name: str, stack: ExitStack) -> bool:
     """Hold the lock of this name for as long as `stack`, unless this user does so elsewhere on this
     machine.
     """
-    folder = Path(tempfile.gettempdir()) / f"kernel-arena-{os.getuid()}"
+    folder = LOCKS / f"kernel-arena-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
+        raise PermissionError(f"{folder} is somebody else's; remove it")
     path = folder / f"{name.replace('/', '-')}.lock"
-    file = stack.enter_context(path.open("w"))
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    file = stack.enter_context(os.fdopen(descriptor, "w"))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

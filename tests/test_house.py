@@ -143,6 +143,18 @@ def test_a_folder_that_cannot_be_written_is_refused(bare: Path) -> None:
     assert "cannot write to /proc" in complaint(refused)
 
 
+def test_a_setting_that_is_empty_is_as_good_as_none() -> None:
+    told = "told: ; +@echo $(PYTHON) $$ARENA_HOME"
+    given = {"PYTHON": "", "ARENA_HOME": ""}
+    for said in (
+        make("--eval", told, "told", *(f"{name}={value}" for name, value in given.items())),
+        make("--eval", told, "told", **given),
+    ):
+        assert said.stdout.split() == ["python3", f"{ROOT}/.arena"], said.stderr
+    named = make("--eval", told, "told", "PYTHON=python3.14", "ARENA_HOME=/srv/arena")
+    assert named.stdout.split() == ["python3.14", "/srv/arena"]
+
+
 @pytest.fixture
 def python(bare: Path) -> Path:
     """An interpreter whose environments log how they are called, and fail at the words in

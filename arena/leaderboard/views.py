@@ -21,7 +21,7 @@ from arena.leaderboard.rankings import GENERALIZATIONS, Filters, Row, rank, rank
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Evaluation, Run
 from arena.runs.rounds import highlighted
-from arena.runs.states import RUN_JUDGED, RunStatus
+from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
 NEWEST = 8
 SHOWN_ACTIVE = 12
@@ -50,7 +50,7 @@ def home(request: HttpRequest) -> HttpResponse:
     boards = [(device, rank(Filters(hardware=device.slug))) for device in Hardware.objects.all()]
     newest = list(visible.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:NEWEST])
     leaders = [row for _, rows in boards for row in rows]
-    verdicts = Evaluation.objects.filter(submission__run__in=visible).exclude(verdict="")
+    verdicts = _verdicts_of(visible)
     context = {
         "active": _at_work_first(visible.active()),
         "boards": [(device, rows[:3]) for device, rows in boards if rows],
@@ -151,7 +151,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         .annotate(count=Count("pk"))
         .order_by("-count")
     )
-    evaluations = Evaluation.objects.filter(submission__run__in=runs).exclude(verdict="")
+    evaluations = _verdicts_of(runs)
     by_category = [
         (
             category,
@@ -178,6 +178,12 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
     return render(request, "methodology.html")
+
+
+def _verdicts_of(runs: Any) -> Any:
+    """Evaluations that ended with a verdict; a profile has none, even where it broke."""
+    found = Evaluation.objects.filter(submission__run__in=runs).exclude(verdict="")
+    return found.exclude(scope=Scope.PROFILE)
 
 
 def _at_work_first(active: Iterable[Run]) -> list[Run]:

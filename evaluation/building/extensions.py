@@ -63,6 +63,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
     work = tempfile.mkdtemp(prefix="extensions-", dir=folder.parent)
     try:
         done = _imported(source, work, limit)
+        Path(work).chmod(0o700)  # whatever was done to it
         _keep(Path(work), kept)
     finally:
         leavings.remove(Path(work))

@@ -31,7 +31,8 @@ def take(path: Path, target: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder whose owner may have locked folders in it; no link is followed."""
+    """Remove a folder that its owner may have locked, or folders in it; no link is followed."""
+    folder.chmod(0o700)
     for place, names, _ in os.walk(folder):
         for name in names:
             if not (path := Path(place, name)).is_symlink():

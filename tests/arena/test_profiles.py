@@ -154,6 +154,12 @@ def test_a_profile_is_counted_as_a_verdict_nowhere(judged, client):
 
     before = counted()
     finish(claimed(judged))
+    broken = claimed(judged, "other")
+    for _ in range(services.evaluations.MAX_ATTEMPTS):
+        services.break_evaluation(broken.pk, LEASE, "the profiler is gone")
+        services.claim_evaluation(broken.pk, "queued", "building", LEASE)
+    broken.refresh_from_db()
+    assert broken.verdict == "broken"
     assert counted() == before
     run = client.get(f"/runs/{judged.submission.run_id}/")
     assert [each.evaluation for each in run.context["rounds"]] == [judged]

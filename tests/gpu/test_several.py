@@ -47,6 +47,8 @@ def test_a_contestant_sees_the_gpu_of_its_verdict_and_no_other(tmp_path: Path) -
     judge = ("judge", "softmax", "triton-to-triton", str(tmp_path / "softmax.py"), "--json")
     command = (sys.executable, "-m", "evaluation", *judge, "--cache", str(tmp_path), "--device")
     listed = [device for device in hardware.devices(tmp_path) if device.kind == "gpu"]
+    if len(listed) < 2:
+        pytest.skip("this worker has one of the GPUs; run this test by itself")
     judges = [
         subprocess.Popen((*command, str(number)), cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for number in range(len(listed))
