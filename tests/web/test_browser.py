@@ -212,6 +212,13 @@ def test_no_page_complains_or_scrolls_sideways(open_page, world):
         assert page.complaints == []
 
 
+def test_the_leaders_and_their_intervals_fit_on_a_phone(open_page, world):
+    world.passed(TASK, "tuner", 2.1, rounds=2)
+    page = open_page("/", PHONE)
+    hidden = page.locator("#leaders-now .scroll").evaluate("it => it.scrollWidth - it.clientWidth")
+    assert hidden == 0
+
+
 def test_a_filter_chosen_by_keys_keeps_the_focus(open_page, world):
     page = open_page("/leaderboard/")
     page.focus("select[name=track]")
