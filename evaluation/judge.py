@@ -211,7 +211,8 @@ class Judge:
         return Rig(self.operator, case, slots, arms, self._memory)
 
     def _timer(self, rig: Rig, region: int, name: str, case: Case) -> Timer:
-        return Timer(self.arm(name), rig, region, name != "candidate", f"case {case.name}")
+        trusted, discards = name != "candidate", self._builds[name].discards
+        return Timer(self.arm(name), rig, region, trusted, f"case {case.name}", discards)
 
     @contextmanager
     def _bench(

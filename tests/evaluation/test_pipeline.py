@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -14,10 +15,10 @@ from evaluation.gates import Trial, gates
 from evaluation.gates.generalization import SAMPLED, hidden_cases
 from evaluation.languages.cpp import Cpp
 from evaluation.pipeline import Request, evaluate
-from evaluation.task import Task
+from evaluation.task import Task, load_task
 from evaluation.types import GateName, GateResult, Reason, Split, Verdict, to_json
 
-from .conftest import judged
+from .conftest import OPERATORS, judged
 
 pytestmark = pytest.mark.usefixtures("in_a_hurry")
 
@@ -54,6 +55,18 @@ def test_an_honest_submission_passes_every_gate(task: Task, cache: Path) -> None
 def _bytes(measurement: object) -> float:
     symbols = measurement.symbols  # type: ignore[attr-defined]
     return float((2 * symbols["rows"] * symbols["cols"] + symbols["cols"]) * 4)
+
+
+@pytest.mark.slow
+def test_an_honest_submission_is_timed_against_pytorch(cache: Path, in_a_hurry: None) -> None:
+    task = load_task(OPERATORS, "scaled", "torch-to-cpp")
+    limits = dataclasses.replace(task.operator.limits, memory_mb=8192)  # torch.compile needs more
+    task = dataclasses.replace(task, operator=dataclasses.replace(task.operator, limits=limits))
+    report = judged(task, HONEST, cache, scope="round")
+    assert report.verdict is Verdict.PASSED, report.message
+    detail = report.gates[-1].detail
+    assert detail["baseline"] in ("eager", "compile")
+    assert set(detail["baseline_us"]) == {"eager", "compile"}
 
 
 def test_a_round_learns_nothing_of_hidden_cases(task: Task, cache: Path) -> None:

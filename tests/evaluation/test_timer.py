@@ -172,6 +172,16 @@ def test_an_answer_that_was_not_written_is_refused_and_so_is_a_wrong_one(task: T
         assert caught.value.reason is Reason.WRONG_VALUES
 
 
+def test_a_baseline_that_discards_its_results_is_not_asked_for_them(task: Task) -> None:
+    with timed(task, trusted=True) as (timer, arm):
+        arm.writes = False
+        timer.resize(4)
+        with pytest.raises(Broken, match="was not written"):
+            timer.window()
+        timer.discards = True
+        assert timer.window() > 0
+
+
 def test_what_fails_in_a_baseline_is_the_judges_fault(task: Task) -> None:
     with Rig(task.operator, task.cases(Split.SEEN)[0], 2, arms=1) as rig:
         arm = FakeArm(rig)
