@@ -1,9 +1,11 @@
 """What a GPU does at best, measured by PyTorch's own kernels: reading and writing all of a tensor,
-multiplying matrices. The same code measures every vendor that PyTorch is built for.
+multiplying matrices. The same code measures every vendor that PyTorch is built for, and says what a
+device of theirs is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import time
@@ -11,7 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from evaluation import sandbox
 from evaluation.building.builds import replace_text
+from evaluation.hardware import Device, Level, slug_of
+from evaluation.place import GPU
 
 COPY_BYTES = 1 << 30
 PRODUCTS = {"float32": 4096, "float16": 8192, "bfloat16": 8192, "int8": 8192}
@@ -36,6 +41,38 @@ def measured(cache: Path, model: Mapping[str, Any], index: int, again: bool) -> 
         kept.parent.mkdir(parents=True, exist_ok=True)
         replace_text(kept, json.dumps(known))
     return known
+
+
+def device(
+    model: Mapping[str, Any],
+    peaks: Mapping[str, float],
+    *,
+    vendor: str,
+    arch: str,
+    uuid: str,
+    environment: Mapping[str, str],
+    unjudged: str = "",
+) -> Device:
+    """One GPU of a `model` that was measured, with what PyTorch tells of it."""
+    slug, l2 = slug_of(model["name"]), model["l2_bytes"]
+    return Device(
+        slug=slug,
+        kind=GPU,
+        vendor=vendor,
+        name=model["name"],
+        arch=arch,
+        queue=f"hw.{slug}",
+        cores=model["multiprocessors"],
+        threads=model["multiprocessors"],
+        memory_bytes=model["memory_bytes"],
+        last_level_cache_bytes=l2,
+        levels=(Level("L2", l2, peaks["l2_gbps"]), Level("memory", 0, peaks["memory_gbps"])),
+        peaks=peaks,
+        isolation=dataclasses.asdict(sandbox.walls()),
+        fingerprint={**model, "uuid": uuid},
+        environment=environment,
+        unjudged=unjudged,
+    )
 
 
 def _measure(l2_bytes: int) -> Iterator[tuple[str, float]]:

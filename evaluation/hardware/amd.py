@@ -9,7 +9,6 @@ yet: the judge's memory is shared by CUDA's runtime.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import json
 import os
@@ -21,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation import gpu_peaks, place, sandbox
-from evaluation.hardware import Device, Level, slug_of
+from evaluation import gpu_peaks, place
+from evaluation.hardware import Device, slug_of
 
 KIND = place.GPU
 VENDOR = "AMD"
@@ -77,24 +76,12 @@ def _devices(cache: Path, again: bool) -> list[Device]:
         first = all(other.slug != slug for other in found)
         peaks = gpu_peaks.measured(cache, model, index, again and first)
         found.append(
-            Device(
-                slug=slug,
-                kind=KIND,
+            gpu_peaks.device(
+                model,
+                peaks,
                 vendor=VENDOR,
-                name=name,
                 arch=arch,
-                queue=f"hw.{slug}",
-                cores=properties.multi_processor_count,
-                threads=properties.multi_processor_count,
-                memory_bytes=properties.total_memory,
-                last_level_cache_bytes=properties.L2_cache_size,
-                levels=(
-                    Level("L2", properties.L2_cache_size, peaks["l2_gbps"]),
-                    Level("memory", 0, peaks["memory_gbps"]),
-                ),
-                peaks=peaks,
-                isolation=dataclasses.asdict(sandbox.walls()),
-                fingerprint={**model, "uuid": pci},
+                uuid=pci,
                 environment=_visible(index) if count > 1 else {},
                 unjudged=UNJUDGED,
             )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation import gpu_peaks, place, sandbox
-from evaluation.hardware import Device, Level, slug_of
+from evaluation import gpu_peaks, place
+from evaluation.hardware import Device, slug_of
 
 KIND = place.GPU
 VENDOR = "NVIDIA"
@@ -42,24 +41,12 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
         first = all(other.slug != slug for other in found)
         peaks = gpu_peaks.measured(cache, model, index, again and first)
         found.append(
-            Device(
-                slug=slug,
-                kind=KIND,
+            gpu_peaks.device(
+                model,
+                peaks,
                 vendor=VENDOR,
-                name=properties.name,
                 arch=f"sm_{capability.replace('.', '')} {ISA.get(capability, '')}".strip(),
-                queue=f"hw.{slug}",
-                cores=properties.multi_processor_count,
-                threads=properties.multi_processor_count,
-                memory_bytes=properties.total_memory,
-                last_level_cache_bytes=properties.L2_cache_size,
-                levels=(
-                    Level("L2", properties.L2_cache_size, peaks["l2_gbps"]),
-                    Level("memory", 0, peaks["memory_gbps"]),
-                ),
-                peaks=peaks,
-                isolation=dataclasses.asdict(sandbox.walls()),
-                fingerprint={**model, "uuid": uuid},
+                uuid=uuid,
                 # Alone already, it needs no name; a part of a GPU (MIG) has none of this form.
                 environment={"CUDA_VISIBLE_DEVICES": f"GPU-{uuid}"} if count > 1 else {},
             )
