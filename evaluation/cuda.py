@@ -159,19 +159,21 @@ def fetch(rows: torch.Tensor, into: torch.Tensor) -> None:
     """Copy device memory (uint8, shape [rows, width], any step from row to row) to pinned memory of
     the same shape, row by row, by the engine that works beside any process's kernels.
     """
-    stream = ctypes.c_void_p(_aside().cuda_stream)
+    stream = ctypes.c_void_p(aside().cuda_stream)
     target, source = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (into, rows))
     pitches = (ctypes.c_size_t(tensor.stride(0)) for tensor in (into, rows))
     height, width = (ctypes.c_size_t(size) for size in rows.shape)
     to, step = pitches
     code = runtime().cudaMemcpy2DAsync(target, to, source, step, width, height, _TO_HOST, stream)
     check(code, "cudaMemcpy2DAsync")
-    _aside().synchronize()
+    aside().synchronize()
 
 
 @functools.cache
-def _aside() -> torch.cuda.Stream:
-    """Where nothing of the judge's waits before a copy."""
+def aside() -> torch.cuda.Stream:
+    """A stream of this process beside PyTorch's own: what the judge copies waits for nothing there,
+    and what libraries keep for each stream that a contestant captures on is made once.
+    """
     return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 

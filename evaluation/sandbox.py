@@ -351,9 +351,14 @@ def run(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-        said.seek(max(0, os.fstat(said.fileno()).st_size - MOST_SAID))
-        output = said.read(MOST_SAID).decode(errors="replace")
+        output = last_said(said.fileno())
     return subprocess.CompletedProcess(list(argv), process.returncode, output)
+
+
+def last_said(descriptor: int) -> str:
+    """The last MiB of what was said into a file."""
+    begin = max(0, os.fstat(descriptor).st_size - MOST_SAID)
+    return os.pread(descriptor, MOST_SAID, begin).decode(errors="replace")
 
 
 def main() -> None:

@@ -73,6 +73,13 @@ here: dict[str, Sequence[Bench]] = {}
 """The benches that this process measures on, by the slug of their hardware."""
 
 
+def clear_here() -> None:
+    """End what the benches of this process keep ready, and forget them."""
+    for bench in itertools.chain.from_iterable(here.values()):
+        bench.clear()
+    here.clear()
+
+
 @contextmanager
 def taken(benches: Sequence[Bench]) -> Iterator[Bench | None]:
     """One of `benches`, held; waits for it. None when this process is to stop."""

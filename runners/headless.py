@@ -71,7 +71,7 @@ def carry_out(
             stack.enter_context(_stopped_by_signals(say))
             hardware = _make_ready(say)
             stack.enter_context(_listed(hardware))
-            stack.callback(_clear_benches)
+            stack.callback(bench.clear_here)
             _check_hardware(plan, hardware)
             services.take_over()
             started = experiments.start(plan)
@@ -105,12 +105,6 @@ def _make_ready(say: Say) -> list[Hardware]:
 def _benches_of(device: Hardware) -> int:
     """How many of a model are here, and so how much is measured on them at a time."""
     return len(bench.here.get(device.slug, ()))
-
-
-def _clear_benches() -> None:
-    for each in (each for benches in bench.here.values() for each in benches):
-        each.clear()
-    bench.here.clear()
 
 
 def _check_hardware(plan: experiments.Plan, hardware: list[Hardware]) -> None:

@@ -63,8 +63,7 @@ def serve(*duties: Duty) -> None:
         consumer.stop(timeout=SHUTDOWN_MS)
         for name in duty.names:
             catalog.remove_worker(name)
-    for each in (each for benches in bench.here.values() for each in benches):
-        each.clear()
+    bench.clear_here()
 
 
 def _consumer(duty: Duty) -> Consumer:

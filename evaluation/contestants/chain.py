@@ -9,7 +9,6 @@ cannot be waited for.
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -108,7 +107,7 @@ class Chain(Line):
         """What launches allocate through PyTorch, for as long as the graph may be replayed."""
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # what earlier chains allocated is not kept for anybody
-        with torch.cuda.stream(_aside()), torch.cuda.use_mem_pool(self._pool):
+        with torch.cuda.stream(cuda.aside()), torch.cuda.use_mem_pool(self._pool):
             self._parts = [self.take(_captured(launch)) for launch in launches]
         self.finish()
 
@@ -148,9 +147,3 @@ def _captured(launch: Callable[[], None]) -> ctypes.c_void_p:
 
 def _call(name: str, *arguments: object) -> None:
     cuda.check(getattr(cuda.runtime(), name)(*arguments), name)
-
-
-@functools.cache
-def _aside() -> torch.cuda.Stream:
-    """Where launches are captured: what libraries keep for each stream is then made once."""
-    return torch.cuda.Stream()  # type: ignore[no-untyped-call]

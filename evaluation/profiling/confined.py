@@ -71,9 +71,7 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
         begun = _has_begun(said.fileno(), limits)
-        size = os.fstat(said.fileno()).st_size
-        said.seek(max(0, size - sandbox.MOST_SAID))
-        text = said.read(sandbox.MOST_SAID).decode(errors="replace")
+        text = sandbox.last_said(said.fileno())
     return Said(text, code, begun, ended)
 
 

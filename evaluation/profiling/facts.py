@@ -112,6 +112,14 @@ def named(text: Any) -> str:
     return name if len(name) <= MOST_NAME else f"{name[: MOST_NAME - 1]}…"
 
 
+def extent(sizes: Sequence[str]) -> str:
+    """Sizes of a grid or a block as they are shown, with what is 1 at the end left out."""
+    shown = list(sizes)
+    while len(shown) > 1 and shown[-1] == "1":
+        shown.pop()
+    return " x ".join(size[:10] for size in shown)
+
+
 def table(profile: Profile) -> str:
     """A profile as text, without the columns of which nothing is known."""
     lines = [f"case {profile.case}, by {profile.tool}"] if profile.kernels else []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.profiling.facts import KernelProfile, named, number
+from evaluation.profiling.facts import KernelProfile, extent, named, number
 
 ORDER, LAUNCHES = 20, 8
 MOST_CALLS = 512
@@ -86,7 +86,4 @@ def _extent(sizes: Any) -> str:
     """`[132, 1, 1]` -> `132`, with what is 1 at the end left out."""
     if not isinstance(sizes, list):
         return ""
-    whole = [str(int(size)) for size in map(number, sizes[:3]) if size is not None]
-    while len(whole) > 1 and whole[-1] == "1":
-        whole.pop()
-    return " x ".join(size[:10] for size in whole)
+    return extent([str(int(size)) for size in map(number, sizes[:3]) if size is not None])

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evaluation.profiling.facts import KernelProfile, Unprofiled, named, number
+from evaluation.profiling.facts import KernelProfile, Unprofiled, extent, named, number
 
 ORDER, LAUNCHES = 10, 1
 MOST_CALLS = 64
@@ -157,7 +157,4 @@ def _percent(text: str | None) -> float | None:
 
 def _extent(text: str) -> str:
     """`(132, 1, 1)` -> `132`, with what is 1 at the end left out."""
-    sizes = re.findall(r"\d+", text)[:3]
-    while len(sizes) > 1 and sizes[-1] == "1":
-        sizes.pop()
-    return " x ".join(size[:10] for size in sizes)
+    return extent(re.findall(r"\d+", text)[:3])
