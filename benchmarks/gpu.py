@@ -3,8 +3,8 @@
     python benchmarks/gpu.py [clock repeatability speed queue] [--output FILE]
 
 clock: microseconds per launch as the judge measures them, beside CUPTI's (the PyTorch profiler) in
-a process that replays the same graph over as large a ring, and beside what CUDA events around each
-call, one pair of events around 100 calls and triton.testing.do_bench say of the same kernel.
+a process that replays the same graph over as large a ring, and beside what CUDA events around such
+a replay, around each call, around 100 calls and triton.testing.do_bench say of the same kernel.
 repeatability: the same submission measured again and again by fresh contestants. speed: seconds
 from source to verdict, cold and warm, beside load_inline with 5 checks and 100 timed calls in a
 fresh process. queue: verdicts a minute over a queue of submissions, and how busy the GPU was.
@@ -61,7 +61,7 @@ KERNELS = (
     ("matmul", "triton", "square-8k"),
 )
 REPEATED = (*KERNELS[2:4], *KERNELS[5:7], KERNELS[10])
-REPEATS, REPLAYS, CALLS = 10, 6, 100
+REPEATS, REPLAYS, CALLS = 10, 12, 100
 QUEUE = 40
 
 
@@ -174,9 +174,9 @@ def inside(
     task = task_of(operator, language)
     case = case_of(task, name)
     kernel = languages()[language].load(Path(folder), operator)
-    ring = 2 * cache_bytes
-    slots = max(ring_slots(task.operator, case, ring), round(6000 / microseconds))
-    slots = min(slots, 4096, max(2, (32 << 30) // slot_bytes(task.operator, case)))
+    planned = clock.GPU_FINAL_PLAN.window_seconds * 1e6 / microseconds
+    slots = max(3, round(planned), ring_slots(task.operator, case, 2 * cache_bytes))
+    slots = min(slots, 4096, max(3, (32 << 30) // slot_bytes(task.operator, case)))
     with (
         contextlib.closing(DeviceMemory()) as memory,
         Rig(task.operator, case, slots, 1, memory) as rig,
@@ -191,30 +191,48 @@ def inside(
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             launch(0, slots)
-        graph.replay()
-        spans, kernels = [], []
-        for _ in range(REPLAYS):
-            rig.refill(0, 0, slots)
-            with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            launch(0, 1)
+            torch.cuda.synchronize()
+        own = {event.name for event in profiler.events()}
+        # Refilled between replays and never idle for long: the GPU's clocks are as when it judges.
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            for _ in range(REPLAYS):
+                rig.refill(0, 0, slots)
                 graph.replay()
                 torch.cuda.synchronize()
-            spent = [
-                (event.time_range.start, event.time_range.end)
-                for event in profiler.events()
-                if event.device_type.name == "CUDA"
-            ]
-            spans.append((max(e for _, e in spent) - min(s for s, _ in spent)) / slots)
-            kernels.append(sum(e - s for s, e in spent) / slots)
-        each, many = events_each(launch, slots), events_many(launch, slots)
+        spent = sorted(
+            (event.time_range.start, event.time_range.end)
+            for event in profiler.events()
+            if event.device_type.name == "CUDA" and event.name in own
+        )
+        each = len(spent) // REPLAYS
+        replays = [spent[turn * each : (turn + 1) * each] for turn in range(1, REPLAYS)]
+        spans = [(found[-1][1] - found[0][0]) / slots for found in replays]
+        kernels = [sum(end - start for start, end in found) / slots for found in replays]
+        whole = [events_around(graph, rig, slots) for _ in range(REPLAYS)]
+        single, many = events_each(launch, slots), events_many(launch, slots)
         bench = triton.testing.do_bench(lambda: launch(0, 1), return_mode="median") * 1e3
     return {
         "launches": slots,
         "cupti_us": statistics.median(spans),
         "cupti_kernels_us": statistics.median(kernels),
-        "events_each_us": each,
+        "events_of_graph_us": statistics.median(whole),
+        "events_each_us": single,
         "events_of_100_us": many,
         "do_bench_us": bench,
     }
+
+
+def events_around(graph: torch.cuda.CUDAGraph, rig: Rig, slots: int) -> float:
+    """Microseconds per launch between CUDA events around one replay, with no profiler at work."""
+    rig.refill(0, 0, slots)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
+    start.record()
+    graph.replay()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) * 1e3 / slots
 
 
 def events_each(launch: Callable[[int, int], None], slots: int) -> float:

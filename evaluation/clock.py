@@ -9,6 +9,7 @@ its 95 % interval is a bootstrap over blocks.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,12 +35,6 @@ class Block:
     def log_ratio(self) -> float:
         return math.log(self.baseline / self.candidate)
 
-    def less(self, nanoseconds: float) -> Block:
-        """The same with so much taken off each launch, as `less_empty` does."""
-        return Block(
-            less_empty(self.candidate, nanoseconds), less_empty(self.baseline, nanoseconds)
-        )
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -57,12 +52,15 @@ class Plan:
     """Measure with warm caches, and one call after the other, besides."""
 
 
-FINAL_PLAN = Plan(0.010, 7, 31, 0.005, 4.0)
-QUICK_PLAN = Plan(0.008, 5, 11, 0.015, 1.5, every_regime=False)
+FINAL_PLAN = Plan(0.005, 9, 61, 0.004, 4.0)
+"""Many short windows: what else a machine does changes within tens of milliseconds, and takes the
+less of a block the sooner its four windows follow each other.
+"""
+QUICK_PLAN = Plan(0.005, 5, 15, 0.015, 1.5, every_regime=False)
 """For rounds, of which only the last will count, and for hidden cases, of which there are many."""
-GPU_FINAL_PLAN = Plan(0.006, 7, 21, 0.006, 1.0)
-GPU_QUICK_PLAN = Plan(0.002, 5, 7, 0.02, 0.3, every_regime=False)
-"""A GPU's launches are more alike than a processor's, so shorter windows say as much."""
+GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0)
+GPU_QUICK_PLAN = Plan(0.001, 5, 9, 0.02, 0.3, every_regime=False)
+"""What is clocked by sight is known to some microseconds, so short windows say enough."""
 NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
 
@@ -78,26 +76,38 @@ def blocks(
     candidate: Callable[[], float],
     baseline: Callable[[], float],
     plan: Plan,
-    besides: Callable[[Sequence[Block]], float] = lambda found: 0.0,
 ) -> list[Block]:
-    """Blocks of four windows, until the interval is narrow enough or the plan's time is up.
-
-    Each call is one window and returns its nanoseconds per launch. After each block `besides` says,
-    of what was found so far, how many of those are not the launches' own; they are taken off.
+    """Blocks of four windows, until the interval is narrow enough or the plan's time is up. Each
+    call is one window and returns its nanoseconds per launch.
     """
     found: list[Block] = []
-    own: list[Block] = []
     ends = time.monotonic() + plan.most_seconds
     while len(found) < plan.most_blocks:
         a1, b1, b2, a2 = candidate(), baseline(), baseline(), candidate()
         found.append(Block((a1 + a2) / 2, (b1 + b2) / 2))
-        overhead = besides(found)
-        own = [block.less(overhead) for block in found]
-        if len(own) < plan.least_blocks:
+        if len(found) < plan.least_blocks:
             continue
-        if half_width(speedup_of(own)) < plan.narrow or time.monotonic() > ends:
+        if half_width(speedup_of(found)) < plan.narrow or time.monotonic() > ends:
             break
-    return own
+    return found
+
+
+def unseen(candidate: Sequence[float], baseline: Sequence[float]) -> float:
+    """Nanoseconds that a candidate's windows take longer besides their launches than a baseline's,
+    where that is more than chance: three standard errors of the difference of medians.
+    """
+    difference = statistics.median(candidate) - statistics.median(baseline)
+    error = math.hypot(_error_of_median(candidate), _error_of_median(baseline))
+    return difference if difference > 3 * error else 0.0
+
+
+def _error_of_median(values: Sequence[float]) -> float:
+    """The standard error of a median, by the values' median absolute deviation from it. Source: the
+    normal distribution, 1.2533 x 1.4826 of it.
+    """
+    middle = statistics.median(values)
+    spread = statistics.median(abs(value - middle) for value in values)
+    return 1.858 * spread / math.sqrt(len(values))
 
 
 def less_empty(elapsed: float, empty: float) -> float:

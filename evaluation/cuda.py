@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -167,6 +168,31 @@ def fetch(rows: torch.Tensor, into: torch.Tensor) -> None:
     code = runtime().cudaMemcpy2DAsync(target, to, source, step, width, height, _TO_HOST, stream)
     check(code, "cudaMemcpy2DAsync")
     aside().synchronize()
+
+
+def looker(*places: torch.Tensor) -> Callable[[], tuple[bytes, ...]]:
+    """What reads some places of a few bytes of device memory (uint8, shape [bytes]) again and
+    again, by that engine.
+    """
+    into = [torch.empty(place.shape, dtype=torch.uint8, pin_memory=True) for place in places]
+    found = [tensor.numpy() for tensor in into]
+    stream = ctypes.c_void_p(aside().cuda_stream)
+    copy, wait = runtime().cudaMemcpyAsync, runtime().cudaStreamSynchronize
+    copies = [
+        (
+            *map(ctypes.c_void_p, (target.data_ptr(), source.data_ptr())),
+            ctypes.c_size_t(len(target)),
+        )
+        for target, source in zip(into, places, strict=True)
+    ]
+
+    def look() -> tuple[bytes, ...]:
+        for each in copies:
+            check(copy(*each, _TO_HOST, stream), "a look at device memory")
+        check(wait(stream), "a look at device memory")
+        return tuple(array.tobytes() for array in found)
+
+    return look
 
 
 @functools.cache

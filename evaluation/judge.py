@@ -19,6 +19,7 @@ import torch
 
 from evaluation import audit, clock, hardware, order
 from evaluation.building.builds import Build, replace_text
+from evaluation.clock import Block
 from evaluation.contestants.arm import Arm, Zygote, contestant_cores
 from evaluation.contestants.rights import Rights
 from evaluation.cuda import DeviceMemory
@@ -38,9 +39,11 @@ ROOFLINE_MARGIN = 0.8
 measured peaks.
 """
 CHOICE_WINDOWS = 3
-WARM_SLOTS, WARM_WINDOWS = 2, 5
-"""When two slots go round, a small case stays in cache."""
-LEAST_LAUNCHES, MOST_LAUNCHES = 4, 4096
+WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
+"""When two slots go round, a small case stays in cache. Each is written again and again, so that
+nothing is clocked by sight, and windows are longer.
+"""
+LEAST_LAUNCHES, MOST_LAUNCHES = 3, 4096
 LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
 """What the time of a launch is guessed from before there is any: its least, and a good kernel's
 share of the roofline.
@@ -149,14 +152,11 @@ class Judge:
         """
         names = ("candidate", self.baseline())
         with self._bench(case, plan, names) as (candidate, against):
-            # What the candidate does on empty trips or short windows is not given back to it.
-            if self.task.kind == GPU:
-                candidate.empty = against.empty = 0.0
-                blocks = clock.blocks(candidate.window, against.window, plan, against.besides)
-                candidate.empty = against.fixed
-            else:
-                candidate.empty = against.empty = min(candidate.empty, against.empty)
-                blocks = clock.blocks(candidate.window, against.window, plan)
+            # What the candidate does on an empty trip is not given back to it.
+            candidate.empty = against.empty = min(candidate.empty, against.empty)
+            blocks = clock.blocks(candidate.window, against.window, plan)
+            unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
+            blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
             if self.task.kind == GPU:
                 order.check(candidate, windows=3 if plan.every_regime else 1)
             audit.check(candidate, self._memory)
@@ -194,10 +194,11 @@ class Judge:
 
     def _warm(self, case: Case, cold: Timer) -> float:
         """Nanoseconds per launch when two slots go round."""
+        launches = math.ceil(WARM_SECONDS * 1e9 / cold.window())
         with self._rig(case, WARM_SLOTS, arms=1) as rig:
             timer = self._timer(rig, 0, "candidate", case)
-            timer.capture(cold.launches)
-            timer.empty = cold.empty
+            timer.capture(min(MOST_LAUNCHES, max(cold.launches, launches)))
+            timer.empty = statistics.median(cold.besides)
             return statistics.median(timer.window() for _ in range(WARM_WINDOWS))
 
     def _floor_ns(self, case: Case, working_set: int) -> float:
@@ -228,6 +229,8 @@ class Judge:
         else:
             settled = self._settled_calls(case, plan, names)
         with settled as timers:
+            for timer in timers:
+                timer.besides.clear()  # what went before was not measured
             yield timers
             for timer in timers:
                 self._spend("clocked", timer.clocked)

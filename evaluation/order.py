@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,22 +32,22 @@ PLACES, PLACE_BYTES = 8, 16
 """In each slot it goes to so many places, evenly apart, of so many bytes."""
 LEAST_BYTES = 4
 """Of an output that tells: fewer may be right and be the poison itself."""
-MOST_TELLING = 64
+MOST_TELLING, MOST_SECONDS = 64, 1.0
 """Of one window."""
 
 
 class Glances:
-    """Looks at a secret stretch of a window that is under way, for as long as it is called for.
+    """Looks at a secret stretch of a window that is under way, until it has been answered.
 
     Slots are read in the order of their launches, tens of nanoseconds apart. A later one is read
     later, but no launch begins and writes so soon after the one before it has ended.
     """
 
-    def __init__(self, region: Region, secret: int, count: int, seconds: float) -> None:
+    def __init__(self, region: Region, secret: int, count: int) -> None:
         """At slots of `region`, of which the first `count` are to be written; one output of them,
         which must have LEAST_BYTES.
         """
-        self._secret, self._seconds = secret, seconds
+        self._secret = secret
         layout = region.layout
         filled = [p for p in zip(layout.specs, layout.offsets, strict=True) if _tells(p[0])]
         spec, offset = secrets.choice(filled)
@@ -69,14 +70,15 @@ class Glances:
         [slots, places].
         """
 
-    def __call__(self) -> None:
-        ends = time.perf_counter() + self._seconds
+    def __call__(self, answered: Callable[[], bool]) -> None:
+        ends = time.perf_counter() + MOST_SECONDS
         while len(self.telling) < MOST_TELLING:
+            last = answered() or time.perf_counter() > ends
             written = self.once()
             news = not self.telling or not torch.equal(written, self.telling[-1])
             if news and written.any() and not written.all():
                 self.telling.append(written)
-            if time.perf_counter() > ends:
+            if last:
                 break
 
     def once(self) -> torch.Tensor:
@@ -111,11 +113,9 @@ def check(timer: Timer, windows: int = 3) -> None:
     outputs = rig.outputs[timer.region]
     if not any(map(_tells, outputs.layout.specs)):
         return
-    rig.refill(timer.region, 0, launches)
-    seconds = timer.arm.run(0, launches, rig.look, timer.captured) / 1e9
     for _ in range(windows):
         rig.refill(timer.region, 0, launches)
-        glances = Glances(outputs, rig.secret, launches, seconds)
+        glances = Glances(outputs, rig.secret, launches)
         timer.arm.rest()
         if glances.once().any():
             raise SubmissionError(

@@ -28,6 +28,10 @@ GATHERED_ELEMENTS = {"cpu": 1 << 11, "cuda": 1 << 20}
 """Up to this size the stretches of many launches are cut by one gather, above it one by one."""
 BATCH_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 26}
 """Launches are checked so many elements at a time."""
+ALIGNED = 16
+"""Elements that the stretches of a large launch begin at a multiple of: what is aligned is written
+several elements at a time.
+"""
 POISON_SHARE = {"cpu": 1, "cuda": 5}
 """One launch of a window in so many is searched for poison; on a GPU a look goes to all of them."""
 
@@ -81,12 +85,12 @@ class Rig:
         self.inputs = memory.region("inputs", inputs)
         self.outputs = [memory.region(f"outputs {arm}", outputs) for arm in range(arms)]
         self.secret = 0
-        self.check_seconds = math.inf
-        """What checking the values of one launch was last seen to take."""
+        self.check_seconds: float | None = None
+        """What checking the values of one launch was last seen to take, once it was."""
         self._device = memory.device
         self._on_gpu = memory.device.type != "cpu"
         self._shapes = {a.name: shape_of(a, case) for a in operator.arguments}
-        self._random = torch.Generator().manual_seed(secrets.randbits(63))
+        self._random = torch.Generator(memory.device).manual_seed(secrets.randbits(63))
         self._pool: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
         self._starts: dict[str, torch.Tensor] = {}
@@ -129,8 +133,9 @@ class Rig:
             self._fill_pools()
         for name, pool in self._pool.items():
             places = pool.numel() - pool.numel() // len(POOL) + 1
-            self._starts[name] = torch.randint(places, (2, count), generator=self._random)
             column, position = self.inputs.column(name), 0
+            pace = 1 if self._gathers(column.shape[1]) else ALIGNED
+            self._starts[name] = self._drawn(-(-places // pace), (2, count)) * pace
             for part in self._parts(first, count):
                 target = column[part]
                 self._cut(name, slice(position, position + len(target)), target)
@@ -179,7 +184,8 @@ class Rig:
         started = time.perf_counter()
         for positions in torch.split(chosen, self._batch()):
             self._verify(region, positions, (positions + first) % self.slots, where)
-        self.check_seconds = (time.perf_counter() - started) / max(1, len(chosen))
+        if drawn:
+            self.check_seconds = (time.perf_counter() - started) / len(drawn)
         self._whole(region, where)
 
     def _verify(
@@ -222,8 +228,7 @@ class Rig:
         starts = self._starts[name][:, positions]
         if not size:
             return out
-        if size <= GATHERED_ELEMENTS[self._device.type]:
-            starts = starts.to(self._device)
+        if self._gathers(size):
             stretches = pool.unfold(0, size, 1)[starts[0]]
             if gains is None:
                 return out.copy_(stretches)
@@ -234,6 +239,9 @@ class Rig:
             else:
                 torch.mul(pool[start : start + size], gains[gain : gain + size], out=row)
         return out
+
+    def _gathers(self, size: int) -> bool:
+        return size <= GATHERED_ELEMENTS[self._device.type]
 
     def _shaped(self, name: str, rows: torch.Tensor) -> torch.Tensor:
         return rows.view(-1, *self._shapes[name])
@@ -253,15 +261,18 @@ class Rig:
         self, region: Region, first: int, count: int
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For each output: its memory, and a secret place of it in each slot."""
-        slots = (torch.arange(count) + first) % self.slots
+        slots = (torch.arange(count, device=self._device) + first) % self.slots
         for spec in region.layout.specs:
             column = region.column(spec.name)
             if not column.shape[1]:
                 continue
-            drawn = torch.randint(column.shape[1], (count,), generator=self._random)
-            places = (slots * column.stride(0) + drawn).to(self._device)
+            places = slots * column.stride(0) + self._drawn(column.shape[1], (count,))
             reach = (self.slots - 1) * column.stride(0) + column.shape[1]
             yield column.as_strided((reach,), (1,)), places
+
+    def _drawn(self, end: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """Secret numbers below `end`, drawn where they are needed."""
+        return torch.randint(end, shape, generator=self._random, device=self._device)
 
     def _poison(self, region: Region, first: int, count: int) -> None:
         self.secret = secrets.randbits(63)

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import secrets
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evaluation import clock
 from evaluation.contestants.arm import Arm
 from evaluation.errors import Broken, SubmissionError
 from evaluation.rig import Rig
+from evaluation.sight import Sight
 
-CHECK_SECONDS = 0.003
+CHECK_SECONDS = {"cpu": 0.003, "cuda": 0.001}
 """Launches of every window, drawn in secret, have their values checked for about so long; one has
 at least. A final verdict has some hundreds of windows: who leaves out one launch in fifty is found.
 """
+LEAST_CHECKED = 1 / 8
+"""Of windows, drawn in secret, where to check one launch takes longer than that."""
 EAGER_LAUNCHES = 64
-SHORT = 8
-"""Windows of a SHORTth of the launches tell what a window costs besides its launches."""
 
 
 class Timer:
     """One arm bound to one rig. Its windows are `launches` over the rig's slots.
 
     On a GPU the launches of a window are captured in a CUDA graph where the kernel allows it, and
-    `captured` says whether it did.
+    `captured` says whether it did. They are clocked by sight (see `sight`); where nothing is to be
+    seen, and on a processor, from request to answer.
     """
 
     def __init__(
@@ -37,15 +39,19 @@ class Timer:
         where: str,
         discards: bool = False,
     ) -> None:
-        """`discards` says of a baseline that it writes no outputs: there are none to check."""
+        """`discards` says of a baseline that it writes no outputs but marks."""
         self.arm, self.rig, self.region = arm, rig, region
-        self.trusted, self.where, self.discards = trusted, where, discards
+        self.trusted, self.where = trusted, where
+        self.by_sight = rig.oracle.device.type != "cpu"
+        # A baseline is checked on a GPU, for its windows to have a candidate's surroundings; on a
+        # processor that would take half of the time there is to measure.
+        self.checked = not trusted or (self.by_sight and not discards)
+        self._marked = rig.oracle.operator.outputs[0].name if discards else ""
         self.clocked = 0.0
         """Seconds spent in windows."""
         self.captured = False
-        self.fixed = 0.0
-        """Nanoseconds that any window takes, as `besides` found."""
-        self._shorts: list[float] = []
+        self.besides: list[float] = []
+        """Nanoseconds of each window that were not its launches' own."""
         self.count = self.launches = 1
         with blame(trusted):
             arm.bind(rig.oracle.operator.arguments, rig.regions(region), rig.values)
@@ -73,62 +79,53 @@ class Timer:
         """
         self.count, self.launches = min(launches, self.rig.slots), launches
         with blame(self.trusted):
-            self.captured = self.arm.capture(0, launches)
+            self.captured = self.arm.capture(0, launches, self._marked)
         return self.window()
 
     def window(self) -> float:
-        """Nanoseconds per launch of one window on fresh inputs, whose outputs are checked."""
-        elapsed = self._elapsed(self.launches, self.count, self.captured)
-        return clock.less_empty(elapsed, self.empty) / self.launches
+        """Nanoseconds per launch of one window on fresh inputs."""
+        return self._own(self.launches, self.count, self.captured) / self.launches
 
     def eager(self) -> float:
         """Nanoseconds per launch when every launch is called for by itself."""
         count = min(self.count, EAGER_LAUNCHES)
-        took = statistics.median(self._elapsed(count, count, replay=False) for _ in range(3))
-        return clock.less_empty(took, self.empty) / count
+        return statistics.median(self._own(count, count, replay=False) for _ in range(3)) / count
 
-    def short(self) -> float:
-        """On a GPU, nanoseconds of a window of a SHORTth of the launches. The whole ring is
-        refilled before it too: what caches of addresses keep makes tenths of a millisecond.
-        """
-        with blame(self.trusted):
-            self.arm.capture(0, self._few())
-        elapsed = self._elapsed(self._few(), self.count, self.captured)
-        with blame(self.trusted):
-            self.arm.capture(0, self.launches)
-        return elapsed
-
-    def besides(self, found: Sequence[clock.Block]) -> float:
-        """On a GPU, nanoseconds per launch of this baseline's windows that do not grow with their
-        launches, by what blocks and one short window after each of them took.
-
-        That is to thaw, to hand the GPU over and back, to look; an empty trip does not show it all.
-        With a share k of the launches, fixed = (short - k whole) / (1 - k).
-        """
-        self._shorts.append(self.short())
-        whole = statistics.median(block.baseline for block in found) * self.launches
-        share = self._few() / self.launches
-        short = statistics.median(self._shorts)
-        self.fixed = max(0.0, (short - share * whole) / (1 - share))
-        return self.fixed / self.launches
-
-    def _few(self) -> int:
-        return max(1, self.launches // SHORT)
-
-    def _elapsed(self, launches: int, filled: int, replay: bool) -> int:
-        """Nanoseconds of a window of `launches` over `filled` slots."""
+    def _own(self, launches: int, filled: int, replay: bool) -> float:
+        """Nanoseconds of the launches of a window of `launches` over `filled` slots."""
         rig = self.rig
         round_the_ring = self.captured or launches > filled
         first = 0 if round_the_ring else secrets.randbelow(rig.slots)
         rig.refill(self.region, first, filled)
+        sight = self._sight(first, launches) if 1 < launches <= filled else None
         with blame(self.trusted):
-            elapsed = self.arm.run(first, launches, rig.look, replay)
+            if sight:
+                elapsed = self.arm.run(first, launches, rig.look, replay, sight)
+            else:
+                elapsed = self.arm.run(first, launches, rig.look, replay)
             self.clocked += elapsed / 1e9
             self.arm.rest()
-            if launches >= filled and not self.discards:
-                sample = max(1, int(CHECK_SECONDS / rig.check_seconds))
-                rig.verify(self.region, first, filled, sample, self.where)
-        return elapsed
+            if launches >= filled and self.checked:
+                rig.verify(self.region, first, filled, self._sample(), self.where)
+        seen = sight and sight.launch_ns()
+        own = seen * launches if seen else clock.less_empty(elapsed, self.empty)
+        self.besides.append(elapsed - own)
+        return own
+
+    def _sample(self) -> int:
+        """Launches of a window to check."""
+        device, each = self.rig.oracle.device.type, self.rig.check_seconds
+        if each is None:
+            return 1
+        share = CHECK_SECONDS[device] / each
+        drawn = secrets.SystemRandom().random() < max(share, LEAST_CHECKED)
+        return max(int(share), int(drawn))
+
+    def _sight(self, first: int, launches: int) -> Sight | None:
+        outputs = self.rig.outputs[self.region]
+        if not self.by_sight or not any(spec.bytes for spec in outputs.layout.specs):
+            return None
+        return Sight(outputs, self.rig.secret, first, launches, self._marked)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from evaluation.memory import Region
 from evaluation.place import GPU
 from evaluation.types import Argument, Reason
 
+During = Callable[[Callable[[], bool]], None]
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS, END_SECONDS = 120.0, 10.0
 MOST_THREADS = 256
@@ -151,7 +152,7 @@ class Arm:
         count: int,
         look: Callable[[], None] = lambda: None,
         replay: bool = False,
-        during: Callable[[], None] = lambda: None,
+        during: During = lambda answered: None,
     ) -> int:
         """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's
         clock. With `replay`, by the graph that was captured.
@@ -159,7 +160,7 @@ class Arm:
         The clock starts before the contestant thaws, its order waiting for it, and ends after it
         has been told to freeze and the judge has had its `look`, so nothing it does falls outside;
         the empty round trip (`count` 0) is the caller's to subtract. What the judge does `during`
-        the launches is on the clock.
+        the launches is on the clock; it is given what tells whether the contestant has answered.
         """
         message = {"do": "run", "first": first, "count": count, "replay": replay}
         return self.ask(message, look=look, during=during)
@@ -175,12 +176,14 @@ class Arm:
             {"do": "run", "first": first, "count": stage.layout.slots, "staged": True}, look=look
         )
 
-    def capture(self, first: int, count: int) -> bool:
-        """Have so many launches captured in a CUDA graph. Returns whether they can be."""
+    def capture(self, first: int, count: int, marked: str = "") -> bool:
+        """Have so many launches captured in a CUDA graph; the first and the last of them write to
+        the beginning of an output that is `marked`. Returns whether they can be.
+        """
         if self.rights.kind != GPU:
             return False
         try:
-            self.ask({"do": "capture", "first": first, "count": count})
+            self.ask({"do": "capture", "first": first, "count": count, "marked": marked})
         except SubmissionError as error:
             if error.reason is Reason.CALL_ERROR:
                 return False
@@ -192,7 +195,7 @@ class Arm:
         message: Message,
         descriptors: Sequence[int] = (),
         look: Callable[[], None] = lambda: None,
-        during: Callable[[], None] = lambda: None,
+        during: During = lambda answered: None,
     ) -> int:
         """Put one request and wait for its answer, frozen again afterwards. Returns nanoseconds.
 
@@ -207,7 +210,7 @@ class Arm:
             started = time.perf_counter_ns()
             self._link.send(message, descriptors)
             self._signal(signal.SIGCONT)
-            during()
+            during(self._link.pending)
             answer, _ = self._link.receive(self.rights.seconds, self._watch, spin=SPIN_SECONDS)
             self._signal(signal.SIGSTOP)
             self._looked(look)

@@ -171,10 +171,11 @@ class Contestant:
             region = self._reached(data, layout.size, descriptors)
             if self.inputs is None:
                 self.inputs = layout.rows(region)
-            for index in range(layout.slots):
-                if len(slots) <= index:
-                    slots.append(dict(request["values"]))
-                slots[index].update(layout.views(region, index))
+            while len(slots) < layout.slots:
+                slots.append(dict(request["values"]))
+            for name, tensors in layout.columns(region).items():
+                for slot, tensor in zip(slots, tensors, strict=True):
+                    slot[name] = tensor
         arguments = [Argument(**a) for a in request["arguments"]]
         assert self.kernel is not None, "bound before it was loaded"
         self.launch = self.kernel.bind(arguments, slots)
@@ -202,9 +203,16 @@ class Contestant:
 
         launch, places = self.launch, range(request["first"], request["first"] + request["count"])
         assert launch is not None, "captured before it was bound"
+        marked, ends = request["marked"], (places[0], places[-1])
+
+        def captured(place: int) -> None:
+            launch(place, 1)
+            if marked and place in ends:
+                self.slots[place][marked].view(-1)[:1].zero_()
+
         self.graph, self.refused = self.graphs.get(places), True
         if self.graph is None:
-            self.graph = Chain(functools.partial(launch, place, 1) for place in places)
+            self.graph = Chain(functools.partial(captured, place) for place in places)
             self.graphs[places] = self.graph
         self.refused = False
 

@@ -65,6 +65,10 @@ class Link:
         except OSError as error:
             raise LinkClosed(str(error)) from error
 
+    def pending(self) -> bool:
+        """Whether a message has begun to arrive, or the peer is gone."""
+        return bool(select.select([self.socket], [], [], 0)[0])
+
     def receive(
         self,
         timeout: float | None = None,
@@ -82,7 +86,7 @@ class Link:
         deadline = None if timeout is None else time.monotonic() + timeout
         descriptors: list[int] = []
         spins = time.perf_counter() + spin
-        while time.perf_counter() < spins and not select.select([self.socket], [], [], 0)[0]:
+        while time.perf_counter() < spins and not self.pending():
             pass
         length = struct.unpack("<I", self._read(4, descriptors, deadline, watch, interval))[0]
         if length > MAX_FRAME:

@@ -19,6 +19,7 @@ from evaluation.clock import (
     less_empty,
     plan_for,
     speedup_of,
+    unseen,
 )
 from evaluation.clock import blocks as measured
 from evaluation.types import Interval
@@ -121,7 +122,7 @@ def test_a_gpu_is_measured_in_shorter_windows_and_the_last_round_longest() -> No
     for kind in ("cpu", "gpu"):
         final, quick = plans[kind, True], plans[kind, False]
         assert final.every_regime and not quick.every_regime
-        assert final.window_seconds > quick.window_seconds and final.narrow < quick.narrow
+        assert final.window_seconds >= quick.window_seconds and final.narrow < quick.narrow
     assert plans["gpu", True].window_seconds < plans["cpu", True].window_seconds
 
 
@@ -129,3 +130,11 @@ def test_a_window_is_long_enough_for_the_faster_and_not_too_long_for_the_slower(
     assert launches_for([1_000], 0.006) == 6_000
     assert launches_for([1_000, 3_000], 0.006) == 6_000
     assert launches_for([1_000, 60_000], 0.006) == 400, "the slower one's takes 24 ms"
+
+
+def test_what_a_candidate_takes_beyond_chance_before_it_is_seen_counts() -> None:
+    baseline = [500.0, 510.0, 490.0, 505.0, 495.0, 530.0, 470.0]
+    assert unseen(baseline, baseline) == 0.0
+    assert unseen([value + 5 for value in baseline], baseline) == 0.0, "no more than chance"
+    assert unseen([value + 200 for value in baseline], baseline) == pytest.approx(200)
+    assert unseen([value - 200 for value in baseline], baseline) == 0.0, "nothing is given back"

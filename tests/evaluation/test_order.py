@@ -54,12 +54,12 @@ class Window:
         count: int,
         look: Callable[[], None],
         replay: bool,
-        during: Callable[[], None] = lambda: None,
+        during: Callable[[Callable[[], bool]], None] = lambda answered: None,
     ) -> int:
         started = time.perf_counter_ns()
         writer = threading.Thread(target=self.write, args=(count,))
         writer.start()
-        during()
+        during(lambda: not writer.is_alive())
         writer.join()
         return time.perf_counter_ns() - started
 
@@ -107,13 +107,13 @@ def test_an_answer_that_came_before_the_question_is_refused(rig: Rig) -> None:
 
 def test_glances_that_tell_fall_into_a_window_that_is_under_way(rig: Rig) -> None:
     rig.refill(0, 0, SLOTS)
-    glances = Glances(rig.outputs[0], rig.secret, SLOTS, seconds=0.0)
-    glances()
+    glances = Glances(rig.outputs[0], rig.secret, SLOTS)
+    glances(lambda: True)
     assert not glances.telling, "nothing is written yet"
     for slot in range(SLOTS):
         rig.outputs[0].slot(slot)["out"].fill_(1.0)
-        glances()
-        glances()
+        glances(lambda: True)
+        glances(lambda: True)
     assert [int(written.any(1).sum()) for written in glances.telling] == list(range(1, SLOTS))
     assert all(map(in_order, glances.telling))
 
@@ -123,8 +123,8 @@ def test_glances_go_to_secret_places_of_every_launch(rig: Rig) -> None:
     for _ in range(200):
         rig.refill(0, 0, SLOTS)
         rig.outputs[0].slot(3)["out"].flatten()[::2].fill_(1.0)
-        glances = Glances(rig.outputs[0], rig.secret, SLOTS, seconds=0.0)
-        glances()
+        glances = Glances(rig.outputs[0], rig.secret, SLOTS)
+        glances(lambda: True)
         (written,) = glances.telling
         assert written.any(1).tolist() == [slot == 3 for slot in range(SLOTS)]
         assert bool(written[3].all()) and 1 <= written.shape[1] <= order.PLACES
@@ -137,7 +137,7 @@ def test_a_stretch_of_a_long_window_is_looked_at(rig: Rig, monkeypatch: pytest.M
     rig.refill(0, 0, SLOTS)
     firsts = set()
     for _ in range(100):
-        glances = Glances(rig.outputs[0], rig.secret, SLOTS, seconds=0.0)
+        glances = Glances(rig.outputs[0], rig.secret, SLOTS)
         assert len(glances._rows) == 4 * order.PLACES
         firsts.add(glances._rows.storage_offset() // rig.outputs[0].layout.stride)
     assert firsts == set(range(SLOTS - 4 + 1))

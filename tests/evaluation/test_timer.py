@@ -10,13 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from evaluation import clock
-from evaluation.clock import Block, Plan
 from evaluation.contestants.arm import Arm
 from evaluation.errors import Broken, SubmissionError
 from evaluation.rig import Rig
 from evaluation.task import Task
-from evaluation.timer import EAGER_LAUNCHES, SHORT, Timer
+from evaluation.timer import EAGER_LAUNCHES, Timer
 from evaluation.types import Reason, Split
 
 LAUNCH, FIXED, EMPTY, EAGER = 1_000, 40_000, 25_000, 7_000
@@ -38,14 +36,20 @@ class FakeArm:
         if self.fails:
             raise self.fails
 
-    def capture(self, first: int, count: int) -> bool:
+    def capture(self, first: int, count: int, marked: str) -> bool:
+        self.marked = marked
         return self.captures
 
     def rest(self) -> None:
         """It leaves nothing running."""
 
     def run(
-        self, first: int, count: int, look: Callable[[], None] = lambda: None, replay: bool = False
+        self,
+        first: int,
+        count: int,
+        look: Callable[[], None] = lambda: None,
+        replay: bool = False,
+        during: Callable[[Callable[[], bool]], None] = lambda answered: None,
     ) -> int:
         self.asked.append((first, count, replay))
         if self.fails:
@@ -54,6 +58,7 @@ class FakeArm:
             given = self.rig.inputs.slot(index % self.rig.slots)
             out = self.rig.outputs[0].slot(index % self.rig.slots)["out"]
             out.copy_(given["x"] * given["weight"] + self.rig.values["shift"])
+        during(lambda: True)
         look()
         each = LAUNCH if replay or not self.captures else EAGER
         return FIXED + each * count if count else EMPTY
@@ -77,59 +82,43 @@ def test_a_window_is_what_it_took_less_an_empty_trip_for_each_launch(task: Task)
         assert arm.asked[-1][1:] == (40, False)
 
 
-def measured(timer: Timer, blocks: int = 3) -> list[Block]:
-    """Blocks of a baseline against itself."""
-    timer.empty = 0.0
-    plan = Plan(1e-3, least_blocks=blocks, most_blocks=blocks, narrow=0.0, most_seconds=60.0)
-    return clock.blocks(timer.window, timer.window, plan, timer.besides)
+class Seen:
+    """Stands in for what is seen of a window: its launches took LAUNCH each."""
+
+    def __init__(self, *given: object) -> None:
+        """Of outputs, their secret, where it begins, how many launches."""
+
+    def __call__(self, answered: Callable[[], bool]) -> None:
+        """Nothing is to be done."""
+
+    def launch_ns(self) -> float | None:
+        return LAUNCH
 
 
-def test_what_does_not_grow_with_the_launches_is_found_from_short_windows(task: Task) -> None:
-    with timed(task, trusted=True) as (timer, arm):
-        timer.capture(64)
-        assert [block.baseline for block in measured(timer)] == pytest.approx([LAUNCH] * 3)
-        assert timer.fixed == pytest.approx(FIXED)
-        assert [count for _, count, _ in arm.asked[-5:]] == [64, 64, 64, 64, 64 // SHORT]
-        assert timer.launches == timer.count == 64, "windows are whole again"
-
-
-def test_windows_of_a_few_launches_have_short_ones_too(task: Task) -> None:
-    with timed(task, slots=2, trusted=True) as (timer, _):
-        timer.capture(2)
-        measured(timer)
-        assert timer.fixed == pytest.approx(FIXED)
-
-
-def test_one_short_window_that_was_held_up_moves_nothing(task: Task) -> None:
-    with timed(task, trusted=True) as (timer, _):
-        timer.capture(64)
-        timer._shorts.append(100 * FIXED)
-        measured(timer)
-        assert timer.fixed == pytest.approx(FIXED)
-
-
-def test_what_does_not_grow_is_never_less_than_nothing(
+def test_by_sight_a_window_is_its_launches_and_what_it_takes_besides_is_told(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with timed(task, trusted=True) as (timer, _):
-        timer.capture(64)
-        monkeypatch.setattr(timer, "_elapsed", lambda launches, filled, replay: 10 * launches**2)
-        measured(timer)
-        assert timer.fixed == 0.0
+    monkeypatch.setattr("evaluation.timer.Sight", Seen)
+    with timed(task) as (timer, _):
+        timer.by_sight = True
+        assert timer.capture(64) == pytest.approx(LAUNCH)
+        timer.besides.clear()
+        assert timer.window() == pytest.approx(LAUNCH)
+        assert timer.besides == pytest.approx([FIXED])
+        assert timer.eager() == pytest.approx(LAUNCH)
 
 
-def test_the_whole_ring_is_filled_before_a_short_window_too(
+def test_what_was_not_seen_is_clocked_from_request_to_answer(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with timed(task, trusted=True) as (timer, _):
+    monkeypatch.setattr(Seen, "launch_ns", lambda self: None)
+    monkeypatch.setattr("evaluation.timer.Sight", Seen)
+    with timed(task) as (timer, _):
+        timer.by_sight = True
         timer.capture(64)
-        filled: list[int] = []
-        refill = timer.rig.refill
-        monkeypatch.setattr(
-            timer.rig, "refill", lambda arm, first, n: (filled.append(n), refill(arm, first, n))
-        )
-        timer.short()
-        assert filled == [64]
+        assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY) / 64)
+        timer.resize(1)
+        assert timer.window() == pytest.approx((LAUNCH + FIXED) / 2), "one launch has no other"
 
 
 def test_a_window_grows_over_the_ring_until_it_takes_its_time(task: Task) -> None:
@@ -172,14 +161,22 @@ def test_an_answer_that_was_not_written_is_refused_and_so_is_a_wrong_one(task: T
         assert caught.value.reason is Reason.WRONG_VALUES
 
 
-def test_a_baseline_that_discards_its_results_is_not_asked_for_them(task: Task) -> None:
+def test_a_baseline_is_not_checked_on_a_processor(task: Task) -> None:
     with timed(task, trusted=True) as (timer, arm):
         arm.writes = False
         timer.resize(4)
+        assert timer.window() > 0
+        timer.checked = True
         with pytest.raises(Broken, match="was not written"):
             timer.window()
-        timer.discards = True
-        assert timer.window() > 0
+
+
+def test_a_baseline_that_discards_its_results_marks_an_output(task: Task) -> None:
+    for discards, marked in ((True, "out"), (False, "")):
+        with Rig(task.operator, task.cases(Split.SEEN)[0], 8, arms=1) as rig:
+            arm = FakeArm(rig)
+            Timer(cast(Arm, arm), rig, 0, True, "here", discards).capture(8)
+            assert arm.marked == marked
 
 
 def test_what_fails_in_a_baseline_is_the_judges_fault(task: Task) -> None:

@@ -4,7 +4,7 @@ trick `unchained`; where launches have streams of their own, no glance comes bef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,8 +66,8 @@ def test_honest_launches_are_seen_in_order(
     told: list[int] = []
 
     class Counted(Glances):
-        def __call__(self) -> None:
-            super().__call__()
+        def __call__(self, answered: Callable[[], bool]) -> None:
+            super().__call__(answered)
             told.append(len(self.telling))
 
     monkeypatch.setattr(order, "Glances", Counted)

@@ -1,0 +1,100 @@
+"""How long the launches of a window take, seen without the contestant's help.
+
+From a request to its answer the GPU is handed from one process to another and back: half a
+millisecond on an H200, a fifth more or less each time. So while a window is under way the judge
+looks at one secret place in the outputs of its first and of its last launch, again and again,
+through the copy engine, which reads memory while another process's kernels write it. When the one
+comes by its answer and when the other does, lie all launches but one apart, and whatever else a
+window takes lies outside.
+
+What counts is when a place comes by the value that it keeps: to write something into the last
+output early moves nothing, and into the first one late no more than a launch. Work that is done
+before the first launch writes is not seen. It shows in what a window takes besides its launches,
+beside the baseline's windows (`clock.unseen`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from evaluation import cuda
+from evaluation.memory import poison
+
+if TYPE_CHECKING:
+    from evaluation.memory import Region
+
+PLACE_BYTES = 16
+"""Of an output that are looked at, where it has as many."""
+MOST_SECONDS = 0.25
+"""A window that takes longer is clocked from request to answer: the rest weighs little there."""
+LATE = 1.2
+"""Launches that an output may take from its first value to its last."""
+
+
+class Sight:
+    """Watches one window from its request to its answer."""
+
+    def __init__(
+        self, region: Region, secret: int, first: int, launches: int, marked: str = ""
+    ) -> None:
+        """Of `launches`, two at least, which write to slots of `region` from `first` on, whose
+        outputs are poisoned with `secret`. Of an output that is `marked`, the beginning is looked
+        at, else a secret place of any.
+        """
+        layout = region.layout
+        outputs = [p for p in zip(layout.specs, layout.offsets, strict=True) if p[0].bytes]
+        spec, offset = secrets.choice([p for p in outputs if marked in ("", p[0].name)])
+        width = min(PLACE_BYTES, spec.bytes)
+        if not marked:
+            offset += secrets.randbelow((spec.bytes - width) // PLACE_BYTES + 1) * PLACE_BYTES
+        rows = layout.rows(region.bytes)[:, offset : offset + width]
+        unwritten = torch.empty(width // spec.itemsize, dtype=spec.torch_dtype)
+        poison(unwritten, secret)
+        self._launches = launches
+        self._look = _looker(rows[first], rows[(first + launches - 1) % layout.slots])
+        self._seen = [[(0.0, unwritten.view(torch.uint8).numpy().tobytes())] for _ in "ab"]
+        """Of each place the values it had, and since when."""
+        self._step = 0.0
+        """Nanoseconds from one look to the next, at most."""
+
+    def __call__(self, answered: Callable[[], bool]) -> None:
+        """Look until the contestant has answered."""
+        before: float = time.perf_counter_ns()
+        ends = before + MOST_SECONDS * 1e9
+        last = False
+        while not last:
+            last = answered() or before > ends
+            asked = time.perf_counter_ns()
+            found = self._look()
+            now = (asked + time.perf_counter_ns()) / 2
+            for seen, value in zip(self._seen, found, strict=True):
+                if value != seen[-1][1]:  # written between the last look and this one
+                    seen.append(((before + now) / 2, value))
+            self._step = max(self._step, now - before)
+            before = now
+
+    def launch_ns(self) -> float | None:
+        """Nanoseconds of one launch, once the window is over; None of what was not seen: a place
+        that was not written before the answer, or still changed after it.
+        """
+        first, last = self._seen
+        kept = tuple(seen[-1][1] for seen in self._seen)
+        if min(len(first), len(last)) < 2 or self._look() != kept:
+            return None
+        begun, ended = first[-1][0], last[-1][0]
+        each = (ended - begun) / (self._launches - 1)
+        if begun - first[1][0] > LATE * each + self._step:
+            each = (ended - first[1][0]) / (self._launches - 1)
+        return each if each > 0 else None
+
+
+def _looker(*places: torch.Tensor) -> Callable[[], tuple[bytes, ...]]:
+    """What reads some places of a few bytes (uint8, shape [bytes]), wherever they are."""
+    if places[0].is_cuda:
+        return cuda.looker(*places)
+    return lambda: tuple(place.numpy().tobytes() for place in places)

@@ -1,0 +1,148 @@
+"""A window is clocked by when its first and its last output are seen to be written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from evaluation import sight
+from evaluation.memory import HostMemory, Layout, TensorSpec, poison
+from evaluation.rig import Rig
+from evaluation.sight import MOST_SECONDS, Sight
+from evaluation.task import Task
+from evaluation.types import Split
+
+SLOTS, LAUNCH, BEGIN, STEP = 24, 100_000, 500_000, 1_000
+"""Nanoseconds: of a launch, before the first of them begins, between two looks at the time."""
+
+
+Write = tuple[float, int, float]
+"""When, in launches from the first one's beginning; into which slot; what."""
+
+
+class World:
+    """Time goes by whenever it is asked for, and outputs are written as it does."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig, self.now, self.ends = rig, 0, BEGIN + SLOTS * LAUNCH
+        self.writes = honest(0.5)
+
+    def perf_counter_ns(self) -> int:
+        self.now += STEP
+        for write in [write for write in self.writes if BEGIN + write[0] * LAUNCH <= self.now]:
+            self.writes.remove(write)
+            self.rig.outputs[0].slot(write[1])["out"].fill_(write[2])
+        return self.now
+
+    def answered(self) -> bool:
+        return self.now > self.ends
+
+
+def honest(share: float) -> list[Write]:
+    """Every launch writes when so much of it has gone by."""
+    return [(slot + share, slot, 1.0 + slot) for slot in range(SLOTS)]
+
+
+@pytest.fixture
+def rig(task: Task) -> Iterator[Rig]:
+    seen = task.cases(Split.SEEN)[0]
+    case = dataclasses.replace(seen, symbols={"rows": 4, "cols": 32, "shift": 0.5})
+    with Rig(task.operator, case, SLOTS, arms=1) as rig:
+        rig.refill(0, 0, SLOTS)
+        yield rig
+
+
+@pytest.fixture
+def world(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(rig)
+    monkeypatch.setattr(sight, "time", world)
+    return world
+
+
+def looked(rig: Rig, world: World) -> float | None:
+    """Nanoseconds of a launch."""
+    found = Sight(rig.outputs[0], rig.secret, 0, SLOTS)
+    found(world.answered)
+    return found.launch_ns()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_all_launches_but_one_lie_between_the_two(rig: Rig, world: World, share: float) -> None:
+    world.writes = honest(share)
+    assert looked(rig, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
+
+
+def test_what_is_written_in_steps_is_clocked_by_the_last_of_them(rig: Rig, world: World) -> None:
+    zeroed = [(slot + 0.05, slot, 0.0) for slot in range(SLOTS)]
+    world.writes = sorted([*honest(0.9), *zeroed])
+    assert looked(rig, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
+
+
+def test_to_write_something_early_moves_nothing(rig: Rig, world: World) -> None:
+    world.writes = sorted([*honest(0.5), *((2.0, slot, 7.0) for slot in range(2, SLOTS))])
+    assert looked(rig, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
+
+
+def test_to_write_the_first_answer_late_moves_no_more_than_a_launch(rig: Rig, world: World) -> None:
+    for late, charged in ((0.9, SLOTS - 1.9), (8.0, SLOTS - 1)):
+        rig.refill(0, 0, SLOTS)
+        world.now, world.writes = 0, sorted([*honest(0.5), (0.5 + late, 0, 7.0)])
+        each = LAUNCH * charged / (SLOTS - 1)
+        assert looked(rig, world) == pytest.approx(each, abs=8 * STEP / SLOTS)
+
+
+def test_a_window_that_is_answered_unwritten_is_not_clocked(rig: Rig, world: World) -> None:
+    del world.writes[-1]
+    assert looked(rig, world) is None
+
+
+def test_what_changes_after_the_answer_is_not_clocked(rig: Rig, world: World) -> None:
+    found = Sight(rig.outputs[0], rig.secret, 0, SLOTS)
+    found(world.answered)
+    rig.outputs[0].slot(SLOTS - 1)["out"].fill_(9.0)
+    assert found.launch_ns() is None
+
+
+def test_one_that_never_ends_is_left(
+    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.writes.clear()
+    monkeypatch.setattr(world, "answered", lambda: False)
+    assert looked(rig, world) is None
+    assert world.now == pytest.approx(MOST_SECONDS * 1e9, rel=0.01)
+
+
+def test_the_place_is_a_secret_unless_it_is_marked(rig: Rig) -> None:
+    for slot in (0, 1):
+        rig.outputs[0].slot(slot)["out"].view(-1)[:1].zero_()
+    seen = [Sight(rig.outputs[0], rig.secret, 0, 2) for _ in range(400)]
+    for each in seen:
+        each(lambda: True)
+    assert 0 < sum(len(each._seen[0]) > 1 for each in seen) < 100, "of 32 places"
+
+
+def writing(rows: list[torch.Tensor]) -> Callable[[], bool]:
+    """Answers once it has written all of them, one before each look."""
+
+    def answered() -> bool:
+        if rows:
+            rows.pop(0).zero_()
+        return not rows
+
+    return answered
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "int64"])
+def test_every_dtype_is_seen_unwritten_and_written(dtype: str) -> None:
+    layout = Layout.of([TensorSpec("out", (3, 5), dtype)], 2)
+    region = HostMemory().region("outputs", layout)
+    poison(region.column("out"), secret=77)
+    unseen, seen = (Sight(region, 77, 0, 2, "out") for _ in "ab")
+    unseen(lambda: True)
+    assert unseen.launch_ns() is None
+    seen(writing(list(region.column("out"))))
+    assert seen.launch_ns() is not None
+    region.close()
