@@ -162,7 +162,7 @@ class Rig:
 
     def verify(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
         """Check the outputs of a timed window: a secret stretch of them for poison, a secret
-        `sample` for their values.
+        `sample`, which may be none, for their values.
         """
         region = self.outputs[arm]
         if self._unwritten:
@@ -178,15 +178,16 @@ class Rig:
                 raise SubmissionError(
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
-        where = f"{where}, timed launch"
-        drawn = secrets.SystemRandom().sample(range(count), min(sample, count))
-        chosen = torch.tensor(drawn)
+        if sample:
+            self._verify_some(region, first, count, min(sample, count), f"{where}, timed launch")
+        self._whole(region, where)
+
+    def _verify_some(self, region: Region, first: int, count: int, sample: int, where: str) -> None:
+        chosen = torch.tensor(secrets.SystemRandom().sample(range(count), sample))
         started = time.perf_counter()
         for positions in torch.split(chosen, self._batch()):
             self._verify(region, positions, (positions + first) % self.slots, where)
-        if drawn:
-            self.check_seconds = (time.perf_counter() - started) / len(drawn)
-        self._whole(region, where)
+        self.check_seconds = (time.perf_counter() - started) / sample
 
     def _verify(
         self, region: Region, positions: torch.Tensor, slots: torch.Tensor, where: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,9 @@ from evaluation.memory import HostMemory, Layout, TensorSpec, poison
 from evaluation.rig import Rig
 from evaluation.sight import MOST_SECONDS, Sight
 from evaluation.task import Task
-from evaluation.types import Split
+from evaluation.timer import Timer
+from evaluation.types import Split, Verdict
+from tests.evaluation.conftest import judged
 
 SLOTS, LAUNCH, BEGIN, STEP = 24, 100_000, 500_000, 1_000
 """Nanoseconds: of a launch, before the first of them begins, between two looks at the time."""
@@ -146,3 +150,31 @@ def test_every_dtype_is_seen_unwritten_and_written(dtype: str) -> None:
     seen(writing(list(region.column("out"))))
     assert seen.launch_ns() is not None
     region.close()
+
+
+def test_the_windows_of_real_contestants_are_seen(
+    task: Task, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[float, float | None]] = []
+
+    class Noted(Sight):
+        def launch_ns(self) -> float | None:
+            each = super().launch_ns()
+            seen.append((self._step, each))
+            return each
+
+    begin = Timer.__init__
+
+    def by_sight(timer: Timer, *given: Any) -> None:
+        begin(timer, *given)
+        timer.by_sight = True
+
+    monkeypatch.setattr("evaluation.timer.Sight", Noted)
+    monkeypatch.setattr("evaluation.timer.LEAST_CHECKED", 0.5)
+    monkeypatch.setattr("evaluation.timer.CHECK_SECONDS", {"cpu": 1e-9})
+    monkeypatch.setattr(Timer, "__init__", by_sight)
+    report = judged(task, task.operator.baseline("cpp"), cache)
+    assert report.verdict is Verdict.PASSED, report.message
+    times = [each for _, each in seen if each is not None]
+    assert len(times) > len(seen) / 2, seen
+    assert report.seen and 0.5 < report.seen.speedup < 2.0, report.seen
