@@ -49,7 +49,8 @@ def test_launches_on_streams_of_their_own_run_one_after_the_other() -> None:
             torch.cuda._sleep(CYCLES)
         torch.cuda.current_stream().wait_stream(aside)
 
-    alone = milliseconds(lambda: torch.cuda._sleep(CYCLES))
+    # The least of several: a GPU that was idle has a slower clock at first.
+    alone = min(milliseconds(lambda: torch.cuda._sleep(CYCLES)) for _ in range(20))
     chain = Chain(functools.partial(launch, aside) for aside in asides)
     assert milliseconds(chain.replay) > 7 * alone
 
