@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from evaluation import clock, place, sandbox
+from evaluation.building import nvcc
 from evaluation.contestants import arm
 from evaluation.hardware import cpu
+from evaluation.languages import triton
 from tests.gpu.submissions import Submission, build_all
 
 WORKER, WORKERS = (
@@ -78,6 +80,8 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What sources are compiled by. Where no GPU says for which, one architecture will do."""
     if place.gpu_vendor() != "nvidia":
         monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_100a")
+        monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
+        monkeypatch.setattr(triton, "TRIED", {})
     if shutil.which("nvcc") is None:
         pytest.skip("nvcc is not installed")
 

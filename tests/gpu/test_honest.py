@@ -25,7 +25,11 @@ def test_honest_work_of_any_style_passes(work: Submission, in_a_hurry: None, cac
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", HONEST, ids=lambda work: work.name)
+@pytest.mark.parametrize(
+    "work",  # PyTorch's headers take half a minute; a control for processors includes them too
+    [work for work in HONEST if "load_inline" not in work.name],
+    ids=lambda work: work.name,
+)
 def test_it_breaks_no_rule_and_compiles(work: Submission, compilers: None, cache: Path) -> None:
     work.reject()
     work.build(cache)

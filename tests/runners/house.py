@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,13 @@ ENDED = ("passed", "failed", "cancelled", "broken")
 TARGET = "k.cpp"
 
 SEED = f"""
-from arena.catalog.models import Hardware, Operator, Task, TaskVersion
+from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 operator = Operator.objects.create(slug="k", title="K", category="c", level=1, prompt="", reference_source="")
 task = Task.objects.create(operator=operator, track="cpp-to-cpp", status="published")
 starter = {{"{TARGET}": "speedup 1.0", "TASK.md": "Make it faster."}}
 TaskVersion.objects.create(task=task, content_hash="0", public={{"starter": starter, "target_file": "{TARGET}"}})
 Hardware.objects.create(slug="fake-cpu", name="Fake", kind="cpu", queue="hw.fake-cpu")
+Agent.objects.create(slug="test", title="T", adapter="scripted")
 """  # noqa: E501
 
 
@@ -82,6 +84,8 @@ PATIENCE = 4
 class House:
     """What a test starts and kills, and what it reads back."""
 
+    _furnished = b""
+
     def __init__(self, home: Path) -> None:
         self.home = home
         self.port, self.web_port = free_port(), free_port()
@@ -97,8 +101,14 @@ class House:
         }
 
     def furnish(self) -> None:
-        self.python("from django.core.management import call_command; call_command('migrate')")
-        self.python(SEED)
+        """A database with its tables and a catalog, made once for a process and then copied."""
+        database = self.home / "arena.sqlite3"
+        if not House._furnished:
+            self.python("from django.core.management import call_command; call_command('migrate')")
+            self.python(SEED)
+            with closing(sqlite3.connect(database)) as made:
+                House._furnished = made.serialize()
+        database.write_bytes(House._furnished)
 
     def open(self) -> None:
         """Start what is not running."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -45,11 +47,14 @@ class Box(House):
         self.plan = self.home / "pair.toml"
         self.plan.write_text(text)
         steps = [{"write": target, "text": source}, {"check": ""}]
-        self.python(
-            "from arena.catalog.models import Agent\n"
-            f"values = dict(title='T', adapter='scripted', settings={{'steps': {steps!r}}})\n"
-            "Agent.objects.update_or_create(slug='test', defaults=values)"
-        )
+        with (
+            closing(sqlite3.connect(self.home / "arena.sqlite3", timeout=10)) as database,
+            database,
+        ):
+            settings = json.dumps({"steps": steps})
+            database.execute(
+                "UPDATE catalog_agent SET settings = ? WHERE slug = 'test'", [settings]
+            )
 
     def statuses(self) -> list[str]:
         return [row["status"] for row in self.rows("SELECT status FROM runs_run ORDER BY status")]

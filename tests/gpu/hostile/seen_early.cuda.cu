@@ -1,6 +1,6 @@
 // trick: writes something into all outputs of a graph at once, for the last one to be seen early
 // row: 16
-// expect: passed
+// expect: passed|failed/FORBIDDEN
 // fastest: 1.25
 #include "right.cuh"
 
