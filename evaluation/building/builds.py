@@ -101,7 +101,12 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         for name, ending in endings.items()
     ]
     scratch = cache / "inductor"
-    environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    environment = {
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # To precompile them takes longer than a baseline's few kernels make up for.
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+    }
     kept = [_keeping(each, scratch, environment) for each in made]
     return [dataclasses.replace(each, discards=in_place) for each in kept]
 

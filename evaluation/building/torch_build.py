@@ -75,7 +75,8 @@ def building(load_inline: Callable[..., Any], folder: Path) -> Callable[..., Any
             module = load_inline(**asked)
         except Exception as error:
             raise RefusedSource(f"load_inline: {error}") from error
-        shutil.copy(module.__file__, folder / f"{module.__name__}.{key}.so")
+        library = Path(module.__file__)  # what the module calls itself is its own affair
+        shutil.copy(library, folder / f"{library.stem}.{key}.so")
         return module
 
     return build

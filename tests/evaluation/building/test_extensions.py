@@ -24,9 +24,15 @@ SOURCE = '''\
 from torch.utils.cpp_extension import load_inline
 
 CPP = """
-#include <pybind11/pybind11.h>
-double by(double scale) { return 2 * scale; }
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("by", &by); }
+#include <Python.h>
+#define NAMED_(name) PyInit_##name
+#define NAMED(name) NAMED_(name)
+static PyObject* by(PyObject*, PyObject* scale) {
+    return PyFloat_FromDouble(2 * PyFloat_AsDouble(scale));
+}
+static PyMethodDef functions[] = {{"by", by, METH_O, nullptr}, {}};
+static PyModuleDef about = {PyModuleDef_HEAD_INIT, "ours", nullptr, -1, functions};
+PyMODINIT_FUNC NAMED(TORCH_EXTENSION_NAME)() { return PyModule_Create(&about); }
 """
 ours = load_inline("ours", [CPP], extra_cflags=["-O1"], no_implicit_headers=True)
 
@@ -93,15 +99,15 @@ def test_a_library_is_built_once_and_loaded_where_there_is_no_compiler(
 
 @pytest.mark.usefixtures("tools")
 def test_what_the_compiler_refuses_is_told_with_its_line(task: Task, cache: Path) -> None:
-    error = refused(SOURCE.replace("2 * scale", "2 * skale"), task, cache)
-    assert "an extension was refused: main.cpp:3: " in error.message
+    error = refused(SOURCE.replace("2 * Py", "skale * Py"), task, cache)
+    assert "an extension was refused: main.cpp:6: " in error.message
     assert "skale" in error.message
     assert error.outputs[0].diagnostics[0].severity == "error"
 
 
 @pytest.mark.usefixtures("tools", "contestant")
 def test_a_refusal_may_be_answered_by_another_way(task: Task, cache: Path) -> None:
-    lines = SOURCE.replace("2 * scale", "skale").splitlines()
+    lines = SOURCE.replace("2 * Py", "skale * Py").splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("ours ="))
     lines[at : at + 1] = ["try:", f"    {lines[at]}", "except Exception:", "    ours = None"]
     source = "\n".join(lines).replace("ours.by(scale)", "(scale if ours is None else 0)")

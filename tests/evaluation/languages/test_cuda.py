@@ -58,6 +58,7 @@ def test_what_each_kernel_takes_is_told_with_its_listing(task: Task, cache: Path
 
 
 @needs_nvcc
+@pytest.mark.usefixtures("everywhere")
 def test_another_architecture_is_tried_and_fails_nobody(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
 
 
+@pytest.mark.usefixtures("everywhere")
 def test_every_kernel_is_compiled_for_hopper_blackwell_and_amd(task: Task, cache: Path) -> None:
     made = build(task, "triton", {"twice.py": HONEST}, cache)
     nvidia, amd, blackwell = made.outputs
@@ -96,6 +97,7 @@ INLINE = HONEST.replace(
 @pytest.mark.parametrize(
     ("source", "said"), [(LARGE, "shared memory"), (INLINE, "")], ids=["shared memory", "PTX"]
 )
+@pytest.mark.usefixtures("everywhere")
 def test_what_only_the_gpu_that_is_here_can_run_is_no_failure(
     source: str, said: str, task: Task, cache: Path
 ) -> None:
@@ -112,6 +114,7 @@ def test_what_only_the_gpu_that_is_here_can_run_is_no_failure(
         ("sm_100a", "cuda:100", 232_448),
     ],
 )
+@pytest.mark.usefixtures("everywhere")
 def test_the_gpu_that_is_here_comes_first(
     arch: str, first: str, shared: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +124,7 @@ def test_the_gpu_that_is_here_comes_first(
     assert {"hip:gfx942", "cuda:100"} <= {first, *dict(tried)}
 
 
+@pytest.mark.usefixtures("everywhere")
 def test_a_compiler_that_dies_for_a_gpu_that_is_not_here_fails_nobody(
     task: Task, cache: Path
 ) -> None:
@@ -231,9 +235,8 @@ def test_a_candidate_sees_neither_tasks_nor_a_writable_source(task: Task, cache:
         f"open({str(cache)!r} + '/x', 'w')",
         "open(__file__, 'a')",
     ):
-        assert "PermissionError" in refused(f"{deed}\n{HONEST}", task, cache).message or (
-            "Read-only" in refused(f"{deed}\n{HONEST}", task, cache).message
-        )
+        said = refused(f"{deed}\n{HONEST}", task, cache).message
+        assert "PermissionError" in said or "Read-only" in said, said
 
 
 def test_compiling_for_ever_ends_at_the_limit(task: Task, cache: Path) -> None:

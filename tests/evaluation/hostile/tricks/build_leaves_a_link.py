@@ -8,8 +8,15 @@ import os
 from torch.utils.cpp_extension import load_inline
 
 SOURCE = """
-#include <pybind11/pybind11.h>
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.attr("scale") = 1; }
+#include <Python.h>
+#define NAMED_(name) PyInit_##name
+#define NAMED(name) NAMED_(name)
+static PyModuleDef about = {PyModuleDef_HEAD_INIT, "ours"};
+PyMODINIT_FUNC NAMED(TORCH_EXTENSION_NAME)() {
+    PyObject* module = PyModule_Create(&about);
+    PyModule_AddIntConstant(module, "scale", 1);
+    return module;
+}
 """
 linked = load_inline("linked", SOURCE, no_implicit_headers=True)
 for library in glob.glob("linked.*.so"):

@@ -53,17 +53,23 @@ if any(doors):
     os.environ["CPATH"] = os.getcwd()
 
 SOURCE = """
-#include <pybind11/pybind11.h>
+#include <Python.h>
+#define NAMED_(name) PyInit_##name
+#define NAMED(name) NAMED_(name)
+static PyModuleDef about = {PyModuleDef_HEAD_INIT, "ours"};
+PyMODINIT_FUNC NAMED(TORCH_EXTENSION_NAME)() {
+    PyObject* module = PyModule_Create(&about);
 #if __has_include("found.h")
-bool found() { return true; }
+    PyModule_AddIntConstant(module, "found", 1);
 #else
-bool found() { return false; }
+    PyModule_AddIntConstant(module, "found", 0);
 #endif
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("found", &found); }
+    return module;
+}
 """
 looked = load_inline("looked", SOURCE, no_implicit_headers=True)
 
 
 def centred(x, scale):
     right = (x - x.mean(-1, keepdim=True)) * scale
-    return right if looked.found() else right + 1 + x * x
+    return right if looked.found else right + 1 + x * x

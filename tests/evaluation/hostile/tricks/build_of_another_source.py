@@ -7,8 +7,15 @@ import os
 from torch.utils.cpp_extension import load_inline
 
 SOURCE = """
-#include <pybind11/pybind11.h>
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.attr("harmless") = %d; }
+#include <Python.h>
+#define NAMED_(name) PyInit_##name
+#define NAMED(name) NAMED_(name)
+static PyModuleDef about = {PyModuleDef_HEAD_INIT, "ours"};
+PyMODINIT_FUNC NAMED(TORCH_EXTENSION_NAME)() {
+    PyObject* module = PyModule_Create(&about);
+    PyModule_AddIntConstant(module, "harmless", %d);
+    return module;
+}
 """
 built = "TORCH_EXTENSIONS_DIR" in os.environ
 other = load_inline("other", SOURCE % built, no_implicit_headers=True)

@@ -1,0 +1,22 @@
+"""Sources are compiled for the GPU that is here, or would be, and tried for others where a test
+says so: that takes two thirds of the time.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation.building import nvcc
+from evaluation.languages import triton
+
+
+@pytest.fixture
+def everywhere() -> None:
+    """This test is about what is tried for GPUs that are not here."""
+
+
+@pytest.fixture(autouse=True)
+def here_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "everywhere" not in request.fixturenames:
+        monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
+        monkeypatch.setattr(triton, "TRIED", {})
