@@ -52,7 +52,7 @@ class Plan:
     """Measure with warm caches, and one call after the other, besides."""
 
 
-FINAL_PLAN = Plan(0.005, 9, 61, 0.004, 4.0)
+FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 6.0)
 """Many short windows: what else a machine does changes within tens of milliseconds, and takes the
 less of a block the sooner its four windows follow each other.
 """

@@ -155,16 +155,16 @@ class Judge:
             # What the candidate does on an empty trip is not given back to it.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
             blocks = clock.blocks(candidate.window, against.window, plan)
-            unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
-            blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
             if self.task.kind == GPU:
+                unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
+                blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
                 order.check(candidate, windows=3 if plan.every_regime else 1)
             audit.check(candidate, self._memory)
             eager = candidate.eager() if candidate.captured and plan.every_regime else None
             working_set = candidate.rig.bytes
-        warm = self._warm(case, candidate) if plan.every_regime else None
         interval = clock.speedup_of(blocks)
         candidate_ns = statistics.median(block.candidate for block in blocks)
+        warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
         baseline_ns = statistics.median(block.baseline for block in blocks)
         moved, flops = self.operator.module().cost(case)
         floor = self._floor_ns(case, working_set)
@@ -192,9 +192,9 @@ class Judge:
             eager_us=eager and eager / 1e3,
         )
 
-    def _warm(self, case: Case, cold: Timer) -> float:
+    def _warm(self, case: Case, cold: Timer, cold_ns: float) -> float:
         """Nanoseconds per launch when two slots go round."""
-        launches = math.ceil(WARM_SECONDS * 1e9 / cold.window())
+        launches = math.ceil(WARM_SECONDS * 1e9 / cold_ns)
         with self._rig(case, WARM_SLOTS, arms=1) as rig:
             timer = self._timer(rig, 0, "candidate", case)
             timer.capture(min(MOST_LAUNCHES, max(cold.launches, launches)))

@@ -58,7 +58,9 @@ class Timer:
             rig.refill(region, 0, 1)
             trips = clock.EMPTY_TRIPS[rig.oracle.device.type]
             self.empty = float(min(arm.run(0, 0, rig.look) for _ in range(trips)))
-        """Nanoseconds of a window besides its launches: at first the least trip without any."""
+            """Nanoseconds that are taken off a window which is clocked from request to answer: at
+            first the least trip without any launch.
+            """
         self.window()  # the first call pays for pages, compilation and lazy set-up
 
     def settle(self, seconds: float) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from evaluation import clock, rig
+from evaluation.contestants import arm
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
 from evaluation.types import Report
@@ -18,6 +21,19 @@ OPERATORS = Path(__file__).parent / "operators"
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[arm.Zygote]:
+    """One for all: contestants are forked from it afresh, and importing torch is paid for once."""
+    with arm.Zygote() as shared:
+        yield shared
+
+
+@pytest.fixture
+def ready_zygote(monkeypatch: pytest.MonkeyPatch, zygote: arm.Zygote) -> None:
+    """Every verdict's contestants are forked from that one."""
+    monkeypatch.setattr(arm, "Zygote", lambda: nullcontext(zygote))
 
 
 @pytest.fixture

@@ -51,12 +51,6 @@ def scaled(x, weight, shift):
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as shared:
-        yield shared
-
-
-@pytest.fixture(scope="module")
 def memory() -> HostMemory:
     return HostMemory()
 

@@ -20,7 +20,7 @@ from evaluation.types import GateName, GateResult, Reason, Split, Verdict, to_js
 
 from .conftest import OPERATORS, judged
 
-pytestmark = pytest.mark.usefixtures("in_a_hurry")
+pytestmark = pytest.mark.usefixtures("in_a_hurry", "ready_zygote")
 
 HEAD = '#include "scaled.h"\nextern "C" int scaled(const scaled_args* args) {\n'
 

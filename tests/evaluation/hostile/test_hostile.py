@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +17,6 @@ import pytest
 
 import evaluation
 from evaluation.building import extensions
-from evaluation.contestants import arm
 from evaluation.errors import Rejected
 from evaluation.gates.performance import NAME as PERFORMANCE
 from evaluation.languages import languages
@@ -58,20 +55,12 @@ class Trick:
 TRICKS = [Trick.read(path) for path in sorted((HERE / "tricks").iterdir())]
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[arm.Zygote]:
-    """One for all: contestants are forked from it afresh, and importing torch is paid for once."""
-    with arm.Zygote() as shared:
-        yield shared
-
-
-pytestmark = pytest.mark.usefixtures("in_a_hurry")
+pytestmark = pytest.mark.usefixtures("in_a_hurry", "ready_zygote")
 
 
 @pytest.fixture
-def walls_alone(monkeypatch: pytest.MonkeyPatch, zygote: arm.Zygote) -> None:
+def walls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No static reading rejects anything, so that whatever a trick tries it gets to try."""
-    monkeypatch.setattr(arm, "Zygote", lambda: nullcontext(zygote))
     monkeypatch.setenv("ARENA_TEST_SECRET", "not for contestants")
     for language in languages().values():
         monkeypatch.setattr(type(language), "check", lambda self, files, task: None)
@@ -143,10 +132,7 @@ def test_the_blatant_is_rejected_on_sight(trick: Trick) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONTROLS, ids=lambda path: path.name)
-def test_honest_work_of_any_style_passes(
-    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, zygote: arm.Zygote
-) -> None:
-    monkeypatch.setattr(arm, "Zygote", lambda: nullcontext(zygote))
+def test_honest_work_of_any_style_passes(path: Path, cache: Path) -> None:
     report = judged(path, path.read_text(), cache)
     assert conclusion(report) == "passed", report.message
     assert [g.gate for g in report.gates] == list(GateName)
