@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 # when torch is imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import pipeline, render
+from evaluation import pipeline, place, render
 from evaluation.building.builds import default_cache
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MOST_BYTES
@@ -124,8 +124,21 @@ def _alone_with(options: argparse.Namespace, argv: Sequence[str]) -> None:
         os.execve(sys.executable, command, {**os.environ, **device.environment})
 
 
-def judge_sources(options: argparse.Namespace) -> int:
+def _task(options: argparse.Namespace) -> Task:
+    """The task that was named. Raises RequestError where no device of its kind was asked for."""
+    from evaluation import hardware
+
     task = load_task(options.tasks, options.operator, options.track)
+    if options.device:
+        device = hardware.named(options.device, options.cache)
+        if device.kind != task.kind:
+            wanted = "a GPU" if task.kind == place.GPU else "a processor"
+            raise RequestError(f"{task.slug} is judged on {wanted}, and {device.slug} is none")
+    return task
+
+
+def judge_sources(options: argparse.Namespace) -> int:
+    task = _task(options)
     request = pipeline.Request(
         task,
         read_sources(task, options.sources),
@@ -143,7 +156,7 @@ def judge_sources(options: argparse.Namespace) -> int:
 def profile_sources(options: argparse.Namespace) -> int:
     from evaluation import profiling
 
-    task = load_task(options.tasks, options.operator, options.track)
+    task = _task(options)
     case = profiling.chosen_case(task, options.case)
     files = read_sources(task, options.sources)
     request = pipeline.Request(task, files, options.cache, unconfined=_unconfined())

@@ -118,8 +118,13 @@ def _compile(
     started = time.perf_counter()
     done = sandbox.run(argv, policy, timeout=seconds, cwd=folder, env=env)
     milliseconds = (time.perf_counter() - started) * 1e3
+
+    def here(text: str) -> str:
+        """Names of files as their author wrote them."""
+        return text.replace(f"{work}/", "").replace(f"{folder}/", "")
+
     made = done.returncode == 0 and (work / job.artefact).is_file()
-    said = done.stdout.replace(f"{work}/", "").replace(f"{folder}/", "")[-MOST_TEXT:]
+    said = here(done.stdout)[-MOST_TEXT:]
     if done.returncode < 0:
         said += f"\nended after {seconds:g} s: compiling took longer than it may\n"
     found, resources = job.read(said)
@@ -127,14 +132,14 @@ def _compile(
     if made and job.dtype:
         (work / job.artefact).rename(folder / job.artefact)
         if (work / job.listing).is_file():
-            listings[job.listing] = (work / job.listing).read_text(errors="replace")[:MOST_LISTING]
-    command = shlex.join(argv).replace(f"{work}/", "").replace(f"{folder}/", "")
+            listing = here((work / job.listing).read_text(errors="replace"))
+            listings[job.listing] = listing[:MOST_LISTING]
     return CompilerOutput(
         tool=job.tool,
         arch=f"{job.arch} {job.dtype}".strip(),
         ok=made,
         duration_ms=milliseconds,
-        text=f"$ {command}\n{said}",
+        text=f"$ {here(shlex.join(argv))}\n{said}",
         diagnostics=found,
         resources=resources,
         listings=listings,

@@ -130,7 +130,7 @@ def compile_for(
     from triton.backends.compiler import GPUTarget
 
     def heard(*, metadata: Any, metadata_group: Any, **rest: Any) -> None:
-        kernels.append(describe(metadata, metadata_group))
+        kernels.append(describe(metadata, metadata_group, path.parent))
 
     *device, shared_bytes = target
     triton.runtime.driver.set_active(CompilingDriver(GPUTarget(*device), shared_bytes))
@@ -152,13 +152,14 @@ def compile_for(
     entry(*values)
 
 
-def describe(metadata: Any, files: dict[str, str]) -> dict[str, Any]:
-    """Name, resources and listings of one compiled kernel."""
+def describe(metadata: Any, files: dict[str, str], folder: Path) -> dict[str, Any]:
+    """Name, resources and listings of one compiled kernel, whose sources lie in `folder`."""
     texts = {}
     for name, location in files.items():
         kind = name.rpartition(".")[2]
         if kind in LISTINGS:
-            texts[kind] = Path(location).read_text()[:MOST_TEXT]
+            text = Path(location).read_text().replace(f"{folder}/", "").replace(str(folder), ".")
+            texts[kind] = text[:MOST_TEXT]
     resources = {
         "shared_bytes": metadata["shared"],
         "warps": metadata["num_warps"],

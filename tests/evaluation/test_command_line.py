@@ -106,6 +106,21 @@ def test_the_gpu_that_was_asked_for_is_all_that_a_new_process_sees(
     assert judge(*TASK, str(source), "--device", cpu.slug, cache=cache) == NOT_PASSED
 
 
+def test_a_task_is_judged_on_no_device_of_another_kind(
+    tmp_path: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (cpu,) = (found for found in hardware.devices(cache) if found.kind == "cpu")
+    gpu = dataclasses.replace(cpu, slug="gpu", kind="gpu")
+    monkeypatch.setattr(hardware, "devices", lambda folder: (gpu, cpu))
+    source = tmp_path / "x.cpp"
+    source.write_bytes(b"")
+    assert judge(*TASK, str(source), "--device", "gpu", cache=cache) == BAD_REQUEST
+    assert "scaled/cpp-to-cpp is judged on a processor, and gpu is none" in capsys.readouterr().err
+
+
 def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -> None:
     waiting = subprocess.Popen(
         [sys.executable, "-m", "evaluation", "wait"],

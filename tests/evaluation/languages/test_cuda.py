@@ -55,6 +55,7 @@ def test_what_each_kernel_takes_is_told_with_its_listing(task: Task, cache: Path
         assert 0 < used["registers"] <= 64
         assert used["spill_store_bytes"] == used["spill_load_bytes"] == used["shared_bytes"] == 0
         assert ".visible .entry" in output.listings["shifted.ptx"]
+        assert str(cache) not in output.listings["shifted.ptx"]
 
 
 @needs_nvcc

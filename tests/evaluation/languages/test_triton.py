@@ -65,6 +65,8 @@ def test_every_kernel_is_compiled_for_hopper_blackwell_and_amd(task: Task, cache
     assert amd.resources["scale_kernel"]["vector_registers"] > 0
     assert ".target sm_90a" in nvidia.listings["scale_kernel.ptx"]
     assert "ttg" in nvidia.listings["scale_kernel.ttgir"]
+    listings = [text for output in made.outputs for text in output.listings.values()]
+    assert not any(str(cache) in text for text in listings), "they name files, not folders of ours"
     assert "gfx942" in amd.listings["scale_kernel.amdgcn"]
     assert ".target sm_100a" in blackwell.listings["scale_kernel.ptx"]
     assert 0 < blackwell.resources["scale_kernel"]["registers"] <= 255
