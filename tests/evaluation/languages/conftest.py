@@ -1,5 +1,5 @@
-"""Sources are compiled for the GPU that is here, or would be, and tried for others where a test
-says so: that takes two thirds of the time.
+"""Sources are compiled for the GPU that is here, or would be, and for one dtype; for others where a
+test says so: that takes most of the time.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import pytest
 
 from evaluation.building import nvcc
 from evaluation.languages import triton
+from evaluation.task import Task
 
 
 @pytest.fixture
@@ -15,8 +16,15 @@ def everywhere() -> None:
     """This test is about what is tried for GPUs that are not here."""
 
 
+@pytest.fixture
+def every_dtype() -> None:
+    """This test is about what is compiled for each dtype."""
+
+
 @pytest.fixture(autouse=True)
 def here_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "everywhere" not in request.fixturenames:
         monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
         monkeypatch.setattr(triton, "TRIED", {})
+    if "every_dtype" not in request.fixturenames:
+        monkeypatch.setattr(Task, "dtypes", property(lambda task: ["float32"]))

@@ -37,6 +37,7 @@ def refused(source: str, task: Task, cache: Path) -> BuildError:
 
 
 @needs_nvcc
+@pytest.mark.usefixtures("every_dtype")
 def test_there_is_one_library_for_each_dtype(task: Task, cache: Path) -> None:
     made = build(task, "cuda", {"shifted.cu": KERNEL}, cache)
     here = nvcc.architecture()
@@ -73,6 +74,7 @@ def test_another_architecture_is_tried_and_fails_nobody(
 
 
 @needs_nvcc
+@pytest.mark.usefixtures("every_dtype")
 def test_the_dtype_chooses_what_is_compiled(task: Task, cache: Path) -> None:
     source = KERNEL + "#if ARENA_FLOAT16\n#error half\n#endif\n"
     error = refused(source, task, cache)
@@ -252,6 +254,7 @@ def test_without_a_gpu_a_verdict_is_skipped_after_compiling(task: Task, cache: P
 
 
 @needs_nvcc
+@pytest.mark.usefixtures("every_dtype")
 def test_what_was_built_can_be_loaded_where_nothing_of_it_runs(task: Task, cache: Path) -> None:
     folder = build(task, "cuda", {"shifted.cu": KERNEL}, cache).folder
     assert set(DeviceKernel.load(folder, "shifted").libraries) == set(DTYPES)

@@ -82,6 +82,7 @@ def task() -> Task:
 
 @needs_nvcc
 @pytest.mark.parametrize("source", [KERNEL, EVERYTHING], ids=["baseline", "everything"])
+@pytest.mark.usefixtures("every_dtype")
 def test_hips_names_compile_for_every_dtype(source: str, task: Task, cache: Path) -> None:
     made = build(task, "hip", {"shifted.hip": source}, cache)
     names = {path.name for path in made.folder.iterdir()}
