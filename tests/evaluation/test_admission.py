@@ -45,7 +45,7 @@ def problem_of(admission: Admission, name: str) -> str:
 
 
 @pytest.mark.serial
-def test_a_sound_task_is_admitted(tasks: Path, cache: Path) -> None:
+def test_a_sound_task_is_admitted(tasks: Path, cache: Path, in_a_hurry: None) -> None:
     admission = judged(tasks, cache)
     assert all(attempt.as_expected for attempt in admission.attempts), admission.problems
     assert {a.name for a in admission.attempts if a.role == "probe"} == set(NOTES)
