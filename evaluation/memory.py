@@ -87,13 +87,15 @@ class Layout:
             views[spec.name] = flat.view(spec.shape)
         return views
 
-    def columns(self, region: torch.Tensor) -> dict[str, tuple[torch.Tensor, ...]]:
-        """The tensors of every slot, by name, as views of `region`."""
-        columns, rows = {}, self.rows(region)
-        for spec, offset in zip(self.specs, self.offsets, strict=True):
-            flat = rows[:, offset : offset + spec.bytes].view(spec.torch_dtype)
-            columns[spec.name] = flat.view(self.slots, *spec.shape).unbind()
-        return columns
+    def columns(self, region: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Each tensor of every slot, flattened, by name, as views of `region`: shape
+        [slots, elements].
+        """
+        rows = self.rows(region)
+        return {
+            spec.name: rows[:, offset : offset + spec.bytes].view(spec.torch_dtype)
+            for spec, offset in zip(self.specs, self.offsets, strict=True)
+        }
 
     def rows(self, region: torch.Tensor) -> torch.Tensor:
         """The bytes of every slot, shape [slots, stride], of `region` (uint8, shape [size])."""
@@ -142,9 +144,7 @@ class Region(ABC):
 
     def column(self, name: str) -> torch.Tensor:
         """One tensor of every slot, flattened: shape [slots, elements]."""
-        first = self.slot(0)[name]
-        step = self.layout.stride // first.dtype.itemsize
-        return first.as_strided((self.layout.slots, first.numel()), (step, 1))
+        return self.layout.columns(self.bytes)[name]
 
     @abstractmethod
     def share(self) -> tuple[Message, list[int]]:

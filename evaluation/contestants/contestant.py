@@ -173,9 +173,11 @@ class Contestant:
                 self.inputs = layout.rows(region)
             while len(slots) < layout.slots:
                 slots.append(dict(request["values"]))
-            for name, tensors in layout.columns(region).items():
+            columns = layout.columns(region)
+            for spec in layout.specs:
+                tensors = columns[spec.name].view(layout.slots, *spec.shape).unbind()
                 for slot, tensor in zip(slots, tensors, strict=True):
-                    slot[name] = tensor
+                    slot[spec.name] = tensor
         arguments = [Argument(**a) for a in request["arguments"]]
         assert self.kernel is not None, "bound before it was loaded"
         self.launch = self.kernel.bind(arguments, slots)
