@@ -21,7 +21,7 @@ from evaluation.types import Interval
 
 RESAMPLES = 2000
 EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
-"""On a GPU they tell no more than how long about a window must be."""
+"""On a GPU they matter only to windows that were not clocked by sight."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,7 @@ def plan_for(kind: str, final: bool) -> Plan:
 
 
 def blocks(
-    candidate: Callable[[], float],
-    baseline: Callable[[], float],
-    plan: Plan,
+    candidate: Callable[[], float], baseline: Callable[[], float], plan: Plan
 ) -> list[Block]:
     """Blocks of four windows, until the interval is narrow enough or the plan's time is up. Each
     call is one window and returns its nanoseconds per launch.

@@ -20,6 +20,7 @@ import torch
 from evaluation import cuda
 from evaluation.errors import SubmissionError
 from evaluation.memory import torch_dtype, unwritten
+from evaluation.sight import PLACE_BYTES, secret_place
 from evaluation.types import Reason
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 STRETCH = 512
 """Slots that a glance goes to at most: it takes some tens of microseconds."""
-PLACES, PLACE_BYTES = 8, 16
-"""In each slot it goes to so many places, evenly apart, of so many bytes."""
+PLACES = 8
+"""In each slot it goes to so many places, evenly apart."""
 LEAST_BYTES = 4
 """Of an output that tells: fewer may be right and be the poison itself."""
 MOST_TELLING, MOST_SECONDS = 64, 1.0
@@ -56,7 +57,7 @@ class Glances:
         slots = min(STRETCH, count)
         first = secrets.randbelow(count - slots + 1)
         pitch = layout.stride // PLACES
-        start = offset + secrets.randbelow((spec.bytes - width) // PLACE_BYTES + 1) * PLACE_BYTES
+        start = offset + secret_place(spec)
         places = torch.arange(PLACES) * pitch + start % pitch
         self._inside = (places >= offset) & (places + width <= offset + spec.bytes)
         self._rows = region.bytes.as_strided(

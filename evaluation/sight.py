@@ -26,7 +26,7 @@ from evaluation import cuda
 from evaluation.memory import poison
 
 if TYPE_CHECKING:
-    from evaluation.memory import Region
+    from evaluation.memory import Region, TensorSpec
 
 PLACE_BYTES = 16
 """Of an output that are looked at, where it has as many."""
@@ -47,12 +47,16 @@ class Sight:
         at, else a secret place of any.
         """
         layout = region.layout
-        outputs = [p for p in zip(layout.specs, layout.offsets, strict=True) if p[0].bytes]
-        spec, offset = secrets.choice([p for p in outputs if marked in ("", p[0].name)])
+        spec, offset = secrets.choice(
+            [
+                each
+                for each in zip(layout.specs, layout.offsets, strict=True)
+                if each[0].bytes and marked in ("", each[0].name)
+            ]
+        )
         width = min(PLACE_BYTES, spec.bytes)
-        if not marked:
-            offset += secrets.randbelow((spec.bytes - width) // PLACE_BYTES + 1) * PLACE_BYTES
-        rows = layout.rows(region.bytes)[:, offset : offset + width]
+        start = offset if marked else offset + secret_place(spec)
+        rows = layout.rows(region.bytes)[:, start : start + width]
         unwritten = torch.empty(width // spec.itemsize, dtype=spec.torch_dtype)
         poison(unwritten, secret)
         self._launches = launches
@@ -91,6 +95,12 @@ class Sight:
         if begun - first[1][0] > LATE * each + self._step:
             each = (ended - first[1][0]) / (self._launches - 1)
         return each if each > 0 else None
+
+
+def secret_place(spec: TensorSpec) -> int:
+    """Where in a tensor, in bytes, a place of PLACE_BYTES begins, or all of a smaller tensor."""
+    room = spec.bytes - min(PLACE_BYTES, spec.bytes)
+    return secrets.randbelow(room // PLACE_BYTES + 1) * PLACE_BYTES
 
 
 def _looker(*places: torch.Tensor) -> Callable[[], tuple[bytes, ...]]:

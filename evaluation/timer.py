@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evaluation import clock
-from evaluation.contestants.arm import Arm
+from evaluation.contestants.arm import Arm, idle
 from evaluation.errors import Broken, SubmissionError
 from evaluation.rig import Rig
 from evaluation.sight import Sight
 
 CHECK_SECONDS = {"cpu": 0.003, "cuda": 0.001}
-"""Launches of every window, drawn in secret, have their values checked for about so long; one has
-at least. A final verdict has some hundreds of windows: who leaves out one launch in fifty is found.
+"""Launches of every window, drawn in secret, have their values checked for about so long. A final
+verdict has some hundreds of windows: who leaves out one launch in fifty is found.
 """
 LEAST_CHECKED = 1 / 8
-"""Of windows, drawn in secret, where to check one launch takes longer than that."""
+"""Where to check one launch takes longer than that, one is checked in some windows, drawn in
+secret: in this share of them at least.
+"""
 EAGER_LAUNCHES = 64
 
 
@@ -101,10 +103,7 @@ class Timer:
         rig.refill(self.region, first, filled)
         sight = self._sight(first, launches) if 1 < launches <= filled else None
         with blame(self.trusted):
-            if sight:
-                elapsed = self.arm.run(first, launches, rig.look, replay, sight)
-            else:
-                elapsed = self.arm.run(first, launches, rig.look, replay)
+            elapsed = self.arm.run(first, launches, rig.look, replay, sight or idle)
             self.clocked += elapsed / 1e9
             self.arm.rest()
             if launches >= filled and self.checked:

@@ -33,6 +33,10 @@ SPIN_SECONDS = 0.05
 """An answer is waited for without sleep for longer than a window takes."""
 
 
+def idle(answered: Callable[[], bool]) -> None:
+    """What the judge does during launches that nobody watches."""
+
+
 def contestant_cores() -> list[int]:
     """The cores that contestants run on: all but the first, which is left to the judge and the
     machine.
@@ -152,7 +156,7 @@ class Arm:
         count: int,
         look: Callable[[], None] = lambda: None,
         replay: bool = False,
-        during: During = lambda answered: None,
+        during: During = idle,
     ) -> int:
         """Launch `count` slots from `first` on and return the nanoseconds that took by the judge's
         clock. With `replay`, by the graph that was captured.
@@ -195,7 +199,7 @@ class Arm:
         message: Message,
         descriptors: Sequence[int] = (),
         look: Callable[[], None] = lambda: None,
-        during: During = lambda answered: None,
+        during: During = idle,
     ) -> int:
         """Put one request and wait for its answer, frozen again afterwards. Returns nanoseconds.
 

