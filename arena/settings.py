@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,6 @@ HEADLESS_APPS = [
 ]
 
 WEB_APPS = [
-    "daphne",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -100,6 +100,8 @@ WEB_APPS = [
 ]
 
 INSTALLED_APPS = HEADLESS_APPS if HEADLESS else WEB_APPS
+if "runserver" in sys.argv:  # the others would import a web server and never serve
+    INSTALLED_APPS = ["daphne", *INSTALLED_APPS]
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
