@@ -9,11 +9,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model
 
 from arena.runs.models import Blob, Evaluation, Event, Experiment, Measurement, Run, Scores
@@ -91,7 +91,12 @@ def line_of(run: Run) -> str:
         "events": [_columns(event, EVENT) for event in events],
         "blobs": {blob.sha256: blob.content for blob in blobs.order_by("sha256")},
     }
-    return json.dumps(whole, cls=DjangoJSONEncoder, separators=(",", ":"))
+    return json.dumps(whole, default=_written, separators=(",", ":"))
+
+
+def _written(value: object) -> str:
+    """An instant to the microsecond, so that it is the same one where it is loaded."""
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _evaluations(evaluations: Iterable[Evaluation]) -> Iterator[dict[str, Any]]:
