@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import shutil
 from datetime import timedelta
@@ -19,6 +20,7 @@ from arena.catalog.services import (
     sync_agents,
     sync_tasks,
 )
+from evaluation import clock
 from evaluation.task import load_task
 from evaluation.types import Split
 
@@ -160,7 +162,11 @@ def test_admission_is_kept_with_the_version_it_was_found_for(task):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_check_task_tries_a_task_and_keeps_what_it_found(repository, settings, tmp_path):
+def test_check_task_tries_a_task_and_keeps_what_it_found(
+    repository, settings, tmp_path, monkeypatch
+):
+    few = dataclasses.replace(clock.QUICK_PLAN, least_blocks=2, most_blocks=2)
+    monkeypatch.setattr(clock, "FINAL_PLAN", few)
     settings.ARENA_HOME = tmp_path
     settings.ARENA_TASKS = repository / "tests" / "evaluation" / "operators"
     sync_tasks(settings.ARENA_TASKS)
