@@ -312,7 +312,7 @@ class Judge:
             return found
         names = [name for name in self._builds if name != "candidate"]
         times = {name: statistics.geometric_mean(self._trial_times(name)) for name in names}
-        for name in names:
+        for name in sorted(times, key=lambda name: times[name])[1:]:
             self._arms.pop(name).close()
         kept.parent.mkdir(parents=True, exist_ok=True)
         replace_text(kept, json.dumps(times))
