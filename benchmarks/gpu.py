@@ -36,7 +36,7 @@ import torch  # noqa: E402 - the path comes first
 from benchmarks import throughput  # noqa: E402
 from evaluation import clock, hardware, pipeline  # noqa: E402
 from evaluation.building.builds import Build, baselines, build  # noqa: E402
-from evaluation.contestants.arm import Zygote  # noqa: E402
+from evaluation.contestants.zygote import Zygote  # noqa: E402
 from evaluation.cuda import DeviceMemory  # noqa: E402
 from evaluation.judge import Judge  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
@@ -121,7 +121,7 @@ def measured(
     """One case of a baseline against itself, by fresh contestants."""
     task = task_of(operator, language)
     made = built(task, cache)
-    with Judge(task, zygote, made, baselines(task, cache), device, cache) as judge:
+    with Judge(task, zygote, baselines(task, cache), cache).meet(made, device) as judge:
         return judge.measure(case_of(task, name), clock.plan_for("gpu", final=True))
 
 

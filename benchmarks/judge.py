@@ -120,7 +120,7 @@ def overhead(reports: list[Any]) -> dict[str, float]:
 
 def clocks(task: Task, files: dict[str, str], cache: Path) -> list[dict[str, Any]]:
     """The judge's time of the baseline's cases beside a loop inside a process of its own."""
-    from evaluation.contestants.arm import Zygote
+    from evaluation.contestants.zygote import Zygote
     from evaluation.judge import Judge
 
     made = build(task, task.track.target, files, cache)
@@ -128,7 +128,7 @@ def clocks(task: Task, files: dict[str, str], cache: Path) -> list[dict[str, Any
     rows = []
     with (
         Zygote() as zygote,
-        Judge(task, zygote, made, baselines(task, cache), device, cache) as judge,
+        Judge(task, zygote, baselines(task, cache), cache).meet(made, device) as judge,
     ):
         for case in task.cases(Split.SEEN):
             outside = judge.measure(case, clock.FINAL_PLAN)

@@ -35,7 +35,7 @@ from evaluation.task import Task, load_task
 from evaluation.types import GateResult, Report, Verdict, to_json
 
 if TYPE_CHECKING:
-    from evaluation.contestants.arm import Zygote
+    from evaluation.contestants.zygote import Zygote
 
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
@@ -203,7 +203,7 @@ def wait_for_request() -> int:
     """Import what judging takes and start a zygote, say so, then judge the request on stdin. The
     GPU is left alone until it has come: another judge may be measuring on it.
     """
-    from evaluation.contestants.arm import Zygote
+    from evaluation.contestants.zygote import Zygote
     from evaluation.judge import Judge  # noqa: F401 - what takes long to import
 
     with Zygote() as zygote:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from evaluation import JUDGE_VERSION, clock, hardware
 from evaluation.building.builds import Build, baselines, build
-from evaluation.contestants.arm import Zygote
+from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Rejected, SubmissionError
 from evaluation.gates import Trial, integrity
 from evaluation.gates import compile as compilation
@@ -175,7 +175,8 @@ class _Bench:
         return Verdict.PASSED, None, ""
 
     def _start(self, candidate: Build) -> Judge:
-        return Judge(self.task, self.zygote, candidate, self.baselines[:1], self.device, self.cache)
+        judge = Judge(self.task, self.zygote, self.baselines[:1], self.cache)
+        return judge.meet(candidate, self.device)
 
 
 def _problems(attempts: tuple[Attempt, ...], repeat: Interval | None) -> Iterator[str]:

@@ -20,8 +20,9 @@ import torch
 from evaluation import audit, clock, hardware, order
 from evaluation.building.builds import Build, replace_text
 from evaluation.clock import Block
-from evaluation.contestants.arm import Arm, Zygote, contestant_cores
+from evaluation.contestants.arm import Arm, contestant_cores
 from evaluation.contestants.rights import Rights
+from evaluation.contestants.zygote import Zygote
 from evaluation.cuda import DeviceMemory
 from evaluation.draw import FAMILIES
 from evaluation.languages import languages
@@ -63,9 +64,7 @@ class Judge:
         self,
         task: Task,
         zygote: Zygote,
-        candidate: Build,
         baselines: Sequence[Build],
-        device: hardware.Device,
         cache: Path,
         seconds: dict[str, float] | None = None,
     ) -> None:
@@ -73,17 +72,28 @@ class Judge:
         self.task = task
         self._cache = cache
         self.operator: Operator = task.operator
-        self.device = device
         self.threads = len(contestant_cores())
-        # A team of threads would wait for whichever of them shares its core with someone else.
-        torch.set_num_threads(1)
         self.seconds = seconds if seconds is not None else {}
         self._memory = DeviceMemory() if task.kind == GPU else HostMemory()
         self._zygote = zygote
-        self._builds = {"candidate": candidate, **{build.name: build for build in baselines}}
+        self._builds = {build.name: build for build in baselines}
         self._arms: dict[str, Arm] = {}
         self._stack = ExitStack()
-        self._preferred: str | None = baselines[0].name if len(baselines) == 1 else None
+        self._alone = len(baselines) == 1
+        self._preferred: str | None = baselines[0].name if self._alone else None
+
+    def begin(self) -> None:
+        """Start what can be before there is a candidate: the baseline, where there is but one."""
+        if self._preferred:
+            self.arm(self._preferred)
+
+    def meet(self, candidate: Build, device: hardware.Device) -> Self:
+        """From now on this is judged, there, and by the thread that calls this."""
+        self.device = device
+        # A team of threads would wait for whichever of them shares its core with someone else.
+        torch.set_num_threads(1)
+        self._builds["candidate"] = candidate
+        return self
 
     def arm(self, name: str) -> Arm:
         """The contestant of that name, started and loaded."""
@@ -303,7 +313,7 @@ class Judge:
 
         Measured on this device, now or earlier.
         """
-        if len(self._builds) == 2:
+        if self._alone:
             return {}
         key = repr((self.task.hash, dict(self.device.fingerprint), torch.__version__))
         kept = self._cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"

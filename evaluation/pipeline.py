@@ -11,6 +11,7 @@ import statistics
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import JUDGE_VERSION, hardware, sandbox
 from evaluation.building.builds import Build, baselines
+from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Broken, BuildError, Rejected, SubmissionError
 from evaluation.gates import Gate, Trial, gates
 from evaluation.gates.performance import overall
+from evaluation.languages import languages
 from evaluation.task import Task
 from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
 
 if TYPE_CHECKING:
-    from evaluation.contestants.arm import Zygote
     from evaluation.judge import Judge
 
 Emit = Callable[[GateResult], None]
@@ -62,8 +64,8 @@ def evaluate(
     seconds: dict[str, float] = {}
     results: list[GateResult] = []
     with ExitStack() as stack:
-        judges = request.stage != "build"
-        start = _starter(request, stack, seconds, zygote) if judges else _never
+        runs = request.stage != "build" and not _only_built(request.task)
+        start = _starter(request, stack, seconds, zygote) if runs else _never
         final = request.scope == "final"
         trial = Trial(request.task, request.files, request.cache, final, start)
         if request.stage == "measure":
@@ -103,7 +105,7 @@ def _run(
                 "this machine has neither namespaces nor Landlock, so it judges nothing from "
                 "strangers; its owner may set ARENA_UNCONFINED=1"
             )
-        if gate.STAGE == "measure" and (why := trial.language.runs_here()):
+        if gate.STAGE == "measure" and (why := _only_built(trial.task)):
             result = GateResult(gate.NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
         else:
             result = gate.judge(trial)
@@ -132,29 +134,43 @@ def _run(
     return result
 
 
+def _only_built(task: Task) -> str:
+    """Why this machine cannot run what `task` asks for; empty when it can."""
+    return languages()[task.track.target].runs_here()
+
+
 def _starter(
-    request: Request, stack: ExitStack, seconds: dict[str, float], ready: Zygote | None
+    request: Request, stack: ExitStack, seconds: dict[str, float], zygote: Zygote | None
 ) -> Callable[[Build], Judge]:
-    """What starts the judge of a build. The zygote is begun at once, so that it has imported what
-    it needs by the time there is something to judge.
+    """What brings the judge its candidate. Everything else that it takes is made ready by a thread,
+    beside the gates that come before.
     """
-    from evaluation.contestants.arm import Zygote  # with torch, which a build does without
-    from evaluation.judge import Judge
+    inside = stack.enter_context(ExitStack())  # is left once the thread has ended
+    thread = stack.enter_context(ThreadPoolExecutor(1, "ready"))
+    judge = thread.submit(_made_ready, request, inside, seconds, zygote)
 
-    zygote = ready or stack.enter_context(Zygote())
-
-    def start(build: Build) -> Judge:
-        cache = request.cache
-        against = baselines(request.task, cache)
-        device = hardware.device_for(request.task.kind, cache)
-        judge = Judge(request.task, zygote, build, against, device, cache, seconds)
-        return stack.enter_context(judge)
+    def start(candidate: Build) -> Judge:
+        made = judge.result()  # by now nothing else keeps the machine busy, should it be measured
+        return made.meet(candidate, hardware.device_for(request.task.kind, request.cache))
 
     return start
 
 
+def _made_ready(
+    request: Request, inside: ExitStack, seconds: dict[str, float], zygote: Zygote | None
+) -> Judge:
+    """A judge with all but a candidate. The zygote imports PyTorch while this process does."""
+    zygote = zygote or inside.enter_context(Zygote())
+    from evaluation.judge import Judge  # with torch, which a build does without
+
+    against = baselines(request.task, request.cache)
+    judge = inside.enter_context(Judge(request.task, zygote, against, request.cache, seconds))
+    judge.begin()
+    return judge
+
+
 def _never(build: Build) -> Judge:
-    raise AssertionError("a build alone is not judged")
+    raise AssertionError("what is only built is not judged")
 
 
 def _report(

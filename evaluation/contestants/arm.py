@@ -8,8 +8,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,14 +18,14 @@ from evaluation import cuda
 from evaluation.contestants import processes
 from evaluation.contestants.link import Link, LinkClosed, LinkError, LinkTimeout, Message
 from evaluation.contestants.rights import Rights
+from evaluation.contestants.zygote import START_SECONDS, Zygote
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import Region
 from evaluation.place import GPU
 from evaluation.types import Argument, Reason
 
 During = Callable[[Callable[[], bool]], None]
-ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS, END_SECONDS = 120.0, 10.0
+END_SECONDS = 10.0
 MOST_THREADS = 256
 SPIN_SECONDS = 0.05
 """An answer is waited for without sleep for longer than a window takes."""
@@ -43,54 +41,6 @@ def contestant_cores() -> list[int]:
     """
     cores = sorted(os.sched_getaffinity(0))
     return cores[1:] or cores
-
-
-class Zygote:
-    """A clean process that has imported torch and forks contestants. Started at once, ready a
-    second later.
-    """
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        code = (
-            f"import sys; sys.path.insert(0, {str(ROOT)!r});"
-            f"from evaluation.contestants.contestant import zygote; zygote({theirs.fileno()})"
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", code],
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent"},
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        theirs.close()
-        self._link = Link(ours)
-        self._ready = False
-
-    def fork(self, request: Message, descriptors: Sequence[int]) -> None:
-        """Fork one contestant that owns `descriptors` (link, log, status). Raises Broken when the
-        zygote is gone.
-        """
-        try:
-            if not self._ready:
-                self._link.receive(START_SECONDS)
-                self._ready = True
-            self._link.send(request, descriptors)
-        except LinkError as error:
-            raise Broken(f"the zygote does not answer: {error}") from error
-
-    def close(self) -> None:
-        self._link.close()
-        self._process.kill()
-        self._process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Arm:

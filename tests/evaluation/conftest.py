@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import clock, rig
-from evaluation.contestants import arm
+from evaluation import clock, pipeline, rig
+from evaluation.contestants.zygote import Zygote
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
 from evaluation.types import Report
@@ -24,16 +24,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[arm.Zygote]:
+def zygote() -> Iterator[Zygote]:
     """One for all: contestants are forked from it afresh, and importing torch is paid for once."""
-    with arm.Zygote() as shared:
+    with Zygote() as shared:
         yield shared
 
 
 @pytest.fixture
-def ready_zygote(monkeypatch: pytest.MonkeyPatch, zygote: arm.Zygote) -> None:
+def ready_zygote(monkeypatch: pytest.MonkeyPatch, zygote: Zygote) -> None:
     """Every verdict's contestants are forked from that one."""
-    monkeypatch.setattr(arm, "Zygote", lambda: nullcontext(zygote))
+    monkeypatch.setattr(pipeline, "Zygote", lambda: nullcontext(zygote))
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 
 from evaluation import audit
 from evaluation.building import builds
-from evaluation.contestants.arm import Arm, Zygote
+from evaluation.contestants.arm import Arm
 from evaluation.contestants.rights import Rights
+from evaluation.contestants.zygote import Zygote
 from evaluation.errors import SubmissionError
 from evaluation.memory import HostMemory
 from evaluation.rig import Rig

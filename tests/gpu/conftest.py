@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import clock, place, sandbox
+from evaluation import clock, pipeline, place, sandbox
 from evaluation.building import nvcc
-from evaluation.contestants import arm
+from evaluation.contestants.zygote import Zygote
 from evaluation.hardware import cpu
 from evaluation.languages import triton
 from tests.gpu.submissions import Submission, build_all
@@ -87,18 +87,18 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[arm.Zygote]:
+def zygote() -> Iterator[Zygote]:
     """Contestants are forked from it afresh, and importing torch is paid for once."""
-    with arm.Zygote() as shared:
+    with Zygote() as shared:
         yield shared
 
 
 @pytest.fixture
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: arm.Zygote) -> None:
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: Zygote) -> None:
     """Few windows, where it matters that launches are timed, not how narrowly; the processor, on
     which nothing is judged here, is not measured.
     """
-    monkeypatch.setattr(arm, "Zygote", lambda: nullcontext(zygote))
+    monkeypatch.setattr(pipeline, "Zygote", lambda: nullcontext(zygote))
     monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
     plan = dataclasses.replace(clock.GPU_QUICK_PLAN, least_blocks=3, most_blocks=3)
     monkeypatch.setattr(clock, "GPU_FINAL_PLAN", plan)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluation import audit, cuda
-from evaluation.contestants.arm import Zygote
+from evaluation.contestants.zygote import Zygote
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission

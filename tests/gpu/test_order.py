@@ -12,8 +12,9 @@ import pytest
 
 from evaluation import cuda, order
 from evaluation.building import builds
-from evaluation.contestants.arm import Arm, Zygote
+from evaluation.contestants.arm import Arm
 from evaluation.contestants.rights import Rights
+from evaluation.contestants.zygote import Zygote
 from evaluation.order import Glances
 from evaluation.rig import Rig
 from evaluation.timer import Timer

@@ -12,8 +12,9 @@ import pytest
 
 from evaluation import cuda
 from evaluation.contestants import processes
-from evaluation.contestants.arm import Arm, Zygote
+from evaluation.contestants.arm import Arm
 from evaluation.contestants.rights import Rights
+from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Broken, SubmissionError
 from evaluation.types import Reason
 
