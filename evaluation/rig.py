@@ -143,7 +143,7 @@ class Rig:
         self._poison(self.outputs[arm], first, count)
         if self._on_gpu:
             self._places = list(self._draw_places(self.outputs[arm], first, count))
-            cuda.forget_persisting()
+            cuda.evict()
         self._written()
 
     def _written(self) -> None:
