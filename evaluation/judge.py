@@ -39,7 +39,7 @@ ROOFLINE_MARGIN = 0.8
 """A time below this share of the roofline's is disputed: what is left allows for the error of the
 measured peaks.
 """
-CHOICE_WINDOWS = 3
+CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """When two slots go round, a small case stays in cache. Each is written again and again, so that
 nothing is clocked by sight, and windows are longer.
@@ -321,17 +321,23 @@ class Judge:
             found: dict[str, float] = json.loads(kept.read_text())
             return found
         names = [name for name in self._builds if name != "candidate"]
-        times = {name: statistics.geometric_mean(self._trial_times(name)) for name in names}
+        trials = zip(*self._trial_times(names), strict=True)
+        times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
         for name in sorted(times, key=lambda name: times[name])[1:]:
             self._arms.pop(name).close()
         kept.parent.mkdir(parents=True, exist_ok=True)
         replace_text(kept, json.dumps(times))
         return times
 
-    def _trial_times(self, name: str) -> Iterator[float]:
+    def _trial_times(self, names: Sequence[str]) -> Iterator[list[float]]:
+        """Microseconds of each of these on a case, by windows in turn: a machine that slows down
+        slows them all.
+        """
+        plan = clock.plan_for(self.task.kind, final=False)
         for case in self.task.cases(Split.SEEN):
-            with self._bench(case, clock.plan_for(self.task.kind, final=False), [name]) as (timer,):
-                yield statistics.median(timer.window() for _ in range(CHOICE_WINDOWS)) / 1e3
+            with self._bench(case, plan, names) as timers:
+                turns = [[timer.window() for timer in timers] for _ in range(CHOICE_WINDOWS)]
+            yield [statistics.median(windows) / 1e3 for windows in zip(*turns, strict=True)]
 
     def close(self) -> None:
         self._stack.close()
