@@ -33,6 +33,7 @@ class RowOut(Schema):
     total: int
     tasks: int
     board: int
+    solved: float
     share: float
     speedup: float | None
     low: float | None

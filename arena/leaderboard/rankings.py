@@ -77,7 +77,8 @@ class Row:
     """One agent on the board. Equal `band`s differ by less than their intervals can tell.
 
     `passed` of `total` counts runs. `tasks` were tried, of `board` that anybody tried, on each
-    hardware; `share` is the mean over the board of the share of repeats that passed.
+    hardware, and `solved`, each by the share of its repeats that passed; `share` is that of the
+    board.
     """
 
     rank: int
@@ -87,6 +88,7 @@ class Row:
     total: int
     tasks: int
     board: int
+    solved: float
     share: float
     speedup: float | None
     low: float | None
@@ -160,6 +162,7 @@ def _score(runs: Sequence[Run], board: int, generalization: str) -> tuple[Row, E
     shares = [run.roofline_share for run in passed if run.roofline_share]
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
     tokens = [run.tokens for run in runs if run.tokens is not None]
+    solved = sum(map(_share_passed, tasks.values()))
     row = Row(
         rank=0,
         band=0,
@@ -168,7 +171,8 @@ def _score(runs: Sequence[Run], board: int, generalization: str) -> tuple[Row, E
         total=len(runs),
         tasks=len(tasks),
         board=board,
-        share=sum(map(_share_passed, tasks.values())) / board,
+        solved=solved,
+        share=solved / board,
         speedup=seen and seen.value,
         low=seen and seen.low,
         high=seen and seen.high,

@@ -33,8 +33,8 @@ STEPS = (1.0, 1.25, 1.6, 2.5, 5.0)  # the speedups at which a cell of the heatma
 class Cell:
     """One agent in one category: its speedup there, and how dark that is drawn."""
 
-    passed: int
-    total: int
+    solved: float
+    board: int
     speedup: float | None
 
     @property
@@ -247,7 +247,7 @@ def _cell(row: Row | None, generalization: str) -> Cell | None:
     if row is None:
         return None
     unseen = generalization != "seen"
-    return Cell(row.passed, row.total, row.unseen_speedup if unseen else row.speedup)
+    return Cell(row.solved, row.board, row.unseen_speedup if unseen else row.speedup)
 
 
 def _reading(rows: list[Row]) -> str:

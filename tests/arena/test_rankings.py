@@ -4,6 +4,7 @@ import math
 from datetime import timedelta
 
 import pytest
+from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
@@ -83,6 +84,15 @@ def test_more_tasks_passed_go_before_a_greater_speedup(judged):
         ("wild", 3, 0.5),
     ]
     assert (rows[1].tasks, rows[1].board) == (1, 2)
+
+
+def test_the_page_shows_the_share_that_it_ranks_by(judged, client):
+    judged("sure", "relu", 1.1)
+    judged("sure", "gelu", 1.1)
+    judged("picky", "relu", 99.0)
+    page = client.get(reverse("leaderboard")).content.decode()
+    assert page.index("2/2") < page.index("1/2")
+    assert "1/1" not in page
 
 
 def test_agents_whose_intervals_overlap_share_a_band(judged):
