@@ -40,7 +40,7 @@ from evaluation.contestants.zygote import Zygote  # noqa: E402
 from evaluation.cuda import DeviceMemory  # noqa: E402
 from evaluation.judge import Judge  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
-from evaluation.rig import Rig, slot_bytes  # noqa: E402
+from evaluation.rig import Rig, ring_slots, slot_bytes  # noqa: E402
 from evaluation.task import Task, load_task  # noqa: E402
 from evaluation.types import Case, Measurement, Split, to_json  # noqa: E402
 
@@ -146,6 +146,7 @@ def measure_clock(cache: Path, device: hardware.Device) -> dict[str, Any]:
                     "name": name,
                     "folder": str(built(task_of(operator, language), cache).folder),
                     "microseconds": outside.candidate_us,
+                    "cache_bytes": device.last_level_cache_bytes,
                 }
             )
     for row, within in zip(rows, in_fresh_process("--inside", json.dumps(requests)), strict=True):
@@ -164,7 +165,7 @@ def in_fresh_process(flag: str, value: str) -> Any:
 
 
 def inside(
-    operator: str, language: str, name: str, folder: str, microseconds: float
+    operator: str, language: str, name: str, folder: str, microseconds: float, cache_bytes: int
 ) -> dict[str, float]:
     """In a process of its own: CUPTI's time per launch of a replayed graph, and the usual ways."""
     import triton.testing
@@ -174,7 +175,8 @@ def inside(
     case = case_of(task, name)
     kernel = languages()[language].load(Path(folder), operator)
     planned = clock.GPU_FINAL_PLAN.window_seconds * 1e6 / microseconds
-    slots = min(max(3, round(planned)), 4096, max(3, (32 << 30) // slot_bytes(task.operator, case)))
+    slots = max(3, round(planned), ring_slots(task.operator, case, 2 * cache_bytes))
+    slots = min(slots, 4096, max(3, (32 << 30) // slot_bytes(task.operator, case)))
     with (
         contextlib.closing(DeviceMemory()) as memory,
         Rig(task.operator, case, slots, 1, memory) as rig,
@@ -207,7 +209,7 @@ def inside(
         each = len(spent) // REPLAYS
         replays = [spent[turn * each : (turn + 1) * each] for turn in range(1, REPLAYS)]
         spans = [(found[-1][1] - found[0][0]) / slots for found in replays]
-        # The judge's clock spans all launches but the first.
+        # The judge's clock spans all launches but the first, which finds the caches full of poison.
         clocked = [found[each // slots :] for found in replays]
         kernels = [sum(end - start for start, end in found) / (slots - 1) for found in clocked]
         whole = [events_around(graph, rig, slots) for _ in range(REPLAYS)]

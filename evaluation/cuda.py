@@ -236,18 +236,9 @@ def as_tensor(pointer: int, size: int) -> torch.Tensor:
     return torch.as_tensor(_Bytes(pointer, size), device=DEVICE)
 
 
-def evict() -> None:
-    """Have nothing of anybody's left in L2, persisting lines neither, and all that was written in
-    memory: the GPU reads twice what L2 holds.
-    """
+def forget_persisting() -> None:
+    """Give back what anybody has set aside in L2: persisting lines outlive a window's refill."""
     check(runtime().cudaCtxResetPersistingL2Cache(), "cudaCtxResetPersistingL2Cache")
-    torch.sum(_filler())
-
-
-@functools.cache
-def _filler() -> torch.Tensor:
-    size: int = torch.cuda.get_device_properties(DEVICE).L2_cache_size
-    return torch.zeros(2 * size // 8, dtype=torch.int64, device=DEVICE)
 
 
 def trip() -> float:

@@ -164,19 +164,18 @@ class Judge:
         """Candidate against live baseline on one case. Raises SubmissionError when a timed output
         is wrong.
         """
-        names, on_gpu = ("candidate", self.baseline()), self.task.kind == GPU
+        names = ("candidate", self.baseline())
         with self._bench(case, plan, names) as (candidate, against):
             # What the candidate does on an empty trip is not given back to it.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
             blocks = clock.blocks(candidate.window, against.window, plan)
-            if on_gpu:
+            if self.task.kind == GPU:
                 unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
                 blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
                 order.check(candidate, windows=3 if plan.every_regime else 1)
             audit.check(candidate, self._memory)
             eager = candidate.eager() if candidate.captured and plan.every_regime else None
-            # A GPU's cache was emptied, however small the ring.
-            working_set = self.device.memory_bytes if on_gpu else candidate.rig.bytes
+            working_set = candidate.rig.bytes
         interval = clock.speedup_of(blocks)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
@@ -268,9 +267,8 @@ class Judge:
     def _settled_graphs(
         self, case: Case, plan: clock.Plan, names: Sequence[str]
     ) -> Iterator[tuple[Timer, ...]]:
-        """A ring that takes a window's time with each slot launched once, which finds nothing in
-        the cache, since the judge empties that before a window: at first guessed from the roofline,
-        and made once more where the guess was too small.
+        """A ring that outgrows the cache and takes a window's time with each slot launched once:
+        at first guessed from the roofline, and made once more where the guess was too small.
         """
         guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
         slots = self._slots(case, plan, [guess] * len(names))
@@ -296,9 +294,11 @@ class Judge:
         device's memory is small.
         """
         launches = clock.launches_for(times, plan.window_seconds)
-        each = slot_bytes(self.operator, case)
+        each, ring = slot_bytes(self.operator, case), 2 * self.device.last_level_cache_bytes
         most = max(2, self.device.memory_bytes // (4 * each * len(times)))
-        return min(max(LEAST_LAUNCHES, math.ceil(launches)), MOST_LAUNCHES, most)
+        return min(
+            max(LEAST_LAUNCHES, math.ceil(launches), math.ceil(ring / each)), MOST_LAUNCHES, most
+        )
 
     def baseline(self) -> str:
         """The name of the baseline to beat: of several the one with the least geomean time over the

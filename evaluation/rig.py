@@ -143,7 +143,7 @@ class Rig:
         self._poison(self.outputs[arm], first, count)
         if self._on_gpu:
             self._places = list(self._draw_places(self.outputs[arm], first, count))
-            cuda.evict()
+            cuda.forget_persisting()
         self._written()
 
     def _written(self) -> None:
