@@ -100,7 +100,7 @@ WEB_APPS = [
 ]
 
 INSTALLED_APPS = HEADLESS_APPS if HEADLESS else WEB_APPS
-if "runserver" in sys.argv:  # the others would import a web server and never serve
+if "runserver" in sys.argv and not HEADLESS:  # the others would import a web server and never serve
     INSTALLED_APPS = ["daphne", *INSTALLED_APPS]
 
 MIDDLEWARE = [

@@ -1,3 +1,3 @@
 """The judge: a library that turns sources and a task into gate results and measurements."""
 
-JUDGE_VERSION = "2"
+JUDGE_VERSION = "3"

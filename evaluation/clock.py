@@ -63,6 +63,10 @@ GPU_QUICK_PLAN = Plan(0.001, 5, 9, 0.02, 0.3, every_regime=False)
 """What is clocked by sight is known to some microseconds, so short windows say enough."""
 NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
+ROOFLINE_MARGIN = 0.8
+"""A time below this share of the roofline's is disputed: what is left allows for the error of the
+measured peaks.
+"""
 
 
 def plan_for(kind: str, final: bool) -> Plan:

@@ -37,10 +37,6 @@ from evaluation.types import Case, Measurement, Split
 SMALL_ELEMENTS = 1 << 19
 COMPUTED_TWICE = 2
 """Of the inputs of a case, drawn in secret: the same values again, and the same answer wanted."""
-ROOFLINE_MARGIN = 0.8
-"""A time below this share of the roofline's is disputed: what is left allows for the error of the
-measured peaks.
-"""
 CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """When two slots go round, a small case stays in cache. Each is written again and again, so that
@@ -59,8 +55,11 @@ LONGER = 1.3
 
 class Judge:
     """Holds the candidate, its baselines and the clock. A contestant is started when it is first
-    needed.
+    needed, the baseline by `begin` before that.
     """
+
+    device: hardware.Device
+    """Known once it has met the candidate."""
 
     def __init__(
         self,
@@ -182,7 +181,7 @@ class Judge:
         baseline_ns = statistics.median(block.baseline for block in blocks)
         moved, flops = self.operator.module().cost(case)
         floor = self._floor_ns(case, working_set)
-        if candidate_ns < ROOFLINE_MARGIN * floor:
+        if candidate_ns < clock.ROOFLINE_MARGIN * floor:
             self.device = hardware.measured_again(self.device, self._cache)
             floor = self._floor_ns(case, working_set)
         return Measurement(
@@ -329,7 +328,7 @@ class Judge:
         trials = zip(*self._trial_times(names), strict=True)
         times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
         for name in sorted(times, key=lambda name: times[name])[1:]:
-            self._arms.pop(name).close()
+            self._arms.pop(name).leave()
         kept.parent.mkdir(parents=True, exist_ok=True)
         replace_text(kept, json.dumps(times))
         return times

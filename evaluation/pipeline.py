@@ -145,22 +145,28 @@ def _starter(
     """What brings the judge its candidate. Everything else that it takes is made ready by a thread,
     beside the gates that come before.
     """
+    sandbox.walls()  # found once, before threads ask
+    # Its parent is this thread, with which it would end.
+    zygote = zygote or stack.enter_context(Zygote())
     inside = stack.enter_context(ExitStack())  # is left once the thread has ended
-    thread = stack.enter_context(ThreadPoolExecutor(1, "ready"))
-    judge = thread.submit(_made_ready, request, inside, seconds, zygote)
+    executor = stack.enter_context(ThreadPoolExecutor(1, "ready"))
+    ready = executor.submit(_made_ready, request, inside, seconds, zygote)
 
     def start(candidate: Build) -> Judge:
-        made = judge.result()  # by now nothing else keeps the machine busy, should it be measured
-        return made.meet(candidate, hardware.device_for(request.task.kind, request.cache))
+        try:
+            judge = ready.result()
+        except SubmissionError as error:
+            raise Broken(f"the baseline failed: {error}") from error
+        # By now nothing else keeps the machine busy, should the device be measured.
+        return judge.meet(candidate, hardware.device_for(request.task.kind, request.cache))
 
     return start
 
 
 def _made_ready(
-    request: Request, inside: ExitStack, seconds: dict[str, float], zygote: Zygote | None
+    request: Request, inside: ExitStack, seconds: dict[str, float], zygote: Zygote
 ) -> Judge:
     """A judge with all but a candidate. The zygote imports PyTorch while this process does."""
-    zygote = zygote or inside.enter_context(Zygote())
     from evaluation.judge import Judge  # with torch, which a build does without
 
     against = baselines(request.task, request.cache)

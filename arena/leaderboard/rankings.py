@@ -162,7 +162,7 @@ def _score(runs: Sequence[Run], board: int, generalization: str) -> tuple[Row, E
     shares = [run.roofline_share for run in passed if run.roofline_share]
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
     tokens = [run.tokens for run in runs if run.tokens is not None]
-    solved = sum(map(_share_passed, tasks.values()))
+    solved = round(sum(map(_share_passed, tasks.values())), 6)
     row = Row(
         rank=0,
         band=0,

@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Model
 
@@ -96,7 +97,11 @@ def line_of(run: Run) -> str:
 
 def _written(value: object) -> str:
     """An instant to the microsecond, so that it is the same one where it is loaded."""
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} does not go into a file of results")
 
 
 def _evaluations(evaluations: Iterable[Evaluation]) -> Iterator[dict[str, Any]]:

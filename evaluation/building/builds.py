@@ -106,7 +106,7 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         # To precompile them takes longer than a baseline's few kernels make up for.
         "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
-        # What the processor says it has is taken as said, not compiled and run to see.
+        # Its common vectors are taken as the processor says, not compiled and run to see.
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
     }
     kept = [_keeping(each, scratch, environment) for each in made]

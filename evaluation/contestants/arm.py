@@ -202,7 +202,7 @@ class Arm:
         """
         if self.rights.kind != GPU or cuda.quiet():
             return
-        self._leave()
+        self.leave()
         if not cuda.quiet():
             raise Broken("somebody else keeps the GPU busy, so nothing can be timed on it")
         raise SubmissionError(
@@ -256,7 +256,7 @@ class Arm:
                 Reason.OUT_OF_MEMORY, f"took more than its {limit >> 20} MiB of memory"
             )
         if self._holding and self._holding.bytes() > (most := min(limit, cuda.most_held())):
-            self._leave()
+            self.leave()
             raise SubmissionError(
                 Reason.OUT_OF_MEMORY, f"took more than its {most >> 20} MiB of the GPU's memory"
             )
@@ -301,11 +301,11 @@ class Arm:
     def __exit__(
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave()
+        self.leave()
         self._status.close()
         os.close(self._log)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Kill it; on a GPU, return when what it held there has been given back."""
         self.close()
         if self.rights.kind == GPU:

@@ -18,9 +18,9 @@ from evaluation.errors import Broken
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
 MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""What a contestant frees stays its own (see mallopt(3)). Else glibc gives large blocks back after
-some calls and not after others, from one process to the next, and a launch that takes 2 ms takes 9
-when each page has to come anew.
+"""What a contestant's main thread frees stays its own (see mallopt(3)). Else glibc gives large
+blocks back after some calls and not after others, from one process to the next, and a launch that
+takes 2 ms takes 9 when each page has to come anew.
 """
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from evaluation import clock
 from evaluation.gates import Trial
-from evaluation.judge import ROOFLINE_MARGIN
 from evaluation.types import GateName, GateResult, Interval, Measurement, Reason, Split, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.PERFORMANCE, 40, "measure", False
@@ -45,7 +44,7 @@ def judge(trial: Trial) -> GateResult:
 
 def too_fast(measurement: Measurement) -> bool:
     """Faster than the measured roofline allows, beyond the error of its peaks."""
-    return measurement.roofline_share > 1 / ROOFLINE_MARGIN
+    return measurement.roofline_share > 1 / clock.ROOFLINE_MARGIN
 
 
 def overall(measurements: Sequence[Measurement]) -> Interval | None:

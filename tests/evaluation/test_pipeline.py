@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 
 from evaluation import pipeline
 from evaluation.building.builds import Build
+from evaluation.contestants import processes
+from evaluation.contestants.zygote import Zygote
+from evaluation.errors import BuildError
 from evaluation.gates import Trial, gates, generalization
 from evaluation.gates.generalization import SAMPLED, hidden_cases
 from evaluation.languages.cpp import Cpp
@@ -209,6 +213,28 @@ def test_our_own_failure_is_broken_and_never_the_candidates(
     assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.JUDGE_ERROR)
     assert "disk" not in report.message
     assert "the disk is full" in str(report.gates[-1].private["error"])
+
+
+def test_a_baseline_that_does_not_build_is_our_failure_too(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_baselines(task: Task, cache: Path) -> list[Build]:
+        raise BuildError("g++ refused the source", [])
+
+    monkeypatch.setattr(pipeline, "baselines", no_baselines)
+    report = judged(task, HONEST, cache)
+    assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.JUDGE_ERROR)
+    assert "the baseline failed: g++ refused" in str(report.gates[-1].private["error"])
+
+
+@pytest.mark.parametrize("source", [HONEST, body("this is not C++;"), ""])
+def test_nobody_is_left_when_a_verdict_is_there(
+    source: str, task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "Zygote", Zygote)  # one of its own, not the tests'
+    before = set(processes.below(os.getpid()))
+    judged(task, source, cache)
+    assert set(processes.below(os.getpid())) <= before
 
 
 def test_sampled_cases_are_other_ones_each_time(task: Task, cache: Path) -> None:

@@ -202,10 +202,11 @@ def test_a_range_keeps_to_its_bounds_and_multiples() -> None:
     assert Choices((32, 64)).draw(Random(0)) in (32, 64)
 
 
-def test_reading_a_task_does_not_import_torch() -> None:
+def test_neither_reading_a_task_nor_building_imports_torch() -> None:
     code = (
         "import sys; from pathlib import Path; from evaluation.task import load_task;"
         f"load_task(Path({str(TASKS)!r}), 'rope', 'cpp-to-cpp').starter();"
+        "from evaluation import gates, pipeline; gates.gates();"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=TASKS.parent).returncode == 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from evaluation.contestants.zygote import MEMORY
+from evaluation.contestants import processes
+from evaluation.contestants.zygote import MEMORY, Zygote
 
 CALLS = """
 import ctypes, resource
@@ -34,3 +37,12 @@ def test_large_memory_that_is_freed_is_not_faulted_in_again(
         [sys.executable, "-c", CALLS], env=environment, capture_output=True, text=True, check=True
     )
     assert (int(done.stdout) > 3) == again
+
+
+def test_a_zygote_has_been_started_so(zygote: Zygote) -> None:
+    started = [
+        Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        for pid in processes.below(os.getpid())
+    ]
+    wanted = {f"{name}={value}".encode() for name, value in MEMORY.items()}
+    assert any(wanted <= set(variables) for variables in started)
