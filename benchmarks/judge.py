@@ -160,8 +160,8 @@ def inner_times(task: Task, request: dict[str, Any]) -> dict[str, float]:
     """
     import torch
 
-    from evaluation.contestants.arm import contestant_cores
     from evaluation.languages import languages
+    from evaluation.place import contestant_cores
     from evaluation.rig import Rig, ring_slots
 
     os.sched_setaffinity(0, contestant_cores())

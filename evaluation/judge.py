@@ -20,7 +20,7 @@ import torch
 from evaluation import JUDGE_VERSION, audit, clock, hardware, order
 from evaluation.building.builds import Build, replace_text
 from evaluation.clock import Block
-from evaluation.contestants.arm import Arm, contestant_cores
+from evaluation.contestants.arm import Arm
 from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import Zygote
 from evaluation.cuda import DeviceMemory
@@ -28,7 +28,7 @@ from evaluation.draw import FAMILIES
 from evaluation.languages import languages
 from evaluation.memory import HostMemory
 from evaluation.oracle import compare
-from evaluation.place import GPU
+from evaluation.place import GPU, contestant_cores
 from evaluation.rig import Rig, ring_slots, slot_bytes
 from evaluation.task import Operator, Task
 from evaluation.timer import Timer

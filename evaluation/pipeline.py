@@ -238,7 +238,11 @@ def fingerprint(request: Request) -> dict[str, Any]:
 
 
 def _device_fingerprint(request: Request) -> dict[str, Any]:
-    """What judged or would have; empty where this machine has no such device."""
+    """What judged or would have; empty where this machine has no such device, and of a build, which
+    leaves a GPU alone.
+    """
+    if request.stage == "build":
+        return {}
     try:
         device = hardware.device_for(request.task.kind, request.cache)
     except Broken:

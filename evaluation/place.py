@@ -44,3 +44,11 @@ def kind_of(kinds: tuple[str, ...]) -> str:
     """
     here = (GPU, CPU) if gpu_vendor() in JUDGED else (CPU,)
     return next((kind for kind in kinds if kind in here), kinds[0])
+
+
+def contestant_cores() -> list[int]:
+    """The cores that contestants run on: all but the first, which is left to the judge and the
+    machine.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[1:] or cores

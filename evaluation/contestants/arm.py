@@ -21,7 +21,7 @@ from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import START_SECONDS, Zygote
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import Region
-from evaluation.place import GPU
+from evaluation.place import GPU, contestant_cores
 from evaluation.types import Argument, Reason
 
 During = Callable[[Callable[[], bool]], None]
@@ -33,14 +33,6 @@ SPIN_SECONDS = 0.05
 
 def idle(answered: Callable[[], bool]) -> None:
     """What the judge does during launches that nobody watches."""
-
-
-def contestant_cores() -> list[int]:
-    """The cores that contestants run on: all but the first, which is left to the judge and the
-    machine.
-    """
-    cores = sorted(os.sched_getaffinity(0))
-    return cores[1:] or cores
 
 
 class Arm:

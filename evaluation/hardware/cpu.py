@@ -16,11 +16,10 @@ from typing import Any
 
 from evaluation import sandbox
 from evaluation.building.builds import replace_text
-from evaluation.contestants.arm import contestant_cores
 from evaluation.errors import Broken
 from evaluation.hardware import Device, Level, slug_of
 from evaluation.languages.cpp import compiler_version
-from evaluation.place import CPU
+from evaluation.place import CPU, contestant_cores
 
 KIND = CPU
 UNKNOWN_CACHE = 32 << 20

@@ -191,6 +191,7 @@ def test_stages_share_what_was_built(
     first = evaluate(Request(task, files, cache, stage="build"))
     assert [result.gate for result in first.gates] == [GateName.INTEGRITY, GateName.COMPILE]
     assert first.gates[1].compiler[0].tool == "g++"
+    assert first.fingerprint["device"] == {}
 
     monkeypatch.setattr(Cpp, "build", _never)
     second = evaluate(Request(task, files, cache, stage="measure", scope="round"))

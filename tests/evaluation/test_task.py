@@ -206,7 +206,7 @@ def test_neither_reading_a_task_nor_building_imports_torch() -> None:
     code = (
         "import sys; from pathlib import Path; from evaluation.task import load_task;"
         f"load_task(Path({str(TASKS)!r}), 'rope', 'cpp-to-cpp').starter();"
-        "from evaluation import gates, pipeline; gates.gates();"
+        "from evaluation import gates, hardware, pipeline; gates.gates(); hardware._vendors();"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=TASKS.parent).returncode == 0

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.building import builds
-from evaluation.contestants import arm
 from evaluation.errors import SubmissionError
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.place import GPU
+from evaluation.place import GPU, contestant_cores
 from evaluation.task import Task, load_task
 from evaluation.types import Report, Verdict
 
@@ -110,7 +109,7 @@ def build_all(chosen: Iterable[Submission], cache: Path) -> None:
         with suppress(SubmissionError):
             submission.build(cache)
 
-    with ThreadPoolExecutor(len(arm.contestant_cores())) as pool:
+    with ThreadPoolExecutor(len(contestant_cores())) as pool:
         list(pool.map(attempt, chosen))
 
 
