@@ -126,15 +126,23 @@ def _alone_with(options: argparse.Namespace, argv: Sequence[str]) -> None:
 
 def _task(options: argparse.Namespace) -> Task:
     """The task that was named. Raises RequestError where no device of its kind was asked for."""
+    task = load_task(options.tasks, options.operator, options.track)
+    if why := _misplaced(task, options):
+        raise RequestError(f"{task.slug} {why}")
+    return task
+
+
+def _misplaced(task: Task, options: argparse.Namespace) -> str:
+    """Why a task is not judged on the device that was asked for; empty when it is."""
     from evaluation import hardware
 
-    task = load_task(options.tasks, options.operator, options.track)
-    if options.device:
-        device = hardware.named(options.device, options.cache)
-        if device.kind != task.kind:
-            wanted = "a GPU" if task.kind == place.GPU else "a processor"
-            raise RequestError(f"{task.slug} is judged on {wanted}, and {device.slug} is none")
-    return task
+    if not options.device:
+        return ""
+    device = hardware.named(options.device, options.cache)
+    if device.kind == task.kind:
+        return ""
+    wanted = "a GPU" if task.kind == place.GPU else "a processor"
+    return f"is judged on {wanted}, and {device.slug} is none"
 
 
 def judge_sources(options: argparse.Namespace) -> int:
@@ -170,13 +178,14 @@ def admit_tasks(options: argparse.Namespace) -> int:
     from evaluation.languages import languages
     from evaluation.task import load_operator
 
-    tracks = [options.track] if options.track else [
-        track.slug for track in load_operator(options.tasks / options.operator).tracks
-    ]  # fmt: skip
+    if options.track:
+        tasks = [_task(options)]
+    else:
+        tracks = load_operator(options.tasks / options.operator).tracks
+        tasks = [load_task(options.tasks, options.operator, track.slug) for track in tracks]
     admitted = True
-    for track in tracks:
-        task = load_task(options.tasks, options.operator, track)
-        if why := languages()[task.track.target].runs_here():
+    for task in tasks:
+        if why := languages()[task.track.target].runs_here() or _misplaced(task, options):
             print(f"{task.slug}: not tried: {why}", file=sys.stderr)
             continue
         admission = admit(task, options.cache)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evaluation import hardware
-from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, _alone_with, main, serve_request
+from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, PASSED, _alone_with, main, serve_request
 
 from .conftest import OPERATORS
 
@@ -119,6 +119,11 @@ def test_a_task_is_judged_on_no_device_of_another_kind(
     source.write_bytes(b"")
     assert judge(*TASK, str(source), "--device", "gpu", cache=cache) == BAD_REQUEST
     assert "scaled/cpp-to-cpp is judged on a processor, and gpu is none" in capsys.readouterr().err
+    there = ["--tasks", str(OPERATORS), "--cache", str(cache), "--device", "gpu"]
+    assert main(["admit", *TASK, *there]) == BAD_REQUEST
+    assert main(["admit", TASK[0], *there]) == PASSED
+    said = capsys.readouterr().err
+    assert "torch-to-cpp: not tried: is judged on a processor, and gpu is none" in said
 
 
 def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -> None:
