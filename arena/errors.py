@@ -43,6 +43,12 @@ class CannotJudge(Conflict):
     code = "cannot_judge"
 
 
+class CannotWork(Conflict):
+    """The agent works on other tasks alone."""
+
+    code = "cannot_work"
+
+
 class QuotaExceeded(UserError):
     code = "quota_exceeded"
     status = 429

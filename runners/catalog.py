@@ -18,6 +18,7 @@ def sync() -> list[str]:
             model=spec.model,
             settings=spec.settings,
             description=spec.description,
+            tasks=spec.tasks,
         )
         for adapter, agent in agents().items()
         for spec in agent.SPECS

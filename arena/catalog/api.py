@@ -75,6 +75,7 @@ class AgentOut(Schema):
     model: str
     settings: dict[str, Any]
     description: str
+    tasks: list[str]
 
 
 class HardwareOut(Schema):

@@ -114,6 +114,9 @@ class Agent(models.Model):
     model = models.CharField(max_length=100, blank=True)
     settings = models.JSONField(default=dict, blank=True)
     description = models.TextField(blank=True)
+    tasks = models.JSONField(
+        default=list, blank=True, help_text="Slugs of the only tasks it works on; none for all."
+    )
     active = models.BooleanField(default=True)
 
     class Meta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ class AgentSpec:
     model: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
+    tasks: Sequence[str] = ()
+    """The only ones it works on; none for all."""
 
 
 @dataclass

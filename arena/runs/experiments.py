@@ -13,7 +13,7 @@ from django.db import transaction
 
 from arena.catalog.models import Task
 from arena.catalog.services import vary_agent
-from arena.errors import CannotJudge, NotFound, UserError
+from arena.errors import CannotJudge, CannotWork, NotFound, UserError
 from arena.runs import services
 from arena.runs.models import Experiment, Run
 from arena.runs.shapes import Mismatch, read
@@ -130,7 +130,7 @@ def start(plan: Plan) -> Started:
                 experiment=experiment,
                 repeat=repeat,
             )
-        except CannotJudge as error:
+        except (CannotJudge, CannotWork) as error:
             outcome.left_out.append(f"{task} by {entrant.slug}: {error.message}")
         else:
             outcome.runs.append(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,8 @@ class Spec:
     description: str
     model: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    tasks: Sequence[str] = ()
+    """Slugs of the only tasks that it works on; none for all."""
 
 
 class Agent(Protocol):

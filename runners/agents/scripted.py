@@ -15,11 +15,18 @@ if TYPE_CHECKING:
 
 RECORDINGS = Path(__file__).with_name("recordings")
 
+
+def recorded() -> list[str]:
+    """The tasks that there is a recording for."""
+    return sorted(path.stem.replace(".", "/") for path in RECORDINGS.glob("*.json"))
+
+
 SPECS = (
     Spec(
         slug="scripted",
         title="Scripted",
         description="Replays a recorded session through the same door as any agent.",
+        tasks=recorded(),
     ),
 )
 
@@ -38,7 +45,7 @@ def recording(task: str) -> Sequence[Mapping[str, Any]]:
     """The recorded steps for `operator/track`."""
     path = RECORDINGS / f"{task.replace('/', '.')}.json"
     if not path.exists():
-        known = ", ".join(sorted(p.stem.replace(".", "/") for p in RECORDINGS.glob("*.json")))
+        known = ", ".join(recorded())
         raise FileNotFoundError(f"there is no recording for {task}; there are: {known}")
     steps: Sequence[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["steps"]
     return steps

@@ -6,9 +6,17 @@ import pytest
 from django.utils import timezone
 
 from arena import queue
-from arena.catalog.models import Hardware, Task, Worker
+from arena.catalog.models import Agent, Hardware, Task, Worker
 from arena.catalog.services import heartbeat_worker
-from arena.errors import CannotJudge, Conflict, Forbidden, NotFound, QuotaExceeded, UserError
+from arena.errors import (
+    CannotJudge,
+    CannotWork,
+    Conflict,
+    Forbidden,
+    NotFound,
+    QuotaExceeded,
+    UserError,
+)
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Event, GateResult, Measurement, Run
@@ -78,6 +86,16 @@ def test_what_cannot_be_run_is_refused_with_what_to_do(start, changes, error, me
         start(**changes)
     assert refused.value.hint
     assert not Run.objects.exists()
+
+
+def test_an_agent_takes_no_task_but_those_it_works_on(start, task):
+    Agent.objects.update(tasks=["gelu/cpp-to-cpp"])
+    with pytest.raises(CannotWork, match="does not work on relu/cpp-to-cpp") as refused:
+        start()
+    assert refused.value.hint == "It works on gelu/cpp-to-cpp."
+    assert not Run.objects.exists()
+    Agent.objects.update(tasks=["gelu/cpp-to-cpp", "relu/cpp-to-cpp"])
+    start()
 
 
 @pytest.mark.parametrize("change", [{"status": "retired"}, {"status": "draft"}, {"in_tree": False}])

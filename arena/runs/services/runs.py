@@ -12,7 +12,15 @@ from django.utils import timezone
 from arena import queue, sockets
 from arena.accounts.models import User
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
-from arena.errors import CannotJudge, Conflict, Forbidden, NotFound, QuotaExceeded, UserError
+from arena.errors import (
+    CannotJudge,
+    CannotWork,
+    Conflict,
+    Forbidden,
+    NotFound,
+    QuotaExceeded,
+    UserError,
+)
 from arena.runs.models import Evaluation, Event, Experiment, Run
 from arena.runs.services.recording import note
 from arena.runs.states import (
@@ -47,6 +55,9 @@ def start_run(
         raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
     version = _task_version(task_slug)
     agent = _agent(agent_slug)
+    if agent.tasks and task_slug not in agent.tasks:
+        others = ", ".join(agent.tasks)
+        raise CannotWork(f"{agent.title} does not work on {task_slug}.", f"It works on {others}.")
     hardware = _hardware(hardware_slug, _kinds(version.task))
     with transaction.atomic():
         _check_quota(owner)
