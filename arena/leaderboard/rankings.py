@@ -15,8 +15,8 @@ from datetime import date
 from typing import Self
 
 from arena.catalog.models import Agent
-from arena.runs.models import Run
-from arena.runs.states import RUN_JUDGED, RunStatus, Visibility
+from arena.runs.models import Evaluation, Run
+from arena.runs.states import RUN_JUDGED, RunStatus, Scope, Visibility
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"
 GENERALIZATIONS = (SEEN, UNSEEN, GAP)
@@ -144,6 +144,13 @@ def ranked_runs(filters: Filters = Filters()) -> list[Run]:
         key = (run.task_version.task_id, run.agent_id, run.hardware_id, run.repeat)
         newest.setdefault(key, run)
     return list(newest.values())
+
+
+def judge_versions(filters: Filters) -> list[str]:
+    """Which versions of the judge gave the final verdicts that are ranked."""
+    runs = [run.pk for run in ranked_runs(filters)]
+    finals = Evaluation.objects.filter(submission__run__in=runs, scope=Scope.FINAL)
+    return sorted(set(finals.exclude(judge_version="").values_list("judge_version", flat=True)))
 
 
 def _score(runs: Sequence[Run], board: int, generalization: str) -> tuple[Row, Estimate | None]:

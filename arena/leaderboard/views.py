@@ -17,7 +17,14 @@ from markdown_it import MarkdownIt
 from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.charts import seen_against_unseen
-from arena.leaderboard.rankings import GENERALIZATIONS, Filters, Row, rank, ranked_runs
+from arena.leaderboard.rankings import (
+    GENERALIZATIONS,
+    Filters,
+    Row,
+    judge_versions,
+    rank,
+    ranked_runs,
+)
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Evaluation, Run
 from arena.runs.rounds import highlighted
@@ -85,6 +92,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "chart": seen_against_unseen(rows),
         "reading": _reading(rows),
         "heat": _heat(filters, rows),
+        "judge_versions": judge_versions(filters),
     }
     return render(request, "leaderboard.html", context)
 

@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
 from arena.leaderboard.rankings import Estimate, Filters, rank
-from arena.runs.models import Run
+from arena.runs.models import Evaluation, Run
+from tests.arena.factories import finished
 
 pytestmark = pytest.mark.django_db
 
@@ -93,6 +94,15 @@ def test_the_page_shows_the_share_that_it_ranks_by(judged, client):
     page = client.get(reverse("leaderboard")).content.decode()
     assert page.index("2/2") < page.index("1/2")
     assert "1/1" not in page
+
+
+def test_the_page_says_when_verdicts_of_different_judges_are_ranked_together(start, client):
+    finished(start())
+    address = reverse("leaderboard")
+    assert "of the judge are ranked together" not in client.get(address).content.decode()
+    finished(start(repeat=1))
+    Evaluation.objects.filter(submission__run__repeat=1).update(judge_version="2")
+    assert "Versions 1, 2 of the judge are ranked together" in client.get(address).content.decode()
 
 
 def test_agents_whose_intervals_overlap_share_a_band(judged):
