@@ -35,7 +35,7 @@ def stopped(pid: int) -> bool:
     """Whether every thread of a process is stopped, or the process is gone."""
     try:
         return all(state in "TtZX" for state in _states(pid))
-    except OSError:
+    except (OSError, IndexError):
         return True
 
 
@@ -44,12 +44,12 @@ def _states(pid: int) -> Iterator[str]:
         yield Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def threads(pid: int) -> int:
-    """Threads of a process. The kernel's own limit on them does not hold for root."""
+def threads(pid: int) -> list[int]:
+    """The threads of a process, in the order of their birth; none when it is gone."""
     try:
-        return len(os.listdir(f"/proc/{pid}/task"))
+        return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
     except OSError:
-        return 0
+        return []
 
 
 def resident(pid: int) -> int:

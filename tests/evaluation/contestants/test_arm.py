@@ -5,6 +5,7 @@ stood in for.
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,6 +130,20 @@ def test_who_keeps_the_gpu_busy_is_found_by_ending_the_contestant(
                 arm.rest()
             assert not processes.below(arm._init)
     assert not answers
+
+
+@pytest.mark.parametrize("gone", ["process", "thread"])
+def test_who_ends_while_it_comes_to_rest_is_no_failure_of_the_judge(
+    gone: str, zygote: Zygote, rights: Rights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    with Arm(zygote, dataclasses.replace(rights, kind="cpu")) as arm:
+        arm._pids = (dead.pid,)
+        if gone == "thread":
+            monkeypatch.setattr(processes, "threads", lambda pid: [dead.pid])
+        assert processes.stopped(dead.pid)
+        arm._spread()
 
 
 def test_on_a_processor_nobody_is_asked_to_rest(zygote: Zygote, rights: Rights) -> None:
