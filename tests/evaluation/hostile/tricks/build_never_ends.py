@@ -1,7 +1,7 @@
 # trick: is never done with being built
 # row: 51
 # expect: failed/BUILD_ERROR in compile
-# seconds: 2
+# seconds: 1
 from torch.utils.cpp_extension import load_inline
 
 while load_inline:

@@ -1,7 +1,7 @@
 // trick: blocks all signals and waits
 // row: 51
 // expect: failed/TIMEOUT
-// seconds: 3
+// seconds: 2
 #include "honest.h"
 
 extern "C" int centred(const centred_args* args) {
