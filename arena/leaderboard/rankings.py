@@ -146,9 +146,8 @@ def ranked_runs(filters: Filters = Filters()) -> list[Run]:
     return list(newest.values())
 
 
-def judge_versions(filters: Filters) -> list[str]:
-    """Which versions of the judge gave the final verdicts that are ranked."""
-    runs = [run.pk for run in ranked_runs(filters)]
+def judge_versions(runs: Iterable[Run]) -> list[str]:
+    """Which versions of the judge gave the final verdicts of these runs."""
     finals = Evaluation.objects.filter(submission__run__in=runs, scope=Scope.FINAL)
     return sorted(set(finals.exclude(judge_version="").values_list("judge_version", flat=True)))
 

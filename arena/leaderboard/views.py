@@ -77,7 +77,7 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 def leaderboard(request: HttpRequest) -> HttpResponse:
     filters = _filters(request)
-    rows = rank(filters)
+    rows, runs = rank(filters), ranked_runs(filters)
     wider = bool(filters.hardware or filters.category or filters.track)
     context = {
         "rows": rows,
@@ -91,8 +91,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "tracks": _distinct(Task, "track"),
         "chart": seen_against_unseen(rows),
         "reading": _reading(rows),
-        "heat": _heat(filters, rows),
-        "judge_versions": judge_versions(filters),
+        "heat": _heat(filters, rows, runs),
+        "judge_versions": judge_versions(runs),
     }
     return render(request, "leaderboard.html", context)
 
@@ -235,9 +235,9 @@ def _records(runs: Any) -> dict[int, Run]:
     return best
 
 
-def _heat(filters: Filters, rows: list[Row]) -> dict[str, Any]:
+def _heat(filters: Filters, rows: list[Row], runs: list[Run]) -> dict[str, Any]:
     """Agents against categories; empty when there is nothing to compare."""
-    present = sorted({run.task_version.task.operator.category for run in ranked_runs(filters)})
+    present = sorted({run.task_version.task.operator.category for run in runs})
     if len(present) < 2:
         return {}
     by_category = {

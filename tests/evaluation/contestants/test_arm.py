@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,6 @@ from evaluation.types import Reason
 
 GIB = 1 << 30
 NOTHING = {"do": "run", "first": 0, "count": 0, "replay": False}
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as shared:
-        yield shared
 
 
 @pytest.fixture
