@@ -46,6 +46,21 @@ TaskVersion.objects.create(task=task, content_hash="0", public={"starter": start
 """  # noqa: E501
 GPU_IS = "CUDA_VISIBLE_DEVICES"
 
+DESK = """
+import contextlib, io, json, sys, traceback, django
+django.setup()
+from django.db import connections
+for line in sys.stdin:
+    printed, wrong = io.StringIO(), ""
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(json.loads(line), {})
+    except Exception:
+        wrong = traceback.format_exc()
+    connections.close_all()
+    print(json.dumps([printed.getvalue(), wrong]), flush=True)
+"""
+
 
 @dataclass(frozen=True, order=True)
 class Turn:
@@ -90,6 +105,7 @@ class House:
         self.home = home
         self.port, self.web_port = free_port(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._desk: subprocess.Popen[str] | None = None
         self.env = {
             **os.environ,
             "ARENA_HOME": str(home),
@@ -167,16 +183,21 @@ class House:
     def close(self) -> None:
         for name in list(self.processes):
             self.kill(name)
+        if self._desk is not None:
+            self._desk.communicate(timeout=20)
 
     def python(self, program: str) -> str:
-        """What a program prints that runs with Django set up."""
-        setup = "import django; django.setup()\n"
-        done = subprocess.run(
-            [sys.executable, "-c", setup + program],
-            env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        """What a program prints that runs with Django set up, in one process for all of them."""
+        if self._desk is None:
+            self._desk = subprocess.Popen(
+                [sys.executable, "-c", DESK],
+                env=self.env, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        assert self._desk.stdin and self._desk.stdout
+        print(json.dumps(program), file=self._desk.stdin, flush=True)
+        printed, wrong = json.loads(self._desk.stdout.readline())
+        assert not wrong, wrong
+        return str(printed).strip()
 
     def lay_gpus(self, *uuids: str) -> None:
         """GPUs of this machine that are alike, and a task for them."""

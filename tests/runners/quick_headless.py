@@ -31,9 +31,10 @@ django.setup()
 
 from django.core.management import execute_from_command_line  # noqa: E402
 
-from runners import bench, headless, judging, supervisor  # noqa: E402
+from runners import attempt, bench, headless, judging, supervisor  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
+attempt.POLL_SECONDS = headless.TICK_SECONDS = 0.05
 supervisor.BEAT_SECONDS = 0.3
 bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
 headless.sync = list

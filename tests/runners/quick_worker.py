@@ -1,4 +1,4 @@
-"""A real worker in a hurry: short leases, and the stand-in for the judge."""
+"""A real worker in a hurry: short waits and leases, and the stand-in for the judge."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import django
 django.setup()
 
 from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
-from runners import bench, judging, supervisor, worker  # noqa: E402
+from runners import attempt, bench, judging, supervisor, worker  # noqa: E402
 from runners.__main__ import main  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
+attempt.POLL_SECONDS = 0.05
 supervisor.BEAT_SECONDS = 0.3
+worker.IDLE_POLL_MS = 50
 worker.TEND_SECONDS = 0.5
 bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
 reaper.LEASE = timedelta(seconds=2)
