@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -106,6 +107,7 @@ class House:
         self.port, self.web_port = free_port(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._desk: subprocess.Popen[str] | None = None
+        self._runs = itertools.count()
         self.env = {
             **os.environ,
             "ARENA_HOME": str(home),
@@ -239,17 +241,17 @@ class House:
         hardware: str = "fake-cpu",
         **budget: int,
     ) -> str:
-        """Queue a run of a scripted agent with these steps; its id."""
-        settings = {"steps": list(steps)}
+        """Queue a run of a scripted agent of its own with these steps; its id."""
+        settings, agent = {"steps": list(steps)}, f"test-{next(self._runs)}"
         return self.python(
             "from arena.catalog.models import Agent\n"
             "from arena.runs import services\n"
             "from arena.runs.models import Run\n"
             "from django.db import transaction\n"
-            f"values = dict(title='T', adapter={adapter!r}, settings={settings!r})\n"
-            "Agent.objects.update_or_create(slug='test', defaults=values)\n"
+            f"Agent.objects.create(slug={agent!r}, title='T', adapter={adapter!r},"
+            f" settings={settings!r})\n"
             "with transaction.atomic():\n"
-            f"    run = services.start_run(task_slug={task!r}, agent_slug='test',"
+            f"    run = services.start_run(task_slug={task!r}, agent_slug={agent!r},"
             f" hardware_slug={hardware!r})\n"
             f"    Run.objects.filter(pk=run.pk).update(budget={{**run.budget, **{budget!r}}})\n"
             "print(run.pk)"
