@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 
 from tests.runners.house import TARGET, House
 
-ROUND = [{"write": TARGET, "text": "speedup 1.5 takes 2 s"}, {"check": "slowly"}]
+ROUND = [{"write": TARGET, "text": "speedup 1.5 takes 1 s"}, {"check": "slowly"}]
 
 
 def states(house: House, run: str) -> set[str]:
