@@ -149,6 +149,6 @@ def start(task: Any, agent: Any, hardware: Any) -> Callable[..., Any]:
     return start_run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def repository() -> Path:
     return Path(__file__).resolve().parent.parent

@@ -78,15 +78,19 @@ def offstage(db: None) -> Iterator[Callable[[Any], Any]]:
         thread.submit(connections.close_all).result()
 
 
-@pytest.fixture
-def server(database_url: str, valkey: str, tmp_path: Path, repository: Path) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def server(
+    django_db_setup: None, valkey: str, tmp_path_factory: pytest.TempPathFactory, repository: Path
+) -> Iterator[Server]:
+    """One Daphne for the tests of a module, each of which begins with an empty database."""
+    folder = tmp_path_factory.mktemp("server")
     environment = os.environ | {
-        "DATABASE_URL": database_url,
+        "DATABASE_URL": f"sqlite:///{connections['default'].settings_dict['NAME']}",
         "REDIS_URL": valkey,
-        "ARENA_HOME": str(tmp_path / "home"),
+        "ARENA_HOME": str(folder / "home"),
         "PYTHONPATH": str(repository),
     }
-    running = Server(environment, tmp_path / "daphne.log")
+    running = Server(environment, folder / "daphne.log")
     running.start()
     yield running
     running.kill()
