@@ -11,6 +11,7 @@ compiler refused a source and the candidate had no answer to that.
 from __future__ import annotations
 
 import copy
+import gc
 import hashlib
 import importlib.util
 import inspect
@@ -35,8 +36,11 @@ def key_of(*arguments: Any, **options: Any) -> str:
 
 
 def main(source: Path, folder: Path) -> int:
+    gc.disable()  # what is imported is no garbage, and looking for some takes a fifth of the time
     from torch.utils import cpp_extension
 
+    gc.freeze()
+    gc.enable()
     builder: Any = cpp_extension
     builder.load_inline = building(cpp_extension.load_inline, folder)
     spec = importlib.util.spec_from_file_location("_candidate", source)
