@@ -27,8 +27,8 @@ arena: ready port .venv/run.stamp  ## install what is missing and open the arena
 	$(DO)@exec $(BIN)/python -m runners
 
 test: ready .venv/dev.stamp extras  ## run every test, those in a real browser among them
-	$(DO)@$(BIN)/pytest -m serial && alone=0 || alone=$$?; \
-	$(BIN)/pytest -n 2 --dist loadfile -m "not serial" && exit $$alone
+	$(DO)@$(BIN)/pytest -m serial $$(grep -rls mark.serial --include='*.py' tests) && alone=0 || alone=$$?; \
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not serial" && exit $$alone
 
 test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton and pytest)
 	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu

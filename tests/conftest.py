@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,12 +15,39 @@ from django.contrib.auth import get_user_model
 from django.db import connections
 
 NOBODY_LISTENS = "redis://127.0.0.1:1/0"
+HERE = Path(__file__).parent
+LONGEST_FIRST = """
+evaluation/hostile/test_hostile.py runners/test_headless.py evaluation/languages/test_triton.py
+web/test_browser.py runners/test_faults.py evaluation/test_pipeline.py runners/test_attempt.py
+evaluation/languages/test_cuda.py runners/test_launcher.py gpu/test_honest.py
+evaluation/building/test_extensions.py evaluation/languages/test_hip.py web/test_pages.py
+evaluation/test_tasks_folder.py runners/test_bench.py runners/test_profiles.py
+""".split()
+"""Workers take a file at a time: beside a long one taken last, others would have nothing to do."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """No test speaks to the Valkey of an arena that runs here, and passwords are cheap."""
     _point_at(NOBODY_LISTENS)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+def pytest_sessionstart() -> None:
+    """What is imported and collected is no garbage, and looking for some takes a third more."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker, the longest files first, and the others as they come."""
+    if not hasattr(config, "workerinput"):
+        return
+    place = {HERE / name: at for at, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 def _point_at(url: str) -> None:
