@@ -1,19 +1,23 @@
 """Whether a task may enter the catalogue: wrong answers fail, honest ones pass, times repeat.
 
 Wrong are the probes that need no idea of the operator (zeros, a constant, a copied input, memory as
-it was found) and the task's own mutants. Each answer is judged on seen, boundary and hidden cases.
-Whether times repeat is told by timing an honest one against the baseline twice, from fresh starts.
+it was found) and the task's own mutants. All answers are built side by side, then each is judged in
+turn: on seen, boundary and hidden cases. Whether times repeat is told by timing an honest one
+against the baseline twice, from fresh starts.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation import JUDGE_VERSION, clock, hardware
+from evaluation import JUDGE_VERSION, clock, hardware, sandbox
 from evaluation.building.builds import Build, baselines, build
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Rejected, SubmissionError
@@ -34,11 +38,19 @@ SPREAD_BOUND = 0.05
 """Measured twice, a speedup is the same: the 95 % interval of the ratio lies no further off."""
 MOST_REPEATS = 3
 """A busy machine may try so often."""
+MOST_BUILDS = 8
+"""Answers that are built at a time: each may start a compiler for every dtype and target."""
+
+_Answer = tuple[str, Example]
+"""A role (probe, mutant or honest) and who plays it."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One answer that was judged (probe, mutant or honest), and whether the judge was right."""
+    """One answer that was judged (probe, mutant or honest), and whether the judge was right.
+
+    `seconds` are those of judging, once it was built.
+    """
 
     name: str
     role: str
@@ -68,10 +80,11 @@ class Admission:
 
 def admit(task: Task, cache: Path) -> Admission:
     """Judge every kept answer of `task`, and its baseline against itself."""
+    answers = tuple(_answers(task))
     with Zygote() as zygote:
         bench = _Bench(task, cache, zygote)
-        attempts = tuple(bench.attempt(role, answer) for role, answer in _answers(task))
-        repeat = bench.repeat()
+        attempts = tuple(bench.attempts(answers))
+        repeat = bench.repeat(answers)
     problems = tuple(_problems(attempts, repeat))
     return Admission(
         task=task.slug,
@@ -84,7 +97,7 @@ def admit(task: Task, cache: Path) -> Admission:
     )
 
 
-def _answers(task: Task) -> Iterator[tuple[str, Example]]:
+def _answers(task: Task) -> Iterator[_Answer]:
     target, operator = task.track.target, task.operator
     for probe in probes(operator, target):
         yield "probe", probe
@@ -92,7 +105,7 @@ def _answers(task: Task) -> Iterator[tuple[str, Example]]:
         for example in kept:
             if example.language == target:
                 yield role, example
-    if task.track.source == target:
+    if task.track.source == target != "torch":  # whose baseline is no file but the reference
         source = operator.baseline(target)
         yield "honest", Example("baseline", target, source, "the baseline itself")
 
@@ -105,9 +118,18 @@ class _Bench:
         self.device = hardware.device_for(task.kind, cache)
         self.baselines = baselines(task, cache)
 
-    def attempt(self, role: str, answer: Example) -> Attempt:
+    def attempts(self, answers: Sequence[_Answer]) -> Iterator[Attempt]:
+        """Judge each answer in turn, once all are built."""
+        sandbox.walls()  # found once, before threads ask
+        at_once = min(MOST_BUILDS, len(os.sched_getaffinity(0)))
+        with ThreadPoolExecutor(at_once, "build") as pool:
+            trials = [pool.submit(self._built, answer) for _, answer in answers]
+        for (role, answer), trial in zip(answers, trials, strict=True):
+            yield self._attempt(role, answer, trial)
+
+    def _attempt(self, role: str, answer: Example, trial: Future[Trial]) -> Attempt:
         started = time.perf_counter()
-        verdict, reason, message = self._judge(answer)
+        verdict, reason, message = self._judge(trial)
         refused = verdict is not Verdict.PASSED and answer.expect in (None, reason)
         return Attempt(
             name=answer.name,
@@ -120,12 +142,12 @@ class _Bench:
             as_expected=verdict is Verdict.PASSED if role == "honest" else refused,
         )
 
-    def repeat(self) -> Interval | None:
+    def repeat(self, answers: Sequence[_Answer]) -> Interval | None:
         """The speedup of the first honest answer over seen cases, by its own value of a run before.
 
         None where the language cannot be timed, and where that answer is not right.
         """
-        honest = next((answer for role, answer in _answers(self.task) if role == "honest"), None)
+        honest = next((answer for role, answer in answers if role == "honest"), None)
         if honest is None or languages()[self.task.track.target].judged_here():
             return None
         try:
@@ -144,21 +166,24 @@ class _Bench:
 
     def _speedup(self, answer: Example) -> Interval:
         files = {self.task.target_file: answer.source}
+        plan = dataclasses.replace(clock.plan_for(self.task.kind, final=True), every_regime=False)
         with self._start(build(self.task, answer.language, files, self.cache)) as judge:
-            cases = self.task.cases(Split.SEEN)
-            total = overall(
-                [judge.measure(case, clock.plan_for(self.task.kind, final=True)) for case in cases]
-            )
+            total = overall([judge.measure(case, plan) for case in self.task.cases(Split.SEEN)])
         assert total is not None, "a task has seen cases"
         return total
 
-    def _judge(self, answer: Example) -> tuple[Verdict, Reason | None, str]:
-        """Verdict, reason and message, which names no hidden case."""
+    def _built(self, answer: Example) -> Trial:
+        """An answer past the gates that need no device. Raises SubmissionError as they do."""
         files = {self.task.target_file: answer.source}
         trial = Trial(self.task, files, self.cache, final=True, start=self._start)
+        integrity.judge(trial)
+        compilation.judge(trial)
+        return trial
+
+    def _judge(self, built: Future[Trial]) -> tuple[Verdict, Reason | None, str]:
+        """Verdict, reason and message, which names no hidden case."""
         try:
-            integrity.judge(trial)
-            compilation.judge(trial)
+            trial = built.result()
             assert trial.build is not None
             with self._start(trial.build) as judge:
                 for case in checked_cases(trial):

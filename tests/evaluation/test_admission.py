@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from evaluation.admission import Admission, admit
+from evaluation.admission import MOST_BUILDS, Admission, admit
+from evaluation.gates import Trial
+from evaluation.gates import compile as compilation
 from evaluation.probes import NOTES
 from evaluation.render import admission as rendered
 from evaluation.task import load_task
-from evaluation.types import Reason, Verdict
+from evaluation.types import GateResult, Reason, Verdict
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
 
@@ -40,13 +43,33 @@ def judged(tasks: Path, cache: Path) -> Admission:
     return admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache)
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many answers were being built, each time that another was."""
+    building, counts, compiled = set[int](), list[int](), compilation.judge
+
+    def counted(trial: Trial) -> GateResult:
+        building.add(id(trial))
+        counts.append(len(building))
+        try:
+            return compiled(trial)
+        finally:
+            building.remove(id(trial))
+
+    monkeypatch.setattr(compilation, "judge", counted)
+    return counts
+
+
 def problem_of(admission: Admission, name: str) -> str:
     return next(problem for problem in admission.problems if name in problem)
 
 
 @pytest.mark.serial
-def test_a_sound_task_is_admitted(tasks: Path, cache: Path, in_a_hurry: None) -> None:
+def test_a_sound_task_is_admitted(
+    tasks: Path, cache: Path, in_a_hurry: None, at_once: list[int]
+) -> None:
     admission = judged(tasks, cache)
+    assert max(at_once) == min(MOST_BUILDS, len(os.sched_getaffinity(0)))
     assert all(attempt.as_expected for attempt in admission.attempts), admission.problems
     assert {a.name for a in admission.attempts if a.role == "probe"} == set(NOTES)
     assert "baseline" in {a.name for a in admission.attempts if a.role == "honest"}
@@ -69,9 +92,13 @@ def test_a_task_is_refused_for_each_answer_that_surprises(tasks: Path, cache: Pa
     )
     for name in ("vectorised", "double_precision"):
         (folder / "honest" / f"{name}.cpp.cpp").unlink()
+    (folder / "honest" / "unbuilt.cpp.cpp").write_text("// honest: no C++\nnonsense\n")
+    (folder / "honest" / "unread.cpp.cpp").write_text("// honest: forks\nint i = fork();\n")
     admission = judged(tasks, cache)
     assert not admission.admitted
     assert problem_of(admission, "sound").startswith("mutant sound passed")
     assert problem_of(admission, "unsound").startswith("honest unsound failed (WRONG_VALUES)")
     assert problem_of(admission, "misnamed").startswith("mutant misnamed failed (WRONG_VALUES)")
+    assert problem_of(admission, "unbuilt").startswith("honest unbuilt failed (BUILD_ERROR): g++")
+    assert problem_of(admission, "unread").startswith("honest unread rejected (FORBIDDEN): swiglu.")
     assert "not admitted" in rendered(admission)
