@@ -170,27 +170,20 @@ def fetch(rows: torch.Tensor, into: torch.Tensor) -> None:
     aside().synchronize()
 
 
-def looker(*places: torch.Tensor) -> Callable[[], tuple[bytes, ...]]:
-    """What reads some places of a few bytes of device memory (uint8, shape [bytes]) again and
-    again, by that engine.
+def looker(place: torch.Tensor) -> Callable[[], bytes]:
+    """What reads a place of a few bytes of device memory (uint8, shape [bytes]) again and again, by
+    that engine.
     """
-    into = [torch.empty(place.shape, dtype=torch.uint8, pin_memory=True) for place in places]
-    found = [tensor.numpy() for tensor in into]
-    stream = ctypes.c_void_p(aside().cuda_stream)
+    into = torch.empty(place.shape, dtype=torch.uint8, pin_memory=True)
+    found, stream = into.numpy(), ctypes.c_void_p(aside().cuda_stream)
+    to, source = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (into, place))
+    size = ctypes.c_size_t(len(place))
     copy, wait = runtime().cudaMemcpyAsync, runtime().cudaStreamSynchronize
-    copies = [
-        (
-            *map(ctypes.c_void_p, (target.data_ptr(), source.data_ptr())),
-            ctypes.c_size_t(len(target)),
-        )
-        for target, source in zip(into, places, strict=True)
-    ]
 
-    def look() -> tuple[bytes, ...]:
-        for each in copies:
-            check(copy(*each, _TO_HOST, stream), "a look at device memory")
+    def look() -> bytes:
+        check(copy(to, source, size, _TO_HOST, stream), "a look at device memory")
         check(wait(stream), "a look at device memory")
-        return tuple(array.tobytes() for array in found)
+        return found.tobytes()
 
     return look
 

@@ -164,7 +164,7 @@ class Judge:
         is wrong.
         """
         names = ("candidate", self.baseline())
-        with self._bench(case, plan, names) as (candidate, against):
+        with self.bench(case, plan, names) as (candidate, against):
             # What the candidate does on an empty trip is not given back to it.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
             blocks = clock.blocks(candidate.window, against.window, plan)
@@ -229,7 +229,7 @@ class Judge:
         return Timer(self.arm(name), rig, region, trusted, f"case {case.name}", discards)
 
     @contextmanager
-    def _bench(
+    def bench(
         self, case: Case, plan: clock.Plan, names: Sequence[str]
     ) -> Iterator[tuple[Timer, ...]]:
         """Timers of these contestants over one ring, with as many launches a window each, so that
@@ -339,7 +339,7 @@ class Judge:
         """
         plan = clock.plan_for(self.task.kind, final=False)
         for case in self.task.cases(Split.SEEN):
-            with self._bench(case, plan, names) as timers:
+            with self.bench(case, plan, names) as timers:
                 turns = [[timer.window() for timer in timers] for _ in range(CHOICE_WINDOWS)]
             yield [statistics.median(windows) / 1e3 for windows in zip(*turns, strict=True)]
 

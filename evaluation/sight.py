@@ -60,35 +60,42 @@ class Sight:
         unwritten = torch.empty(width // spec.itemsize, dtype=spec.torch_dtype)
         poison(unwritten, secret)
         self._launches = launches
-        self._look = _looker(rows[first], rows[(first + launches - 1) % layout.slots])
+        self._looks = [_looker(rows[at % layout.slots]) for at in (first, first + launches - 1)]
         self._seen = [[(0.0, unwritten.view(torch.uint8).numpy().tobytes())] for _ in "ab"]
         """Of each place the values it had, and since when."""
         self._step = 0.0
-        """Nanoseconds from one look to the next, at most."""
+        """Nanoseconds from one look at a place to the next, at most."""
 
     def __call__(self, answered: Callable[[], bool]) -> None:
-        """Look until the contestant has answered."""
-        before: float = time.perf_counter_ns()
-        ends = before + MOST_SECONDS * 1e9
+        """Look until the contestant has answered.
+
+        By turns and each by a time of its own: of two that are read in one go, the second is read
+        microseconds later.
+        """
+        begun = float(time.perf_counter_ns())
+        before = [begun, begun]
         last = False
         while not last:
-            last = answered() or before > ends
-            asked = time.perf_counter_ns()
-            found = self._look()
-            now = (asked + time.perf_counter_ns()) / 2
-            for seen, value in zip(self._seen, found, strict=True):
+            last = answered() or before[0] > begun + MOST_SECONDS * 1e9
+            for place, look in enumerate(self._looks):
+                asked = time.perf_counter_ns()
+                value = look()
+                now = (asked + time.perf_counter_ns()) / 2
+                seen = self._seen[place]
                 if value != seen[-1][1]:  # written between the last look and this one
-                    seen.append(((before + now) / 2, value))
-            self._step = max(self._step, now - before)
-            before = now
+                    seen.append(((before[place] + now) / 2, value))
+                self._step = max(self._step, now - before[place])
+                before[place] = now
 
     def launch_ns(self) -> float | None:
         """Nanoseconds of one launch, once the window is over; None of what was not seen: a place
         that was not written before the answer, or still changed after it.
         """
         first, last = self._seen
-        kept = tuple(seen[-1][1] for seen in self._seen)
-        if min(len(first), len(last)) < 2 or self._look() != kept:
+        changed = any(
+            look() != seen[-1][1] for look, seen in zip(self._looks, self._seen, strict=True)
+        )
+        if min(len(first), len(last)) < 2 or changed:
             return None
         begun, ended = first[-1][0], last[-1][0]
         each = (ended - begun) / (self._launches - 1)
@@ -103,8 +110,6 @@ def secret_place(spec: TensorSpec) -> int:
     return secrets.randbelow(room // PLACE_BYTES + 1) * PLACE_BYTES
 
 
-def _looker(*places: torch.Tensor) -> Callable[[], tuple[bytes, ...]]:
-    """What reads some places of a few bytes (uint8, shape [bytes]), wherever they are."""
-    if places[0].is_cuda:
-        return cuda.looker(*places)
-    return lambda: tuple(place.numpy().tobytes() for place in places)
+def _looker(place: torch.Tensor) -> Callable[[], bytes]:
+    """What reads a place of a few bytes (uint8, shape [bytes]), wherever it is."""
+    return cuda.looker(place) if place.is_cuda else place.numpy().tobytes

@@ -29,11 +29,14 @@ class Zygote:
     second later.
     """
 
+    HOME = "evaluation.contestants.contestant"
+    """The module whose `zygote` it runs."""
+
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         code = (
             f"import sys; sys.path.insert(0, {str(ROOT)!r});"
-            f"from evaluation.contestants.contestant import zygote; zygote({theirs.fileno()})"
+            f"from {self.HOME} import zygote; zygote({theirs.fileno()})"
         )
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", code],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,30 @@ def looked(rig: Rig, world: World) -> float | None:
 def test_all_launches_but_one_lie_between_the_two(rig: Rig, world: World, share: float) -> None:
     world.writes = honest(share)
     assert looked(rig, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
+
+
+def test_looks_take_time_and_favour_neither_place(
+    rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = sight._looker
+
+    def slow(place: torch.Tensor) -> Callable[[], bytes]:
+        look = at_once(place)
+
+        def late() -> bytes:
+            for _ in range(20):
+                world.perf_counter_ns()
+            return look()
+
+        return late
+
+    monkeypatch.setattr(sight, "_looker", slow)
+    found = []
+    for share in range(1, 40):
+        rig.refill(0, 0, SLOTS)
+        world.now, world.writes = 0, honest(share / 40)
+        found.append(looked(rig, world))
+    assert statistics.fmean(filter(None, found)) == pytest.approx(LAUNCH, abs=6 * STEP / SLOTS)
 
 
 def test_what_is_written_in_steps_is_clocked_by_the_last_of_them(rig: Rig, world: World) -> None:

@@ -1,0 +1,62 @@
+"""A contestant in which CUPTI watches the very launches that the judge clocks from outside.
+
+In a process of its own the same kernel takes another time: on an H200 launches of 3 us begin 0.3 us
+later there. So whether the judge's clock is right is seen on windows that both of them see.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from evaluation.contestants import contestant
+from evaluation.contestants.arm import Arm
+from evaluation.contestants.zygote import Zygote
+
+SAID = re.compile(r"^watched (\d+) ([\d.]+)$", re.MULTILINE)
+
+
+class Watched(Zygote):
+    """Where contestants come from that are watched."""
+
+    HOME = __name__
+
+
+def zygote(descriptor: int) -> None:
+    contestant.Contestant = _Watching  # type: ignore[misc]
+    contestant.zygote(descriptor)
+
+
+class _Watching(contestant.Contestant):
+    def do_load(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        super().do_load(request, descriptors)
+        with profile(activities=[ProfilerActivity.CUDA]):  # the first one takes seconds to start
+            torch.zeros(1, device="cuda").item()
+
+    def do_run(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        if not request.get("replay"):
+            super().do_run(request, descriptors)
+            return
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            super().do_run(request, descriptors)
+        ends = sorted(
+            event.time_range.end
+            for event in profiler.events()
+            if event.device_type.name == "CUDA" and not event.name.startswith(("Mem", "Context"))
+        )
+        count = request["count"]
+        of_a_launch = len(ends) // count
+        each = (ends[-1] - ends[of_a_launch - 1]) / (count - 1)
+        os.write(2, f"watched {count} {each:.6f}\n".encode())
+
+
+def windows(arm: Arm, launches: int) -> Sequence[float]:
+    """Microseconds per launch of the windows of so many launches that an arm last ran, as CUPTI
+    has them: from the end of a window's first launch to the end of its last.
+    """
+    return [float(each) for count, each in SAID.findall(arm.log()) if int(count) == launches]
