@@ -192,7 +192,7 @@ def test_a_worker_measures_on_every_gpu_and_is_listed_for_each(
     house = house_with_gpus
     names = "SELECT w.name FROM catalog_worker w JOIN catalog_hardware h ON h.id = w.hardware_id"
     house.wait_until(lambda: len(house.rows(f"{names} WHERE h.slug = 'fake-gpu'")) == 2, 30)
-    steps = [{"write": "k.cu", "text": "takes 2 s, speedup 1.5"}, {"check": ""}]
+    steps = [{"write": "k.cu", "text": "takes 1 s, speedup 1.5"}, {"check": ""}]
     task = {"task": "k/cuda-to-cuda", "hardware": "fake-gpu"}
     runs = [house.run(steps, **task) for _ in range(2)]
     ended = [house.ended(run, 60) for run in runs]
