@@ -41,7 +41,7 @@ MOST_REPEATS = 3
 MOST_BUILDS = 8
 """Answers that are built at a time: each may start a compiler for every dtype and target."""
 
-_Answer = tuple[str, Example]
+Answer = tuple[str, Example]
 """A role (probe, mutant or honest) and who plays it."""
 
 
@@ -80,11 +80,11 @@ class Admission:
 
 def admit(task: Task, cache: Path) -> Admission:
     """Judge every kept answer of `task`, and its baseline against itself."""
-    answers = tuple(_answers(task))
+    kept = tuple(answers(task))
     with Zygote() as zygote:
         bench = _Bench(task, cache, zygote)
-        attempts = tuple(bench.attempts(answers))
-        repeat = bench.repeat(answers)
+        attempts = tuple(bench.attempts(kept))
+        repeat = bench.repeat(kept, attempts)
     problems = tuple(_problems(attempts, repeat))
     return Admission(
         task=task.slug,
@@ -97,7 +97,8 @@ def admit(task: Task, cache: Path) -> Admission:
     )
 
 
-def _answers(task: Task) -> Iterator[_Answer]:
+def answers(task: Task) -> Iterator[Answer]:
+    """What a task is tried with: probes, and what is kept beside it in its target's language."""
     target, operator = task.track.target, task.operator
     for probe in probes(operator, target):
         yield "probe", probe
@@ -118,13 +119,13 @@ class _Bench:
         self.device = hardware.device_for(task.kind, cache)
         self.baselines = baselines(task, cache)
 
-    def attempts(self, answers: Sequence[_Answer]) -> Iterator[Attempt]:
+    def attempts(self, kept: Sequence[Answer]) -> Iterator[Attempt]:
         """Judge each answer in turn, once all are built."""
         sandbox.walls()  # found once, before threads ask
         at_once = min(MOST_BUILDS, len(os.sched_getaffinity(0)))
         with ThreadPoolExecutor(at_once, "build") as pool:
-            trials = [pool.submit(self._built, answer) for _, answer in answers]
-        for (role, answer), trial in zip(answers, trials, strict=True):
+            trials = [pool.submit(self._built, answer) for _, answer in kept]
+        for (role, answer), trial in zip(kept, trials, strict=True):
             yield self._attempt(role, answer, trial)
 
     def _attempt(self, role: str, answer: Example, trial: Future[Trial]) -> Attempt:
@@ -142,14 +143,20 @@ class _Bench:
             as_expected=verdict is Verdict.PASSED if role == "honest" else refused,
         )
 
-    def repeat(self, answers: Sequence[_Answer]) -> Interval | None:
-        """The speedup of the first honest answer over seen cases, by its own value of a run before.
+    def repeat(self, kept: Sequence[Answer], attempts: Sequence[Attempt]) -> Interval | None:
+        """The speedup over seen cases of the honest answer that was judged soonest, by its own
+        value of a run before.
 
-        None where the language cannot be timed, and where that answer is not right.
+        None where the language cannot be timed, and where no honest answer is right.
         """
-        honest = next((answer for role, answer in answers if role == "honest"), None)
-        if honest is None or languages()[self.task.track.target].judged_here():
+        right = {
+            attempt.seconds: answer
+            for (role, answer), attempt in zip(kept, attempts, strict=True)
+            if role == "honest" and attempt.as_expected
+        }
+        if not right or languages()[self.task.track.target].judged_here():
             return None
+        honest = right[min(right)]
         try:
             before = self._speedup(honest)
             for _ in range(MOST_REPEATS):

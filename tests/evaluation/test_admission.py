@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from evaluation.admission import MOST_BUILDS, Admission, admit
+from evaluation.admission import LEAST_HONEST, LEAST_MUTANTS, MOST_BUILDS, Admission, admit, answers
 from evaluation.gates import Trial
 from evaluation.gates import compile as compilation
 from evaluation.probes import NOTES
 from evaluation.render import admission as rendered
-from evaluation.task import load_task
+from evaluation.task import OPEN_TRACK, find_operators, load_operator, load_task
 from evaluation.types import GateResult, Reason, Verdict
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
@@ -81,7 +82,9 @@ def test_a_sound_task_is_admitted(
     assert admission.admitted == (not admission.problems)
 
 
-def test_a_task_is_refused_for_each_answer_that_surprises(tasks: Path, cache: Path) -> None:
+def test_a_task_is_refused_for_each_answer_that_surprises(
+    tasks: Path, cache: Path, in_a_hurry: None
+) -> None:
     folder = tasks / "swiglu"
     honest = (folder / "honest" / "vectorised.cpp.cpp").read_text()
     wrong = (folder / "mutants" / "sigmoid_only.cpp.cpp").read_text()
@@ -102,3 +105,13 @@ def test_a_task_is_refused_for_each_answer_that_surprises(tasks: Path, cache: Pa
     assert problem_of(admission, "unbuilt").startswith("honest unbuilt failed (BUILD_ERROR): g++")
     assert problem_of(admission, "unread").startswith("honest unread rejected (FORBIDDEN): swiglu.")
     assert "not admitted" in rendered(admission)
+
+
+def test_every_track_has_answers_to_be_tried() -> None:
+    for name in find_operators(TASKS):
+        for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK):
+            roles = Counter(role for role, _ in answers(load_task(TASKS, name, track.slug)))
+            assert roles["probe"] == len(NOTES)
+            if track != OPEN_TRACK:
+                assert roles["honest"] >= LEAST_HONEST
+                assert roles["mutant"] >= LEAST_MUTANTS
