@@ -36,6 +36,7 @@ __all__ = [
     "find_operators",
     "load_operator",
     "load_task",
+    "load_tasks",
     "output_shapes",
 ]
 
@@ -105,6 +106,16 @@ def load_task(root: Path, operator: str, track_slug: str, kind: str | None = Non
             return Task(loaded, track, _hash(loaded.folder, track), chosen)
     known = ", ".join(track.slug for track in tracks)
     raise TaskError(f"{operator}: no track {track_slug}; there are: {known}")
+
+
+def load_tasks(path: Path) -> list[Task]:
+    """The tasks of one operator folder, each for the best kind of device that this machine offers.
+    Raises `TaskError`.
+    """
+    tracks = load_operator(path).tracks
+    kinds = {track: kind_of(languages()[track.target].kinds) for track in tracks}
+    operators = {kind: load_operator(path, kind) for kind in set(kinds.values())}
+    return [Task(operators[kinds[t]], t, _hash(path, t), kinds[t]) for t in tracks]
 
 
 def load_operator(path: Path, kind: str = CPU) -> Operator:

@@ -15,7 +15,7 @@ from arena.errors import Conflict, NotFound
 from evaluation.errors import TaskError
 from evaluation.operators import read_text
 from evaluation.task import Task as TaskFolder
-from evaluation.task import find_operators, load_operator, load_task
+from evaluation.task import find_operators, load_tasks
 from evaluation.types import Split, to_json
 
 
@@ -60,10 +60,7 @@ def sync_tasks(root: Path) -> SyncReport:
     found: set[str] = set()
     for name in names:
         try:
-            folders = [
-                load_task(root, name, track.slug) for track in load_operator(root / name).tracks
-            ]
-            descriptions = [(folder, _public(folder)) for folder in folders]
+            descriptions = [(folder, _public(folder)) for folder in load_tasks(root / name)]
         except TaskError as error:
             report.problems.append(str(error))
             unread.append(name)

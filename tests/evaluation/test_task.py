@@ -15,7 +15,7 @@ import pytest
 from evaluation.building.builds import baselines
 from evaluation.domain import Choices, LogUniform, elements, extent, tensor_bytes
 from evaluation.errors import TaskError
-from evaluation.task import find_operators, load_operator, load_task, output_shapes
+from evaluation.task import find_operators, load_operator, load_task, load_tasks, output_shapes
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
@@ -79,6 +79,15 @@ def test_an_unknown_operator_or_track_is_refused_with_those_there_are() -> None:
         load_task(TASKS, "rms_norm", "torch-to-fortran")
     with pytest.raises(TaskError, match="no such folder"):
         find_operators(TASKS / "nowhere")
+
+
+def test_the_tasks_of_an_operator_are_those_of_its_tracks() -> None:
+    for name in find_operators(TASKS):
+        slugs = [track.slug for track in load_operator(TASKS / name).tracks]
+        alone = [load_task(TASKS, name, slug) for slug in slugs]
+        together = load_tasks(TASKS / name)
+        assert [task.track.slug for task in together] == slugs
+        assert together == alone
 
 
 def test_every_operator_is_judged_against_itself_in_pytorch_though_no_catalogue_says_so() -> None:
