@@ -20,7 +20,7 @@ from arena.catalog.services import (
     sync_agents,
     sync_tasks,
 )
-from evaluation import clock
+from evaluation import clock, rig
 from evaluation.task import load_task
 from evaluation.types import Split
 
@@ -167,6 +167,8 @@ def test_check_task_tries_a_task_and_keeps_what_it_found(
 ):
     few = dataclasses.replace(clock.QUICK_PLAN, least_blocks=2, most_blocks=2)
     monkeypatch.setattr(clock, "FINAL_PLAN", few)
+    monkeypatch.setattr(clock, "QUICK_PLAN", few)
+    monkeypatch.setattr(rig, "MOST_SLOTS", 32)
     settings.ARENA_HOME = tmp_path
     settings.ARENA_TASKS = repository / "tests" / "evaluation" / "operators"
     sync_tasks(settings.ARENA_TASKS)
