@@ -105,9 +105,14 @@ def _parser() -> argparse.ArgumentParser:
         )
     for command in (judge, profile, admit, hardware):
         command.add_argument(
-            "--cache", type=Path, default=default_cache(), help="artefacts and measured peaks"
+            "--cache", type=_cache, default="", help="artefacts and measured peaks"
         )
     return parser
+
+
+def _cache(path: str) -> Path:
+    """The cache that is asked for, by an absolute path: compilers run in folders of their own."""
+    return (Path(path) if path else default_cache()).absolute()
 
 
 def _alone_with(options: argparse.Namespace, argv: Sequence[str]) -> None:
@@ -255,7 +260,7 @@ def _request(data: Mapping[str, Any]) -> pipeline.Request:
     return pipeline.Request(
         task=load_task(Path(data.get("tasks_root") or TASKS), operator, track),
         files=dict(data["files"]),
-        cache=Path(data.get("cache") or default_cache()),
+        cache=_cache(data.get("cache") or ""),
         stage=stage,
         scope=scope,
         unconfined=_unconfined(),

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from evaluation import hardware
-from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, PASSED, _alone_with, main, serve_request
+from evaluation.__main__ import (
+    BAD_REQUEST,
+    NOT_PASSED,
+    PASSED,
+    _alone_with,
+    _parser,
+    main,
+    serve_request,
+)
 
 from .conftest import OPERATORS
 
@@ -124,6 +132,16 @@ def test_a_task_is_judged_on_no_device_of_another_kind(
     assert main(["admit", TASK[0], *there]) == PASSED
     said = capsys.readouterr().err
     assert "torch-to-cpp: not tried: is judged on a processor, and gpu is none" in said
+
+
+def test_a_cache_may_be_named_from_where_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "cache": "kept"}
+    files = {"scaled.cpp": "int nothing;"}
+    assert serve_request(json.dumps({**request, "files": files, "stage": "build"})) == PASSED
+    assert _parser().parse_args(["admit", "scaled", "--cache", "kept"]).cache == tmp_path / "kept"
 
 
 def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -> None:
