@@ -1,0 +1,38 @@
+"""What knows nothing of an operator is built, runs on the GPU, and is refused for what it wrote."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from evaluation import admission
+from evaluation.contestants.zygote import Zygote
+from evaluation.probes import NOTES
+from evaluation.task import Track, load_task
+from evaluation.types import Reason, Verdict
+from tests.gpu.submissions import HERE
+
+pytestmark = pytest.mark.gpu
+
+OF_WHAT_IS_THERE = {Reason.WRONG_VALUES, Reason.NON_FINITE, Reason.STALE_OUTPUT}
+
+
+@pytest.mark.parametrize("language", ["cuda", "hip", "triton", "torch"])
+def test_every_probe_runs_and_is_refused_for_its_outputs(
+    language: str, in_a_hurry: None, cache: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "Zygote", lambda: nullcontext(zygote))
+    task = load_task(HERE / "operators", "centred", "cuda-to-cuda")
+    found = admission.admit(dataclasses.replace(task, track=Track("cuda", language)), cache)
+    probes = {attempt.name: attempt for attempt in found.attempts if attempt.role == "probe"}
+    assert set(probes) == set(NOTES)
+    for probe in probes.values():
+        assert probe.verdict is Verdict.FAILED
+        assert probe.reason in OF_WHAT_IS_THERE, probe.message
+    if language != "torch":  # what it returns unwritten is copied
+        assert probes["stale"].reason is Reason.STALE_OUTPUT
+    # Only for CUDA is there an answer to time: the baseline.
+    assert (found.repeat is not None) == (language == "cuda")
