@@ -40,6 +40,8 @@ MOST_REPEATS = 3
 """A busy machine may try so often."""
 MOST_BUILDS = 8
 """Answers that are built at a time: each may start a compiler for every dtype and target."""
+UNTRIED = (Reason.BAD_SOURCE, Reason.FORBIDDEN, Reason.BUILD_ERROR, Reason.MISSING_ENTRY)
+"""A wrong answer that is refused for one of these proves nothing of the task."""
 
 Answer = tuple[str, Example]
 """A role (probe, mutant or honest) and who plays it."""
@@ -131,7 +133,8 @@ class _Bench:
     def _attempt(self, role: str, answer: Example, trial: Future[Trial]) -> Attempt:
         started = time.perf_counter()
         verdict, reason, message = self._judge(trial)
-        refused = verdict is not Verdict.PASSED and answer.expect in (None, reason)
+        told_apart = reason is answer.expect if answer.expect else reason not in UNTRIED
+        refused = verdict is not Verdict.PASSED and told_apart
         return Attempt(
             name=answer.name,
             role=role,

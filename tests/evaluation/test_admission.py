@@ -97,12 +97,14 @@ def test_a_task_is_refused_for_each_answer_that_surprises(
         (folder / "honest" / f"{name}.cpp.cpp").unlink()
     (folder / "honest" / "unbuilt.cpp.cpp").write_text("// honest: no C++\nnonsense\n")
     (folder / "honest" / "unread.cpp.cpp").write_text("// honest: forks\nint i = fork();\n")
+    (folder / "mutants" / "untried.cpp.cpp").write_text("// mutant: no C++\nnonsense\n")
     admission = judged(tasks, cache)
     assert not admission.admitted
     assert problem_of(admission, "sound").startswith("mutant sound passed")
     assert problem_of(admission, "unsound").startswith("honest unsound failed (WRONG_VALUES)")
     assert problem_of(admission, "misnamed").startswith("mutant misnamed failed (WRONG_VALUES)")
     assert problem_of(admission, "unbuilt").startswith("honest unbuilt failed (BUILD_ERROR): g++")
+    assert problem_of(admission, "untried").startswith("mutant untried failed (BUILD_ERROR): g++")
     assert problem_of(admission, "unread").startswith("honest unread rejected (FORBIDDEN): swiglu.")
     assert "not admitted" in rendered(admission)
 
