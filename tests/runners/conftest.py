@@ -9,8 +9,9 @@ import pytest
 from tests.runners.house import House
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """One for a module: workers in a hurry, idle for the rest of a session, would slow it down."""
     house = House(tmp_path_factory.mktemp("house"))
     house.furnish()
     try:
