@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,16 @@ from uuid import UUID
 
 from django.db.models import Model
 
+from arena.errors import UserError
 from arena.runs.models import Blob, Evaluation, Event, Experiment, Measurement, Run, Scores
 from arena.runs.states import RUN_JUDGED
 
 FORMAT = 1
+PACKED = {
+    ".gz": (partial(gzip.compress, mtime=0), gzip.decompress),
+    ".xz": (lzma.compress, lzma.decompress),  # a third as large: listings of one kernel are alike
+}
+"""How a file is packed and unpacked, by what its name ends in."""
 SCORES = tuple(field.name for field in Scores._meta.get_fields())
 EXPERIMENT = ("slug", "title", "description", "plan", "created_at")
 AGENT = ("slug", "title", "adapter", "model", "settings", "description")
@@ -54,15 +62,27 @@ EVENT = (
 def export(experiment: Experiment, path: Path) -> int:
     """Write the judged runs of an experiment to `path`, oldest first; how many there are.
 
-    The file is whole or not there at all; a name that ends in .gz is packed.
+    The file is whole or not there at all, and packed where its name says so.
     """
     runs = experiment.runs.with_names().filter(status__in=RUN_JUDGED)
     lines = [line_of(run) for run in runs.order_by("created_at", "pk")]
     data = "".join(f"{line}\n" for line in lines).encode()
     draft = path.with_name(f".{path.name}.part")
-    draft.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    pack, _ = PACKED.get(path.suffix, (bytes, bytes))
+    draft.write_bytes(pack(data))
     draft.replace(path)
     return len(lines)
+
+
+def unpacked(packed: bytes, path: Path) -> bytes:
+    """The lines of what was read from `path`. Raises UserError for half a file."""
+    _, unpack = PACKED.get(path.suffix, (bytes, bytes))
+    try:
+        return unpack(packed)
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise UserError(
+            f"{path}: {error}.", f"Fetch it again: it is no whole {path.suffix} file."
+        ) from error
 
 
 def line_of(run: Run) -> str:

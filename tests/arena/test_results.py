@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import re
 from pathlib import Path
 from typing import Any
@@ -129,13 +130,14 @@ def test_a_second_import_changes_nothing(line, tmp_path):
     assert Run.objects.count() == 1 and ImportedFile.objects.count() == 2
 
 
-def test_a_packed_file_is_unpacked_and_a_torn_one_refused(line, tmp_path):
-    packed = tmp_path / "r.jsonl.gz"
-    packed.write_bytes(gzip.compress(json.dumps(line).encode()))
-    torn = tmp_path / "torn.jsonl.gz"
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("xz", lzma.compress)])
+def test_a_packed_file_is_unpacked_and_a_torn_one_refused(line, tmp_path, ending, pack):
+    packed = tmp_path / f"r.jsonl.{ending}"
+    packed.write_bytes(pack(json.dumps(line).encode()))
+    torn = tmp_path / f"torn.jsonl.{ending}"
     torn.write_bytes(packed.read_bytes()[:200])
     assert call("import_results", packed)[0] == 0
-    with pytest.raises(CommandError, match="no whole gzip file"):
+    with pytest.raises(CommandError, match=f"no whole .{ending} file"):
         call("import_results", torn)
     with pytest.raises(CommandError, match="No such file"):
         call("import_results", tmp_path / "none.jsonl")
@@ -227,14 +229,15 @@ def test_an_imported_run_does_not_stand_for_one_of_ones_own(line, tmp_path, task
     assert len(experiments.start(plan).runs) == 1
 
 
-def test_only_judged_runs_are_exported(start, tmp_path):
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz", "r.jsonl.xz"])
+def test_only_judged_runs_are_exported(start, tmp_path, name):
     experiment = Experiment.objects.create(slug="pair", title="Pair")
     run = finished(start(experiment=experiment))
     start(experiment=experiment)
-    packed = tmp_path / "r.jsonl.gz"
-    assert results.export(experiment, packed) == 1
-    first = packed.read_bytes()
-    assert json.loads(gzip.decompress(first))["run"]["id"] == run.pk
-    results.export(experiment, packed)
-    assert packed.read_bytes() == first
-    assert [path.name for path in tmp_path.iterdir()] == ["r.jsonl.gz"]
+    path = tmp_path / name
+    assert results.export(experiment, path) == 1
+    first = path.read_bytes()
+    assert json.loads(results.unpacked(first, path))["run"]["id"] == run.pk
+    results.export(experiment, path)
+    assert path.read_bytes() == first
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
@@ -18,7 +17,7 @@ from django.utils import timezone
 
 from arena import sockets
 from arena.catalog.models import Agent, Hardware, TaskVersion
-from arena.errors import NotFound, UserError
+from arena.errors import NotFound
 from arena.runs import results
 from arena.runs.events import BODIES, EventDraft, checked_body
 from arena.runs.models import (
@@ -71,11 +70,7 @@ def import_results(path: Path) -> Imported:
     if ImportedFile.objects.filter(pk=digest).exists():
         outcome.known = True
         return outcome
-    try:
-        data = gzip.decompress(packed) if path.suffix == ".gz" else packed
-    except (OSError, EOFError) as error:
-        raise UserError(f"{path}: {error}.", "Fetch it again: it is no whole gzip file.") from error
-    for number, line in enumerate(data.splitlines(), start=1):
+    for number, line in enumerate(results.unpacked(packed, path).splitlines(), start=1):
         if not line.strip():
             continue
         try:

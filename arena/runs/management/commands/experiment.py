@@ -69,7 +69,10 @@ class Command(BaseCommand):
             help="start no run later than that (with --until-done); call again for the rest",
         )
         parser.add_argument(
-            "--export", type=Path, metavar="FILE", help="write the judged runs, .jsonl or .jsonl.gz"
+            "--export",
+            type=Path,
+            metavar="FILE",
+            help="write the judged runs: .jsonl, .gz or .xz",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "files", nargs="+", type=Path, metavar="FILE", help="results.jsonl or results.jsonl.gz"
+            "files", nargs="+", type=Path, metavar="FILE", help="results.jsonl, or packed .gz, .xz"
         )
 
     def handle(self, *args: Any, files: list[Path], **options: Any) -> None:
