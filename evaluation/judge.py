@@ -42,6 +42,8 @@ WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """When two slots go round, a small case stays in cache. Each is written again and again, so that
 nothing is clocked by sight, and windows are longer.
 """
+GLANCED, GLANCED_IN_A_HURRY = 8, 2
+"""Windows of a case that are glanced at for the order of their launches (see `order`)."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 3, 4096
 LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
 """What the time of a launch is guessed from before there is any: its least, and a good kernel's
@@ -171,7 +173,7 @@ class Judge:
             if self.task.kind == GPU:
                 unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
                 blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
-                order.check(candidate, windows=3 if plan.every_regime else 1)
+                order.check(candidate, GLANCED if plan.every_regime else GLANCED_IN_A_HURRY)
             audit.check(candidate, self._memory)
             eager = candidate.eager() if candidate.captured and plan.every_regime else None
             working_set = candidate.rig.bytes

@@ -104,7 +104,7 @@ def in_order(written: torch.Tensor) -> bool:
     return not len(begun) or not len(unfinished) or int(begun[-1]) <= int(unfinished[0])
 
 
-def check(timer: Timer, windows: int = 3) -> None:
+def check(timer: Timer, windows: int) -> None:
     """Glance at so many windows of a timer, each launch to a slot of its own.
 
     Raises SubmissionError where an output is written before its window begins, by work that waited

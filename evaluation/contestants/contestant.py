@@ -102,7 +102,7 @@ _TELLING = {
     "out of memory": Reason.OUT_OF_MEMORY,
     "illegal memory access": Reason.CRASH,
     "misaligned address": Reason.CRASH,
-    "device-side assert": Reason.CRASH,
+    "device-side assert triggered": Reason.CRASH,
     "unspecified launch failure": Reason.CRASH,
 }
 """What errors that end a call say, of the system and of CUDA."""
@@ -201,6 +201,9 @@ class Contestant:
         """Keep launches as a CUDA graph, or come back to one that was kept. Raises when the kernel
         cannot be captured.
         """
+        import torch
+
+        from evaluation import cuda
         from evaluation.contestants.chain import Chain
 
         launch, places = self.launch, range(request["first"], request["first"] + request["count"])
@@ -214,6 +217,8 @@ class Contestant:
 
         self.graph, self.refused = self.graphs.get(places), True
         if self.graph is None:
+            with torch.cuda.stream(cuda.aside()):
+                captured(places[0])  # what is set up once for a stream cannot be while it captures
             self.graph = Chain(functools.partial(captured, place) for place in places)
             self.graphs[places] = self.graph
         self.refused = False
