@@ -9,6 +9,8 @@ UNIT = "int8"
 
 TIE = 2.0**-21
 """A ratio this near to a tie, relatively, may go either way: four units in its last place."""
+ROUNDING = 2.0**-6
+"""Of a result, in any of the dtypes."""
 
 
 def quantised(x):
@@ -39,9 +41,10 @@ def reference(x, weight, scales):
 def magnitude(x, weight, scales):
     _, scale, ratio = quantised(x)
     tie = (ratio.abs() % 1 - 0.5).abs() <= TIE * ratio.abs()
-    # What those that lie at a tie can change, in units of what the tolerance multiplies this with.
+    # What those that lie at a tie can change, and its rounding to the case's dtype, in units of what
+    # the tolerance multiplies this with.
     quanta = product(tie, weight.double().abs(), x.dtype) * scale * scales
-    return reference(x, weight, scales).abs() + quanta * 2.0**24
+    return reference(x, weight, scales).abs() + quanta * (1 + ROUNDING) * 2.0**24
 
 
 def reduction(case):
