@@ -211,5 +211,5 @@ def test_the_windows_of_a_real_contestant_are_seen(
     monkeypatch.setattr(Timer, "__init__", by_sight)
     report = judged(task, SLOWLY, cache)
     assert report.verdict is Verdict.PASSED, report.message
-    slowest = max(m.candidate_us for gate in report.gates for m in gate.measurements)
-    assert [each for each in seen if 0.5 < each / (slowest * 1e3) < 1.5], (seen, slowest)
+    told = [m.candidate_us * 1e3 for gate in report.gates for m in gate.measurements]
+    assert any(0.5 < each / ns < 1.5 for each in seen for ns in told), (seen, told)
