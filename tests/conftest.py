@@ -135,6 +135,7 @@ def task(db: None) -> Any:
     task = Task.objects.create(operator=operator, track="cpp-to-cpp", status="published")
     case = {"name": "small", "split": "seen", "kind": "nominal", "dtype": "float32"}
     public = {
+        "kind": "cpu",
         "arguments": [{"name": "x", "role": "input", "dtype": "dtype", "shape": ["n"]}],
         "dtypes": ["float32"],
         "seen_cases": [{**case, "symbols": {"n": 1024}}],

@@ -181,6 +181,7 @@ def _public(folder: TaskFolder) -> dict[str, Any]:
     for case in folder.cases(Split.UNSEEN):
         hidden[case.kind] = hidden.get(case.kind, 0) + 1
     return {
+        "kind": folder.kind,
         "arguments": to_json(operator.arguments),
         "dtypes": list(folder.dtypes),
         "seen_cases": to_json(folder.cases(Split.SEEN)),

@@ -23,6 +23,7 @@ from arena.catalog.services import (
 from evaluation import clock, rig
 from evaluation.task import load_task
 from evaluation.types import Split
+from tests.arena.factories import finished
 
 pytestmark = pytest.mark.django_db
 
@@ -183,3 +184,12 @@ def test_check_task_tries_a_task_and_keeps_what_it_found(
 def test_check_task_names_a_task_that_is_not_there(task):
     with pytest.raises(CommandError, match="no task 'nope'"):
         call_command("check_task", "nope")
+
+
+def test_the_page_of_a_task_says_which_runs_were_judged_on_other_sizes(start, hardware, client):
+    run = finished(start())
+    page = f"/tasks/{run.task_version.task.slug}/"
+    assert "other sizes" not in client.get(page).content.decode()
+    Hardware.objects.filter(pk=hardware.pk).update(kind="gpu", name="A GPU")
+    told = client.get(page).content.decode()
+    assert "Runs on A GPU were judged on other sizes" in told and f"/runs/{run.pk}/#cases" in told
