@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SPECS = (
     Spec(
         slug="expert",
-        title="Expert (open book)",
+        title="Expert (open\N{NO-BREAK SPACE}book)",
         description=(
             "Hands in the honest answers that are kept beside each task, one a round, and keeps "
             "the best. No other agent may read them: this is what people wrote, for comparison."
