@@ -86,8 +86,8 @@ def admit(task: Task, cache: Path) -> Admission:
     with Zygote() as zygote:
         bench = _Bench(task, cache, zygote)
         attempts = tuple(bench.attempts(kept))
-        repeat = bench.repeat(kept, attempts)
-    problems = tuple(_problems(attempts, repeat))
+        repeat, refused = bench.repeat(kept, attempts)
+    problems = (*_problems(attempts, repeat), *refused)
     return Admission(
         task=task.slug,
         task_hash=task.hash,
@@ -146,9 +146,11 @@ class _Bench:
             as_expected=verdict is Verdict.PASSED if role == "honest" else refused,
         )
 
-    def repeat(self, kept: Sequence[Answer], attempts: Sequence[Attempt]) -> Interval | None:
+    def repeat(
+        self, kept: Sequence[Answer], attempts: Sequence[Attempt]
+    ) -> tuple[Interval | None, tuple[str, ...]]:
         """The speedup over seen cases of the honest answer that was judged soonest, by its own
-        value of a run before.
+        value of a run before, and what is wrong where it was refused when it was timed.
 
         None where the language cannot be timed, and where no honest answer is right.
         """
@@ -158,7 +160,7 @@ class _Bench:
             if role == "honest" and attempt.as_expected
         }
         if not right or languages()[self.task.track.target].judged_here():
-            return None
+            return None, ()
         honest = right[min(right)]
         try:
             before = self._speedup(honest)
@@ -170,9 +172,9 @@ class _Bench:
                 if _steady(ratio):
                     break
                 before = now
-        except SubmissionError:
-            return None
-        return ratio
+        except SubmissionError as error:
+            return None, (f"honest {honest.name}, when timed ({error.reason}): {error.message}",)
+        return ratio, ()
 
     def _speedup(self, answer: Example) -> Interval:
         files = {self.task.target_file: answer.source}

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from evaluation.admission import LEAST_HONEST, LEAST_MUTANTS, MOST_BUILDS, Admission, admit, answers
+from evaluation.clock import Plan
+from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates import compile as compilation
+from evaluation.judge import Judge
 from evaluation.probes import NOTES
 from evaluation.render import admission as rendered
 from evaluation.task import OPEN_TRACK, find_operators, load_operator, load_task
-from evaluation.types import GateResult, Reason, Verdict
+from evaluation.types import Case, GateResult, Reason, Verdict
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
 
@@ -82,9 +85,14 @@ def test_a_sound_task_is_admitted(
     assert admission.admitted == (not admission.problems)
 
 
+def refused(judge: Judge, case: Case, plan: Plan) -> None:
+    raise SubmissionError(Reason.STALE_OUTPUT, f"case {case.name}: not written")
+
+
 def test_a_task_is_refused_for_each_answer_that_surprises(
-    tasks: Path, cache: Path, in_a_hurry: None
+    tasks: Path, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Judge, "measure", refused)
     folder = tasks / "swiglu"
     honest = (folder / "honest" / "vectorised.cpp.cpp").read_text()
     wrong = (folder / "mutants" / "sigmoid_only.cpp.cpp").read_text()
@@ -106,6 +114,8 @@ def test_a_task_is_refused_for_each_answer_that_surprises(
     assert problem_of(admission, "unbuilt").startswith("honest unbuilt failed (BUILD_ERROR): g++")
     assert problem_of(admission, "untried").startswith("mutant untried failed (BUILD_ERROR): g++")
     assert problem_of(admission, "unread").startswith("honest unread rejected (FORBIDDEN): swiglu.")
+    told = problem_of(admission, "when timed")
+    assert told == "honest baseline, when timed (STALE_OUTPUT): case qwen3-expert: not written"
     assert "not admitted" in rendered(admission)
 
 
