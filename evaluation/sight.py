@@ -34,6 +34,10 @@ MOST_SECONDS = 0.25
 """A window that takes longer is clocked from request to answer: the rest weighs little there."""
 LATE = 1.2
 """Launches that an output may take from its first value to its last."""
+BLUR_NS, BLUR_SHARE = 100_000, 0.02
+"""Between two looks a value is written at any time. More than this, and more than this share of a
+window, is more than is not known of a window from its request to its answer.
+"""
 
 
 class Sight:
@@ -61,8 +65,10 @@ class Sight:
         poison(unwritten, secret)
         self._launches = launches
         self._looks = [_looker(rows[at % layout.slots]) for at in (first, first + launches - 1)]
-        self._seen = [[(0.0, unwritten.view(torch.uint8).numpy().tobytes())] for _ in "ab"]
-        """Of each place the values it had, and since when."""
+        self._seen = [[(0.0, unwritten.view(torch.uint8).numpy().tobytes(), 0.0)] for _ in "ab"]
+        """Of each place the values it had, since when, and the most that this may be off."""
+        self.blurred = False
+        """Whether a launch was not clocked since the judge itself was kept from looking."""
         self._step = 0.0
         """Nanoseconds from one look at a place to the next, at most."""
 
@@ -83,13 +89,14 @@ class Sight:
                 now = (asked + time.perf_counter_ns()) / 2
                 seen = self._seen[place]
                 if value != seen[-1][1]:  # written between the last look and this one
-                    seen.append(((before[place] + now) / 2, value))
+                    seen.append(((before[place] + now) / 2, value, (now - before[place]) / 2))
                 self._step = max(self._step, now - before[place])
                 before[place] = now
 
     def launch_ns(self) -> float | None:
         """Nanoseconds of one launch, once the window is over; None of what was not seen: a place
-        that was not written before the answer, or still changed after it.
+        that was not written before the answer, or still changed after it, or was looked at too
+        seldom.
         """
         first, last = self._seen
         changed = any(
@@ -97,11 +104,13 @@ class Sight:
         )
         if min(len(first), len(last)) < 2 or changed:
             return None
-        begun, ended = first[-1][0], last[-1][0]
+        (begun, _, off), (ended, _, by) = first[-1], last[-1]
         each = (ended - begun) / (self._launches - 1)
         if begun - first[1][0] > LATE * each + self._step:
-            each = (ended - first[1][0]) / (self._launches - 1)
-        return each if each > 0 else None
+            begun, _, off = first[1]
+            each = (ended - begun) / (self._launches - 1)
+        self.blurred = off + by > max(BLUR_NS, BLUR_SHARE * (ended - begun))
+        return each if each > 0 and not self.blurred else None
 
 
 def secret_place(spec: TensorSpec) -> int:

@@ -13,7 +13,7 @@ from evaluation import clock
 from evaluation.domain import elements
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
-from evaluation.gates.performance import overall, too_fast
+from evaluation.gates.performance import measure, overall, too_fast
 from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Split, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
@@ -30,9 +30,7 @@ def judge(trial: Trial) -> GateResult:
         try:
             trial.judge.check(case, not trial.untimed)
             if not trial.untimed:
-                measured.append(
-                    trial.judge.measure(case, clock.plan_for(trial.task.kind, final=False))
-                )
+                measured.append(measure(trial, case, clock.plan_for(trial.task.kind, final=False)))
         except SubmissionError as error:
             private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
             return GateResult(

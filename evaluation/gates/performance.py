@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from evaluation import clock
 from evaluation.gates import Trial
-from evaluation.types import GateName, GateResult, Interval, Measurement, Reason, Split, Verdict
+from evaluation.types import (
+    Case,
+    GateName,
+    GateResult,
+    Interval,
+    Measurement,
+    Reason,
+    Split,
+    Verdict,
+)
 
 NAME, ORDER, STAGE, HIDDEN = GateName.PERFORMANCE, 40, "measure", False
 
@@ -15,7 +24,7 @@ def judge(trial: Trial) -> GateResult:
     if why := trial.untimed:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
     plan = clock.plan_for(trial.task.kind, trial.final)
-    measured = [trial.judge.measure(case, plan) for case in trial.task.cases(Split.SEEN)]
+    measured = [measure(trial, case, plan) for case in trial.task.cases(Split.SEEN)]
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share)
         return GateResult(
@@ -40,6 +49,12 @@ def judge(trial: Trial) -> GateResult:
         detail={"baseline": trial.judge.baseline(), "baseline_us": trial.judge.baseline_times()},
         measurements=tuple(measured),
     )
+
+
+def measure(trial: Trial, case: Case, plan: clock.Plan) -> Measurement:
+    """One case; once more, before anybody is doubted, where it was faster than it can be."""
+    found = trial.judge.measure(case, plan)
+    return trial.judge.measure(case, plan) if too_fast(found) else found
 
 
 def too_fast(measurement: Measurement) -> bool:

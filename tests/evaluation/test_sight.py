@@ -104,6 +104,26 @@ def test_looks_take_time_and_favour_neither_place(
     assert statistics.fmean(filter(None, found)) == pytest.approx(LAUNCH, abs=6 * STEP / SLOTS)
 
 
+@pytest.mark.parametrize(("kept", "blurred"), [(0.01, False), (0.5, True), (1.0, True)])
+def test_who_is_kept_from_looking_says_nothing_of_a_window(
+    rig: Rig, world: World, kept: float, blurred: bool
+) -> None:
+    """For a share of the window, from just before its first output is written."""
+    found = Sight(rig.outputs[0], rig.secret, 0, SLOTS)
+    stalled = False
+
+    def answered() -> bool:
+        nonlocal stalled
+        if not stalled and world.now > BEGIN + LAUNCH / 3:
+            world.now += int(kept * SLOTS * LAUNCH)
+            stalled = True
+        return world.answered()
+
+    found(answered)
+    each = found.launch_ns()
+    assert (each is None, found.blurred) == (blurred, blurred)
+
+
 def test_what_is_written_in_steps_is_clocked_by_the_last_of_them(rig: Rig, world: World) -> None:
     zeroed = [(slot + 0.05, slot, 0.0) for slot in range(SLOTS)]
     world.writes = sorted([*honest(0.9), *zeroed])

@@ -85,6 +85,8 @@ def test_a_window_is_what_it_took_less_an_empty_trip_for_each_launch(task: Task)
 class Seen:
     """Stands in for what is seen of a window: its launches took LAUNCH each."""
 
+    blurred = False
+
     def __init__(self, *given: object) -> None:
         """Of outputs, their secret, where it begins, how many launches."""
 
@@ -106,6 +108,29 @@ def test_by_sight_a_window_is_its_launches_and_what_it_takes_besides_is_told(
         assert timer.window() == pytest.approx(LAUNCH)
         assert timer.besides == pytest.approx([FIXED])
         assert timer.eager() == pytest.approx(LAUNCH)
+
+
+@pytest.mark.parametrize(("blurred", "windows"), [(1, 2), (2, 3), (9, 3)])
+def test_a_window_that_the_judge_was_kept_from_looking_at_is_run_again(
+    task: Task, monkeypatch: pytest.MonkeyPatch, blurred: int, windows: int
+) -> None:
+    looked: list[int] = []
+
+    class Kept(Seen):
+        def launch_ns(self) -> float | None:
+            looked.append(1)
+            self.blurred = len(looked) <= blurred
+            return None if self.blurred else LAUNCH
+
+    with timed(task) as (timer, _):
+        timer.capture(64)
+        monkeypatch.setattr("evaluation.timer.Sight", Kept)
+        timer.by_sight = True
+        timer.besides.clear()
+        took = timer.window()
+        assert len(looked) == windows
+        assert took == pytest.approx(LAUNCH if blurred < 3 else LAUNCH + (FIXED - EMPTY) / 64)
+        assert len(timer.besides) == 1, "of the window that counts"
 
 
 def test_what_was_not_seen_is_clocked_from_request_to_answer(
