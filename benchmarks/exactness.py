@@ -4,7 +4,8 @@ For each kernel the same windows are clocked twice: by the judge, from outside, 
 PyTorch profiler), in the contestant that launches them. Beside them stand the time of a verdict,
 with no profiler at work, and what a fresh process says of the same kernel: CUPTI over a replayed
 graph, CUDA events around such a replay, around each call and around 100 calls, and
-triton.testing.do_bench.
+triton.testing.do_bench. `python benchmarks/gpu.py clock` runs it; by itself it is that fresh
+process.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def measure(cache: Path, device: Device) -> dict[str, Any]:
             rows.append(
                 {
                     "kernel": "/".join(kernel),
-                    **twice(watching, *kernel, cache, device),
+                    **by_both_clocks(watching, *kernel, cache, device),
                     "verdict_us": verdict.candidate_us,
                     "verdict_eager_us": verdict.eager_us,
                 }
@@ -112,7 +113,7 @@ def measure(cache: Path, device: Device) -> dict[str, Any]:
     return {"kernels": rows, "median_deviation": statistics.median(off), "worst": off[-1]}
 
 
-def twice(
+def by_both_clocks(
     zygote: Zygote, operator: str, language: str, name: str, cache: Path, device: Device
 ) -> dict[str, Any]:
     """WINDOWS windows of a baseline, by the judge's clock and by CUPTI in its contestant."""
@@ -124,9 +125,10 @@ def twice(
         Judge(task, zygote, baselines(task, cache), cache).meet(made, device) as judge,
         judge.bench(case_of(task, name), plan, ("candidate",)) as (timer,),
     ):
-        judged = [timer.window() / 1e3 for _ in range(WINDOWS)]
-        cupti = watched.windows(timer.arm, timer.launches)[-WINDOWS:]
-    off = [ours / theirs - 1 for ours, theirs in zip(judged, cupti, strict=True)]
+        # Of a window that was run again, the last time counts.
+        pairs = [(timer.window() / 1e3, watched.last(timer.arm)) for _ in range(WINDOWS)]
+    off = [ours / theirs - 1 for ours, theirs in pairs]
+    judged, cupti = zip(*pairs, strict=True)
     return {
         "launches": timer.launches,
         "judge_us": statistics.median(judged),
@@ -145,7 +147,7 @@ def in_fresh_process(requests: list[dict[str, Any]]) -> list[dict[str, float]]:
     return found
 
 
-def inside(
+def by_usual_ways(
     operator: str, language: str, name: str, folder: str, microseconds: float, cache_bytes: int
 ) -> dict[str, float]:
     """In a process of its own: CUPTI's time per launch of a replayed graph, and the usual ways."""
@@ -240,4 +242,4 @@ def events_many(launch: Callable[[int, int], None], slots: int) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps([inside(**request) for request in json.loads(sys.argv[1])]))
+    print(json.dumps([by_usual_ways(**request) for request in json.loads(sys.argv[1])]))

@@ -65,6 +65,16 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """How a speedup compares with the same one measured before, and what was wrong with that; no
+    ratio where nothing can be timed, or where what was timed was refused.
+    """
+
+    ratio: Interval | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Admission:
     """Everything that was tried on a task. `problems` says why it is not admitted.
 
@@ -81,19 +91,19 @@ class Admission:
 
 
 def admit(task: Task, cache: Path) -> Admission:
-    """Judge every kept answer of `task`, and its baseline against itself."""
+    """Judge every kept answer of `task`, and time an honest one twice."""
     kept = tuple(answers(task))
     with Zygote() as zygote:
         bench = _Bench(task, cache, zygote)
         attempts = tuple(bench.attempts(kept))
-        repeat, refused = bench.repeat(kept, attempts)
-    problems = (*_problems(attempts, repeat), *refused)
+        repeat = bench.repeat(kept, attempts)
+    problems = tuple(_problems(attempts, repeat))
     return Admission(
         task=task.slug,
         task_hash=task.hash,
         judge_version=JUDGE_VERSION,
         attempts=attempts,
-        repeat=repeat,
+        repeat=repeat.ratio,
         problems=problems,
         admitted=not problems,
     )
@@ -146,22 +156,18 @@ class _Bench:
             as_expected=verdict is Verdict.PASSED if role == "honest" else refused,
         )
 
-    def repeat(
-        self, kept: Sequence[Answer], attempts: Sequence[Attempt]
-    ) -> tuple[Interval | None, tuple[str, ...]]:
+    def repeat(self, kept: Sequence[Answer], attempts: Sequence[Attempt]) -> Repeat:
         """The speedup over seen cases of the honest answer that was judged soonest, by its own
-        value of a run before, and what is wrong where it was refused when it was timed.
-
-        None where the language cannot be timed, and where no honest answer is right.
+        value of a run before.
         """
-        right = {
-            attempt.seconds: answer
+        right = [
+            (attempt.seconds, answer)
             for (role, answer), attempt in zip(kept, attempts, strict=True)
             if role == "honest" and attempt.as_expected
-        }
+        ]
         if not right or languages()[self.task.track.target].judged_here():
-            return None, ()
-        honest = right[min(right)]
+            return Repeat()
+        _, honest = min(right, key=lambda timed: timed[0])
         try:
             before = self._speedup(honest)
             for _ in range(MOST_REPEATS):
@@ -173,8 +179,9 @@ class _Bench:
                     break
                 before = now
         except SubmissionError as error:
-            return None, (f"honest {honest.name}, when timed ({error.reason}): {error.message}",)
-        return ratio, ()
+            told = f"honest {honest.name}, when timed ({error.reason}): {error.message}"
+            return Repeat(problem=told)
+        return Repeat(ratio)
 
     def _speedup(self, answer: Example) -> Interval:
         files = {self.task.target_file: answer.source}
@@ -216,7 +223,7 @@ class _Bench:
         return judge.meet(candidate, self.device)
 
 
-def _problems(attempts: tuple[Attempt, ...], repeat: Interval | None) -> Iterator[str]:
+def _problems(attempts: tuple[Attempt, ...], repeat: Repeat) -> Iterator[str]:
     for attempt in attempts:
         if not attempt.as_expected:
             reason = f" ({attempt.reason})" if attempt.reason else ""
@@ -225,8 +232,10 @@ def _problems(attempts: tuple[Attempt, ...], repeat: Interval | None) -> Iterato
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:
             yield f"{count} {role} answers; add some until there are {least}"
-    if repeat and not _steady(repeat):
-        yield f"times do not repeat: a speedup is {repeat.speedup:.2f} times what it was before"
+    if repeat.problem:
+        yield repeat.problem
+    if (ratio := repeat.ratio) and not _steady(ratio):
+        yield f"times do not repeat: a speedup is {ratio.speedup:.2f} times what it was before"
 
 
 def _steady(ratio: Interval) -> bool:

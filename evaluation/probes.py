@@ -129,10 +129,10 @@ def made(source, shape, dtype):
 class ModelNew(torch.nn.Module):
     def __init__(self, {sizes}):
         super().__init__()
-        self.sizes = ({sizes},)
+        self.sizes = ({sizes})
 
     def forward(self, {others}):
-        {sizes}, = self.sizes
+        ({sizes}) = self.sizes
         return (
 {each}        )
 """,
@@ -157,7 +157,7 @@ def _written(operator: Operator, language: str, probe: str) -> str:
         "parameters": parameters(operator, language),
         "input": first.name,
         "input_size": _c_size(first),
-        "sizes": ", ".join(sizes),
+        "sizes": "".join(f"{size}, " for size in sizes),
         # What a module's `__init__` asks for by name, `forward` is not given again.
         "others": ", ".join(
             a.name for a in operator.arguments if a.role != "output" and a.name not in sizes

@@ -35,8 +35,8 @@ MOST_SECONDS = 0.25
 LATE = 1.2
 """Launches that an output may take from its first value to its last."""
 BLUR_NS, BLUR_SHARE = 100_000, 0.02
-"""Between two looks a value is written at any time. More than this, and more than this share of a
-window, is more than is not known of a window from its request to its answer.
+"""A value is written at any time between two looks. Where that leaves a window's ends so uncertain,
+and by such a share of it, the time from request to answer is as good.
 """
 
 

@@ -22,8 +22,8 @@ LEAST_CHECKED = 1 / 8
 secret: in this share of them at least.
 """
 EAGER_LAUNCHES = 64
-MOST_BLURRED = 3
-"""A window is run again so often at most where the judge was kept from looking at it."""
+MOST_RUNS = 3
+"""Of a window, while the judge is kept from looking at it."""
 
 
 class Timer:
@@ -99,7 +99,7 @@ class Timer:
 
     def _own(self, launches: int, filled: int, replay: bool) -> float:
         """Nanoseconds of the launches of a window of `launches` over `filled` slots."""
-        for _ in range(MOST_BLURRED):
+        for _ in range(MOST_RUNS):
             elapsed, sight = self._run(launches, filled, replay)
             seen = sight and sight.launch_ns()
             if not (sight and sight.blurred):

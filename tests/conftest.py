@@ -42,6 +42,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_sessionfinish() -> None:
+    """Who leaves the tests to workers collects none."""
+    gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In a worker, the longest files first, and the others as they come."""
     if not hasattr(config, "workerinput"):

@@ -167,8 +167,7 @@ def _sync_task(folder: TaskFolder, public: dict[str, Any], report: SyncReport) -
     _, new_version = TaskVersion.objects.update_or_create(
         task=task,
         content_hash=folder.hash,
-        defaults={"synced_at": timezone.now()},
-        create_defaults={"public": public},
+        defaults={"synced_at": timezone.now(), "public": public},
     )
     changes = report.added if added else report.changed if new_version else report.unchanged
     changes.append(folder.slug)

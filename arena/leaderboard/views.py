@@ -140,7 +140,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
             if path == public.get("target_file") or path.endswith(".h")
         ],
         "history": history,
-        "other_cases": [run for run in history if run.hardware.kind != public.get("kind")],
+        "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
         "scale": Scale.of(value for run in history for value in (run.low, run.high)),
         "siblings": Task.objects.filter(operator=shown.operator).exclude(pk=shown.pk),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -79,7 +80,7 @@ def unpacked(packed: bytes, path: Path) -> bytes:
     _, unpack = PACKED.get(path.suffix, (bytes, bytes))
     try:
         return unpack(packed)
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(
             f"{path}: {error}.", f"Fetch it again: it is no whole {path.suffix} file."
         ) from error

@@ -109,6 +109,13 @@ def test_what_is_public_of_a_task_counts_hidden_cases_and_names_none(tasks):
         assert not [case.name for case in hidden if case.name in text]
 
 
+def test_what_is_public_of_a_task_is_kept_up_to_date(tasks):
+    sync_tasks(tasks)
+    TaskVersion.objects.update(public={"kind": "another"})
+    assert not sync_tasks(tasks).changed
+    assert {version.public["kind"] for version in TaskVersion.objects.all()} == {"cpu", "gpu"}
+
+
 def test_agents_that_are_no_longer_offered_are_inactive(db):
     tuner = AgentSpec("tuner", "Tuner", "tuner", settings={"depth": 2})
     scripted = AgentSpec("scripted", "Scripted", "scripted")

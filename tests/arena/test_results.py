@@ -136,9 +136,12 @@ def test_a_packed_file_is_unpacked_and_a_torn_one_refused(line, tmp_path, ending
     packed.write_bytes(pack(json.dumps(line).encode()))
     torn = tmp_path / f"torn.jsonl.{ending}"
     torn.write_bytes(packed.read_bytes()[:200])
+    damaged = tmp_path / f"damaged.jsonl.{ending}"
+    damaged.write_bytes(packed.read_bytes()[:100] + bytes(9) + packed.read_bytes()[109:])
     assert call("import_results", packed)[0] == 0
-    with pytest.raises(CommandError, match=f"no whole .{ending} file"):
-        call("import_results", torn)
+    for path in (torn, damaged):
+        with pytest.raises(CommandError, match=f"no whole .{ending} file"):
+            call("import_results", path)
     with pytest.raises(CommandError, match="No such file"):
         call("import_results", tmp_path / "none.jsonl")
 

@@ -42,6 +42,8 @@ def test_in_every_language_there_are_all_and_they_break_no_rule(operators: list[
             written = probes(operator, language.name)
             assert [probe.name for probe in written] == list(NOTES)
             for probe in written:
+                written_to = operator.outputs if language.name != "torch" else ()
+                assert all(output.name in probe.source for output in written_to)
                 files = {task.target_file: probe.source}
                 read(files, task.target_file)
                 language.check(files, task)

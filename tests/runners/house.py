@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import select
 import socket
 import sqlite3
 import subprocess
@@ -56,7 +57,7 @@ for line in sys.stdin:
     try:
         with contextlib.redirect_stdout(printed):
             exec(json.loads(line), {})
-    except Exception:
+    except BaseException:
         wrong = traceback.format_exc()
     connections.close_all()
     print(json.dumps([printed.getvalue(), wrong]), flush=True)
@@ -197,7 +198,10 @@ class House:
             )  # fmt: skip
         assert self._desk.stdin and self._desk.stdout
         print(json.dumps(program), file=self._desk.stdin, flush=True)
-        printed, wrong = json.loads(self._desk.stdout.readline())
+        said, _, _ = select.select([self._desk.stdout], [], [], PATIENCE * 15)
+        answer = self._desk.stdout.readline() if said else ""
+        assert answer, f"no answer to {program[:200]!r}; exit code {self._desk.poll()}"
+        printed, wrong = json.loads(answer)
         assert not wrong, wrong
         return str(printed).strip()
 

@@ -1,0 +1,31 @@
+"""What a contestant says of its own failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation.contestants.contestant import Contestant
+from evaluation.contestants.link import Message
+
+ADVICE = "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("CUDA error: operation not permitted when stream is capturing", "CALL_ERROR"),
+        ("CUDA error: device-side assert triggered", "CRASH"),
+        ("CUDA error: an illegal memory access was encountered", "CRASH"),
+        ("CUDA out of memory. Tried to allocate 100.00 GiB.", "OUT_OF_MEMORY"),
+    ],
+)
+def test_an_error_of_cuda_is_told_by_what_it_says_and_not_by_what_pytorch_advises(
+    said: str, reason: str
+) -> None:
+    class Failing(Contestant):
+        def do_run(self, request: Message, descriptors: list[int]) -> None:
+            raise RuntimeError(f"{said}\n{ADVICE}")
+
+    answer = Failing().answer({"do": "run"}, [])
+    assert answer["reason"] == reason
+    assert said in answer["message"]
