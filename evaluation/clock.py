@@ -50,9 +50,11 @@ class Plan:
     most_seconds: float
     every_regime: bool = True
     """Measure with warm caches, and one call after the other, besides."""
+    rings: int = 1
+    """Measure so often, each time in memory of its own and for so many seconds."""
 
 
-FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 6.0)
+FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 3.0, rings=2)
 """Many short windows: what else a machine does changes within tens of milliseconds, and takes the
 less of a block the sooner its four windows follow each other.
 """
@@ -61,6 +63,8 @@ QUICK_PLAN = Plan(0.005, 5, 15, 0.015, 1.5, every_regime=False)
 GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0)
 GPU_QUICK_PLAN = Plan(0.001, 5, 9, 0.02, 0.3, every_regime=False)
 """What is clocked by sight is known to some microseconds, so short windows say enough."""
+APART = 0.05
+"""Log speedups in two rings that differ by more are not both right."""
 NOISY = 0.05
 """Half an interval wider than this marks a measurement as noisy."""
 ROOFLINE_MARGIN = 0.8
@@ -92,6 +96,16 @@ def blocks(
         if half_width(speedup_of(found)) < plan.narrow or time.monotonic() > ends:
             break
     return found
+
+
+def log_speedup(blocks: Sequence[Block]) -> float:
+    return statistics.median(block.log_ratio for block in blocks)
+
+
+def apart(rings: Sequence[Sequence[Block]]) -> float:
+    """How far the log speedups of some rings lie apart; 0 for one."""
+    logs = [log_speedup(blocks) for blocks in rings]
+    return max(logs) - min(logs)
 
 
 def unseen(candidate: Sequence[float], baseline: Sequence[float]) -> float:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -53,6 +54,15 @@ SLOW_NS = 1e6
 """A launch that takes longer is told from a round trip by a window of its own."""
 LONGER = 1.3
 """Windows longer or shorter than planned by no more than this stay as they are."""
+
+
+@dataclass(frozen=True)
+class _Take:
+    """What one ring gave of a case; the candidate's timer runs no more."""
+
+    blocks: list[Block]
+    candidate: Timer
+    eager: float | None
 
 
 class Judge:
@@ -165,34 +175,25 @@ class Judge:
         """Candidate against live baseline on one case. Raises SubmissionError when a timed output
         is wrong.
         """
-        names = ("candidate", self.baseline())
-        with self.bench(case, plan, names) as (candidate, against):
-            # What the candidate does on an empty trip is not given back to it.
-            candidate.empty = against.empty = min(candidate.empty, against.empty)
-            blocks = clock.blocks(candidate.window, against.window, plan)
-            if self.task.kind == GPU:
-                unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
-                blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
-                order.check(candidate, GLANCED if plan.every_regime else GLANCED_IN_A_HURRY)
-            audit.check(candidate, self._memory)
-            eager = candidate.eager() if candidate.captured and plan.every_regime else None
-            working_set = candidate.rig.bytes
+        takes = self._takes(case, plan)
+        candidate, eager = takes[-1].candidate, takes[-1].eager
+        blocks = [block for take in takes for block in take.blocks]
         interval = clock.speedup_of(blocks)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
         baseline_ns = statistics.median(block.baseline for block in blocks)
         moved, flops = self.operator.module().cost(case)
-        floor = self._floor_ns(case, working_set)
+        floor = self._floor_ns(case, candidate.rig.bytes)
         if candidate_ns < clock.ROOFLINE_MARGIN * floor:
             self.device = hardware.measured_again(self.device, self._cache)
-            floor = self._floor_ns(case, working_set)
+            floor = self._floor_ns(case, candidate.rig.bytes)
         return Measurement(
             case=case.name,
             split=case.split,
             kind=case.kind,
             dtype=case.dtype,
             symbols=dict(case.symbols),
-            baseline=names[1],
+            baseline=self.baseline(),
             candidate_us=candidate_ns / 1e3,
             baseline_us=baseline_ns / 1e3,
             speedup=interval.speedup,
@@ -206,6 +207,27 @@ class Judge:
             noisy=clock.half_width(interval) > clock.NOISY,
             eager_us=eager and eager / 1e3,
         )
+
+    def _takes(self, case: Case, plan: clock.Plan) -> list[_Take]:
+        """What each ring of a plan gave; of rings that disagree with one more, those that agree."""
+        takes = [self._take(case, plan) for _ in range(plan.rings)]
+        if clock.apart([take.blocks for take in takes]) > clock.APART:
+            takes = _agreeing([*takes, self._take(case, plan)])
+        return takes
+
+    def _take(self, case: Case, plan: clock.Plan) -> _Take:
+        """Blocks of one case in one ring, and what is asked of the candidate beside them."""
+        with self.bench(case, plan, ("candidate", self.baseline())) as (candidate, against):
+            # What the candidate does on an empty trip is not given back to it.
+            candidate.empty = against.empty = min(candidate.empty, against.empty)
+            blocks = clock.blocks(candidate.window, against.window, plan)
+            if self.task.kind == GPU:
+                unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
+                blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
+                order.check(candidate, GLANCED if plan.every_regime else GLANCED_IN_A_HURRY)
+            audit.check(candidate, self._memory)
+            eager = candidate.eager() if candidate.captured and plan.every_regime else None
+        return _Take(blocks, candidate, eager)
 
     def _warm(self, case: Case, cold: Timer, cold_ns: float) -> float:
         """Nanoseconds per launch when two slots go round."""
@@ -356,6 +378,14 @@ class Judge:
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _agreeing(takes: Sequence[_Take]) -> list[_Take]:
+    """All but the one whose speedup lies furthest from that in the middle."""
+    logs = [clock.log_speedup(take.blocks) for take in takes]
+    middle = statistics.median(logs)
+    odd = max(range(len(takes)), key=lambda number: abs(logs[number] - middle))
+    return [take for number, take in enumerate(takes) if number != odd]
 
 
 def _families(rig: Rig, thorough: bool) -> list[str]:
