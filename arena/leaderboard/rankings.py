@@ -104,11 +104,13 @@ class Row:
     tokens: int | None
 
 
-def rank(filters: Filters = Filters()) -> list[Row]:
-    """The board: agents by share of tasks passed and geomean, best first."""
+def rank(filters: Filters = Filters(), runs: Sequence[Run] | None = None) -> list[Row]:
+    """The board: agents by share of tasks passed and geomean, best first. `runs` are those that
+    count, where they have been read.
+    """
     by_agent: dict[int, list[Run]] = {}
     board: set[Entry] = set()
-    for run in ranked_runs(filters):
+    for run in ranked_runs(filters) if runs is None else runs:
         by_agent.setdefault(run.agent_id, []).append(run)
         board.add(_entry(run))
     scored = [_score(runs, len(board), filters.generalization) for runs in by_agent.values()]

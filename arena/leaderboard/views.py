@@ -77,7 +77,8 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 def leaderboard(request: HttpRequest) -> HttpResponse:
     filters = _filters(request)
-    rows, runs = rank(filters), ranked_runs(filters)
+    runs = ranked_runs(filters)
+    rows = rank(filters, runs)
     wider = bool(filters.hardware or filters.category or filters.track)
     context = {
         "rows": rows,
