@@ -31,7 +31,7 @@ from evaluation import pipeline, place, render
 from evaluation.building.builds import default_cache
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MOST_BYTES
-from evaluation.task import Task, load_task
+from evaluation.task import Task, load_task, load_tasks
 from evaluation.types import GateResult, Report, Verdict, to_json
 
 if TYPE_CHECKING:
@@ -181,13 +181,8 @@ def profile_sources(options: argparse.Namespace) -> int:
 def admit_tasks(options: argparse.Namespace) -> int:
     from evaluation.admission import admit
     from evaluation.languages import languages
-    from evaluation.task import load_operator
 
-    if options.track:
-        tasks = [_task(options)]
-    else:
-        tracks = load_operator(options.tasks / options.operator).tracks
-        tasks = [load_task(options.tasks, options.operator, track.slug) for track in tracks]
+    tasks = [_task(options)] if options.track else load_tasks(options.tasks / options.operator)
     admitted = True
     for task in tasks:
         if why := languages()[task.track.target].runs_here() or _misplaced(task, options):

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation import JUDGE_VERSION, clock, hardware, sandbox
+from evaluation import JUDGE_VERSION, clock, derived, hardware, sandbox
 from evaluation.building.builds import Build, baselines, build
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Rejected, SubmissionError
@@ -114,11 +114,13 @@ def answers(task: Task) -> Iterator[Answer]:
     target, operator = task.track.target, task.operator
     for probe in probes(operator, target):
         yield "probe", probe
-    for role, kept in (("mutant", operator.mutants()), ("honest", operator.honest())):
-        for example in kept:
+    mutants = (*operator.mutants(), *derived.mutants(operator))
+    honest = (*operator.honest(), *derived.honest(operator))
+    for role, known in (("mutant", mutants), ("honest", honest)):
+        for example in known:
             if example.language == target:
                 yield role, example
-    if task.track.source == target != "torch":  # whose baseline is no file but the reference
+    if task.track.source == target != "torch":  # whose baseline is the reference
         source = operator.baseline(target)
         yield "honest", Example("baseline", target, source, "the baseline itself")
 

@@ -67,8 +67,8 @@ class Source:
 def refuse_breaches(
     source: Source, modules: frozenset[str], exempt: frozenset[str] = frozenset()
 ) -> None:
-    """Raise Rejected for imports beyond `modules` and what is `exempt`, calls that run or open
-    things, patching.
+    """Raise Rejected for imports beyond `modules`, calls that run or open things, and patching. The
+    names in `exempt` may be imported and used.
     """
     for node in ast.walk(source.tree):
         for module in _imported_by(node):
@@ -95,8 +95,9 @@ def refuse_breaches(
             )
         if isinstance(node, ast.Attribute) and node.attr in _DUNDERS:
             raise source.reject(node, "introspection", f"`.{node.attr}` has no place in a kernel")
-        if isinstance(node, ast.Attribute) and _within(source.path(node), _TORCH_PARTS):
-            raise source.reject(node, "call", f"`{source.path(node)}` has no place in a kernel")
+        path = source.path(node) if isinstance(node, ast.Attribute) else ""
+        if path not in exempt and _within(path, _TORCH_PARTS):
+            raise source.reject(node, "call", f"`{path}` has no place in a kernel")
         changed = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(
             node.ctx, ast.Load
         )

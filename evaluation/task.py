@@ -41,9 +41,7 @@ __all__ = [
 ]
 
 OPEN_TRACK = Track("torch", "torch")
-"""Beside its own tracks every operator has this one, where any library call is an answer. No
-catalogue lists it: it is for the command line.
-"""
+"""Beside its own tracks every operator has this one, where any library call is an answer."""
 ROLES = ("input", "output", "scalar")
 KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric", "production")
 
@@ -112,7 +110,7 @@ def load_tasks(path: Path) -> list[Task]:
     """The tasks of one operator folder, each for the best kind of device that this machine offers.
     Raises `TaskError`.
     """
-    tracks = load_operator(path).tracks
+    tracks = (*load_operator(path).tracks, OPEN_TRACK)
     kinds = {track: kind_of(languages()[track.target].kinds) for track in tracks}
     operators = {kind: load_operator(path, kind) for kind in set(kinds.values())}
     return [Task(operators[kinds[t]], t, _hash(path, t), kinds[t]) for t in tracks]

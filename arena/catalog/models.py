@@ -115,7 +115,9 @@ class Agent(models.Model):
     settings = models.JSONField(default=dict, blank=True)
     description = models.TextField(blank=True)
     tasks = models.JSONField(
-        default=list, blank=True, help_text="Slugs of the only tasks it works on; none for all."
+        default=list,
+        blank=True,
+        help_text="Slugs or globs of the only tasks it works on; none: all.",
     )
     active = models.BooleanField(default=True)
 

@@ -30,7 +30,7 @@ class AgentSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
     tasks: Sequence[str] = ()
-    """The only ones it works on; none for all."""
+    """The only ones it works on, globs of slugs; none for all."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evaluation import derived
 from evaluation.languages import languages
 from evaluation.task import Task
 from evaluation.types import CompilerOutput, Diagnostic, to_json
@@ -82,33 +83,22 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         name = operator.name + languages()[source].suffix
         alone = build(task, source, {name: operator.baseline(source)}, cache, "baseline")
         return [_keeping(alone, cache / "compiled" / alone.folder.name)]
-    reference = (operator.folder / "reference.py").read_text(encoding="utf-8")
     # Nothing is copied for a baseline beside candidates that write where they are told.
     in_place = task.track.target != "torch"
-    dropped = f"\n{operator.name}.discards_result = True" if in_place else ""
-    endings = {
-        "eager": f"{operator.name} = reference",
-        "compile": f"import torch\n\n{operator.name} = torch.compile(reference, dynamic=True)",
-    }
+    dropped = "\n{name}.discards_result = True" if in_place else ""
+    endings = {"eager": derived.EAGER, "compile": derived.COMPILED}
     made = [
         build(
             task,
             "torch",
-            {f"{operator.name}.py": f"{reference}\n\n{ending}{dropped}\n"},
+            {f"{operator.name}.py": derived.source(operator, ending + dropped)},
             cache,
             name,
         )
         for name, ending in endings.items()
     ]
     scratch = cache / "inductor"
-    environment = {
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # To precompile them takes longer than a baseline's few kernels make up for.
-        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
-        # Its common vectors are taken as the processor says, not compiled and run to see.
-        "TORCHINDUCTOR_VEC_ISA_OK": "1",
-    }
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch)}
     kept = [_keeping(each, scratch, environment) for each in made]
     return [dataclasses.replace(each, discards=in_place) for each in kept]
 

@@ -24,7 +24,7 @@ class Spec:
     model: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: Sequence[str] = ()
-    """Slugs of the only tasks that it works on; none for all."""
+    """Slugs of the only tasks that it works on, or globs of them; none for all."""
 
 
 class Agent(Protocol):

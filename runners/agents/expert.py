@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.agents import Spec
+from runners.agents._each import try_each
 
 if TYPE_CHECKING:
-    from runners.desk import Desk, Verdict
+    from runners.desk import Desk
 
 SPECS = (
     Spec(
@@ -45,23 +46,4 @@ def work(desk: Desk, settings: Mapping[str, Any]) -> None:
     folder = desk.folder / FOLDER
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     desk.say(f"I was given {', '.join(names) or 'no answer'}, and have {desk.rounds_left} rounds.")
-    best: tuple[float, str] | None = None
-    for name in names:
-        if not desk.rounds_left:
-            desk.say(f"No round is left for {name} and what follows.")
-            break
-        source = desk.read(f"{FOLDER}/{name}")
-        desk.write(desk.brief.target, source)
-        verdict = desk.check(name)
-        desk.say(f"{name}: {_told(verdict)}")
-        if verdict.passed and (best is None or (verdict.low or 0.0) > best[0]):
-            best = (verdict.low or 0.0, name)
-    if best is not None:
-        desk.write(desk.brief.target, desk.read(f"{FOLDER}/{best[1]}"))
-        desk.say(f"I keep {best[1]}.")
-
-
-def _told(verdict: Verdict) -> str:
-    if not verdict.passed:
-        return verdict.reason or "refused"
-    return f"{verdict.speedup:.3f}x" if verdict.speedup is not None else "right, and not timed here"
+    try_each(desk, {name: desk.read(f"{FOLDER}/{name}") for name in names})

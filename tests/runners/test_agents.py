@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from runners.agents import agents, given
+from evaluation.languages import languages
+from evaluation.task import find_operators, load_task
+from runners.agents import agents, compiler, given
 from runners.agents.scripted import RECORDINGS
 from runners.confinement import confined, environment
 from runners.door import Answer, Door
@@ -284,3 +286,29 @@ def test_the_expert_stops_when_its_rounds_are_spent(tmp_path: Path) -> None:
     studio.workspace = Workspace.lay_out(tmp_path / "w", files, TARGET)
     assert studio.work("expert", lambda source: timed(1.1), rounds=1).code == 0
     assert studio.asked == ["one"] and studio.target() == "one"
+
+
+# PyTorch's compiler
+
+
+def test_the_compiler_hands_in_the_reference_compiled_in_each_way(tmp_path: Path) -> None:
+    speedups = {"dynamic=True": 0.9, "max-autotune": 1.4}
+    studio = Studio(tmp_path, "a skeleton", "softmax.py")
+    files = {"softmax.py": "a skeleton", "reference.py": "import torch\n"}
+    studio.workspace = Workspace.lay_out(tmp_path / "w", files, "softmax.py")
+
+    def judged(source: str) -> Answer:
+        return timed(next((s for way, s in speedups.items() if way in source), 1.2))
+
+    assert studio.work("compiler", judged).code == 0
+    assert len(studio.asked) == 3
+    for source in studio.asked:
+        assert source.startswith("import torch\n\n\nsoftmax = torch.compile(reference"), source
+    assert "max-autotune" in (studio.workspace.folder / "softmax.py").read_text()
+
+
+@pytest.mark.parametrize("name", find_operators(ROOT / "tasks"))
+def test_what_the_compiler_hands_in_breaks_no_rule(name: str) -> None:
+    task = load_task(ROOT / "tasks", name, "torch-to-torch")
+    for source in compiler.compiled(task.starter()["reference.py"], name).values():
+        languages()["torch"].check({task.target_file: source}, task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from django.conf import settings
@@ -55,7 +56,7 @@ def start_run(
         raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
     version = _task_version(task_slug)
     agent = _agent(agent_slug)
-    if agent.tasks and task_slug not in agent.tasks:
+    if agent.tasks and not any(fnmatchcase(task_slug, pattern) for pattern in agent.tasks):
         others = ", ".join(agent.tasks)
         raise CannotWork(f"{agent.title} does not work on {task_slug}.", f"It works on {others}.")
     hardware = _hardware(hardware_slug, _kinds(version.task))

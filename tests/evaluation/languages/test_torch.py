@@ -180,7 +180,9 @@ def test_a_syntax_error_is_told_with_its_line_and_nothing_is_run(tmp_path: Path)
         (f"{LOAD_INLINE}\nCU = 'void f() {{ cudaIpcGetMemHandle(0, 0); }}'", "foreign-memory", 2),
         ("\n\nexec('1')", "call", 3),
         ("x = __import__('os')", "call", 1),
-        ("import torch\ntorch.compile(print)", "call", 2),
+        ("import torch\ntorch._inductor.config.trace.enabled = True", "call", 2),
+        ("import torch\ntorch.compiler = torch.compile", "patching", 2),
+        ("import torch\ntorch.compile.run = print", "call", 2),
         ("import torch as t\nt.ops.load_library('x.so')", "call", 2),
         ("import torch\ntorch.Tensor.copy_ = print", "patching", 2),
         ("import math as m\nm.pi += 1", "patching", 2),
@@ -200,6 +202,7 @@ def test_plain_pytorch_is_not_rejected() -> None:
         "from __future__ import annotations\nimport math\nimport torch\nfrom torch import nn\n"
         "import torch.nn.functional as F\n\n\ndef twice(x, by):\n    out = torch.empty_like(x)\n"
         "    out[0] = math.pi\n    x.grad = None\n    return F.relu(out) @ nn.Identity()(x)\n"
+        "\n\ntwice = torch.compile(twice, dynamic=True)\n"
     )
     TORCH.check({"twice.py": source}, TASK)
 

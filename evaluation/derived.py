@@ -1,0 +1,57 @@
+"""Answers in PyTorch that are made of an operator's own reference: what is to be beaten on a track
+from PyTorch, and what `torch-to-torch` is tried with beside the answers that an operator keeps.
+"""
+
+from __future__ import annotations
+
+from evaluation.operators import Example, Operator, read_text
+
+EAGER = "{name} = reference"
+COMPILED = "import torch\n\n{name} = torch.compile(reference, dynamic=True)"
+HONEST = {
+    "eager": (EAGER, "the reference itself"),
+    "compiled": (COMPILED, "the reference, compiled for any shape"),
+}
+_CHANGED = """\
+def {{name}}(*given):
+    returned = reference(*given)
+    outputs = returned if isinstance(returned, tuple) else (returned,)
+    return tuple(changed(y) for y in outputs)
+
+
+def changed(y):
+    {change}
+"""
+MUTANTS = {
+    "too_large": (
+        _CHANGED.format(change="return (y + y / 2 + 1).to(y.dtype)"),
+        "every output is half as large again, and one more",
+    ),
+    "one_short": (
+        _CHANGED.format(change="y = y.contiguous()\n    y.view(-1)[-1:] = 0\n    return y"),
+        "the last element of every output is left out",
+    ),
+}
+
+
+def source(operator: Operator, ending: str) -> str:
+    """A source file: the reference, then how it becomes the answer."""
+    reference = read_text(operator.folder / "reference.py")
+    return f"{reference}\n\n{ending.format(name=operator.name)}\n"
+
+
+def honest(operator: Operator) -> tuple[Example, ...]:
+    """Right answers to `operator` in PyTorch."""
+    return _examples(operator, HONEST)
+
+
+def mutants(operator: Operator) -> tuple[Example, ...]:
+    """Wrong answers to `operator` in PyTorch."""
+    return _examples(operator, MUTANTS)
+
+
+def _examples(operator: Operator, endings: dict[str, tuple[str, str]]) -> tuple[Example, ...]:
+    return tuple(
+        Example(name, "torch", source(operator, ending), note)
+        for name, (ending, note) in endings.items()
+    )

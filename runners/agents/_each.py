@@ -1,0 +1,32 @@
+"""The way of agents that have their answers before they begin: hand in each, keep the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runners.desk import Desk, Verdict
+
+
+def try_each(desk: Desk, sources: Mapping[str, str]) -> None:
+    """Hand in these sources, by name, while rounds are left; the best that passed is left there."""
+    best: tuple[float, str] | None = None
+    for name, source in sources.items():
+        if not desk.rounds_left:
+            desk.say(f"No round is left for {name} and what follows.")
+            break
+        desk.write(desk.brief.target, source)
+        verdict = desk.check(name)
+        desk.say(f"{name}: {_told(verdict)}")
+        if verdict.passed and (best is None or (verdict.low or 0.0) > best[0]):
+            best = (verdict.low or 0.0, name)
+    if best is not None:
+        desk.write(desk.brief.target, sources[best[1]])
+        desk.say(f"I keep {best[1]}.")
+
+
+def _told(verdict: Verdict) -> str:
+    if not verdict.passed:
+        return verdict.reason or "refused"
+    return f"{verdict.speedup:.3f}x" if verdict.speedup is not None else "right, and not timed here"

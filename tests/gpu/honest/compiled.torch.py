@@ -1,0 +1,7 @@
+# honest: compiled by PyTorch when it is first called
+import torch
+
+
+@torch.compile
+def centred(x, scale):
+    return (x - x.mean(-1, keepdim=True)) * scale
