@@ -40,8 +40,14 @@ MOST_REPEATS = 3
 """A busy machine may try so often."""
 MOST_BUILDS = 8
 """Answers that are built at a time: each may start a compiler for every dtype and target."""
-UNTRIED = (Reason.BAD_SOURCE, Reason.FORBIDDEN, Reason.BUILD_ERROR, Reason.MISSING_ENTRY)
-"""A wrong answer that is refused for one of these proves nothing of the task."""
+UNTRIED = (
+    Reason.BAD_SOURCE,
+    Reason.FORBIDDEN,
+    Reason.BUILD_ERROR,
+    Reason.MISSING_ENTRY,
+    Reason.CALL_ERROR,
+)
+"""A wrong answer that is refused for one of these proves nothing of the task: it gave no answer."""
 
 Answer = tuple[str, Example]
 """A role (probe, mutant or honest) and who plays it."""

@@ -4,7 +4,10 @@ from PyTorch, and what `torch-to-torch` is tried with beside the answers that an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from evaluation.operators import Example, Operator, read_text
+from evaluation.types import Reason
 
 EAGER = "{name} = reference"
 COMPILED = "import torch\n\n{name} = torch.compile(reference, dynamic=True)"
@@ -47,11 +50,13 @@ def honest(operator: Operator) -> tuple[Example, ...]:
 
 def mutants(operator: Operator) -> tuple[Example, ...]:
     """Wrong answers to `operator` in PyTorch."""
-    return _examples(operator, MUTANTS)
+    return _examples(operator, MUTANTS, Reason.WRONG_VALUES)
 
 
-def _examples(operator: Operator, endings: dict[str, tuple[str, str]]) -> tuple[Example, ...]:
+def _examples(
+    operator: Operator, endings: Mapping[str, tuple[str, str]], expect: Reason | None = None
+) -> tuple[Example, ...]:
     return tuple(
-        Example(name, "torch", source(operator, ending), note)
+        Example(name, "torch", source(operator, ending), note, expect)
         for name, (ending, note) in endings.items()
     )
