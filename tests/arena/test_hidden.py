@@ -6,8 +6,16 @@ import json
 
 import pytest
 
+from arena.runs import services
 from arena.runs.models import Evaluation, Event, Measurement
-from tests.arena.factories import HIDDEN_CASE, HIDDEN_SYMBOL, finished
+from tests.arena.factories import (
+    HIDDEN_CASE,
+    HIDDEN_SYMBOL,
+    LEASE,
+    ask_for_verdict,
+    finished,
+    gate,
+)
 from tests.arena.talk import opened
 
 pytestmark = pytest.mark.django_db
@@ -73,3 +81,20 @@ def test_no_event_and_no_public_field_names_a_hidden_case(run):
 def test_the_public_measurements_are_of_seen_cases_alone(run):
     assert {m.split for m in Measurement.objects.public()} == {"seen"}
     assert Measurement.objects.filter(split="unseen").exists()
+
+
+def test_why_the_judge_broke_is_for_staff_alone(client, start, alice, bob):
+    run = start(owner=alice)
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run, "round")
+    services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+    why = {"error": "Broken: too bright", "trace": "line 7: <Broken> too bright"}
+    services.record_gate(evaluation.pk, gate("correctness", "broken", message="ours", private=why))
+    path = f"/runs/{run.pk}/rounds/1/"
+    for who in (None, alice):
+        if who:
+            client.force_login(who)
+        page = client.get(path).content.decode()
+        assert "too bright" not in page and "Why is shown to staff" in page
+    client.force_login(bob)
+    assert "line 7: &lt;Broken&gt; too bright" in client.get(path).content.decode()
