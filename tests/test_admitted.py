@@ -1,0 +1,62 @@
+"""What is told of admission is of the tasks that are here, and a trial goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks import admission
+from evaluation import JUDGE_VERSION
+from evaluation.task import load_task
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks/results").glob("admission-*.json")), ids=lambda p: p.name
+)
+def test_what_was_admitted_is_what_is_here(path: Path) -> None:
+    told = json.loads(path.read_text())["tasks"]
+    assert told
+    for slug, said in told.items():
+        task = load_task(ROOT / "tasks", *slug.split("/"))
+        assert said["hash"] == task.hash, f"{slug} has changed: run benchmarks/admission.py"
+        assert said["judge"] == JUDGE_VERSION and said["admitted"], slug
+
+
+def test_a_trial_tries_what_was_not_tried_and_what_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[str] = []
+
+    def admit(command: tuple[str, ...], **options: Any) -> SimpleNamespace:
+        slug = "/".join(command[4:6])
+        tried.append(slug)
+        attempt = {"role": "probe"}
+        said = {"judge_version": JUDGE_VERSION, "admitted": slug != "rope/torch-to-cpp"}
+        said |= {"problems": [], "attempts": [attempt], "repeat": None}
+        return SimpleNamespace(returncode=0, stdout=json.dumps(said))
+
+    output = tmp_path / "found.json"
+    argv = ["admission.py", "rope/*cpp", "--output", str(output), "--cache", str(tmp_path)]
+    processor = SimpleNamespace(kind="cpu", fingerprint={}, environment={})
+    monkeypatch.setattr(admission.hardware, "devices", lambda cache: (processor,))
+    monkeypatch.setattr(subprocess, "run", admit)
+    monkeypatch.setattr("sys.argv", argv)
+    assert admission.main() == 1
+    assert "1 of 2 tasks are admitted rope/torch-to-cpp" in capsys.readouterr().out
+    assert sorted(tried) == ["rope/cpp-to-cpp", "rope/torch-to-cpp"]
+    told = json.loads(output.read_text())
+    assert told["tasks"]["rope/cpp-to-cpp"]["answers"]["probe"] == 1
+    told["tasks"]["rope/cpp-to-cpp"]["hash"] = "that of another"
+    output.write_text(json.dumps(told))
+    admission.main()
+    assert tried[2:] == ["rope/cpp-to-cpp"]
+    monkeypatch.setattr("sys.argv", [*argv, "--within", "0"])
+    output.unlink()
+    assert admission.main() == 1 and len(tried) == 3
