@@ -121,7 +121,7 @@ def answers(task: Task) -> Iterator[Answer]:
     for probe in probes(operator, target):
         yield "probe", probe
     mutants = (*operator.mutants(), *derived.mutants(operator))
-    honest = (*operator.honest(), *derived.honest(operator))
+    honest = (*operator.honest(), *derived.honest(operator, task.kind))
     for role, known in (("mutant", mutants), ("honest", honest)):
         for example in known:
             if example.language == target:

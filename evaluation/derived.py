@@ -7,14 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evaluation.operators import Example, Operator, read_text
+from evaluation.place import CPU, GPU
 from evaluation.types import Reason
 
 EAGER = "{name} = reference"
 COMPILED = "import torch\n\n{name} = torch.compile(reference, dynamic=True)"
+_EAGERLY = {"eager": (EAGER, "the reference itself")}
 HONEST = {
-    "eager": (EAGER, "the reference itself"),
-    "compiled": (COMPILED, "the reference, compiled for any shape"),
+    CPU: _EAGERLY,
+    GPU: {**_EAGERLY, "compiled": (COMPILED, "the reference, compiled for any shape")},
 }
+"""By the kind of device: only on a GPU may a contestant start a compiler."""
 _CHANGED = """\
 def {{name}}(*given):
     returned = reference(*given)
@@ -43,9 +46,9 @@ def source(operator: Operator, ending: str) -> str:
     return f"{reference}\n\n{ending.format(name=operator.name)}\n"
 
 
-def honest(operator: Operator) -> tuple[Example, ...]:
-    """Right answers to `operator` in PyTorch."""
-    return _examples(operator, HONEST)
+def honest(operator: Operator, kind: str) -> tuple[Example, ...]:
+    """Right answers to `operator` in PyTorch, for a kind of device."""
+    return _examples(operator, HONEST[kind])
 
 
 def mutants(operator: Operator) -> tuple[Example, ...]:

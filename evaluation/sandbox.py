@@ -73,8 +73,8 @@ class Policy:
 
     With `scratch_bytes` the writable folders are memory of that size, gone with the inmate; with
     `gpu` it reaches this machine's GPUs. No `memory_bytes` are no limit on addresses.
-    `fork=False` leaves threads but neither new processes, nor other programs, nor a choice of
-    cores.
+    `fork=False` leaves threads but neither new processes nor other programs; who is `pinned` stays
+    on the cores that it is put on.
     """
 
     walls: Walls
@@ -86,6 +86,7 @@ class Policy:
     processes: int = 256
     scratch_bytes: int = 0
     fork: bool = True
+    pinned: bool = False
     unix_sockets: bool = False
     gpu: bool = False
 
@@ -285,7 +286,7 @@ def _landlock(policy: Policy) -> None:
 
 def _seccomp(policy: Policy) -> None:
     unix = "any" if policy.unix_sockets else "packets" if policy.gpu else ""
-    program = ctypes.create_string_buffer(seccomp.program(policy.fork, unix))
+    program = ctypes.create_string_buffer(seccomp.program(policy.fork, unix, policy.pinned))
     header = struct.pack("HxxxxxxP", (len(program) - 1) // 8, ctypes.addressof(program))
     _checked(_libc.prctl(PR_SET_SECCOMP, 2, header, 0, 0), "seccomp")
 

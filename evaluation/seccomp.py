@@ -18,7 +18,8 @@ _DENIED = {
     "open_by_handle_at": 304, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159,
     "clock_adjtime": 305, "memfd_create": 319, "memfd_secret": 447, "shmget": 29,
 }  # fmt: skip
-_FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "sched_setaffinity": 203}
+_FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322}
+_MOVING = {"sched_setaffinity": 203}
 _CLONE, _CLONE3, _SOCKET, _AF_UNIX, _SEQPACKET, _CLONE_THREAD = 56, 435, 41, 1, 5, 0x10000
 _CLONE_NEW = 0x7E020000
 """Every namespace that clone makes: within a new one of users a process has all capabilities."""
@@ -28,12 +29,13 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
 
 
-def program(fork: bool, unix_sockets: str) -> bytes:
+def program(fork: bool, unix_sockets: str, pinned: bool = False) -> bytes:
     """The filter as BPF, for x86-64.
 
-    `fork` leaves new processes, other programs and a choice of cores; `unix_sockets` is `any`,
-    `packets` (packets in sequence, which a GPU's driver opens: services listen on streams) or
-    empty for none. Source: seccomp(2), and `struct sock_filter` of linux/filter.h.
+    `fork` leaves new processes and other programs; `pinned` leaves no choice of cores;
+    `unix_sockets` is `any`, `packets` (packets in sequence, which a GPU's driver opens: services
+    listen on streams) or empty for none. Source: seccomp(2), and `struct sock_filter` of
+    linux/filter.h.
     """
 
     def op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -59,7 +61,8 @@ def program(fork: bool, unix_sockets: str) -> bytes:
         )
     steps = [op(_LOAD, _ARCH), op(_EQUAL, _AUDIT_ARCH, 1, 0), op(_RETURN, _KILL)]
     steps += [op(_LOAD, _NUMBER), op(_AT_LEAST, _X32_BIT, 0, 1), op(_RETURN, _KILL)]
-    for number in (*_DENIED.values(), *(() if fork else _FORKING.values())):
+    denied = _DENIED | ({} if fork else _FORKING) | (_MOVING if pinned else {})
+    for number in denied.values():
         steps += when(number, refuse)
     # clone3 hides its flags from a filter; without it the C library falls back to clone.
     steps += when(_CLONE3, op(_RETURN, _ENOSYS))

@@ -110,8 +110,8 @@ _RULES = {
         "- No state kept from one call to the next."
     ),
     "torch": (
-        "- Any call of PyTorch that works in this process, `torch.compile` among them, and\n"
-        "  extensions in C++ and CUDA.\n"
+        "- Any call of PyTorch that works in this process, and extensions in C++ and CUDA; on a\n"
+        "  GPU, `torch.compile` too.\n"
         "- No files, processes or network, and no state kept from one call to the next."
     ),
 }

@@ -60,5 +60,6 @@ class Rights:
             file_bytes=1 << 30 if self.trusted else LOG_BYTES,
             scratch_bytes=0 if self.trusted else SCRATCH_BYTES[self.compiles],
             fork=self.compiles,
+            pinned=True,
             gpu=self.kind == GPU,
         )

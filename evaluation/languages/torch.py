@@ -1,6 +1,6 @@
 """PyTorch: a function or a module returns its outputs, which are copied to the judge's memory on
 the clock. Extensions that it builds by `load_inline` are built beforehand; what it gives to
-`torch.compile` is compiled when it is first called.
+`torch.compile`, on a GPU alone, is compiled when it is first called.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ COMPILER = {
     "TORCHINDUCTOR_VEC_ISA_OK": "1",
 }
 """What `torch.compile` reads of the environment when it is first called."""
-_LOAD_INLINE = "torch.utils.cpp_extension.load_inline"
-_ALLOWED = frozenset({_LOAD_INLINE, "torch.compile"})
+_LOAD_INLINE, _COMPILE = "torch.utils.cpp_extension.load_inline", "torch.compile"
 _IN_EXTENSIONS = tuple(breach for breach in BREACHES if breach[0] != "library-wrapper")
 """What has no place in C++ or CUDA that is a string here; PyTorch's own headers have."""
 
@@ -53,12 +52,15 @@ class Torch:
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu", "cpu")
-    compiles_on: tuple[str, ...] = ("gpu", "cpu")
+    compiles_on = ("gpu",)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
+        modules, exempt = reading.PURE_MODULES | {"torch"}, {_LOAD_INLINE}
+        if task.kind in self.compiles_on:
+            exempt.add(_COMPILE)
         for name, text in files.items():
             source = reading.Source(name, text)
-            reading.refuse_breaches(source, reading.PURE_MODULES | {"torch"}, _ALLOWED)
+            reading.refuse_breaches(source, modules, frozenset(exempt))
             if extensions.asked_for({name: text}):
                 native.refuse_breaches({name: text}, _IN_EXTENSIONS)
 

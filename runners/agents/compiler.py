@@ -18,7 +18,8 @@ SPECS = (
         title="torch.compile",
         description=(
             "Hands in the reference, compiled by PyTorch for any shape, for the shapes that come, "
-            "and with kernels tuned for them, and keeps the fastest."
+            "and with kernels tuned for them, and keeps the fastest. On GPUs alone: elsewhere no "
+            "contestant may start a compiler."
         ),
         tasks=("*/torch-to-torch",),
     ),

@@ -87,13 +87,19 @@ def test_other_processes_cannot_be_signalled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "attempt",
-    ["os.fork()", "os.execv('/bin/true', ['true'])", "os.sched_setaffinity(0, {0})"],
+    ("attempt", "rights"),
+    [
+        ("os.fork()", {"fork": False}),
+        ("os.execv('/bin/true', ['true'])", {"fork": False}),
+        ("os.sched_setaffinity(0, {0})", {"pinned": True}),
+    ],
 )
-def test_without_the_right_to_fork_there_is_no_new_process(tmp_path: Path, attempt: str) -> None:
+def test_without_the_right_there_is_no_new_process_and_no_other_core(
+    tmp_path: Path, attempt: str, rights: dict[str, bool]
+) -> None:
     if not sandbox.walls().seccomp:
         pytest.skip("seccomp filters are written for x86-64")
-    policy = Policy(sandbox.walls(), PYTHON, (str(tmp_path),), fork=False)
+    policy = Policy(sandbox.walls(), PYTHON, (str(tmp_path),), **rights)
     read, write = os.pipe()
 
     def body() -> None:

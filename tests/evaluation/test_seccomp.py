@@ -80,9 +80,14 @@ def test_threads_may_always_be_made_and_processes_where_it_is_said(fork: bool) -
     program = seccomp.program(fork, "")
     assert verdict(program, CLONE, THREAD) == ALLOWED
     expected = ALLOWED if fork else NOT_PERMITTED
-    for call, flags in ((CLONE, PROCESS), (CLONE, BY_VFORK), (FORK, 0), (VFORK, 0), (EXECVE, 0),
-                        (AFFINITY, 0)):  # fmt: skip
+    for call, flags in ((CLONE, PROCESS), (CLONE, BY_VFORK), (FORK, 0), (VFORK, 0), (EXECVE, 0)):
         assert verdict(program, call, flags) == expected
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_who_is_pinned_has_no_choice_of_cores(fork: bool) -> None:
+    assert verdict(seccomp.program(fork, ""), AFFINITY) == ALLOWED
+    assert verdict(seccomp.program(fork, "", pinned=True), AFFINITY) == NOT_PERMITTED
 
 
 @pytest.mark.parametrize("fork", [False, True])

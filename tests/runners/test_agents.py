@@ -309,6 +309,6 @@ def test_the_compiler_hands_in_the_reference_compiled_in_each_way(tmp_path: Path
 
 @pytest.mark.parametrize("name", find_operators(ROOT / "tasks"))
 def test_what_the_compiler_hands_in_breaks_no_rule(name: str) -> None:
-    task = load_task(ROOT / "tasks", name, "torch-to-torch")
+    task = load_task(ROOT / "tasks", name, "torch-to-torch", "gpu")
     for source in compiler.compiled(task.starter()["reference.py"], name).values():
         languages()["torch"].check({task.target_file: source}, task)

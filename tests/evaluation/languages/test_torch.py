@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from evaluation.types import Argument, Reason
 
 TORCH = languages()["torch"]
 LOAD_INLINE = "from torch.utils.cpp_extension import load_inline"
-TASK: Any = None  # what it reads and builds depends on no task
+TASK: Any = SimpleNamespace(kind="cpu")  # nothing else of a task matters to what is read and built
 ARGUMENTS = (
     Argument("x", "input", "dtype", ("n",)),
     Argument("out", "output", "dtype", ("n",)),
@@ -180,6 +181,7 @@ def test_a_syntax_error_is_told_with_its_line_and_nothing_is_run(tmp_path: Path)
         (f"{LOAD_INLINE}\nCU = 'void f() {{ cudaIpcGetMemHandle(0, 0); }}'", "foreign-memory", 2),
         ("\n\nexec('1')", "call", 3),
         ("x = __import__('os')", "call", 1),
+        ("import torch\ntorch.compile(print)", "call", 2),
         ("import torch\ntorch._inductor.config.trace.enabled = True", "call", 2),
         ("import torch\ntorch.compiler = torch.compile", "patching", 2),
         ("import torch\ntorch.compile.run = print", "call", 2),
@@ -202,9 +204,18 @@ def test_plain_pytorch_is_not_rejected() -> None:
         "from __future__ import annotations\nimport math\nimport torch\nfrom torch import nn\n"
         "import torch.nn.functional as F\n\n\ndef twice(x, by):\n    out = torch.empty_like(x)\n"
         "    out[0] = math.pi\n    x.grad = None\n    return F.relu(out) @ nn.Identity()(x)\n"
-        "\n\ntwice = torch.compile(twice, dynamic=True)\n"
     )
     TORCH.check({"twice.py": source}, TASK)
+
+
+def test_on_a_gpu_pytorch_may_compile() -> None:
+    source = (
+        "import torch\n\n\n@torch.compile(dynamic=True)\ndef twice(x, by):\n    return x * by\n"
+    )
+    on_gpu: Any = SimpleNamespace(kind="gpu")
+    TORCH.check({"twice.py": source}, on_gpu)
+    with pytest.raises(Rejected):
+        TORCH.check({"twice.py": f"{source}\n\ntorch.compile.run = print\n"}, on_gpu)
 
 
 def test_an_extension_on_pytorchs_own_headers_is_not_rejected() -> None:
