@@ -18,6 +18,7 @@ from evaluation.building.builds import replace_text
 from evaluation.hardware import Device, Level, slug_of
 from evaluation.place import GPU
 
+ON = "cuda"
 COPY_BYTES = 1 << 30
 PRODUCTS = {"float32": 4096, "float16": 8192, "bfloat16": 8192, "int8": 8192}
 """The side of the square matrices whose product gives the peak of a dtype."""
@@ -85,7 +86,7 @@ def _measure(l2_bytes: int) -> Iterator[tuple[str, float]]:
     import torch
 
     def copied(size: int, runs: int = RUNS) -> float:
-        source = torch.randn(size // 4, device="cuda")
+        source = torch.randn(size // 4, device=ON)
         target = torch.empty_like(source)
         return 2 * size / _best_seconds(lambda: torch.neg(source, out=target), runs) / 1e9
 
@@ -107,13 +108,13 @@ def _products(dtype: str, side: int) -> Iterator[tuple[int, Callable[[], Any]]]:
     import torch
 
     if dtype == "int8":
-        a = torch.randint(-128, 128, (side, side), dtype=torch.int8, device="cuda")
-        b = torch.randint(-128, 128, (side, side), dtype=torch.int8, device="cuda").t()
+        a = torch.randint(-128, 128, (side, side), dtype=torch.int8, device=ON)
+        b = torch.randint(-128, 128, (side, side), dtype=torch.int8, device=ON).t()
         yield 1, lambda: torch._int_mm(a, b)
         if torch.version.cuda and torch.cuda.get_device_capability() >= EIGHT_BIT_FLOATS:
             yield 1, _product_of_bytes(side)
         return
-    x, y = (torch.randn(side, side, device="cuda").to(getattr(torch, dtype)) for _ in "ab")
+    x, y = (torch.randn(side, side, device=ON).to(getattr(torch, dtype)) for _ in "ab")
     yield 1, lambda: torch.mm(x, y)
     if dtype == "float32":
         yield TF32_PRODUCTS, _in_tf32(lambda: torch.mm(x, y))
@@ -139,8 +140,8 @@ def _product_of_bytes(side: int) -> Callable[[], Any]:
     """
     import torch
 
-    x, y = (torch.randn(side, side, device="cuda").to(torch.float8_e4m3fn) for _ in "ab")
-    one, sums = torch.ones((), device="cuda"), torch.bfloat16
+    x, y = (torch.randn(side, side, device=ON).to(torch.float8_e4m3fn) for _ in "ab")
+    one, sums = torch.ones((), device=ON), torch.bfloat16
     return lambda: torch._scaled_mm(x, y.t(), one, one, out_dtype=sums, use_fast_accum=True)
 
 

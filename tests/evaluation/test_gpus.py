@@ -7,7 +7,7 @@ two H200s both were listed, and verdicts at the same time were those of one alon
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -145,3 +145,27 @@ def test_an_amd_gpu_that_pytorch_fails_on_keeps_nobody_from_the_processor(
     monkeypatch.setattr(place, "gpu_vendor", lambda: "amd")
     assert amd.devices(tmp_path) == []  # these tell no address on a bus
     assert "PyTorch cannot tell of the AMD GPU that is here" in capsys.readouterr().err
+
+
+def test_a_peak_is_what_the_fastest_way_reaches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    precisions: list[bool] = []
+
+    def seconds(call: Callable[[], Any], runs: int = 5) -> float:
+        call()  # what is timed works
+        return 0.5 if precisions and precisions[-1] else 2.0
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        precisions.append(torch.backends.cuda.matmul.allow_tf32)
+        return x @ y
+
+    monkeypatch.setattr(gpu_peaks, "ON", "cpu")
+    monkeypatch.setattr(gpu_peaks, "COPY_BYTES", 1 << 10)
+    monkeypatch.setattr(gpu_peaks, "PRODUCTS", {"float32": 8, "int8": 32})
+    monkeypatch.setattr(gpu_peaks, "_best_seconds", seconds)
+    monkeypatch.setattr(torch, "mm", product)
+    peaks = dict(gpu_peaks._measure(1 << 20))
+    assert precisions[:2] == [False, True] and not torch.backends.cuda.matmul.allow_tf32
+    assert peaks["float32_tflops"] == pytest.approx(2 * 8**3 / (3 * 0.5) / 1e12)
+    assert peaks["memory_gbps"] == pytest.approx(2 * 1024 / 2.0 / 1e9)
