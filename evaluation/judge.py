@@ -26,7 +26,6 @@ from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import Zygote
 from evaluation.cuda import DeviceMemory
 from evaluation.draw import FAMILIES
-from evaluation.languages import languages
 from evaluation.memory import HostMemory
 from evaluation.oracle import compare
 from evaluation.place import GPU, contestant_cores
@@ -124,7 +123,7 @@ class Judge:
                 seconds=limits.seconds,
                 threads=self.threads,
                 trusted=build.trusted,
-                compiles=build.trusted or self.task.kind in languages()[build.language].compiles_on,
+                compiles=build.trusted or build.compiles,
                 kind=self.task.kind,
                 environment=build.environment,
             )

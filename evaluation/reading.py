@@ -57,6 +57,12 @@ class Source:
             return ""
         return ".".join([self.modules.get(node.id, node.id), *reversed(parts)])
 
+    def uses(self, path: str) -> bool:
+        """Whether it spells the dotted name, or imports it."""
+        nodes = list(ast.walk(self.tree))
+        named = {self.path(node) for node in nodes if isinstance(node, ast.Attribute)}
+        return path in named or any(path in _imported_by(node) for node in nodes)
+
     def of_module(self, node: ast.AST) -> bool:
         """Whether an expression is an imported module or something inside one."""
         while isinstance(node, ast.Attribute | ast.Subscript):
@@ -67,8 +73,9 @@ class Source:
 def refuse_breaches(
     source: Source, modules: frozenset[str], exempt: frozenset[str] = frozenset()
 ) -> None:
-    """Raise Rejected for imports beyond `modules`, calls that run or open things, and patching. The
-    names in `exempt` may be imported and used.
+    """Raise Rejected for imports beyond `modules`, calls that run or open things, and patching.
+
+    What is `exempt` may be imported, and used by its dotted name unless what it lies in is refused.
     """
     for node in ast.walk(source.tree):
         for module in _imported_by(node):

@@ -34,6 +34,8 @@ class Build:
     folder: Path
     outputs: tuple[CompilerOutput, ...] = ()
     trusted: bool = False
+    compiles: bool = False
+    """It is compiled when it runs, and may start a compiler."""
     discards: bool = False
     """It drops its results instead of copying them to where the judge looks."""
     scratch: Path | None = None
@@ -58,8 +60,9 @@ def build(
     for part in (language, task.hash, maker.key(files, task), sources):
         digest.update(f"{len(part)}\0{part}".encode())
     folder = cache / "builds" / digest.hexdigest()[:40]
+    compiles = maker.compiles(files, task.kind)
     if (folder / DONE).is_file():
-        return Build(name, language, folder, _read_outputs(folder))
+        return Build(name, language, folder, _read_outputs(folder), compiles=compiles)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="building-", dir=folder.parent) as scratch:
         workshop = Path(scratch) / "artefact"
@@ -71,7 +74,7 @@ def build(
         except OSError:  # another build of the same content was first
             if not (folder / DONE).is_file():
                 raise
-    return Build(name, language, folder, outputs)
+    return Build(name, language, folder, outputs, compiles=compiles)
 
 
 def baselines(task: Task, cache: Path) -> list[Build]:

@@ -40,9 +40,6 @@ class Language(Protocol):
     kinds: tuple[str, ...]
     """The kinds of device it runs on (see `evaluation.place`), best first."""
 
-    compiles_on: tuple[str, ...]
-    """The kinds of device on which its kernels are compiled when they run."""
-
     def check(self, files: Mapping[str, str], task: Task) -> None:
         """Read the source for blatant breaches. Raises `Rejected` with the rule and the line."""
 
@@ -50,6 +47,9 @@ class Language(Protocol):
         """Everything but the source that decides what `build` makes of it: compiler version, flags,
         header.
         """
+
+    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
+        """Whether on a kind of device these are compiled when they run, by compilers they start."""
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         """Fill `folder` with what `load` needs, compiling in the sandbox.

@@ -55,7 +55,6 @@ class Cpp:
     suffix = ".cpp"
     dtypes = frozenset({"float32"})
     kinds = ("cpu",)
-    compiles_on: tuple[str, ...] = ()
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():
@@ -66,6 +65,9 @@ class Cpp:
         return "\n".join(
             (compiler_version(), *BASE_FLAGS, REPLAY, target(), c_header(task.operator))
         )
+
+    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
+        return False
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         header_name = f"{task.operator.name}.h"

@@ -54,7 +54,6 @@ class Cuda:
     suffix = ".cu"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu",)
-    compiles_on: tuple[str, ...] = ()
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():
@@ -65,6 +64,9 @@ class Cuda:
         jobs = nvcc.jobs([task.target_file], [], task.dtypes, task.operator.name)
         commands = (" ".join((job.tool, *job.argv)) for job in jobs)
         return "\n".join((*commands, _PRELUDE, header(task.operator, self.name)))
+
+    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
+        return False
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         entry, target = task.operator.name, task.operator.name + self.suffix

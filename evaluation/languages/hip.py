@@ -65,7 +65,6 @@ class Hip:
     suffix = ".hip"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu",)
-    compiles_on: tuple[str, ...] = ()
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():
@@ -77,6 +76,9 @@ class Hip:
         commands = (" ".join((job.tool, *job.argv)) for job in jobs)
         headers = (path.read_text() for path in sorted(INCLUDE.rglob("*.h")))
         return "\n".join((*commands, *headers, _PRELUDE, header(task.operator, self.name)))
+
+    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
+        return False
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         entry, target = task.operator.name, task.operator.name + self.suffix

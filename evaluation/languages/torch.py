@@ -18,6 +18,7 @@ from evaluation.building import extensions, native
 from evaluation.errors import BuildError, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
 from evaluation.languages.cuda import BREACHES
+from evaluation.place import GPU
 from evaluation.types import Argument, CompilerOutput, Reason
 
 if TYPE_CHECKING:
@@ -52,21 +53,27 @@ class Torch:
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu", "cpu")
-    compiles_on = ("gpu",)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
-        modules, exempt = reading.PURE_MODULES | {"torch"}, {_LOAD_INLINE}
-        if task.kind in self.compiles_on:
-            exempt.add(_COMPILE)
+        modules = reading.PURE_MODULES | {"torch"}
+        exempt = frozenset({_COMPILE if self.compiles(files, task.kind) else _LOAD_INLINE})
         for name, text in files.items():
             source = reading.Source(name, text)
-            reading.refuse_breaches(source, modules, frozenset(exempt))
+            reading.refuse_breaches(source, modules, exempt)
             if extensions.asked_for({name: text}):
                 native.refuse_breaches({name: text}, _IN_EXTENSIONS)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
         compilers = extensions.key() if extensions.asked_for(files) else ""
         return f"torch {importlib.metadata.version('torch')}\n{compilers}"
+
+    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
+        """Only on a GPU, and where nothing but PyTorch's compiler asks for it: native code of a
+        stranger's starts no process.
+        """
+        if kind != GPU or extensions.asked_for(files):
+            return False
+        return any(reading.Source(name, text).uses(_COMPILE) for name, text in files.items())
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         started = time.perf_counter()

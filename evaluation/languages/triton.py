@@ -60,7 +60,6 @@ class Triton:
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu", "cpu")
-    compiles_on = ("gpu",)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():
@@ -71,6 +70,9 @@ class Triton:
     def key(self, files: Mapping[str, str], task: Task) -> str:
         parts = (_version(), json.dumps(targets()), _COMPILER.read_text(), json.dumps(_call(task)))
         return "\n".join(parts)
+
+    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
+        return kind == place.GPU
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         for name, text in files.items():

@@ -106,8 +106,7 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
         job = _job(task, built, case, name, tool)
         policy = rights.policy()
         readable = (*policy.readable, job["reference"], *tool.readable())
-        # Nothing is ranked by a profile, and a profiler may want a core of its own.
-        policy = dataclasses.replace(policy, readable=readable, pinned=False)
+        policy = dataclasses.replace(policy, readable=readable)
         if tool.command():
             policy, job["policy"] = _parted(policy)
         said = confined.run(
@@ -131,7 +130,7 @@ def _parted(policy: sandbox.Policy) -> tuple[sandbox.Policy, str]:
     """
     inner = dataclasses.replace(policy, unix_sockets=True)
     outer = dataclasses.replace(policy.walls, landlock=0)
-    return dataclasses.replace(inner, walls=outer), inner.to_json()
+    return dataclasses.replace(inner, walls=outer, pinned=False), inner.to_json()
 
 
 def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[str, Any]:

@@ -214,8 +214,9 @@ def test_on_a_gpu_pytorch_may_compile() -> None:
     )
     on_gpu: Any = SimpleNamespace(kind="gpu")
     TORCH.check({"twice.py": source}, on_gpu)
-    with pytest.raises(Rejected):
-        TORCH.check({"twice.py": f"{source}\n\ntorch.compile.run = print\n"}, on_gpu)
+    for more in ("torch.compile.run = print", LOAD_INLINE):
+        with pytest.raises(Rejected):
+            TORCH.check({"twice.py": f"{source}\n\n{more}\n"}, on_gpu)
 
 
 def test_an_extension_on_pytorchs_own_headers_is_not_rejected() -> None:
