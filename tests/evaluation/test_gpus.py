@@ -147,8 +147,11 @@ def test_an_amd_gpu_that_pytorch_fails_on_keeps_nobody_from_the_processor(
     assert "PyTorch cannot tell of the AMD GPU that is here" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("capability", "alike"), [((8, 6), False), ((9, 0), True), ((10, 0), True), ((10, 3), False)]
+)
 def test_a_peak_is_what_the_fastest_way_reaches(
-    monkeypatch: pytest.MonkeyPatch,
+    capability: tuple[int, int], alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     precisions: list[bool] = []
 
@@ -165,7 +168,13 @@ def test_a_peak_is_what_the_fastest_way_reaches(
     monkeypatch.setattr(gpu_peaks, "PRODUCTS", {"float32": 8, "int8": 32})
     monkeypatch.setattr(gpu_peaks, "_best_seconds", seconds)
     monkeypatch.setattr(torch, "mm", product)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    floats: list[torch.dtype] = []
+    told = lambda x, *rest, **options: floats.append(x.dtype)  # noqa: E731
+    monkeypatch.setattr(torch, "_scaled_mm", told)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
     peaks = dict(gpu_peaks._measure(1 << 20))
+    assert floats == ([torch.float8_e4m3fn] if alike else [])
     assert precisions[:2] == [False, True] and not torch.backends.cuda.matmul.allow_tf32
     assert peaks["float32_tflops"] == pytest.approx(2 * 8**3 / (3 * 0.5) / 1e12)
     assert peaks["memory_gbps"] == pytest.approx(2 * 1024 / 2.0 / 1e9)
