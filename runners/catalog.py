@@ -19,6 +19,7 @@ def sync() -> list[str]:
             settings=spec.settings,
             description=spec.description,
             tasks=spec.tasks,
+            kinds=spec.kinds,
         )
         for adapter, agent in agents().items()
         for spec in agent.SPECS

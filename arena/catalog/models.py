@@ -119,6 +119,9 @@ class Agent(models.Model):
         blank=True,
         help_text="Slugs or globs of the only tasks it works on; none: all.",
     )
+    kinds = models.JSONField(
+        default=list, blank=True, help_text="The only kinds of device it works for; none: all."
+    )
     active = models.BooleanField(default=True)
 
     class Meta:

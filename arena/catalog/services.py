@@ -31,6 +31,8 @@ class AgentSpec:
     description: str = ""
     tasks: Sequence[str] = ()
     """The only ones it works on, globs of slugs; none for all."""
+    kinds: Sequence[str] = ()
+    """The only kinds of device that it works for; none for all."""
 
 
 @dataclass

@@ -164,7 +164,7 @@ def _telling(rounds: list[Round]) -> Round | None:
 
 
 def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
-    """What an evaluation says to everyone: its gates, and the seen cases alone."""
+    """What an evaluation says: its gates (their private parts to staff), and seen cases alone."""
     results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
     cases = list(evaluation.measurements.public()) if evaluation else []
     judging = evaluation is not None and evaluation.ended_at is None

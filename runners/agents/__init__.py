@@ -25,6 +25,8 @@ class Spec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: Sequence[str] = ()
     """Slugs of the only tasks that it works on, or globs of them; none for all."""
+    kinds: Sequence[str] = ()
+    """The only kinds of device for which it works; none for all."""
 
 
 class Agent(Protocol):

@@ -18,10 +18,11 @@ SPECS = (
         title="torch.compile",
         description=(
             "Hands in the reference, compiled by PyTorch for any shape, for the shapes that come, "
-            "and with kernels tuned for them, and keeps the fastest. On GPUs alone: elsewhere no "
+            "and with kernels tuned for them, and keeps the fastest. For GPUs alone: elsewhere no "
             "contestant may start a compiler."
         ),
         tasks=("*/torch-to-torch",),
+        kinds=("gpu",),
     ),
 )
 
@@ -41,5 +42,6 @@ def work(desk: Desk, settings: Mapping[str, Any]) -> None:
 def compiled(reference: str, entry: str) -> dict[str, str]:
     """A source for each way to compile a reference, by the way's name."""
     return {
-        name: f"{reference}\n\n{entry} = torch.compile({given})\n" for name, given in WAYS.items()
+        name: f"{reference}\n\nimport torch\n\n{entry} = torch.compile({given})\n"
+        for name, given in WAYS.items()
     }

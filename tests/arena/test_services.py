@@ -20,6 +20,7 @@ from arena.errors import (
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Event, GateResult, Measurement, Run
+from evaluation.languages import languages
 from tests.arena.factories import (
     HIDDEN_CASE,
     LEASE,
@@ -95,6 +96,18 @@ def test_an_agent_takes_no_task_but_those_it_works_on(start, task):
     assert refused.value.hint == "It works on gelu/cpp-to-cpp."
     assert not Run.objects.exists()
     Agent.objects.update(tasks=["gelu/cpp-to-cpp", "*/cpp-to-cpp"])
+    start()
+
+
+def test_an_agent_takes_no_device_but_of_the_kinds_it_works_for(start, monkeypatch):
+    Agent.objects.update(kinds=["gpu"])
+    with pytest.raises(CannotWork, match="does not work for what judges relu/cpp-to-cpp"):
+        start()
+    monkeypatch.setattr(languages()["cpp"].__class__, "kinds", ("gpu", "cpu"))
+    with pytest.raises(CannotJudge, match=r"cannot judge .* at it, which needs a GPU"):
+        start()
+    assert not Run.objects.exists()
+    Agent.objects.update(kinds=["cpu"])
     start()
 
 

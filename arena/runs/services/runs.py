@@ -59,7 +59,12 @@ def start_run(
     if agent.tasks and not any(fnmatchcase(task_slug, pattern) for pattern in agent.tasks):
         others = ", ".join(agent.tasks)
         raise CannotWork(f"{agent.title} does not work on {task_slug}.", f"It works on {others}.")
-    hardware = _hardware(hardware_slug, _kinds(version.task))
+    kinds, what = _kinds(version.task), "this task"
+    if agent.kinds:
+        kinds, what = [kind for kind in kinds if kind in agent.kinds], f"{agent.title} at it"
+        if not kinds:
+            raise CannotWork(f"{agent.title} does not work for what judges {task_slug}.")
+    hardware = _hardware(hardware_slug, kinds, what)
     with transaction.atomic():
         _check_quota(owner)
         run = Run.objects.create(
@@ -207,9 +212,9 @@ def _kinds(task: Task) -> tuple[str, ...]:
     return languages()[target].kinds if target in languages() else ("gpu", "cpu")
 
 
-def _hardware(slug: str | None, kinds: Sequence[str]) -> Hardware:
-    """The hardware named, else one of a kind that judges the task, if there is one: what a live
-    worker offers, the best kind first, then what was seen last.
+def _hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware:
+    """The hardware named, else one of a kind that judges what is asked for, if there is one: what a
+    live worker offers, the best kind first, then what was seen last.
     """
     if slug:
         hardware = Hardware.objects.filter(slug=slug).first()
@@ -228,7 +233,7 @@ def _hardware(slug: str | None, kinds: Sequence[str]) -> Hardware:
         hardware = next((h for h in known if h.kind in kinds), known[0])
     if hardware.kind not in kinds:
         needed = " or ".join(kind.upper() for kind in kinds)
-        raise CannotJudge(f"{hardware.name} cannot judge this task, which needs a {needed}.")
+        raise CannotJudge(f"{hardware.name} cannot judge {what}, which needs a {needed}.")
     return hardware
 
 
