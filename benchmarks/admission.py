@@ -35,7 +35,7 @@ from evaluation.languages import languages  # noqa: E402
 from evaluation.place import GPU  # noqa: E402
 from evaluation.task import Task, find_operators, load_tasks  # noqa: E402
 from evaluation.types import to_json  # noqa: E402
-from runners.bench import Bench, shares  # noqa: E402
+from runners.bench import Bench, shares, taken  # noqa: E402
 
 
 def main() -> int:
@@ -58,15 +58,20 @@ def main() -> int:
     trial = Trial(devices, known, output, time.monotonic() + options.within, options.cache)
     trial.work([task for task in tasks if not _told(known, task)])
     untried = [task.slug for task in tasks if not _told(trial.found, task)]
-    refused = [task.slug for task in tasks if not trial.found.get(task.slug, {}).get("admitted")]
-    print(f"{len(tasks) - len(refused)} of {len(tasks)} tasks are admitted", *refused)
+    tried = [task.slug for task in tasks if task.slug not in untried]
+    refused = [slug for slug in tried if not trial.found[slug]["admitted"]]
+    print(f"{len(tried) - len(refused)} of {len(tasks)} tasks are admitted")
+    for what, slugs in (("refused", refused), ("not tried", untried)):
+        if slugs:
+            print(f"{what}: {', '.join(slugs)}")
     return 1 if untried or refused else 0
 
 
 def _devices(cache: Path) -> list[Device]:
-    """The GPUs of this machine, else its processor."""
-    found = hardware.devices(cache)
-    return [device for device in found if device.kind == GPU] or list(found)
+    """The GPUs of this machine, of the first one's model, else its processor."""
+    found = [device for device in hardware.devices(cache) if not device.unjudged]
+    first = next((device for device in found if device.kind == GPU), found[0])
+    return [device for device in found if device.slug == first.slug]
 
 
 def _told(known: dict[str, Any], task: Task) -> bool:
@@ -92,7 +97,7 @@ class Trial:
             self._waiting.put(task)
         cores = shares(len(self.devices))
         benches = [
-            Bench(environment=device.environment, cores=part)
+            Bench(lock=device.uuid, environment=device.environment, cores=part)
             for device, part in zip(self.devices, cores, strict=True)
         ]
         threads = [threading.Thread(target=self._try_on, args=(bench,)) for bench in benches]
@@ -102,7 +107,7 @@ class Trial:
             thread.join()
 
     def _try_on(self, bench: Bench) -> None:
-        with bench.held():
+        with taken([bench]):
             while time.monotonic() < self.until:
                 try:
                     task = self._waiting.get_nowait()
@@ -119,10 +124,12 @@ class Trial:
         done = subprocess.run(
             (*command, *more), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
         )
-        if not done.stdout.strip():
-            print(f"{task.slug}: the judge ended with status {done.returncode}", file=sys.stderr)
+        try:
+            admission = json.loads(done.stdout.splitlines()[-1])
+        except (IndexError, ValueError):
+            print(f"{task.slug}: not tried; exit code {done.returncode}", file=sys.stderr)
             return
-        self._keep(task, json.loads(done.stdout), time.perf_counter() - started)
+        self._keep(task, admission, time.perf_counter() - started)
 
     def _keep(self, task: Task, admission: dict[str, Any], seconds: float) -> None:
         said = {
