@@ -12,10 +12,25 @@ from evaluation.types import Reason
 
 EAGER = "{name} = reference"
 COMPILED = "import torch\n\n{name} = torch.compile(reference, dynamic=True)"
-_EAGERLY = {"eager": (EAGER, "the reference itself")}
+_WIDE = {
+    "wide": (
+        """\
+def {name}(*given):
+    returned = reference(*map(widened, given))
+    outputs = returned if isinstance(returned, tuple) else (returned,)
+    dtype = given[{like}].dtype
+    return tuple(y.to(dtype) if own else y for y, own in zip(outputs, {own}))
+
+
+def widened(value):
+    return value.float() if torch.is_tensor(value) and value.is_floating_point() else value
+""",
+        "the reference in float32; in half precision it rounds on the way",
+    )
+}
 HONEST = {
-    CPU: _EAGERLY,
-    GPU: {**_EAGERLY, "compiled": (COMPILED, "the reference, compiled for any shape")},
+    CPU: _WIDE,
+    GPU: {**_WIDE, "compiled": (COMPILED, "the reference, compiled for any shape")},
 }
 """By the kind of device: only on a GPU may a contestant start a compiler."""
 _CHANGED = """\
@@ -43,7 +58,10 @@ MUTANTS = {
 def source(operator: Operator, ending: str) -> str:
     """A source file: the reference, then how it becomes the answer."""
     reference = read_text(operator.folder / "reference.py")
-    return f"{reference}\n\n{ending.format(name=operator.name)}\n"
+    given = [argument.dtype for argument in operator.arguments if argument.role != "output"]
+    own = [argument.dtype == "dtype" for argument in operator.outputs]
+    words = {"name": operator.name, "like": given.index("dtype"), "own": own}
+    return f"{reference}\n\n{ending.format(**words)}\n"
 
 
 def honest(operator: Operator, kind: str) -> tuple[Example, ...]:
