@@ -45,7 +45,8 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    devices = _devices(options.cache.absolute())
+    cache = options.cache.absolute()
+    devices = _devices(cache)
     output = options.output or ROOT / f"benchmarks/results/admission-{devices[0].kind}.json"
     known = json.loads(output.read_text())["tasks"] if output.is_file() else {}
     tasks = [
@@ -55,7 +56,7 @@ def main() -> int:
         if task.kind == devices[0].kind and not languages()[task.track.target].runs_here()
         if any(fnmatchcase(task.slug, pattern) for pattern in options.patterns)
     ]
-    trial = Trial(devices, known, output, time.monotonic() + options.within, options.cache)
+    trial = Trial(devices, known, output, time.monotonic() + options.within, cache)
     trial.work([task for task in tasks if not _told(known, task)])
     untried = [task.slug for task in tasks if not _told(trial.found, task)]
     tried = [task.slug for task in tasks if task.slug not in untried]
@@ -118,7 +119,7 @@ class Trial:
     def _try(self, task: Task, bench: Bench) -> None:
         """Keep what its trial comes to; where the judge fails, say so and leave it untried."""
         command = (sys.executable, "-m", "evaluation", "admit", task.operator.name)
-        more = (task.track.slug, "--json", "--cache", str(self.cache.absolute()))
+        more = (task.track.slug, "--json", "--cache", str(self.cache))
         started = time.perf_counter()
         environment = {**os.environ, **bench.environment}
         done = subprocess.run(
