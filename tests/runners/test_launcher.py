@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
@@ -110,6 +111,18 @@ class Arena:
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
+    def member(self, words: str) -> psutil.Process:
+        """The one process of the family with `words` among the first three of its command. Others
+        come and go meanwhile.
+        """
+        found = []
+        for process in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if words in " ".join(process.cmdline()[:3]):
+                    found.append(process)
+        (one,) = found
+        return one
+
     def status(self) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", int(self.env["PORT"]), timeout=20)
         connection.request("GET", "/api/v1/tasks")
@@ -134,8 +147,7 @@ def test_an_arena_comes_up_mends_itself_and_ends_with_all_that_it_started(arena:
     assert f"an arena runs in {home} already" in refusal(home)
 
     for name, words in (("web server", "daphne"), ("valkey", "valkey-server")):
-        (victim,) = (p for p in arena.family() if words in p.cmdline()[0] + p.cmdline()[2])
-        victim.kill()
+        arena.member(words).kill()
         arena.said(f"{name} ended with status 137")
         arena.said(f"{name} is started again")
     arena_url = (home / "redis.url").read_text()
