@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arena import queue
-from arena.catalog.models import Worker
+from arena.catalog.models import Hardware, Worker
 from arena.runs.models import Evaluation, Run
 from arena.runs.states import EVALUATION_WAITING, EvaluationStatus, RunStatus
 
@@ -21,7 +21,8 @@ class Waiting:
     @property
     def reason(self) -> str:
         if not self.served:
-            return f"No live worker takes the queue {self.queue}: start one, and it goes on."
+            missing, remedy = unserved(self.queue)
+            return f"{missing}: {remedy}, and it goes on."
         if self.ahead:
             return f"{self.ahead} before it in the queue {self.queue}."
         return f"Next in the queue {self.queue}."
@@ -46,3 +47,13 @@ def waiting_of(run: Run) -> Waiting | None:
 
 def _waiting(name: str, ahead: int) -> Waiting:
     return Waiting(name, ahead, bool(Worker.objects.serving(name)))
+
+
+def unserved(name: str) -> tuple[str, str]:
+    """Who is missing where no live worker takes a queue, and what would bring one."""
+    if hardware := Hardware.objects.filter(queue=name).first():
+        return (
+            f"No live worker measures on {hardware.name}",
+            "start the arena with `make arena` on a machine that has one",
+        )
+    return f"No live worker takes the queue {name}", "start the arena with `make arena`"

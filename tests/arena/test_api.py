@@ -123,6 +123,7 @@ def test_what_waits_says_for_what(client, start, hardware):
     assert waiting(second) is None
     services.finish_build(evaluation.pk, LEASE)
     assert (waiting(second)["queue"], waiting(second)["served"]) == (hardware.queue, False)
+    assert f"No live worker measures on {hardware.name}" in waiting(second)["reason"]
 
 
 def test_events_are_read_forwards_backwards_and_from_the_end(client, start):

@@ -15,6 +15,7 @@ from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.states import RunStatus
 from arena.runs.terminal import follow, line_of, verdict_of
+from arena.runs.waiting import unserved
 
 
 class Command(BaseCommand):
@@ -55,10 +56,8 @@ class Command(BaseCommand):
         """A run that nobody would work on is not started."""
         for needed in (queue.AGENTS, queue.BUILD, run.hardware.queue):
             if not Worker.objects.serving(needed):
-                raise CommandError(
-                    f"No live worker takes the queue {needed!r}, so nothing would happen: "
-                    "start the arena with `make arena`, and try again."
-                )
+                missing, remedy = unserved(needed)
+                raise CommandError(f"{missing}, so nothing would happen: {remedy}, and try again.")
 
     def _follow(self, run: Run, after: int = 0) -> None:
         """Show the run to its end. Ctrl-C cancels it; a second one leaves at once."""
