@@ -20,6 +20,7 @@ from arena.runs.models import Evaluation, Event, Run, Submission
 from arena.runs.querysets import EventQuerySet
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
+from arena.runs.waiting import waiting_of
 
 GATES = ("integrity", "compile", "correctness", "performance", "generalization")
 RUNS_A_PAGE = 50
@@ -143,6 +144,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     )
     return {
         "run": shown,
+        "waiting": waiting_of(shown),
         "rounds": rounds,
         "best": best,
         "telling": telling,

@@ -186,6 +186,11 @@ function putSummary(html) {
   showState(connection);
 }
 
+function refreshWhileWaiting() {
+  // Its place in a queue changes without an event of this run.
+  if (document.querySelector("[data-waiting]")) refreshSummary();
+}
+
 function tick() {
   const clock = document.querySelector("[data-clock][data-since]");
   if (!clock) return;
@@ -223,5 +228,6 @@ if (root) {
       },
     });
     setInterval(tick, 1000);
+    setInterval(refreshWhileWaiting, 10_000);
   }
 }

@@ -6,7 +6,10 @@ import re
 
 import pytest
 
+from arena.catalog.models import Worker
+from arena.runs import services
 from arena.runs.models import Event, Measurement
+from tests.arena.factories import ask_for_verdict
 from tests.web.world import DEVICE, HIDDEN, SECRET, STAFF_WORD
 
 TASK = "rms_norm/cpp-to-cpp"
@@ -162,6 +165,25 @@ def test_a_run_of_somebody_is_no_run_to_a_stranger(client, start, alice, charlie
     assert run.pk not in client.get("/runs/").content.decode()
     client.force_login(alice)
     assert [client.get(a).status_code for a in addresses] == [200, 200, 200]
+
+
+def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
+    first, second = start(), start()
+
+    def waits(run) -> str:
+        page = client.get(f"/runs/{run.pk}/summary/").content.decode()
+        return "".join(re.findall(r"data-waiting>(.*?)</p>", page))
+
+    assert "No live worker takes the queue agents: start the arena" in waits(first)
+    Worker.objects.create(name="worker", queues=["agents", "build"], pid=1)
+    assert waits(second) == "Waiting. 1 before it in the queue agents."
+    services.claim_run(second.pk, "lease")
+    assert waits(second) == ""
+    evaluation = ask_for_verdict(second)
+    assert waits(second) == ""  # it is next
+    services.claim_evaluation(evaluation.pk, "queued", "building", "lease")
+    services.finish_build(evaluation.pk, "lease")
+    assert "No live worker measures on Test CPU" in waits(second)
 
 
 def test_only_its_owner_cancels_a_run(client, start, alice, charlie):
