@@ -1,9 +1,9 @@
 """Whether a task may enter the catalogue: wrong answers fail, honest ones pass, times repeat.
 
 Wrong are the probes that need no idea of the operator (zeros, a constant, a copied input, memory as
-it was found) and the task's own mutants. All answers are built side by side, then each is judged in
-turn: on seen, boundary and hidden cases. Whether times repeat is told by timing an honest one
-against the baseline twice, from fresh starts.
+it was found) and the task's own mutants. Answers are built side by side, and each is judged in turn
+while others still are: on seen, boundary and hidden cases. Whether times repeat is told once all are
+judged, by timing an honest one against the baseline twice, from fresh starts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,15 +140,16 @@ class _Bench:
         self.baselines = baselines(task, cache)
 
     def attempts(self, kept: Sequence[Answer]) -> Iterator[Attempt]:
-        """Judge each answer in turn, once all are built."""
+        """Judge each answer in turn, once it is built."""
         sandbox.walls()  # found once, before threads ask
         at_once = min(MOST_BUILDS, len(os.sched_getaffinity(0)))
         with ThreadPoolExecutor(at_once, "build") as pool:
             trials = [pool.submit(self._built, answer) for _, answer in kept]
-        for (role, answer), trial in zip(kept, trials, strict=True):
-            yield self._attempt(role, answer, trial)
+            for (role, answer), trial in zip(kept, trials, strict=True):
+                yield self._attempt(role, answer, trial)
 
     def _attempt(self, role: str, answer: Example, trial: Future[Trial]) -> Attempt:
+        wait([trial])
         started = time.perf_counter()
         verdict, reason, message = self._judge(trial)
         told_apart = reason is answer.expect if answer.expect else reason not in UNTRIED
