@@ -2,8 +2,8 @@
 
 Wrong are the probes that need no idea of the operator (zeros, a constant, a copied input, memory as
 it was found) and the task's own mutants. Answers are built side by side, and each is judged in turn
-while others still are: on seen, boundary and hidden cases. Whether times repeat is told once all are
-judged, by timing an honest one against the baseline twice, from fresh starts.
+while others still are: on seen, boundary and hidden cases. Whether times repeat is told when all
+have been, by timing an honest one against the baseline twice, from fresh starts.
 """
 
 from __future__ import annotations
