@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from arena.charts import SERIES, SOFT, Figure, at_one, figure, title
+from arena.runs.models import Evaluation
 from arena.runs.rounds import Round
 
 
@@ -21,25 +23,10 @@ def best_by_round(rounds: Sequence[Round]) -> Figure:
             "line": {"shape": "hv", "color": SERIES[1], "width": 2},
             "hovertemplate": "best after round %{x}: %{y:.3f}×<extra></extra>",
         },
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "round",
-            "x": [r.number for r in measured],
-            "y": [r.speedup for r in measured],
-            "error_y": {
-                "type": "data",
-                "symmetric": False,
-                "array": [(r.high or r.speedup) - r.speedup for r in measured],
-                "arrayminus": [r.speedup - (r.low or r.speedup) for r in measured],
-                "color": SERIES[0],
-                "thickness": 1.5,
-                "width": 4,
-            },
-            "marker": {"color": SERIES[0], "size": 8},
-            "hovertemplate": "round %{x}: %{y:.3f}×<extra></extra>",
-        },
+        _measured("round", SERIES[0], "circle", [(r.number, r) for r in measured]),
     ]
+    if finals := [(r.number, r.final) for r in rounds if r.final and r.final.speedup]:
+        data.append(_measured("final verdict", SERIES[2], "diamond", finals))
     if failed:
         data.append(
             {
@@ -60,6 +47,30 @@ def best_by_round(rounds: Sequence[Round]) -> Figure:
     )
     drawn["layout"]["shapes"] = [at_one()]
     return drawn
+
+
+def _measured(
+    name: str, color: str, symbol: str, points: Sequence[tuple[int, Round | Evaluation]]
+) -> dict[str, Any]:
+    """Speedups with their intervals, by round."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [number for number, _ in points],
+        "y": [point.speedup for _, point in points],
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [(point.high or point.speedup) - point.speedup for _, point in points],
+            "arrayminus": [point.speedup - (point.low or point.speedup) for _, point in points],
+            "color": color,
+            "thickness": 1.5,
+            "width": 4,
+        },
+        "marker": {"color": color, "symbol": symbol, "size": 8},
+        "hovertemplate": f"round %{{x}}: %{{y:.3f}}×<extra>{name}</extra>",
+    }
 
 
 def _span(rounds: Sequence[Round]) -> list[float]:

@@ -22,32 +22,40 @@ CONTEXT_LINES = 4
 
 @dataclass(frozen=True)
 class Round:
-    """One submission, and the evaluation that says most about it."""
+    """One submission: what the agent was told of it, and the final evaluation where it was chosen
+    for one, which measures anew.
+    """
 
     number: int
     submission: Submission
-    evaluation: Evaluation | None
+    own: Evaluation | None
+    final: Evaluation | None
     speedup: float | None
     low: float | None
     high: float | None
     best: float | None
+    """The best speedup so far: of the round whose interval begins highest."""
     is_best: bool
-    is_final: bool
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The one that says most."""
+        return self.final if self.final and self.final.verdict else self.own
 
     @property
     def verdict(self) -> str:
-        if self.evaluation is None:
+        if self.own is None:
             return "queued"
-        return self.evaluation.verdict or self.evaluation.status
+        return self.own.verdict or self.own.status
 
     @property
     def reason(self) -> str:
-        return self.evaluation.reason if self.evaluation else ""
+        return self.own.reason if self.own else ""
 
     @property
     def ended(self) -> bool:
         ends = (EvaluationStatus.DONE, EvaluationStatus.BROKEN)
-        return self.evaluation is not None and self.evaluation.status in ends
+        return self.own is not None and self.own.status in ends
 
 
 @dataclass(frozen=True)
@@ -64,33 +72,37 @@ def rounds_of(run: Run) -> list[Round]:
     """Every round in order, each with the best speedup up to it."""
     rounds: list[Round] = []
     best: float | None = None
+    begins = 0.0
     submissions = run.submissions.order_by("round").prefetch_related("evaluations")
     for submission in submissions.defer("files"):
-        evaluation = _telling(list(submission.evaluations.all()))
-        passed = evaluation is not None and evaluation.verdict == "passed"
-        speedup = evaluation.speedup if evaluation and passed else None
-        improved = speedup is not None and (best is None or speedup > best)
-        best = speedup if improved else best
+        by_scope = {evaluation.scope: evaluation for evaluation in submission.evaluations.all()}
+        final = by_scope.get(Scope.FINAL)
+        own = by_scope.get(Scope.ROUND, final)
+        passed = own if own and own.verdict == "passed" else None
+        speedup, low = (passed.speedup, passed.low) if passed else (None, None)
+        if improved := speedup is not None and (low or speedup) > begins:
+            best, begins = speedup, low or speedup or 0.0
         rounds.append(
             Round(
                 number=submission.round,
                 submission=submission,
-                evaluation=evaluation,
+                own=own,
+                final=final,
                 speedup=speedup,
-                low=evaluation.low if evaluation and passed else None,
-                high=evaluation.high if evaluation and passed else None,
+                low=low,
+                high=passed.high if passed else None,
                 best=best,
                 is_best=improved,
-                is_final=submission.pk == run.final_id,
             )
         )
     return rounds
 
 
 def best_of(rounds: list[Round]) -> Round | None:
-    """The round with the highest speedup; None if none was measured."""
-    measured = [r for r in rounds if r.speedup is not None]
-    return max(measured, key=lambda r: r.speedup or 0.0, default=None)
+    """The round whose interval begins highest, as the final verdict's is chosen; None if none was
+    measured.
+    """
+    return next((r for r in reversed(rounds) if r.is_best), None)
 
 
 def sources(files: dict[str, str]) -> list[Source]:
@@ -134,10 +146,3 @@ def _diff_class(line: str) -> str:
     if line.startswith(("+++", "---", "@@")):
         return "gh"
     return {"+": "gi", "-": "gd"}.get(line[:1], "")
-
-
-def _telling(evaluations: list[Evaluation]) -> Evaluation | None:
-    """The final evaluation if there is one with a verdict, else the round's own."""
-    by_scope = {evaluation.scope: evaluation for evaluation in evaluations}
-    final, own = by_scope.get(Scope.FINAL), by_scope.get(Scope.ROUND)
-    return final if final and (final.verdict or own is None) else own

@@ -138,7 +138,8 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     telling = _telling(rounds)
     visible = Event.objects.visible_to(request.user, shown)
     final = telling.submission if telling else None
-    values = [value for r in rounds for value in (r.low, r.high)]
+    judged = [*rounds, *(r.final for r in rounds if r.final)]
+    values = [value for figures in judged for value in (figures.low, figures.high)]
     may_cancel = request.user.is_staff or (
         request.user.is_authenticated and shown.owner_id == request.user.pk
     )
@@ -147,6 +148,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "waiting": waiting_of(shown),
         "rounds": rounds,
         "best": best,
+        "final": next((r for r in rounds if r.final), None),
         "telling": telling,
         "scale": Scale.of(values),
         "chart": best_by_round(rounds),
@@ -159,7 +161,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
 
 def _telling(rounds: list[Round]) -> Round | None:
     """The round whose verdict is shown: the final one, the newest judged, or the newest."""
-    for wanted in (lambda r: r.is_final, lambda r: r.ended, lambda r: True):
+    for wanted in (lambda r: r.final, lambda r: r.ended, lambda r: True):
         if found := [r for r in rounds if wanted(r)]:
             return found[-1]
     return None

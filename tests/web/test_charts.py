@@ -18,13 +18,13 @@ def a_round(number: int, speedup: float | None) -> Round:
     return Round(
         number=number,
         submission=SimpleNamespace(),
-        evaluation=SimpleNamespace(status="done", verdict="failed", reason="WRONG_VALUES"),
+        own=SimpleNamespace(status="done", verdict="failed", reason="WRONG_VALUES"),
+        final=None,
         speedup=speedup,
         low=speedup and speedup - 0.1,
         high=speedup and speedup + 0.2,
         best=speedup or 1.0,
         is_best=False,
-        is_final=False,
     )
 
 
@@ -43,6 +43,14 @@ def test_the_chart_of_a_run_shows_every_round_that_ended():
     assert measured.x == (1, 3)
     assert measured.error_y.array == pytest.approx((0.2, 0.2))
     assert failed.text == ("WRONG_VALUES",)
+
+
+def test_the_final_verdict_is_drawn_beside_the_round_that_it_is_of():
+    final = SimpleNamespace(speedup=1.4, low=1.3, high=1.6)
+    drawn = best_by_round([dataclasses.replace(a_round(1, 1.5), final=final)])
+    _, measured, judged = plotly.graph_objects.Figure(drawn).data
+    assert (measured.y, judged.x, judged.y) == ((1.5,), (1,), (1.4,))
+    assert judged.error_y.arrayminus == pytest.approx((0.1,))
 
 
 def test_the_chart_of_the_board_joins_seen_and_unseen_of_each_agent():

@@ -9,7 +9,8 @@ import pytest
 from arena.catalog.models import Worker
 from arena.runs import services
 from arena.runs.models import Event, Measurement
-from tests.arena.factories import ask_for_verdict
+from arena.runs.rounds import best_of, rounds_of
+from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 from tests.web.world import DEVICE, HIDDEN, SECRET, STAFF_WORD
 
 TASK = "rms_norm/cpp-to-cpp"
@@ -184,6 +185,26 @@ def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
     services.claim_evaluation(evaluation.pk, "queued", "building", "lease")
     services.finish_build(evaluation.pk, "lease")
     assert "No live worker measures on Test CPU" in waits(second)
+
+
+def test_a_round_keeps_the_figure_it_was_chosen_by_beside_the_final_one(client, start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    for speedup, low in ((2.4, 1.1), (2.0, 1.9)):
+        evaluation = ask_for_verdict(run, "round")
+        judge(evaluation, report(seen={"speedup": speedup, "low": low, "high": 2.6}))
+    judge(services.request_evaluation(evaluation.submission, "final"), report(speedup=1.7))
+
+    rounds = rounds_of(run)
+    assert [r.speedup for r in rounds] == [2.4, 2.0]
+    assert [r.best for r in rounds] == [2.4, 2.0]  # one wide interval wins nothing
+    chosen = best_of(rounds)
+    assert (chosen.number, chosen.final.speedup) == (2, 1.7)
+    assert rounds[0].final is None and chosen.evaluation == chosen.final
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "Best 2.00×, in round 2 of 2" in page and "the final verdict</span>" in page
+    page = client.get(f"/runs/{run.pk}/rounds/2/").content.decode()
+    assert re.search(r"2\.00×.*The final verdict.*1\.70×", page, re.DOTALL)
 
 
 def test_only_its_owner_cancels_a_run(client, start, alice, charlie):
