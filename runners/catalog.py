@@ -20,6 +20,7 @@ def sync() -> list[str]:
             description=spec.description,
             tasks=spec.tasks,
             kinds=spec.kinds,
+            open_book=spec.open_book,
         )
         for adapter, agent in agents().items()
         for spec in agent.SPECS

@@ -122,6 +122,9 @@ class Agent(models.Model):
     kinds = models.JSONField(
         default=list, blank=True, help_text="The only kinds of device it works for; none: all."
     )
+    open_book = models.BooleanField(
+        default=False, help_text="It is given answers: shown for comparison, not ranked."
+    )
     active = models.BooleanField(default=True)
 
     class Meta:

@@ -33,6 +33,7 @@ class AgentSpec:
     """The only ones it works on, globs of slugs; none for all."""
     kinds: Sequence[str] = ()
     """The only kinds of device that it works for; none for all."""
+    open_book: bool = False
 
 
 @dataclass
@@ -102,11 +103,12 @@ def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
     if agent is None:
         raise NotFound(f"There is no agent {slug!r}.")
     values = {"adapter": agent.adapter, "model": agent.model, "settings": dict(settings)}
+    reach = {"tasks": agent.tasks, "kinds": agent.kinds, "open_book": agent.open_book}
     known = Agent.objects.filter(slug=name).first()
     if known and any(getattr(known, key) != value for key, value in values.items()):
         raise Conflict(f"{name!r} is an agent with other settings.", "Choose another name.")
     title = f"{agent.title}, {name}"
-    defaults = {**values, "title": title, "description": agent.description, "active": True}
+    defaults = {**values, **reach, "title": title, "description": agent.description, "active": True}
     varied, _ = Agent.objects.update_or_create(slug=name, defaults=defaults)
     return varied
 

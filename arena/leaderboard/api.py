@@ -25,8 +25,8 @@ class FiltersIn(Schema):
 
 
 class RowOut(Schema):
-    rank: int
-    band: int
+    rank: int | None
+    band: int | None
     agent: str
     title: str
     passed: int

@@ -76,13 +76,13 @@ class Estimate:
 class Row:
     """One agent on the board. Equal `band`s differ by less than their intervals can tell.
 
-    `passed` of `total` counts runs. `tasks` were tried, of `board` that anybody tried, on each
-    hardware, and `solved`, each by the share of its repeats that passed; `share` is that of the
-    board.
+    `passed` of `total` counts runs. `tasks` were tried, of `board` that anybody ranked tried, on
+    each hardware, and `solved`, each by the share of its repeats that passed; `share` is that of
+    the board. An agent that is given answers has no rank, and its own tasks for a board.
     """
 
-    rank: int
-    band: int
+    rank: int | None
+    band: int | None
     agent: Agent
     passed: int
     total: int
@@ -105,24 +105,26 @@ class Row:
 
 
 def rank(filters: Filters = Filters(), runs: Sequence[Run] | None = None) -> list[Row]:
-    """The board: agents by share of tasks passed and geomean, best first. `runs` are those that
-    count, where they have been read.
+    """The board: agents by share of tasks passed and geomean, best first; below them, unranked,
+    those that are given answers. `runs` are those that count, where they have been read.
     """
     by_agent: dict[int, list[Run]] = {}
     board: set[Entry] = set()
     for run in ranked_runs(filters) if runs is None else runs:
         by_agent.setdefault(run.agent_id, []).append(run)
-        board.add(_entry(run))
+        if not run.agent.open_book:
+            board.add(_entry(run))
     scored = [_score(runs, len(board), filters.generalization) for runs in by_agent.values()]
     scored.sort(key=lambda pair: _order(*pair))
     rows: list[Row] = []
     leader: tuple[Row, Estimate | None] | None = None
     band = 0
-    for position, (row, estimate) in enumerate(scored, start=1):
+    ranked = [pair for pair in scored if not pair[0].agent.open_book]
+    for position, (row, estimate) in enumerate(ranked, start=1):
         if leader is None or not _level(row, estimate, *leader):
             band, leader = position, (row, estimate)
         rows.append(replace(row, rank=position, band=band))
-    return rows
+    return rows + [row for row, _ in scored if row.agent.open_book]
 
 
 def ranked_runs(filters: Filters = Filters()) -> list[Run]:
@@ -171,10 +173,12 @@ def _score(runs: Sequence[Run], board: int, generalization: str) -> tuple[Row, E
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
     tokens = [run.tokens for run in runs if run.tokens is not None]
     solved = round(sum(map(_share_passed, tasks.values())), 6)
+    agent = runs[0].agent
+    board = len(tasks) if agent.open_book else board
     row = Row(
-        rank=0,
-        band=0,
-        agent=runs[0].agent,
+        rank=None,
+        band=None,
+        agent=agent,
         passed=len(passed),
         total=len(runs),
         tasks=len(tasks),

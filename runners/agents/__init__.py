@@ -27,6 +27,8 @@ class Spec:
     """Slugs of the only tasks that it works on, or globs of them; none for all."""
     kinds: Sequence[str] = ()
     """The only kinds of device for which it works; none for all."""
+    open_book: bool = False
+    """It is given answers: shown for comparison, not ranked."""
 
 
 class Agent(Protocol):

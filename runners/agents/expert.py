@@ -24,6 +24,7 @@ SPECS = (
             "Hands in the honest answers that are kept beside each task, one a round, and keeps "
             "the best. No other agent may read them: this is what people wrote, for comparison."
         ),
+        open_book=True,
     ),
 )
 

@@ -105,6 +105,19 @@ def test_the_page_says_when_verdicts_of_different_judges_are_ranked_together(sta
     assert "Versions 1, 2 of the judge are ranked together" in client.get(address).content.decode()
 
 
+def test_who_is_given_the_answers_is_shown_below_and_not_ranked(judged, client):
+    judged("a", "relu", 1.5)
+    for task in ("relu", "gelu"):
+        judged("expert", task, 4.0)
+    Agent.objects.filter(slug="expert").update(open_book=True)
+    ranked, shown = rank()
+    assert (ranked.agent.slug, ranked.rank, ranked.solved, ranked.board) == ("a", 1, 1, 1)
+    assert (shown.agent.slug, shown.rank, shown.solved, shown.board) == ("expert", None, 2, 2)
+    assert "is given the answers" in client.get(reverse("leaderboard")).content.decode()
+    rows = client.get("/api/v1/leaderboard").json()["rows"]
+    assert [row["rank"] for row in rows] == [1, None]
+
+
 def test_agents_whose_intervals_overlap_share_a_band(judged):
     judged("a", "relu", 3.0, width=1.01)
     judged("b", "relu", 2.1, width=1.1)
