@@ -32,7 +32,7 @@ from evaluation import JUDGE_VERSION, hardware  # noqa: E402
 from evaluation.building.builds import default_cache  # noqa: E402
 from evaluation.hardware import Device  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
-from evaluation.place import GPU  # noqa: E402
+from evaluation.place import CPU, GPU  # noqa: E402
 from evaluation.task import Task, find_operators, load_tasks  # noqa: E402
 from evaluation.types import to_json  # noqa: E402
 from runners.bench import Bench, shares, taken  # noqa: E402
@@ -70,9 +70,9 @@ def main() -> int:
 
 def _devices(cache: Path) -> list[Device]:
     """The GPUs of this machine, of the first one's model, else its processor."""
-    found = [device for device in hardware.devices(cache) if not device.unjudged]
-    first = next((device for device in found if device.kind == GPU), found[0])
-    return [device for device in found if device.slug == first.slug]
+    gpus = [device for device in hardware.devices(cache, (GPU,)) if not device.unjudged]
+    found = gpus or hardware.devices(cache, (CPU,))
+    return [device for device in found if device.slug == found[0].slug]
 
 
 def _told(known: dict[str, Any], task: Task) -> bool:

@@ -12,11 +12,9 @@ from evaluation.types import Reason
 
 EAGER = "{name} = reference"
 COMPILED = "import torch\n\n{name} = torch.compile(reference, dynamic=True)"
-_WIDE = {
-    "wide": (
-        """\
+_WIDE = """\
 def {name}(*given):
-    returned = reference(*map(widened, given))
+    returned = reference(*[widened(value) for value in given])
     outputs = returned if isinstance(returned, tuple) else (returned,)
     dtype = given[{like}].dtype
     return tuple(y.to(dtype) if own else y for y, own in zip(outputs, {own}))
@@ -24,13 +22,12 @@ def {name}(*given):
 
 def widened(value):
     return value.float() if torch.is_tensor(value) and value.is_floating_point() else value
-""",
-        "the reference in float32; in half precision it rounds on the way",
-    )
-}
+"""
+_HONEST = {"wide": (_WIDE, "the reference in float32; in half precision it rounds on the way")}
+_COMPILED_WIDE = _WIDE + "\n\n{name} = torch.compile({name}, dynamic=True)"
 HONEST = {
-    CPU: _WIDE,
-    GPU: {**_WIDE, "compiled": (COMPILED, "the reference, compiled for any shape")},
+    CPU: _HONEST,
+    GPU: {**_HONEST, "compiled": (_COMPILED_WIDE, "that, compiled for any shape")},
 }
 """By the kind of device: only on a GPU may a contestant start a compiler."""
 _CHANGED = """\

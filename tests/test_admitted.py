@@ -51,7 +51,8 @@ def test_a_trial_tries_what_was_not_tried_and_what_has_changed(
     argv = ["admission.py", "rope/*cpp", "--output", str(output), "--cache", str(tmp_path)]
     about = {"fingerprint": {}, "environment": {}, "uuid": "", "unjudged": ""}
     processor = SimpleNamespace(kind="cpu", slug="cpu", **about)
-    monkeypatch.setattr(admission.hardware, "devices", lambda cache: (processor,))
+    found = {"gpu": (), "cpu": (processor,)}
+    monkeypatch.setattr(admission.hardware, "devices", lambda cache, kinds: found[kinds[0]])
     monkeypatch.setattr(subprocess, "run", admit)
     monkeypatch.setattr("sys.argv", argv)
     assert admission.main() == 1

@@ -217,6 +217,9 @@ class Contestant:
 
         self.graph, self.refused = self.graphs.get(places), True
         if self.graph is None:
+            # What was allocated on another stream is of no use on this one, and counts as held.
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
             with torch.cuda.stream(cuda.aside()):
                 captured(places[0])  # what is set up once for a stream cannot be while it captures
             self.graph = Chain(functools.partial(captured, place) for place in places)

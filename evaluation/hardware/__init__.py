@@ -119,10 +119,12 @@ def named(name: str, cache_folder: Path) -> Device:
     raise RequestError(f"there is no device {name} here; there are: {known}")
 
 
-def devices(cache_folder: Path | None = None) -> tuple[Device, ...]:
-    """Every device of this machine, GPUs before CPUs."""
+def devices(
+    cache_folder: Path | None = None, kinds: Sequence[str] = (GPU, CPU)
+) -> tuple[Device, ...]:
+    """Every device of this machine that is of these kinds, GPUs before CPUs."""
     folder = cache_folder or default_cache()
-    return (*_devices(folder, GPU), *_devices(folder, CPU))
+    return tuple(device for kind in kinds for device in _devices(folder, kind))
 
 
 def measured_again(device: Device, cache_folder: Path) -> Device:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -103,6 +104,8 @@ class Torch:
 
     def load(self, folder: Path, entry: str) -> Kernel:
         os.environ.update(COMPILER)
+        # Else its default, which asks who the user is.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/inductor")
         if (folder / extensions.FOLDER).exists():
             extensions.stand_in(folder)
         module = reading.load_module(folder / f"{entry}.py")

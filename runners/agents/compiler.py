@@ -1,4 +1,7 @@
-"""The agent that leaves it to PyTorch's compiler: the reference, compiled in each way there is."""
+"""The agent that leaves it to PyTorch's compiler: the reference, compiled as it offers by itself.
+
+Its modes that tune are left out: they tune anew in every verdict, for minutes on one core.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ SPECS = (
         slug="torch-compile",
         title="torch.compile",
         description=(
-            "Hands in the reference, compiled by PyTorch for any shape, for the shapes that come, "
-            "and with kernels tuned for them, and keeps the fastest. For GPUs alone: elsewhere no "
-            "contestant may start a compiler."
+            "Hands in the reference, compiled by PyTorch for any shape and for the shapes that "
+            "come, and keeps the faster one. For GPUs alone: elsewhere no contestant may start a "
+            "compiler."
         ),
         tasks=("*/torch-to-torch",),
         kinds=("gpu",),
@@ -29,7 +32,6 @@ SPECS = (
 WAYS = {
     "any shape": "reference, dynamic=True",
     "shapes as they come": "reference",
-    "tuned kernels": 'reference, mode="max-autotune-no-cudagraphs"',
 }
 """What `torch.compile` is given."""
 

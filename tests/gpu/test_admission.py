@@ -34,5 +34,5 @@ def test_every_probe_runs_and_is_refused_for_its_outputs(
         assert probe.reason in OF_WHAT_IS_THERE, probe.message
     if language != "torch":  # what it returns unwritten is copied
         assert probes["stale"].reason is Reason.STALE_OUTPUT
-    # Only for CUDA is there an answer to time: the baseline.
-    assert (found.repeat is not None) == (language == "cuda")
+    # An answer to time is there for CUDA, the baseline, and for PyTorch, made of the reference.
+    assert (found.repeat is not None) == (language in ("cuda", "torch"))
