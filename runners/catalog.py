@@ -1,15 +1,17 @@
-"""What this checkout offers, written into the catalog: its task folders and its agents."""
+"""What this checkout offers, written into the catalog: its task folders, what is known of their
+admission, and its agents.
+"""
 
 from __future__ import annotations
 
 from django.conf import settings
 
-from arena.catalog.services import AgentSpec, sync_agents, sync_tasks
+from arena.catalog.services import AgentSpec, keep_admissions, sync_agents, sync_tasks
 from runners.agents import agents
 
 
 def sync() -> list[str]:
-    """Sync tasks and agents; a message for each task folder that could not be read."""
+    """Sync all of it; a message for each task folder that could not be read."""
     sync_agents(
         AgentSpec(
             slug=spec.slug,
@@ -25,4 +27,6 @@ def sync() -> list[str]:
         for adapter, agent in agents().items()
         for spec in agent.SPECS
     )
-    return sync_tasks(settings.ARENA_TASKS).problems
+    problems = sync_tasks(settings.ARENA_TASKS).problems
+    keep_admissions(settings.ADMISSIONS)
+    return problems

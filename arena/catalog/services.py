@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion, Worker
@@ -142,6 +144,19 @@ def store_admission(content_hash: str, admission: Mapping[str, Any], admitted: b
     """Keep what `check_task` found of a version; False if the catalog has no such version."""
     versions = TaskVersion.objects.filter(content_hash=content_hash)
     return bool(versions.update(admission=admission, admitted=admitted))
+
+
+def keep_admissions(folder: Path) -> None:
+    """Take over what the files `admission-*.json` of a folder say of the catalog's versions; what
+    `check_task` found of one here stands.
+    """
+    elsewhere = Q(admission={}) | Q(admission__has_key="device")
+    for path in sorted(folder.glob("admission-*.json")):
+        told = json.loads(path.read_text(encoding="utf-8"))
+        device = told["device"]["name"]
+        for said in told["tasks"].values():
+            versions = TaskVersion.objects.filter(elsewhere, content_hash=said["hash"])
+            versions.update(admission={**said, "device": device}, admitted=said["admitted"])
 
 
 def remove_worker(name: str) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Count
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
@@ -120,6 +120,15 @@ def tasks(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
+def operator(request: HttpRequest, operator: str) -> HttpResponse:
+    """An operator's own address leads to its first task."""
+    found = Task.objects.filter(operator__slug=operator, status=Task.Status.PUBLISHED).first()
+    if found is None:
+        raise Http404
+    return redirect("task", operator, found.track)
+
+
+@require_safe
 def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     shown = get_object_or_404(
         Task.objects.select_related("operator"), operator__slug=operator, track=track
@@ -147,6 +156,13 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "siblings": Task.objects.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     return render(request, "task.html", context)
+
+
+@require_safe
+def agents(request: HttpRequest) -> HttpResponse:
+    rows = {row.agent.pk: row for row in rank()}
+    listed = [(agent, rows.get(agent.pk)) for agent in Agent.objects.filter(active=True)]
+    return render(request, "agents.html", {"agents": listed, "scale": _scale(rows.values())})
 
 
 @require_safe
@@ -267,6 +283,6 @@ def _reading(rows: list[Row]) -> str:
         return "No agent has been measured on unseen cases yet."
     worst = min(both, key=lambda row: row.gap or 1.0)
     if (worst.gap or 1.0) >= 0.97:
-        return "Every agent keeps its speedup on cases that it was never told."
+        return "Every agent keeps at least 97 % of its speedup on cases that it was never told."
     lost = 1 - (worst.gap or 1.0)
     return f"{worst.agent.title} loses the most on unseen cases: {lost:.0%} of its speedup."

@@ -23,9 +23,9 @@ class Waiting:
         if not self.served:
             missing, remedy = unserved(self.queue)
             return f"{missing}: {remedy}, and it goes on."
-        if self.ahead:
-            return f"{self.ahead} before it in the queue {self.queue}."
-        return f"Next in the queue {self.queue}."
+        hardware = _hardware(self.queue)
+        whom = hardware.name if hardware else f"a worker of the queue {self.queue}"
+        return f"Waits for {whom}: {f'{self.ahead} before it' if self.ahead else 'it is next'}."
 
 
 def waiting_of(run: Run) -> Waiting | None:
@@ -51,9 +51,14 @@ def _waiting(name: str, ahead: int) -> Waiting:
 
 def unserved(name: str) -> tuple[str, str]:
     """Who is missing where no live worker takes a queue, and what would bring one."""
-    if hardware := Hardware.objects.filter(queue=name).first():
+    if hardware := _hardware(name):
         return (
             f"No live worker measures on {hardware.name}",
             "start the arena with `make arena` on a machine that has one",
         )
     return f"No live worker takes the queue {name}", "start the arena with `make arena`"
+
+
+def _hardware(queue: str) -> Hardware | None:
+    """The device whose queue it is; None for one that any machine takes."""
+    return Hardware.objects.filter(queue=queue).first()

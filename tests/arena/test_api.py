@@ -113,8 +113,8 @@ def test_what_waits_says_for_what(client, start, hardware):
 
     assert "No live worker takes the queue agents" in waiting(first)["reason"]
     Worker.objects.create(name="w", queues=["agents", "build"], pid=1)
-    assert waiting(first)["reason"] == "Next in the queue agents."
-    assert waiting(second)["reason"] == "1 before it in the queue agents."
+    assert waiting(first)["reason"] == "Waits for a worker of the queue agents: it is next."
+    assert waiting(second)["reason"] == "Waits for a worker of the queue agents: 1 before it."
     services.claim_run(second.pk, LEASE)
     assert waiting(second) is None
     evaluation = ask_for_verdict(second)

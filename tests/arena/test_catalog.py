@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
 from arena.catalog.services import (
     AgentSpec,
     heartbeat_worker,
+    keep_admissions,
     register_hardware,
     remove_worker,
     store_admission,
@@ -44,6 +46,30 @@ def test_a_sync_writes_every_task_and_a_second_changes_nothing(tasks):
     second = sync_tasks(tasks)
     assert (second.added, second.changed) == ([], [])
     assert TaskVersion.objects.count() == versions
+
+
+def test_what_was_found_of_a_task_elsewhere_is_taken_over_until_it_is_tried_here(
+    tasks, tmp_path, client
+):
+    sync_tasks(tasks)
+    task = Task.objects.by_slug("rms_norm/cpp-to-cpp").get()
+    found = {"hash": task.version.content_hash, "admitted": True, "problems": []}
+    found["answers"] = {"probe": 4, "mutant": 5, "honest": 3}
+    told = {
+        "device": {"name": "Some CPU"},
+        "tasks": {task.slug: found, "other/x": {**found, "hash": "?"}},
+    }
+    (tmp_path / "admission-cpu.json").write_text(json.dumps(told))
+    keep_admissions(tmp_path)
+    assert TaskVersion.objects.filter(admitted=True).count() == 1
+    page = client.get("/tasks/rms_norm/cpp-to-cpp/").content.decode()
+    assert "Admitted on Some CPU: 9 wrong answers were refused, 3 honest ones passed" in page
+    assert "Not yet tried" in client.get("/tasks/rms_norm/torch-to-cpp/").content.decode()
+    store_admission(found["hash"], {"problems": ["mutant x passed"]}, admitted=False)
+    keep_admissions(tmp_path)
+    assert not TaskVersion.objects.filter(admitted=True).exists()
+    page = client.get("/tasks/rms_norm/cpp-to-cpp/").content.decode()
+    assert "Not admitted: mutant x passed." in page
 
 
 def test_other_content_is_another_version_and_old_content_the_old_one(tasks):

@@ -30,6 +30,19 @@ def test_a_speedup_has_three_digits_that_count(value, text):
 
 
 @pytest.mark.parametrize(
+    ("name", "what", "unit"),
+    [
+        ("memory_gbps", "Memory", "GB/s"),
+        ("l2_gbps", "L2 cache", "GB/s"),
+        ("bfloat16_tflops", "bfloat16 arithmetic", "TFLOP/s"),
+        ("int8_tflops", "int8 arithmetic", "TOP/s"),
+    ],
+)
+def test_a_peak_says_of_what_it_is_and_in_which_unit(name, what, unit):
+    assert (figures.peak_name(name), figures.peak_unit(name)) == (what, unit)
+
+
+@pytest.mark.parametrize(
     ("micros", "text"),
     [(0.5, "0.500\u202fµs"), (999, "999\u202fµs"), (2170, "2.17\u202fms"), (3.5e6, "3.50\u202fs")],
 )

@@ -177,7 +177,7 @@ def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
 
     assert "No live worker takes the queue agents: start the arena" in waits(first)
     Worker.objects.create(name="worker", queues=["agents", "build"], pid=1)
-    assert waits(second) == "Waiting. 1 before it in the queue agents."
+    assert waits(second) == "Waits for a worker of the queue agents: 1 before it."
     services.claim_run(second.pk, "lease")
     assert waits(second) == ""
     evaluation = ask_for_verdict(second)
@@ -205,6 +205,26 @@ def test_a_round_keeps_the_figure_it_was_chosen_by_beside_the_final_one(client, 
     assert "Best 2.00×, in round 2 of 2" in page and "the final verdict</span>" in page
     page = client.get(f"/runs/{run.pk}/rounds/2/").content.decode()
     assert re.search(r"2\.00×.*The final verdict.*1\.70×", page, re.DOTALL)
+
+
+def test_agents_are_listed_and_an_operator_leads_to_its_tasks(client, runs):
+    page = client.get("/agents/").content.decode()
+    assert "/agents/tuner/" in page and "2.10×" in page and "no run yet" in page
+    assert client.get("/tasks/rms_norm/").headers["Location"] == "/tasks/rms_norm/cpp-to-cpp/"
+    assert client.get("/tasks/none/").status_code == 404
+
+
+def test_a_list_of_runs_says_on_which_device(client, runs):
+    for address in ("/", "/runs/", f"/tasks/{TASK}/", "/agents/tuner/"):
+        page = client.get(address).content.decode()
+        assert f'<span class="sub">{DEVICE["name"]}</span>' in page, address
+
+
+def test_a_round_that_passed_says_that_hidden_cases_are_for_the_final_verdict(client, runs):
+    run = f"/runs/{runs['passed'].pk}/rounds"
+    assert "final verdict only" in client.get(f"{run}/1/").content.decode()
+    final = client.get(f"{run}/3/").content.decode()
+    assert "final verdict only" not in final and "not reached" not in final
 
 
 def test_only_its_owner_cancels_a_run(client, start, alice, charlie):

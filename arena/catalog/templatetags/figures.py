@@ -46,6 +46,28 @@ def times(value: float | None) -> str:
     return NOTHING if value in NOTHING_GIVEN else f"{_three_digits(value)}×"
 
 
+@register.filter
+def words(name: str) -> str:
+    """The name of a value as words: private_proc is private proc."""
+    return name.replace("_", " ")
+
+
+@register.filter
+def peak_name(name: str) -> str:
+    """What a measured peak is of: memory_gbps of memory, l2_gbps of L2, int8_tflops of int8."""
+    what = name.rpartition("_")[0]
+    if what[:1] == "l" and what[1:].isdecimal():
+        return f"L{what[1:]} cache"
+    return f"{what.capitalize()}" if name.endswith("_gbps") else f"{what} arithmetic"
+
+
+@register.filter
+def peak_unit(name: str) -> str:
+    if name.endswith("_gbps"):
+        return "GB/s"
+    return "TOP/s" if name.startswith("int") else "TFLOP/s"
+
+
 @register.simple_tag
 def interval(low: float | None, high: float | None) -> str:
     """The 95 % interval of a speedup, as text."""
