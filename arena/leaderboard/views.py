@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
 from arena.catalog.models import Agent, Hardware, Operator, Task
-from arena.catalog.templatetags.figures import Scale
+from arena.catalog.templatetags.figures import Scale, share
 from arena.leaderboard.charts import seen_against_unseen
 from arena.leaderboard.rankings import (
     GENERALIZATIONS,
@@ -285,4 +285,4 @@ def _reading(rows: list[Row]) -> str:
     if (worst.gap or 1.0) >= 0.97:
         return "Every agent keeps at least 97 % of its speedup on cases that it was never told."
     lost = 1 - (worst.gap or 1.0)
-    return f"{worst.agent.title} loses the most on unseen cases: {lost:.0%} of its speedup."
+    return f"{worst.agent.title} loses the most on unseen cases: {share(lost)} of its speedup."

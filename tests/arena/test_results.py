@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from arena.catalog.models import TaskVersion
+from arena.catalog.models import Hardware, TaskVersion
 from arena.runs import experiments, results, services
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, Event, Experiment, ImportedFile, Measurement, Run
@@ -223,6 +224,16 @@ def test_an_agent_with_other_settings_is_another_that_cannot_be_started(line, tm
     assert other.slug.startswith("tuner-") and not other.active
     agent.refresh_from_db()
     assert agent.active and agent.settings == {}
+
+
+@pytest.mark.parametrize(("since", "known"), [(-1, 12.0), (1, 10.0)], ids=["before", "after"])
+def test_a_device_is_known_as_it_was_seen_last(line, tmp_path, hardware, since, known):
+    ended = datetime.fromisoformat(line["run"]["ended_at"])
+    Hardware.objects.update(seen_at=ended + timedelta(hours=since))
+    line["hardware"]["peaks"] = {"copy_gbps": 12.0}
+    call("import_results", write(tmp_path / "a.jsonl", line))
+    hardware.refresh_from_db()
+    assert hardware.peaks == {"copy_gbps": known}
 
 
 def test_an_imported_run_does_not_stand_for_one_of_ones_own(line, tmp_path, task, agent):

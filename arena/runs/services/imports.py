@@ -236,10 +236,11 @@ def _agent(told: Mapping[str, Any]) -> Agent:
 
 
 def _hardware(told: Mapping[str, Any], seen_at: str) -> Hardware:
-    """The hardware of this name; what is known of it here is not changed."""
-    values = _values(Hardware, results.HARDWARE, told)
+    """The hardware of this name, as it was last seen: here, or where it was judged on."""
+    values = {**_values(Hardware, results.HARDWARE, told), "seen_at": seen_at}
     slug = values.pop("slug")
-    hardware, _ = Hardware.objects.get_or_create(slug=slug, defaults={**values, "seen_at": seen_at})
+    Hardware.objects.filter(slug=slug, seen_at__lt=seen_at).update(**values)
+    hardware, _ = Hardware.objects.get_or_create(slug=slug, defaults=values)
     return hardware
 
 
