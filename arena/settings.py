@@ -106,6 +106,7 @@ if "runserver" in sys.argv and not HEADLESS:  # the others would import a web se
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "django.middleware.gzip.GZipMiddleware",  # which pads what it packs against BREACH
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "arena.middleware.security_headers",
     "django.contrib.sessions.middleware.SessionMiddleware",

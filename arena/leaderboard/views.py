@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.dateparse import parse_date
 from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
@@ -19,6 +21,7 @@ from arena.catalog.templatetags.figures import Scale, share
 from arena.leaderboard.charts import seen_against_unseen
 from arena.leaderboard.rankings import (
     GENERALIZATIONS,
+    SEEN,
     Filters,
     Row,
     judge_versions,
@@ -59,7 +62,7 @@ def home(request: HttpRequest) -> HttpResponse:
     leaders = [row for _, rows in boards for row in rows]
     verdicts = _verdicts_of(visible)
     context = {
-        "active": _at_work_first(visible.active()),
+        "active": _with_best(_at_work_first(visible.active())),
         "boards": [(device, rows[:3]) for device, rows in boards if rows],
         "scale": _scale(leaders),
         "newest": newest,
@@ -79,17 +82,17 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     filters = _filters(request)
     runs = ranked_runs(filters)
     rows = rank(filters, runs)
-    wider = bool(filters.hardware or filters.category or filters.track)
     context = {
         "rows": rows,
         "scale": _scale(rows),
         "spent": any(row.tokens is not None or row.cost is not None for row in rows),
         "filters": filters,
-        "narrowed": wider,
+        "narrowed": replace(filters, generalization=SEEN) != Filters(),
         "generalizations": [(name, _address(request, filters, name)) for name in GENERALIZATIONS],
         "devices": Hardware.objects.all(),
         "categories": _distinct(Operator, "category"),
         "tracks": _distinct(Task, "track"),
+        "families": sorted({f for each in Operator.objects.all() for f in each.families}),
         "chart": seen_against_unseen(rows),
         "reading": _reading(rows),
         "heat": _heat(filters, rows, runs),
@@ -218,12 +221,28 @@ def _at_work_first(active: Iterable[Run]) -> list[Run]:
     return order[:SHOWN_ACTIVE]
 
 
+def _with_best(runs: list[Run]) -> list[tuple[Run, Evaluation | None]]:
+    """Each run with the best of its rounds so far: the one whose interval begins highest."""
+    rounds = Evaluation.objects.filter(submission__run__in=runs, scope=Scope.ROUND)
+    passed = rounds.filter(verdict="passed", low__isnull=False).select_related("submission")
+    by_run = {each.submission.run_id: each for each in passed.order_by("low")}
+    return [(run, by_run.get(run.pk)) for run in runs]
+
+
 def _filters(request: HttpRequest) -> Filters:
     """The board that the address names; a value that is no choice is as if it were not there."""
     names = ("hardware", "category", "track", "family")
-    chosen = Filters(**{name: request.GET.get(name, "") for name in names})
+    chosen: dict[str, Any] = {name: request.GET.get(name, "") for name in names}
+    chosen |= {name: _date(request.GET.get(name, "")) for name in ("since", "until")}
     by = request.GET.get("generalization", "")
-    return replace(chosen, generalization=by) if by in GENERALIZATIONS else chosen
+    return Filters(**chosen, generalization=by if by in GENERALIZATIONS else SEEN)
+
+
+def _date(text: str) -> date | None:
+    try:
+        return parse_date(text)
+    except ValueError:  # well formed, and no day
+        return None
 
 
 def _address(request: HttpRequest, filters: Filters, generalization: str) -> tuple[str, bool]:

@@ -18,6 +18,7 @@ from arena.runs.models import Event, Run
 
 FRAME_SECONDS = 0.1  # at most ten frames a second
 TICK_SECONDS = 2.0  # how late a lost nudge can make a page
+BOARD_TICK_SECONDS = 60.0
 FRAME_EVENTS = 200
 LAG_EVENTS = 2000  # a client further behind than this is moved to the tail
 NOT_FOUND = 4404
@@ -50,9 +51,9 @@ class NudgedConsumer(AsyncJsonWebsocketConsumer):
     async def nudge(self, message: dict[str, Any]) -> None:
         self.woken.set()
 
-    async def wait(self) -> None:
+    async def wait(self, seconds: float = TICK_SECONDS) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.woken.wait(), TICK_SECONDS)
+            await asyncio.wait_for(self.woken.wait(), seconds)
         self.woken.clear()
 
     async def start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -149,7 +150,9 @@ class RunConsumer(NudgedConsumer):
 
 
 class BoardConsumer(NudgedConsumer):
-    """Says `{type: "changed"}`, at most once a second, when a run changed state."""
+    """Says `{type: "changed"}`, at most once a second, when a run changed its state or its figures,
+    and once in a while should a nudge be lost.
+    """
 
     group = sockets.BOARD
 
@@ -163,7 +166,6 @@ class BoardConsumer(NudgedConsumer):
 
     async def _follow(self) -> None:
         while True:
-            await self.woken.wait()
-            self.woken.clear()
+            await self.wait(BOARD_TICK_SECONDS)
             await self.send_json({"type": "changed"})
             await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-// What every page has: the theme toggle, filters that apply themselves, charts, and parts kept fresh.
+// What every page has: the theme toggle, filters that apply themselves, charts, clocks, and parts kept fresh.
 
 import { watchBoard } from "./board.js";
 
@@ -52,6 +52,15 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
 addEventListener("pageshow", () => {
   for (const field of document.querySelectorAll("form[data-auto] :disabled")) field.disabled = false;
 });
+
+function tick() {
+  for (const clock of document.querySelectorAll("[data-clock][data-since]")) {
+    const seconds = Math.max(0, Math.round((Date.now() - Date.parse(clock.dataset.since)) / 1000));
+    const rest = String(seconds % 60).padStart(2, "0");
+    clock.textContent = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} m ${rest} s`;
+  }
+}
+setInterval(tick, 1000);
 
 if (document.querySelector("[data-chart]")) import("./charts.js").then((charts) => charts.start());
 if (document.querySelector("[data-live]")) watchBoard();

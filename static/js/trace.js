@@ -191,14 +191,6 @@ function refreshWhileWaiting() {
   if (document.querySelector("[data-waiting]")) refreshSummary();
 }
 
-function tick() {
-  const clock = document.querySelector("[data-clock][data-since]");
-  if (!clock) return;
-  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(clock.dataset.since)) / 1000));
-  const minutes = String(seconds % 60).padStart(2, "0");
-  clock.textContent = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} m ${minutes} s`;
-}
-
 // ---------- beginning ----------
 
 const helpButton = document.querySelector("[data-help]");
@@ -227,7 +219,6 @@ if (root) {
         if (state === "ended") refreshSummary();
       },
     });
-    setInterval(tick, 1000);
     setInterval(refreshWhileWaiting, 10_000);
   }
 }

@@ -118,6 +118,30 @@ def test_who_is_given_the_answers_is_shown_below_and_not_ranked(judged, client):
     assert [row["rank"] for row in rows] == [1, None]
 
 
+def test_the_page_ranks_what_its_address_names_as_the_api_does(judged, client):
+    old = judged("a", "relu", 1.5)
+    Run.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=9))
+    judged("b", "gelu", 2.0)
+    Operator.objects.update(families=[])
+    Operator.objects.filter(slug="gelu").update(families=["vision"])
+
+    def names(query: str) -> list[list[str]]:
+        page = client.get(f"{reverse('leaderboard')}?{query}")
+        told = client.get(f"/api/v1/leaderboard?{query}").json()["rows"]
+        return [[row.agent.slug for row in page.context["rows"]], [row["agent"] for row in told]]
+
+    since = (timezone.now() - timedelta(days=2)).date()
+    for query, found in (
+        (f"since={since}", ["b"]),
+        (f"until={since}", ["a"]),
+        ("family=vision", ["b"]),
+        ("family=llm", []),
+    ):
+        assert names(query) == [found, found], query
+    page = client.get(f"{reverse('leaderboard')}?family=llm&since=2026-02-31").content.decode()
+    assert "Show every run" in page and ">Clear</a>" in page
+
+
 def test_agents_whose_intervals_overlap_share_a_band(judged):
     judged("a", "relu", 3.0, width=1.01)
     judged("b", "relu", 2.1, width=1.1)

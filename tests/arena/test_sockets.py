@@ -22,6 +22,7 @@ from websockets.sync.client import connect as connect_now
 from arena.runs import consumers, services
 from arena.runs.events import EventDraft
 from arena.runs.models import Event, Run
+from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 from tests.arena.talk import HOST, communicator, opened
 
 pytestmark = [
@@ -179,7 +180,11 @@ async def test_a_follower_that_fails_closes_its_socket(start, monkeypatch):
 
 async def test_boards_hear_that_something_changed(start):
     ws = await opened("/ws/board/")
-    await sync_to_async(start)()
+    run = await sync_to_async(start)()
+    assert await ws.receive_json_from(timeout=5) == {"type": "changed"}
+    await sync_to_async(services.claim_run)(run.pk, LEASE)
+    assert await ws.receive_json_from(timeout=5) == {"type": "changed"}
+    await sync_to_async(judge)(await sync_to_async(ask_for_verdict)(run, "round"), report())
     assert await ws.receive_json_from(timeout=5) == {"type": "changed"}
     await ws.disconnect()
 

@@ -143,6 +143,17 @@ def test_the_list_of_runs_is_narrowed_by_its_address(client, runs):
     assert listed("agent=scripted") == {runs["rejected"].pk}
 
 
+def test_what_is_long_travels_packed(client, runs):
+    for address in (f"/runs/{runs['passed'].pk}/", "/static/vendor/plotly/plotly-cartesian.min.js"):
+        plain, packed = (
+            client.get(address),
+            client.get(address, headers={"Accept-Encoding": "gzip"}),
+        )
+        assert packed.headers["Content-Encoding"] == "gzip", address
+        whole, less = (len(b"".join(answer)) for answer in (plain, packed))
+        assert less < whole / 2, address
+
+
 def test_an_address_that_makes_no_sense_still_answers(client, runs):
     run = f"/runs/{runs['passed'].pk}/"
     for query in ("chunk=abc", "chunk=999999999", "at=-1", "q=%00%25_", "after=x", "chunk=²"):
@@ -205,6 +216,16 @@ def test_a_round_keeps_the_figure_it_was_chosen_by_beside_the_final_one(client, 
     assert "Best 2.00×, in round 2 of 2" in page and "the final verdict</span>" in page
     page = client.get(f"/runs/{run.pk}/rounds/2/").content.decode()
     assert re.search(r"2\.00×.*The final verdict.*1\.70×", page, re.DOTALL)
+
+
+def test_what_runs_now_says_how_far_it_is(client, start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    for speedup in (1.5, 1.2):
+        judge(ask_for_verdict(run, "round"), report(speedup=speedup))
+    page = client.get("/").content.decode()
+    assert re.search(r"round <span[^>]*>2/12</span>, best <span[^>]*>1\.50×</span>", page)
+    assert "data-clock data-since=" in page
 
 
 def test_agents_are_listed_and_an_operator_leads_to_its_tasks(client, runs):

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from arena import queue
+from arena import queue, sockets
 from arena.errors import Conflict, UserError
 from arena.runs import results
 from arena.runs.events import EventDraft
@@ -213,6 +213,7 @@ def finish_evaluation(evaluation_id: int, lease: str, report: Mapping[str, Any])
             if gate["gate"] not in stored:
                 record_gate(evaluation_id, gate)
         _say_end(evaluation, report, scores)
+        sockets.nudge(sockets.BOARD)
         if evaluation.scope == Scope.FINAL:
             _settle_run(evaluation, report, scores)
     return True
