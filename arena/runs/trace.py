@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from django.db.models import TextField
 from django.db.models.functions import Cast
@@ -78,10 +80,23 @@ def since(events: EventQuerySet, after: int, upto: int) -> tuple[list[Entry], in
 
 
 def matching(events: EventQuerySet, words: str) -> list[Entry]:
-    """The first rows whose body holds `words`, upper and lower case alike."""
+    """The first rows that say `words`, upper and lower case alike: in a value, not by the name of
+    one.
+    """
     needle = json.dumps(words)[1:-1]
     found = events.annotate(text=Cast("body", TextField())).filter(text__icontains=needle)
-    return [Entry(event.seq, event) for event in found.order_by("seq")[:FOUND]]
+    sought = words.casefold()
+    saying = (event for event in found.order_by("seq").iterator() if _says(event.body, sought))
+    rows = folded(events, list(islice(saying, FOUND)))
+    return [entry for entry in rows if _says(entry.event.body, sought)]
+
+
+def _says(value: Any, words: str) -> bool:
+    """Whether a text or a number in a value of JSON holds `words`."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return any(_says(each, words) for each in inner)
+    return not isinstance(value, bool | None) and words in str(value).casefold()
 
 
 def outline(events: EventQuerySet) -> list[Entry]:

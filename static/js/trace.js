@@ -82,6 +82,7 @@ async function permalink() {
   }
 }
 
+const everywhere = ["/", "?"]; // on the page of a search too, which has no stream
 const keys = {
   j: () => step("turn", 1),
   k: () => step("turn", -1),
@@ -103,7 +104,7 @@ const keys = {
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
   if (event.target.closest("input, select, textarea, [contenteditable]")) return;
-  const action = keys[event.key];
+  const action = root || everywhere.includes(event.key) ? keys[event.key] : undefined;
   if (!action) return;
   event.preventDefault();
   if (["j", "k", "[", "]", "g"].includes(event.key)) follow(false);
@@ -196,11 +197,11 @@ function refreshWhileWaiting() {
 const helpButton = document.querySelector("[data-help]");
 helpButton.hidden = false;
 helpButton.addEventListener("click", () => help.showModal());
+document.addEventListener("keydown", onKey);
 
 if (root) {
   for (const link of document.querySelectorAll("[data-older], [data-newer]")) link.remove();
   stream = new Stream(root, lastSeq());
-  document.addEventListener("keydown", onKey);
   document.addEventListener("click", onLink);
   addEventListener("hashchange", toHash);
   addEventListener("popstate", toHash);

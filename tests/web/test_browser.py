@@ -162,8 +162,11 @@ def test_the_keys_move_search_and_link(open_page, world):
     page.wait_for_selector("#e1.here")
     page.keyboard.press("j")
     page.wait_for_selector(f"#e{stops[0]}.here")
+    colour = "getComputedStyle(document.querySelector('.event.here')).backgroundColor"
+    marked = page.evaluate(colour)
     page.keyboard.press("]")
     page.wait_for_selector(".event.here[data-kind='gate_result']")
+    assert page.evaluate(colour) == marked, "wherever one is, it shows"
     page.keyboard.press("y")
     page.wait_for_function("location.hash.startsWith('#e')")
     address = page.url
@@ -175,6 +178,9 @@ def test_the_keys_move_search_and_link(open_page, world):
     page.goto(address)
     seq = re.search(r"#e(\d+)", address)[1]
     page.wait_for_selector(f"#e{seq}.here", timeout=PATIENCE)
+    page.goto(f"{page.url.partition('?')[0]}?q=e")
+    page.keyboard.press("?")
+    assert page.locator("dialog.help").is_visible()
 
 
 def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, world):

@@ -97,6 +97,14 @@ def test_a_search_takes_words_as_they_are(run, words):
     assert [entry.seq for entry in trace.matching(visible(run), words)] == [2]
 
 
+def test_a_search_reads_what_is_said_and_not_how_it_is_called(run):
+    record(run, log("a text"), log("begun", id="x"), log("ended", id="x"))
+    assert trace.matching(visible(run), "text") != []
+    assert trace.matching(visible(run), "stream") == []  # the name of a value in every log
+    assert trace.matching(visible(run), "begun") == []  # it has been revised since
+    assert said(trace.matching(visible(run), "ended")) == [(3, "ended")]
+
+
 SAMPLES = {
     "status": {"state": "running", "reason": "told so"},
     "span_begin": {"span_kind": "turn", "title": "told so"},
