@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,13 +112,18 @@ def sources(files: dict[str, str]) -> list[Source]:
 
 
 def highlighted(path: str, text: str) -> SafeString:
+    """A file as HTML, each line behind its number, which is an address: #rms_norm-cpp-L12."""
     try:
         lexer: Any = get_lexer_for_filename(path)
     except ClassNotFound:
         lexer = TextLexer()
     formatter = HtmlFormatter(nowrap=True, classprefix="")
     lines = highlight(text, lexer, formatter).rstrip("\n").split("\n")
-    numbered = (f'<span class="ln">{n}</span>{line}' for n, line in enumerate(lines, start=1))
+    name = re.sub(r"[^\w-]", "-", path)
+    numbered = (
+        f'<a class="ln" id="{name}-L{n}" href="#{name}-L{n}" tabindex="-1">{n}</a>{line}'
+        for n, line in enumerate(lines, start=1)
+    )
     return mark_safe("\n".join(numbered))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
@@ -16,7 +16,7 @@ from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.runs import services, trace
 from arena.runs.charts import best_by_round
-from arena.runs.models import Evaluation, Event, Run, Submission
+from arena.runs.models import Evaluation, Event, Experiment, Run, Submission
 from arena.runs.querysets import EventQuerySet
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
@@ -40,6 +40,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "tasks": Task.objects.select_related("operator"),
         "agents": Agent.objects.all(),
         "devices": Hardware.objects.all(),
+        "experiments": Experiment.objects.all(),
     }
     return render(request, "runs.html", context)
 
@@ -107,6 +108,15 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
         **_verdict(this.evaluation),
     }
     return render(request, "round.html", context)
+
+
+@require_safe
+def file(request: HttpRequest, run_id: str, number: int, path: str) -> HttpResponse:
+    """A file of a round as it was handed in."""
+    submission = get_object_or_404(Submission, run=_run(request, run_id), round=number)
+    if path not in submission.files:
+        raise Http404
+    return HttpResponse(submission.files[path], content_type="text/plain; charset=utf-8")
 
 
 @require_POST

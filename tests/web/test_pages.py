@@ -8,7 +8,7 @@ import pytest
 
 from arena.catalog.models import Worker
 from arena.runs import services
-from arena.runs.models import Event, Measurement
+from arena.runs.models import Event, Experiment, Measurement
 from arena.runs.rounds import best_of, rounds_of
 from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 from tests.web.world import DEVICE, HIDDEN, SECRET, STAFF_WORD
@@ -246,6 +246,26 @@ def test_a_round_that_passed_says_that_hidden_cases_are_for_the_final_verdict(cl
     assert "final verdict only" in client.get(f"{run}/1/").content.decode()
     final = client.get(f"{run}/3/").content.decode()
     assert "final verdict only" not in final and "not reached" not in final
+
+
+def test_a_file_is_there_as_it_was_handed_in_and_each_line_has_an_address(client, runs):
+    round_ = f"/runs/{runs['passed'].pk}/rounds/1/"
+    page = client.get(round_).content.decode()
+    address = re.search(r'href="([^"]+/files/[^"]+)"', page)[1]
+    handed_in = client.get(address)
+    assert handed_in.headers["Content-Type"] == "text/plain; charset=utf-8"
+    first = runs["passed"].submissions.get(round=1)
+    assert handed_in.content.decode() in first.files.values()
+    assert re.search(r'id="rms_norm-cpp-L2" href="#rms_norm-cpp-L2"', page)
+    assert client.get(f"{round_}files/none.cpp").status_code == 404
+
+
+def test_the_runs_of_an_experiment_are_found_by_its_name(client, start):
+    experiment = Experiment.objects.create(slug="pair", title="A pair", plan={"repeats": 1})
+    inside, outside = start(experiment=experiment, label="pair"), start()
+    page = client.get("/runs/?experiment=pair").content.decode()
+    assert inside.pk in page and outside.pk not in page and "selected>A pair<" in page
+    assert "?experiment=pair" in client.get(f"/runs/{inside.pk}/").content.decode()
 
 
 def test_only_its_owner_cancels_a_run(client, start, alice, charlie):
