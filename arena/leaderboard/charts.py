@@ -1,10 +1,11 @@
-"""The board as a figure: seen against unseen speedup of each agent."""
+"""What compares, as figures: agents on seen and unseen cases, runs round by round."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from arena.charts import LINE, SERIES, Figure, at_one, figure, title
+from arena.leaderboard.comparison import Column
 from arena.leaderboard.rankings import Row
 
 
@@ -37,6 +38,30 @@ def seen_against_unseen(rows: Sequence[Row]) -> Figure:
         y={"automargin": True, "tickfont": {"color": "var(--ink)"}},
     )
     drawn["layout"]["shapes"] = [at_one(horizontal=False)]
+    return drawn
+
+
+def progress(columns: Sequence[Column]) -> Figure:
+    """The best so far of each run, by round."""
+    data = []
+    for number, column in enumerate(columns):
+        rounds = [r for r in column.rounds if r.best is not None]
+        colour, dash = SERIES[number % len(SERIES)], "solid" if number < len(SERIES) else "dash"
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": f"{column.run.pk}, {column.run.agent.title}",
+                "x": [r.number for r in rounds],
+                "y": [r.best for r in rounds],
+                "line": {"shape": "hv", "color": colour, "width": 2, "dash": dash},
+                "marker": {"color": colour, "size": 6},
+                "hovertemplate": "best after round %{x}: %{y:.3f}×<extra>%{fullData.name}</extra>",
+            }
+        )
+    y = {**title("speedup over the baseline"), "ticksuffix": "×"}
+    drawn = figure(data, x={**title("round"), "rangemode": "tozero"}, y=y)
+    drawn["layout"]["shapes"] = [at_one()]
     return drawn
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
@@ -18,7 +19,8 @@ from markdown_it import MarkdownIt
 
 from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.catalog.templatetags.figures import Scale, share
-from arena.leaderboard.charts import seen_against_unseen
+from arena.leaderboard import comparison
+from arena.leaderboard.charts import progress, seen_against_unseen
 from arena.leaderboard.rankings import (
     GENERALIZATIONS,
     SEEN,
@@ -30,7 +32,7 @@ from arena.leaderboard.rankings import (
 )
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Evaluation, Run
-from arena.runs.rounds import highlighted
+from arena.runs.rounds import changes, highlighted
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
 NEWEST = 8
@@ -205,6 +207,32 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    """Runs side by side, as the address names them: `?run=` two to five times."""
+    asked = list(dict.fromkeys(request.GET.getlist("run")))[: comparison.MOST]
+    visible = Run.objects.visible_to(request.user).with_names().select_related("final")
+    found = visible.in_bulk(asked)
+    if missing := [run_id for run_id in asked if run_id not in found]:
+        raise Http404(f"no run {missing[0]}")
+    chosen = [found[run_id] for run_id in asked]
+    compared = comparison.compare(chosen) if len(chosen) > 1 else None
+    context: dict[str, Any] = {
+        "most": comparison.MOST,
+        "chosen": chosen,
+        "compared": compared,
+        "others": _alike(visible, chosen) if len(chosen) < comparison.MOST else [],
+        "query": urlencode([("run", run_id) for run_id in asked]),
+    }
+    if compared:
+        first, *others = compared.columns
+        context["scale"] = Scale.of(value for run in chosen for value in (run.low, run.high))
+        if any(column.rounds for column in compared.columns):
+            context["chart"] = progress(compared.columns)
+        context["changes"] = changes(first.files, others[0].files)
+    return render(request, "compare.html", context)
+
+
+@require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
     return render(request, "methodology.html")
 
@@ -213,6 +241,16 @@ def _verdicts_of(runs: Any) -> Any:
     """Evaluations that ended with a verdict; a profile has none, even where it broke."""
     found = Evaluation.objects.filter(submission__run__in=runs).exclude(verdict="")
     return found.exclude(scope=Scope.PROFILE)
+
+
+def _alike(visible: Any, chosen: list[Run]) -> list[Run]:
+    """The newest other runs that were judged on the same as the first of some."""
+    if not chosen:
+        return []
+    first = chosen[0]
+    same = visible.filter(task_version=first.task_version_id, hardware=first.hardware_id)
+    others = same.filter(status__in=RUN_JUDGED).exclude(pk__in=[run.pk for run in chosen])
+    return list(others.order_by("-ended_at")[:RECORDS])
 
 
 def _at_work_first(active: Iterable[Run]) -> list[Run]:

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from arena.leaderboard.comparison import compare
+from arena.runs import services
+from arena.runs.models import Run
+from tests.arena.factories import HIDDEN_CASE, LEASE, finished, gate, measurement
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def judged(start):
+    """A run that passed, by the speedups of its seen cases."""
+
+    def make(**speedups: float) -> Run:
+        cases = [measurement(case, speedup=speedup) for case, speedup in speedups.items()]
+        gates = [gate("performance", measurements=cases), gate("generalization")]
+        run = finished(start(), gates=gates)
+        return Run.objects.with_names().select_related("final").get(pk=run.pk)
+
+    return make
+
+
+def test_runs_are_compared_on_the_cases_that_they_share(judged):
+    found = compare([judged(small=2.0, large=1.0), judged(small=3.0, large=1.0, other=9.0)])
+    assert [name for name, _ in found.cases] == ["small", "large"]
+    (first, second), _ = (cells for _, cells in found.cases)
+    assert first.over is None and second.over.value == pytest.approx(1.5)
+    assert [(cell.wins) for cell in (first, second)] == [False, True]
+    assert [column.wins for column in found.columns] == [0, 1]
+    assert found.columns[1].over.value == pytest.approx(1.5**0.5)
+    assert "1.22 times as fast" in found.reading and "1 cannot be told apart" in found.reading
+
+
+def test_runs_that_are_as_good_cannot_be_told_apart(judged):
+    found = compare([judged(small=2.0), judged(small=2.01)])
+    assert "cannot be told from" in found.reading
+    assert [column.wins for column in found.columns] == [0, 0]
+
+
+def test_a_run_without_times_is_named(judged, start):
+    silent = finished(start(), verdict="failed", gates=[gate("correctness", "failed")])
+    silent = Run.objects.with_names().select_related("final").get(pk=silent.pk)
+    found = compare([judged(small=2.0), silent])
+    assert found.apart == f"Nothing was timed in the final verdict of {silent.pk}."
+    assert found.cases == [] and found.reading == ""
+
+
+def test_the_page_compares_and_says_what_else_there_is(client, judged):
+    runs = [judged(small=speedup) for speedup in (2.0, 3.0, 4.0)]
+    a, b, c = (run.pk for run in runs)
+    page = client.get(f"/compare/?run={a}").content.decode()
+    assert f"?run={a}&amp;run={b}" in page and "Choose another run" in page
+    page = client.get(f"/compare/?run={a}&run={b}&run={a}").content.decode()
+    assert f"{b} is 1.50 times as fast as {a} over 1 case:" in page
+    assert "Add another run" in page and "The files are the same." in page
+    assert HIDDEN_CASE not in page
+    three = client.get(f"/compare/?run={a}&run={b}&run={c}")
+    assert three.status_code == 200 and b"2.00\xc3\x97" in three.content
+    assert "list of runs" in client.get("/compare/").content.decode()
+
+
+def test_a_run_that_one_may_not_see_is_compared_with_nothing(client, judged, start, alice):
+    private = start(owner=alice, visibility="owner")
+    services.claim_run(private.pk, LEASE)
+    address = f"/compare/?run={judged(small=2.0).pk}&run={private.pk}"
+    assert client.get(address).status_code == 404
+    client.force_login(alice)
+    page = client.get(address).content.decode()
+    assert f"Nothing was timed in the final verdict of {private.pk}" in page
