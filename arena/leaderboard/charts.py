@@ -51,7 +51,7 @@ def progress(columns: Sequence[Column]) -> Figure:
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": f"{column.run.pk}, {column.run.agent.title}",
+                "name": column.name,
                 "x": [r.number for r in rounds],
                 "y": [r.best for r in rounds],
                 "line": {"shape": "hv", "color": colour, "width": 2, "dash": dash},
@@ -60,7 +60,9 @@ def progress(columns: Sequence[Column]) -> Figure:
             }
         )
     y = {**title("speedup over the baseline"), "ticksuffix": "×"}
-    drawn = figure(data, x={**title("round"), "rangemode": "tozero"}, y=y)
+    last = max(len(column.rounds) for column in columns)
+    x = {**title("round"), "dtick": 1 if last <= 24 else None, "range": [0.5, last + 0.5]}
+    drawn = figure(data, x=x, y=y)
     drawn["layout"]["shapes"] = [at_one()]
     return drawn
 

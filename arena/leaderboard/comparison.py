@@ -26,8 +26,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """One run. `over` is the geometric mean of its cases' `over`, `wins` how many cases it wins."""
+    """One run, by its agent's name, or where that is another's too, by its own. `over` is the
+    geometric mean of its cases' `over`, `wins` how many cases it wins.
+    """
 
+    name: str
     run: Run
     rounds: list[Round]
     files: dict[str, str]
@@ -52,13 +55,13 @@ class Comparison:
             return ""
         first, second = self.columns
         if over.low <= 1 <= over.high:
-            said = f"{second.run.pk} cannot be told from {first.run.pk}"
+            said = f"{second.name} cannot be told from {first.name}"
         elif over.value > 1:
-            said = f"{second.run.pk} is {over.value:.2f} times as fast as {first.run.pk}"
+            said = f"{second.name} is {over.value:.2f} times as fast as {first.name}"
         else:
-            said = f"{first.run.pk} is {1 / over.value:.2f} times as fast as {second.run.pk}"
+            said = f"{first.name} is {1 / over.value:.2f} times as fast as {second.name}"
         level = len(self.cases) - first.wins - second.wins
-        wins = f"{first.run.pk} wins {first.wins}, {second.run.pk} {second.wins}"
+        wins = f"{first.name} wins {first.wins}, {second.name} {second.wins}"
         over_all = f"over {len(self.cases)} case{'s' if len(self.cases) > 1 else ''}"
         return f"{said} {over_all}: {wins}, {level} cannot be told apart."
 
@@ -71,11 +74,13 @@ def compare(runs: Sequence[Run]) -> Comparison:
     names = [] if apart else [n for n in first if all(n in others for others in measured)]
     cases = [(name, _cells([others[name] for others in measured])) for name in names]
     columns = []
+    alone = len({run.agent_id for run in runs}) == len(runs)
     for number, run in enumerate(runs):
         cells = [cells[number] for _, cells in cases]
         over = [cell.over for cell in cells if cell.over]
         columns.append(
             Column(
+                name=run.agent.title if alone else run.pk,
                 run=run,
                 rounds=rounds_of(run),
                 files=run.final.files if run.final else {},
