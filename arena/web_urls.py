@@ -18,6 +18,7 @@ urlpatterns = [
     path("agents/", leaderboard.agents, name="agents"),
     path("agents/<slug:slug>/", leaderboard.agent, name="agent"),
     path("hardware/", catalog.hardware, name="hardware"),
+    path("analysis/", leaderboard.analysis, name="analysis"),
     path("compare/", leaderboard.compare, name="compare"),
     path("methodology/", leaderboard.methodology, name="methodology"),
     path("runs/", runs.runs, name="runs"),

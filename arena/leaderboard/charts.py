@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arena.charts import LINE, SERIES, Figure, at_one, figure, title
+from arena.leaderboard.analysis import AT_LEAST, Progress
 from arena.leaderboard.comparison import Column
 from arena.leaderboard.rankings import Row
+
+DASHES = ("solid", "solid", "solid", "dash", "dash")
 
 
 def seen_against_unseen(rows: Sequence[Row]) -> Figure:
@@ -41,12 +44,34 @@ def seen_against_unseen(rows: Sequence[Row]) -> Figure:
     return drawn
 
 
+def solved_by_round(steps: Sequence[Progress]) -> Figure:
+    """The share of runs that are at least so fast, by round: a line for each speedup."""
+    data = []
+    for number, bound in enumerate(AT_LEAST):
+        colour, dash = SERIES[number % len(SERIES)], DASHES[number]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": f"at least {bound:g}×" if bound else "passed",
+                "x": [step.round for step in steps],
+                "y": [step.shares[number] for step in steps],
+                "line": {"color": colour, "width": 2, "dash": dash},
+                "marker": {"color": colour, "size": 6},
+                "hovertemplate": "after round %{x}: %{y:.0%}<extra>%{fullData.name}</extra>",
+            }
+        )
+    x = {**title("round"), "dtick": 1 if len(steps) <= 24 else None}
+    x["range"] = [0.5, max(len(steps), 4) + 0.5]
+    return figure(data, x=x, y={**title("share of runs"), "tickformat": ".0%", "range": [0, 1.04]})
+
+
 def progress(columns: Sequence[Column]) -> Figure:
     """The best so far of each run, by round."""
     data = []
     for number, column in enumerate(columns):
         rounds = [r for r in column.rounds if r.best is not None]
-        colour, dash = SERIES[number % len(SERIES)], "solid" if number < len(SERIES) else "dash"
+        colour, dash = SERIES[number % len(SERIES)], DASHES[number]
         data.append(
             {
                 "type": "scatter",

@@ -20,7 +20,8 @@ from markdown_it import MarkdownIt
 from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.catalog.templatetags.figures import Scale, share
 from arena.leaderboard import comparison
-from arena.leaderboard.charts import progress, seen_against_unseen
+from arena.leaderboard.analysis import AT_LEAST, Progress, analyse, narrowed
+from arena.leaderboard.charts import progress, seen_against_unseen, solved_by_round
 from arena.leaderboard.rankings import (
     GENERALIZATIONS,
     SEEN,
@@ -233,6 +234,27 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
+def analysis(request: HttpRequest) -> HttpResponse:
+    chosen = {
+        name: request.GET.get(name, "") for name in ("agent", "hardware", "category", "track")
+    }
+    found = analyse(narrowed(Run.objects.visible_to(request.user), **chosen))
+    context = {
+        "found": found,
+        "chosen": chosen,
+        "narrowed": any(chosen.values()),
+        "agents": Agent.objects.all(),
+        "devices": Hardware.objects.all(),
+        "categories": _distinct(Operator, "category"),
+        "tracks": _distinct(Task, "track"),
+        "bounds": AT_LEAST,
+        "chart": solved_by_round(found.progress),
+        "reading": _gained(found.progress),
+    }
+    return render(request, "analysis.html", context)
+
+
+@require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
     return render(request, "methodology.html")
 
@@ -331,6 +353,18 @@ def _cell(row: Row | None, generalization: str) -> Cell | None:
         return None
     unseen = generalization != "seen"
     return Cell(row.solved, row.board, row.unseen_speedup if unseen else row.speedup)
+
+
+def _gained(steps: list[Progress]) -> str:
+    """What the rounds after the first brought, in one sentence."""
+    if not steps:
+        return ""
+    at = AT_LEAST.index(1.25)
+    first, last = steps[0].shares[at], steps[-1].shares[at]
+    return (
+        f"{share(first)} of runs are at least 1.25 times as fast as the baseline after their first "
+        f"round, {share(last)} after the last."
+    )
 
 
 def _reading(rows: list[Row]) -> str:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import plotly.graph_objects
 import pytest
 
-from arena.leaderboard.charts import seen_against_unseen
+from arena.leaderboard.analysis import Progress
+from arena.leaderboard.charts import progress, seen_against_unseen, solved_by_round
 from arena.leaderboard.rankings import Row
 from arena.runs.charts import best_by_round
 from arena.runs.rounds import Round
@@ -51,6 +52,22 @@ def test_the_final_verdict_is_drawn_beside_the_round_that_it_is_of():
     _, measured, judged = plotly.graph_objects.Figure(drawn).data
     assert (measured.y, judged.x, judged.y) == ((1.5,), (1,), (1.4,))
     assert judged.error_y.arrayminus == pytest.approx((0.1,))
+
+
+def test_runs_are_compared_round_by_round():
+    columns = [
+        SimpleNamespace(name=name, rounds=[a_round(1, 1.5), a_round(2, speedup)])
+        for name, speedup in (("a", 2.0), ("b", None))
+    ]
+    first, second = plotly.graph_objects.Figure(progress(columns)).data
+    assert (first.name, first.y, second.y) == ("a", (1.5, 2.0), (1.5, 1.0))
+
+
+def test_what_rounds_bring_is_a_line_for_each_speedup():
+    steps = [Progress(1, (0.5, 0.5, 0.0, 0.0, 0.0)), Progress(2, (1.0, 0.5, 0.5, 0.0, 0.0))]
+    figure = plotly.graph_objects.Figure(solved_by_round(steps))
+    assert [line.name for line in figure.data[:2]] == ["passed", "at least 1×"]
+    assert figure.data[0].y == (0.5, 1.0)
 
 
 def test_the_chart_of_the_board_joins_seen_and_unseen_of_each_agent():

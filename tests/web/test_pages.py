@@ -33,7 +33,14 @@ def runs(world):
 
 def addresses(runs) -> list[str]:
     fixed = ["/", "/leaderboard/", "/tasks/", f"/tasks/{TASK}/", "/runs/", "/hardware/"]
-    fixed += ["/methodology/", "/agents/tuner/", "/login/", "/leaderboard/?generalization=unseen"]
+    fixed += ["/analysis/", f"/compare/?run={runs['passed'].pk}&run={runs['failed'].pk}"]
+    fixed += [
+        "/methodology/",
+        "/agents/",
+        "/agents/tuner/",
+        "/login/",
+        "/leaderboard/?generalization=unseen",
+    ]
     for run in runs.values():
         base = f"/runs/{run.pk}/"
         fixed += [base, f"{base}summary/", f"{base}events/?after=0", f"{base}events/?chunk=0"]
