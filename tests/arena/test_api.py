@@ -111,6 +111,8 @@ def test_what_waits_says_for_what(client, start, hardware):
     def waiting(run):
         return client.get(f"{RUNS}/{run.pk}").json()["waiting"]
 
+    places = [run.events.get().body["queue_position"] for run in (first, second)]
+    assert places == [1, 2]
     assert "No live worker takes the queue agents" in waiting(first)["reason"]
     Worker.objects.create(name="w", queues=["agents", "build"], pid=1)
     assert waiting(first)["reason"] == "Waits for a worker of the queue agents: it is next."

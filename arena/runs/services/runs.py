@@ -78,7 +78,8 @@ def start_run(
             repeat=repeat,
             visibility=visibility,
         )
-        say_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS)
+        place = Run.objects.ahead_of(run).count() + 1
+        say_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS, queue_position=place)
         queue.enqueue("run_agent", queue.AGENTS, run.pk)
     return run
 
