@@ -1,4 +1,4 @@
-"""The admin of runs: everything that happened, to look at; the one thing to do is to cancel."""
+"""The admin of runs: everything that happened, to look at. Runs are cancelled, hidden and shown."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from arena.runs.models import (
     Run,
     Submission,
 )
+from arena.runs.states import Visibility
 
 
 @admin.register(Experiment)
@@ -38,7 +39,7 @@ class RunAdmin(Facts):
     list_select_related = ["task_version__task__operator", "agent", "hardware", "owner"]
     search_fields = ["id", "label", "reason", "task_version__task__operator__slug"]
     date_hierarchy = "created_at"
-    actions = ["cancel"]
+    actions = ["cancel", "hide", "show"]
 
     @admin.action(description="Cancel")
     def cancel(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
@@ -47,6 +48,19 @@ class RunAdmin(Facts):
                 services.cancel_run(run, request.user)
             except UserError as error:
                 self.message_user(request, f"{run}: {error.message}", messages.WARNING)
+
+    @admin.action(description="Hide from all but staff")
+    def hide(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
+        self._show_to(Visibility.STAFF, request, runs)
+
+    @admin.action(description="Show to everybody")
+    def show(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
+        self._show_to(Visibility.PUBLIC, request, runs)
+
+    def _show_to(self, who: Visibility, request: HttpRequest, runs: QuerySet[Run]) -> None:
+        for run in runs:
+            services.show_run(run, who)
+            self.log_change(request, run, f"Shown to: {who.label.lower()}.")
 
 
 @admin.register(ImportedFile)

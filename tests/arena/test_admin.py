@@ -58,3 +58,16 @@ def test_runs_are_cancelled_from_their_list(client, root, start):
     waiting.refresh_from_db()
     assert waiting.status == "cancelled"
     assert "ended already" in page.content.decode()
+
+
+def test_a_run_is_hidden_and_shown_again_and_that_is_written_down(client, root, start):
+    run = finished(start())
+    for action, ranked in (("hide", 0), ("show", 1)):
+        chosen = {"action": action, "_selected_action": [run.pk]}
+        client.post(reverse("admin:runs_run_changelist"), chosen)
+        client.logout()
+        assert len(client.get("/api/v1/leaderboard").json()["rows"]) == ranked
+        assert client.get(f"/runs/{run.pk}/").status_code == (200 if ranked else 404)
+        client.force_login(root)
+    history = client.get(reverse("admin:runs_run_history", args=[run.pk])).content.decode()
+    assert "Shown to: staff." in history and "Shown to: public." in history

@@ -15,7 +15,14 @@ from arena.runs.services.evaluations import (
 from arena.runs.services.imports import import_results
 from arena.runs.services.reaper import reap, take_over
 from arena.runs.services.recording import record
-from arena.runs.services.runs import cancel_run, claim_run, finish_run, heartbeat_run, start_run
+from arena.runs.services.runs import (
+    cancel_run,
+    claim_run,
+    finish_run,
+    heartbeat_run,
+    show_run,
+    start_run,
+)
 
 __all__ = [
     "break_evaluation",
@@ -34,6 +41,7 @@ __all__ = [
     "record_gate",
     "request_evaluation",
     "request_profile",
+    "show_run",
     "start_run",
     "submit",
     "take_over",

@@ -134,6 +134,12 @@ def cancel_run(run: Run, user: User | None) -> Run:
     return run
 
 
+def show_run(run: Run, visibility: str) -> None:
+    """Let others see a run, or staff alone: hidden, it counts on no board."""
+    Run.objects.filter(pk=run.pk).update(visibility=visibility)
+    sockets.nudge(sockets.BOARD)
+
+
 def end_run(
     run_id: str,
     condition: Mapping[str, Any],
