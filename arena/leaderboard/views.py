@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
@@ -113,11 +114,13 @@ def tasks(request: HttpRequest) -> HttpResponse:
     if chosen["track"]:
         found = found.filter(track=chosen["track"])
     records = _records(Run.objects.visible_to(request.user))
-    listed = [(task, task.version, records.get(task.pk)) for task in found]
-    best = [run for _, _, run in listed if run]
+    operators = [
+        (operator, [(task, records.get(task.pk)) for task in its_tasks])
+        for operator, its_tasks in groupby(found, key=lambda task: task.operator)
+    ]
     context = {
-        "tasks": listed,
-        "scale": Scale.of(value for run in best for value in (run.low, run.high)),
+        "operators": operators,
+        "count": len(found),
         "chosen": chosen,
         "categories": _distinct(Operator, "category"),
         "tracks": _distinct(Task, "track"),
