@@ -6,6 +6,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from arena.catalog import views as catalog
+from arena.leaderboard import insights
 from arena.leaderboard import views as leaderboard
 from arena.runs import views as runs
 
@@ -18,8 +19,8 @@ urlpatterns = [
     path("agents/", leaderboard.agents, name="agents"),
     path("agents/<slug:slug>/", leaderboard.agent, name="agent"),
     path("hardware/", catalog.hardware, name="hardware"),
-    path("analysis/", leaderboard.analysis, name="analysis"),
-    path("compare/", leaderboard.compare, name="compare"),
+    path("analysis/", insights.analysis, name="analysis"),
+    path("compare/", insights.compare, name="compare"),
     path("methodology/", leaderboard.methodology, name="methodology"),
     path("runs/", runs.runs, name="runs"),
     path("runs/<slug:run_id>/", runs.run, name="run"),

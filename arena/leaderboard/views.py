@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import groupby
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
@@ -20,9 +19,7 @@ from markdown_it import MarkdownIt
 
 from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.catalog.templatetags.figures import Scale, share
-from arena.leaderboard import comparison
-from arena.leaderboard.analysis import AT_LEAST, Progress, analyse, narrowed
-from arena.leaderboard.charts import progress, seen_against_unseen, solved_by_round
+from arena.leaderboard.charts import seen_against_unseen
 from arena.leaderboard.rankings import (
     GENERALIZATIONS,
     SEEN,
@@ -34,7 +31,7 @@ from arena.leaderboard.rankings import (
 )
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Evaluation, Run
-from arena.runs.rounds import changes, highlighted
+from arena.runs.rounds import highlighted
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
 NEWEST = 8
@@ -94,8 +91,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "narrowed": replace(filters, generalization=SEEN) != Filters(),
         "generalizations": [(name, _address(request, filters, name)) for name in GENERALIZATIONS],
         "devices": Hardware.objects.all(),
-        "categories": _distinct(Operator, "category"),
-        "tracks": _distinct(Task, "track"),
+        "categories": distinct(Operator, "category"),
+        "tracks": distinct(Task, "track"),
         "families": sorted({f for each in Operator.objects.all() for f in each.families}),
         "chart": seen_against_unseen(rows),
         "reading": _reading(rows),
@@ -122,8 +119,8 @@ def tasks(request: HttpRequest) -> HttpResponse:
         "operators": operators,
         "count": len(found),
         "chosen": chosen,
-        "categories": _distinct(Operator, "category"),
-        "tracks": _distinct(Task, "track"),
+        "categories": distinct(Operator, "category"),
+        "tracks": distinct(Task, "track"),
     }
     return render(request, "tasks.html", context)
 
@@ -192,7 +189,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
             category,
             next((row for row in rank(Filters(category=category)) if row.agent == shown), None),
         )
-        for category in _distinct(Operator, "category")
+        for category in distinct(Operator, "category")
     ]
     context = {
         "agent": shown,
@@ -211,53 +208,6 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-def compare(request: HttpRequest) -> HttpResponse:
-    """Runs side by side, as the address names them: `?run=` two to five times."""
-    asked = list(dict.fromkeys(request.GET.getlist("run")))[: comparison.MOST]
-    visible = Run.objects.visible_to(request.user).with_names().select_related("final")
-    found = visible.in_bulk(asked)
-    if missing := [run_id for run_id in asked if run_id not in found]:
-        raise Http404(f"no run {missing[0]}")
-    chosen = [found[run_id] for run_id in asked]
-    compared = comparison.compare(chosen) if len(chosen) > 1 else None
-    context: dict[str, Any] = {
-        "most": comparison.MOST,
-        "chosen": chosen,
-        "compared": compared,
-        "others": _alike(visible, chosen) if len(chosen) < comparison.MOST else [],
-        "query": urlencode([("run", run_id) for run_id in asked]),
-    }
-    if compared:
-        first, *others = compared.columns
-        context["scale"] = Scale.of(value for run in chosen for value in (run.low, run.high))
-        if any(column.rounds for column in compared.columns):
-            context["chart"] = progress(compared.columns)
-        context["changes"] = changes(first.files, others[0].files)
-    return render(request, "compare.html", context)
-
-
-@require_safe
-def analysis(request: HttpRequest) -> HttpResponse:
-    chosen = {
-        name: request.GET.get(name, "") for name in ("agent", "hardware", "category", "track")
-    }
-    found = analyse(narrowed(Run.objects.visible_to(request.user), **chosen))
-    context = {
-        "found": found,
-        "chosen": chosen,
-        "narrowed": any(chosen.values()),
-        "agents": Agent.objects.all(),
-        "devices": Hardware.objects.all(),
-        "categories": _distinct(Operator, "category"),
-        "tracks": _distinct(Task, "track"),
-        "bounds": AT_LEAST,
-        "chart": solved_by_round(found.progress),
-        "reading": _gained(found.progress),
-    }
-    return render(request, "analysis.html", context)
-
-
-@require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
     return render(request, "methodology.html")
 
@@ -266,16 +216,6 @@ def _verdicts_of(runs: Any) -> Any:
     """Evaluations that ended with a verdict; a profile has none, even where it broke."""
     found = Evaluation.objects.filter(submission__run__in=runs).exclude(verdict="")
     return found.exclude(scope=Scope.PROFILE)
-
-
-def _alike(visible: Any, chosen: list[Run]) -> list[Run]:
-    """The newest other runs that were judged on the same as the first of some."""
-    if not chosen:
-        return []
-    first = chosen[0]
-    same = visible.filter(task_version=first.task_version_id, hardware=first.hardware_id)
-    others = same.filter(status__in=RUN_JUDGED).exclude(pk__in=[run.pk for run in chosen])
-    return list(others.order_by("-ended_at")[:RECORDS])
 
 
 def _at_work_first(active: Iterable[Run]) -> list[Run]:
@@ -316,7 +256,8 @@ def _address(request: HttpRequest, filters: Filters, generalization: str) -> tup
     return f"{reverse('leaderboard')}?{query.urlencode()}", shown
 
 
-def _distinct(model: Any, field: str) -> list[str]:
+def distinct(model: Any, field: str) -> list[str]:
+    """The values of a column, in order."""
     return list(model.objects.order_by(field).values_list(field, flat=True).distinct())
 
 
@@ -356,18 +297,6 @@ def _cell(row: Row | None, generalization: str) -> Cell | None:
         return None
     unseen = generalization != "seen"
     return Cell(row.solved, row.board, row.unseen_speedup if unseen else row.speedup)
-
-
-def _gained(steps: list[Progress]) -> str:
-    """What the rounds after the first brought, in one sentence."""
-    if not steps:
-        return ""
-    at = AT_LEAST.index(1.25)
-    first, last = steps[0].shares[at], steps[-1].shares[at]
-    return (
-        f"{share(first)} of runs are at least 1.25 times as fast as the baseline after their first "
-        f"round, {share(last)} after the last."
-    )
 
 
 def _reading(rows: list[Row]) -> str:

@@ -1,0 +1,91 @@
+"""The pages that look closer: runs side by side, and where all verdicts end."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from arena.catalog.models import Agent, Hardware, Operator, Task
+from arena.catalog.templatetags.figures import Scale, share
+from arena.leaderboard import comparison
+from arena.leaderboard.analysis import AT_LEAST, Progress, analyse, narrowed
+from arena.leaderboard.charts import progress, solved_by_round
+from arena.leaderboard.views import distinct
+from arena.runs.models import Run
+from arena.runs.rounds import changes
+from arena.runs.states import RUN_JUDGED
+
+OFFERED = 20
+
+
+@require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    """Runs side by side, as the address names them: `?run=` two to five times."""
+    asked = list(dict.fromkeys(request.GET.getlist("run")))[: comparison.MOST]
+    visible = Run.objects.visible_to(request.user).with_names().select_related("final")
+    found = visible.in_bulk(asked)
+    if missing := [run_id for run_id in asked if run_id not in found]:
+        raise Http404(f"no run {missing[0]}")
+    chosen = [found[run_id] for run_id in asked]
+    compared = comparison.compare(chosen) if len(chosen) > 1 else None
+    context: dict[str, Any] = {
+        "most": comparison.MOST,
+        "chosen": chosen,
+        "compared": compared,
+        "others": _alike(visible, chosen) if len(chosen) < comparison.MOST else [],
+        "query": urlencode([("run", run_id) for run_id in asked]),
+    }
+    if compared:
+        first, *others = compared.columns
+        context["scale"] = Scale.of(value for run in chosen for value in (run.low, run.high))
+        if any(column.rounds for column in compared.columns):
+            context["chart"] = progress(compared.columns)
+        context["changes"] = changes(first.files, others[0].files)
+    return render(request, "compare.html", context)
+
+
+@require_safe
+def analysis(request: HttpRequest) -> HttpResponse:
+    chosen = {
+        name: request.GET.get(name, "") for name in ("agent", "hardware", "category", "track")
+    }
+    found = analyse(narrowed(Run.objects.visible_to(request.user), **chosen))
+    context = {
+        "found": found,
+        "chosen": chosen,
+        "narrowed": any(chosen.values()),
+        "agents": Agent.objects.all(),
+        "devices": Hardware.objects.all(),
+        "categories": distinct(Operator, "category"),
+        "tracks": distinct(Task, "track"),
+        "bounds": AT_LEAST,
+        "chart": solved_by_round(found.progress),
+        "reading": _gained(found.progress),
+    }
+    return render(request, "analysis.html", context)
+
+
+def _alike(visible: Any, chosen: list[Run]) -> list[Run]:
+    """The newest other runs that were judged on the same as the first of some."""
+    if not chosen:
+        return []
+    first = chosen[0]
+    same = visible.filter(task_version=first.task_version_id, hardware=first.hardware_id)
+    others = same.filter(status__in=RUN_JUDGED).exclude(pk__in=[run.pk for run in chosen])
+    return list(others.order_by("-ended_at")[:OFFERED])
+
+
+def _gained(steps: list[Progress]) -> str:
+    """What the rounds after the first brought, in one sentence."""
+    if not steps:
+        return ""
+    at = AT_LEAST.index(1.25)
+    first, last = steps[0].shares[at], steps[-1].shares[at]
+    return (
+        f"{share(first)} of runs are at least 1.25 times as fast as the baseline after their first "
+        f"round, {share(last)} after the last."
+    )
