@@ -356,6 +356,8 @@ class Judge:
         times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
         for name in sorted(times, key=lambda name: times[name])[1:]:
             self._arms.pop(name).leave()
+        if "candidate" in self._arms:  # else it could decide what others are measured against
+            self._arms["candidate"].was_at_rest()
         kept.parent.mkdir(parents=True, exist_ok=True)
         replace_text(kept, json.dumps(times))
         return times

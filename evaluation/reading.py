@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import io
 import linecache
 import sys
+import tokenize
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -23,8 +25,14 @@ _CALLS = frozenset(
 )
 _DUNDERS = frozenset(
     "__builtins__ __class__ __closure__ __code__ __dict__ __getattribute__ __globals__"
-    " __loader__ __mro__ __spec__ __subclasses__ gi_frame f_back f_globals tb_frame".split()
+    " __loader__ __mro__ __spec__ __subclasses__ gi_frame f_back f_globals f_locals f_builtins"
+    " tb_frame _getframe".split()
 )
+_MACHINE = frozenset(
+    "builtins ctypes gc importlib inspect io multiprocessing os pathlib platform shutil socket"
+    " subprocess sys tempfile threading traceback warnings weakref".split()
+)
+"""Modules that an allowed one may have imported, and so has by their names."""
 _TORCH_PARTS = frozenset(
     "torch.classes torch.compile torch.distributed torch.export torch.hub torch.jit"
     " torch.library torch.load torch.multiprocessing torch.package torch.save torch.utils"
@@ -38,6 +46,7 @@ class Source:
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
+        self.encoding = _encoding(text)
         try:
             self.tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -77,6 +86,8 @@ def refuse_breaches(
 
     What is `exempt` may be imported, and used by its dotted name unless what it lies in is refused.
     """
+    if source.encoding != "utf-8":
+        raise source.reject(source.tree, "encoding", f"{source.encoding}; a source is UTF-8")
     for node in ast.walk(source.tree):
         for module in _imported_by(node):
             if module in exempt:
@@ -102,6 +113,8 @@ def refuse_breaches(
             )
         if isinstance(node, ast.Attribute) and node.attr in _DUNDERS:
             raise source.reject(node, "introspection", f"`.{node.attr}` has no place in a kernel")
+        if isinstance(node, ast.Attribute) and node.attr in _MACHINE and source.of_module(node):
+            raise source.reject(node, "introspection", f"`{ast.unparse(node)}` is not for kernels")
         path = source.path(node) if isinstance(node, ast.Attribute) else ""
         if path not in exempt and _within(path, _TORCH_PARTS):
             raise source.reject(node, "call", f"`{path}` has no place in a kernel")
@@ -148,6 +161,16 @@ def load_function(path: Path, entry: str) -> Callable[..., Any]:
         )
     loaded: Callable[..., Any] = function
     return loaded
+
+
+def _encoding(text: str) -> str:
+    """The encoding that Python would read a file of this text in: a comment may name another, in
+    which it is another program.
+    """
+    try:
+        return tokenize.detect_encoding(io.BytesIO(text.encode(errors="replace")).readline)[0]
+    except SyntaxError as error:
+        return str(error)
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:

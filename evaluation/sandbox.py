@@ -81,7 +81,7 @@ class Policy:
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     memory_bytes: int = 8 << 30
-    file_bytes: int = 1 << 30
+    file_bytes: int = 128 << 20
     cpu_seconds: int = 600
     processes: int = 256
     scratch_bytes: int = 0

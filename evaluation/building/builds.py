@@ -14,11 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluation import derived
+from evaluation.building import leavings
+from evaluation.errors import BuildError
 from evaluation.languages import languages
 from evaluation.task import Task
 from evaluation.types import CompilerOutput, Diagnostic, to_json
 
 DONE = "build.json"
+MOST_KEPT = 256 << 20
+"""Bytes of one artefact."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,9 @@ def build(
         workshop = Path(scratch) / "artefact"
         workshop.mkdir()
         outputs = tuple(maker.build(files, task, workshop))
+        if (size := leavings.size(workshop)) > MOST_KEPT:
+            said = f"what was built takes {size >> 20} MiB; {MOST_KEPT >> 20} are kept at most"
+            raise BuildError(said, outputs)
         (workshop / DONE).write_text(json.dumps(to_json(outputs)))
         try:
             workshop.rename(folder)

@@ -30,6 +30,13 @@ def take(path: Path, target: Path) -> None:
         target.chmod(0o555)
 
 
+def size(folder: Path) -> int:
+    """Bytes of the files below a folder; no link is followed."""
+    return sum(
+        Path(place, name).lstat().st_size for place, _, names in os.walk(folder) for name in names
+    )
+
+
 def remove(folder: Path) -> None:
     """Remove a folder that its owner may have locked, or folders in it; no link is followed."""
     folder.chmod(0o700)

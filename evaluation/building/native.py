@@ -15,7 +15,15 @@ from evaluation.errors import Rejected
 from evaluation.languages import Slot
 from evaluation.types import Argument, Diagnostic
 
-_FLAGS = re.compile(r"^\s*//\s*arena:\s*flags\s+(?P<flags>.+)$", re.MULTILINE)
+# What a stranger wrote is read in a time that grows with its length alone: no pattern begins anew
+# where another attempt has been.
+_FLAGS = re.compile(r"^[ \t]*//[ \t]*arena:[ \t]*flags[ \t]+(?P<flags>.+)$", re.MULTILINE)
+_COMMENT = re.compile(
+    r"\"(?:\\.|[^\"\\\n])*\\?(?:\"|(?=\n)|\Z)|'(?:\\.|[^'\\\n])*\\?(?:'|(?=\n)|\Z)"
+    r"|//[^\n]*|/\*.*?(?:\*/|\Z)",
+    re.DOTALL,
+)
+_ASM = r"\b(?:asm|__asm__|__asm)\b"
 _DIAGNOSTIC = re.compile(
     r"^(?P<file>[^:\s]+):(?P<line>\d+):(?:\d+:)? "
     r"(?P<severity>fatal error|error|warning): (?P<text>.*)$",
@@ -28,7 +36,10 @@ Breach = tuple[str, re.Pattern[str]]
 
 BREACHES: tuple[Breach, ...] = (
     ("system-call", re.compile(rf"\b(?:{_SYSTEM_CALLS})\s*\(")),
-    ("system-call", re.compile(r"\b(?:asm|__asm__|__asm)\b[^;]*\b(?:syscall|int\s+\$?0x80)\b")),
+    (
+        "system-call",
+        re.compile(rf"{_ASM}(?:(?!{_ASM})[^;])*?\b(?:syscall|int\s+\$?0x80)\b"),
+    ),
     ("library-wrapper", re.compile(r"#\s*include\s*<(?:torch|ATen|mkl|cblas|dnnl|oneapi)[/.\w]*>")),
     ("machine-files", re.compile(r"\"/(?:proc|dev|sys)/")),
 )
@@ -64,12 +75,7 @@ def without_comments(source: str) -> str:
     def blank(match: re.Match[str]) -> str:
         return match.group() if match.group()[0] in "\"'" else "\n" * match.group().count("\n")
 
-    return re.sub(
-        r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?\*/",
-        blank,
-        source,
-        flags=re.DOTALL,
-    )
+    return _COMMENT.sub(blank, source)
 
 
 def diagnostics(text: str) -> tuple[Diagnostic, ...]:

@@ -19,6 +19,7 @@ from typing import Any
 
 MAX_FRAME = 1 << 20
 MAX_DESCRIPTORS = 16
+SEND_SECONDS = 5.0
 
 Message = dict[str, Any]
 
@@ -51,19 +52,24 @@ class Link:
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send one message. Raises LinkClosed when the peer is gone, LinkError when `message` is
-        too long.
+        too long, or the peer leaves so much unread that there is no room for it.
         """
         body = json.dumps(message).encode()
         if len(body) > MAX_FRAME:
             raise LinkError(f"a message of {len(body)} bytes, of at most {MAX_FRAME}")
         frame = struct.pack("<I", len(body)) + body
+        self.socket.settimeout(SEND_SECONDS)
         try:
             if descriptors:
                 sent = socket.send_fds(self.socket, [frame], list(descriptors))
                 frame = frame[sent:]
             self.socket.sendall(frame)
+        except TimeoutError as error:
+            raise LinkError("what it was told is left unread") from error
         except OSError as error:
             raise LinkClosed(str(error)) from error
+        finally:
+            self.socket.settimeout(None)
 
     def pending(self) -> bool:
         """Whether a message has begun to arrive, or the peer is gone."""

@@ -1,15 +1,17 @@
 """What the kernel says of other processes: what they started, whether they are stopped, what they
-hold.
+hold, what they have spent.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 _PAGE = resource.getpagesize()
+_ALL_ITS_THREADS = 2
 
 
 def below(init: int) -> list[int]:
@@ -50,6 +52,17 @@ def threads(pid: int) -> list[int]:
         return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
     except OSError:
         return []
+
+
+def spent(pid: int) -> int:
+    """Nanoseconds of processor time that the threads of a process have had; 0 of one that is gone.
+
+    Source: a process's clock by its pid, as clock_getcpuclockid(3) makes its number on Linux.
+    """
+    try:
+        return time.clock_gettime_ns(~pid << 3 | _ALL_ITS_THREADS)
+    except OSError:
+        return 0
 
 
 def resident(pid: int) -> int:

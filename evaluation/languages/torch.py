@@ -164,6 +164,11 @@ class TorchKernel:
                         or result.device != output.device
                     ):
                         raise _mismatch(results, outputs, wanted)
+                    if _is_plain(result) and result.data_ptr() == output.data_ptr() != 0:
+                        raise SubmissionError(
+                            Reason.ALIASED_OUTPUT,
+                            "returned the judge's own output; return a tensor of its own",
+                        )
                     output.copy_(result)
 
         return run

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.building import leavings
+from evaluation.building import builds, leavings
+from evaluation.errors import BuildError
+from evaluation.task import Task
 
 
 @pytest.fixture
@@ -47,3 +49,15 @@ def test_locked_folders_are_removed_and_what_links_point_to_stays_as_it_was(
     assert not folder.exists()
     assert (tmp_path / "ours" / "secret").read_text() == "secret"
     assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o750
+
+
+def test_what_was_built_is_kept_up_to_a_size(
+    tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "MOST_KEPT", 1000)
+    source = (
+        '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // kept?\n'
+    )
+    with pytest.raises(BuildError, match="are kept at most"):
+        builds.build(task, "cpp", {task.target_file: source}, tmp_path)
+    assert list((tmp_path / "builds").iterdir()) == []

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from evaluation.contestants import link
 from evaluation.contestants.link import MAX_FRAME, Link, LinkClosed, LinkError, LinkTimeout
 
 Ends = tuple[Link, socket.socket]
@@ -88,6 +89,16 @@ def test_descriptors_arrive_only_where_they_are_accepted(ends: Ends) -> None:
         _, (received,) = contestant.receive(1)
     os.fstat(received)
     os.close(received)
+
+
+def test_who_leaves_everything_unread_is_not_waited_for_for_ever(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "SEND_SECONDS", 0.05)
+    judge, _ = ends
+    with pytest.raises(LinkError, match="left unread") as caught:
+        judge.send({"do": "x" * (MAX_FRAME - 100)})
+    assert not isinstance(caught.value, LinkClosed)
 
 
 def test_the_watch_is_called_while_waiting_and_may_end_it(ends: Ends) -> None:
