@@ -39,9 +39,7 @@ COMPUTED_TWICE = 2
 """Of the inputs of a case, drawn in secret: the same values again, and the same answer wanted."""
 CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
-"""When two slots go round, a small case stays in cache. Each is written again and again, so that
-nothing is clocked by sight, and windows are longer.
-"""
+"""Two slots stay in cache. They are written again and again, so not clocked by sight but longer."""
 GLANCED, GLANCED_IN_A_HURRY = 8, 2
 """Windows of a case that are glanced at for the order of their launches (see `order`)."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 3, 4096
