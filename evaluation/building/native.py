@@ -19,7 +19,8 @@ from evaluation.types import Argument, Diagnostic
 # where another attempt has been.
 _FLAGS = re.compile(r"^[ \t]*//[ \t]*arena:[ \t]*flags[ \t]+(?P<flags>.+)$", re.MULTILINE)
 _COMMENT = re.compile(
-    r"\"(?:\\.|[^\"\\\n])*\\?(?:\"|(?=\n)|\Z)|'(?:\\.|[^'\\\n])*\\?(?:'|(?=\n)|\Z)"
+    r"\"(?:\\.|[^\"\\\n])*\\?(?:\"|(?=\n)|\Z)"
+    r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*\\?(?:'|(?=\n)|\Z)"  # no digit separator
     r"|//[^\n]*|/\*.*?(?:\*/|\Z)",
     re.DOTALL,
 )

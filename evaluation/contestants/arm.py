@@ -189,7 +189,8 @@ class Arm:
             self.close()
             raise SubmissionError(Reason.PROTOCOL, f"broke the protocol: {error}") from None
         self._settle()
-        elapsed += max(0, sum(self._rested.get(pid, 0) - spent[pid] for pid in spent) - AFTER_NS)
+        after = sum(max(0, self._rested.get(pid, 0) - before) for pid, before in spent.items())
+        elapsed += max(0, after - AFTER_NS)
         if answer.get("echo") != nonce:
             self.close()
             raise SubmissionError(Reason.PROTOCOL, "answered a question that was not asked")

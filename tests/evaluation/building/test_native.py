@@ -59,6 +59,7 @@ def test_comments_are_not_read(text: str) -> None:
     [
         ('a = "//"; // b', 'a = "//"; '),
         ("x /* 1\n2 */ y", "x \n y"),
+        ("n = 1'000; // of 2", "n = 1'000; "),
         ("'\"' /* c */ '\\''", "'\"'  '\\''"),
         ('"open\nint y; // z', '"open\nint y; '),
     ],
