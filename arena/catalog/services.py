@@ -154,9 +154,10 @@ def keep_admissions(folder: Path) -> None:
     for path in sorted(folder.glob("admission-*.json")):
         told = json.loads(path.read_text(encoding="utf-8"))
         device = told["device"]["name"]
-        for said in told["tasks"].values():
-            versions = TaskVersion.objects.filter(elsewhere, content_hash=said["hash"])
-            versions.update(admission={**said, "device": device}, admitted=said["admitted"])
+        with transaction.atomic():
+            for said in told["tasks"].values():
+                versions = TaskVersion.objects.filter(elsewhere, content_hash=said["hash"])
+                versions.update(admission={**said, "device": device}, admitted=said["admitted"])
 
 
 def remove_worker(name: str) -> None:

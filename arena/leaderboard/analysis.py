@@ -26,12 +26,11 @@ MOST_ROUNDS = 30
 
 @dataclass(frozen=True)
 class Stage:
-    """How many verdicts reached a gate and how many passed it, of `total` verdicts."""
+    """How many verdicts reached a gate, and how many passed it."""
 
     gate: str
     reached: int
     passed: int
-    total: int
 
 
 @dataclass(frozen=True)
@@ -81,18 +80,17 @@ def analyse(runs: Any) -> Analysis:
     """Analyse these runs (a queryset). What broke by our fault is no verdict on anybody."""
     evaluations = Evaluation.objects.filter(submission__run__in=runs)
     evaluations = evaluations.exclude(scope=Scope.PROFILE).exclude(verdict__in=("", "broken"))
-    total = evaluations.count()
     return Analysis(
-        verdicts=total,
+        verdicts=evaluations.count(),
         runs=evaluations.values("submission__run").distinct().count(),
-        stages=_stages(evaluations, total),
+        stages=_stages(evaluations),
         failures=_failures(evaluations),
         categories=_categories(evaluations),
         progress=_progress(evaluations),
     )
 
 
-def _stages(evaluations: Any, total: int) -> list[Stage]:
+def _stages(evaluations: Any) -> list[Stage]:
     results = GateResult.objects.filter(evaluation__in=evaluations).exclude(verdict="skipped")
     counted = results.values("gate").annotate(
         reached=Count("pk"), passed=Count("pk", filter=Q(verdict="passed"))
@@ -100,7 +98,7 @@ def _stages(evaluations: Any, total: int) -> list[Stage]:
     by_gate = {row["gate"]: row for row in counted}
     nothing = {"reached": 0, "passed": 0}
     found = [(gate, by_gate.get(gate, nothing)) for gate in GATES]
-    return [Stage(gate, row["reached"], row["passed"], total) for gate, row in found]
+    return [Stage(gate, row["reached"], row["passed"]) for gate, row in found]
 
 
 def _failures(evaluations: Any) -> list[Failure]:
@@ -170,14 +168,3 @@ def _share(runs: Sequence[dict[int, float]], number: int, bound: float, asked: i
         so_far = [value for at, value in best.items() if at <= number]
         reached += bool(so_far) and so_far[-1] >= bound
     return reached / asked
-
-
-def narrowed(runs: Any, **filters: str) -> Any:
-    """Runs by agent, hardware, category and track; empty values do not narrow."""
-    lookups = {
-        "agent__slug": filters.get("agent"),
-        "hardware__slug": filters.get("hardware"),
-        "task_version__task__operator__category": filters.get("category"),
-        "task_version__task__track": filters.get("track"),
-    }
-    return runs.filter(**{lookup: value for lookup, value in lookups.items() if value})

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.catalog.templatetags.figures import Scale, share
 from arena.leaderboard import comparison
-from arena.leaderboard.analysis import AT_LEAST, Progress, analyse, narrowed
+from arena.leaderboard.analysis import AT_LEAST, Progress, analyse
 from arena.leaderboard.charts import progress, solved_by_round
 from arena.leaderboard.views import distinct
 from arena.runs.models import Run
@@ -44,7 +44,8 @@ def compare(request: HttpRequest) -> HttpResponse:
         context["scale"] = Scale.of(value for run in chosen for value in (run.low, run.high))
         if any(column.rounds for column in compared.columns):
             context["chart"] = progress(compared.columns)
-        context["changes"] = changes(first.files, others[0].files)
+        if len(others) == 1:
+            context["changes"] = changes(first.files, others[0].files)
     return render(request, "compare.html", context)
 
 
@@ -53,7 +54,7 @@ def analysis(request: HttpRequest) -> HttpResponse:
     chosen = {
         name: request.GET.get(name, "") for name in ("agent", "hardware", "category", "track")
     }
-    found = analyse(narrowed(Run.objects.visible_to(request.user), **chosen))
+    found = analyse(Run.objects.visible_to(request.user).matching(**chosen))
     context = {
         "found": found,
         "chosen": chosen,

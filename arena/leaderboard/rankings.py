@@ -133,14 +133,9 @@ def ranked_runs(filters: Filters = Filters()) -> list[Run]:
     A repeat of another experiment is another attempt at the same: the newest of them counts.
     """
     runs = Run.objects.with_names().filter(status__in=RUN_JUDGED, visibility=Visibility.PUBLIC)
-    lookups = {
-        "hardware__slug": filters.hardware,
-        "task_version__task__operator__category": filters.category,
-        "task_version__task__track": filters.track,
-        "created_at__date__gte": filters.since,
-        "created_at__date__lte": filters.until,
-    }
-    runs = runs.filter(**{lookup: value for lookup, value in lookups.items() if value})
+    runs = runs.matching(hardware=filters.hardware, category=filters.category, track=filters.track)
+    dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}
+    runs = runs.filter(**{lookup: day for lookup, day in dates.items() if day})
     newest: dict[tuple[int, int, int, int], Run] = {}
     for run in runs.order_by("-created_at", "-id"):
         if filters.family and filters.family not in run.task_version.task.operator.families:

@@ -93,7 +93,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "devices": Hardware.objects.all(),
         "categories": distinct(Operator, "category"),
         "tracks": distinct(Task, "track"),
-        "families": sorted({f for each in Operator.objects.all() for f in each.families}),
+        "families": sorted(set().union(*Operator.objects.values_list("families", flat=True))),
         "chart": seen_against_unseen(rows),
         "reading": _reading(rows),
         "heat": _heat(filters, rows, runs),

@@ -45,7 +45,9 @@ class RunQuerySet(models.QuerySet["Run"]):
         )
 
     def matching(self, **filters: str | None) -> Self:
-        """Narrowed by task, agent, hardware, status or experiment; empty values do not narrow."""
+        """Narrowed by task, category, track, agent, hardware, status or experiment; empty values do
+        not narrow.
+        """
         lookups: dict[str, Any] = {}
         for name, value in filters.items():
             if not value:
@@ -55,6 +57,10 @@ class RunQuerySet(models.QuerySet["Run"]):
                 lookups["task_version__task__operator__slug"] = operator
                 if track:
                     lookups["task_version__task__track"] = track
+            elif name == "category":
+                lookups["task_version__task__operator__category"] = value
+            elif name == "track":
+                lookups["task_version__task__track"] = value
             elif name == "status":
                 lookups["status__in"] = value.split(",")
             else:

@@ -29,8 +29,6 @@ END_SECONDS = 10.0
 MOST_THREADS = 256
 SPIN_SECONDS = 0.05
 """An answer is waited for without sleep for longer than a window takes."""
-
-
 RESTLESS_NS = 3_000_000
 """Processor time that a contestant may have had in all its rests together. Who rests has next to
 none: of 13 302 rests on a busy virtual machine one had any, 0.14 ms.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.leaderboard.analysis import AT_LEAST, Category, Progress, analyse, narrowed
+from arena.leaderboard.analysis import AT_LEAST, Category, Progress, analyse
 from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import LEASE, ask_for_verdict, compiled, gate, interval, judge, report
@@ -78,6 +78,6 @@ def test_what_broke_by_our_fault_or_is_private_is_no_verdict(worked, client, ali
 
 def test_the_address_narrows(worked, client, agent):
     worked(2.0)
-    assert analyse(narrowed(Run.objects.all(), agent=agent.slug)).verdicts == 1
-    assert analyse(narrowed(Run.objects.all(), category="Loss")).verdicts == 0
+    assert analyse(Run.objects.matching(agent=agent.slug)).verdicts == 1
+    assert analyse(Run.objects.matching(category="Loss")).verdicts == 0
     assert "Show every verdict" in client.get("/analysis/?agent=nobody").content.decode()

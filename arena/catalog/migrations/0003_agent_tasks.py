@@ -4,15 +4,18 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('catalog', '0002_taskversion_synced_at'),
+        ("catalog", "0002_taskversion_synced_at"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='agent',
-            name='tasks',
-            field=models.JSONField(blank=True, default=list, help_text='Slugs of the only tasks it works on; none for all.'),
+            model_name="agent",
+            name="tasks",
+            field=models.JSONField(
+                blank=True,
+                default=list,
+                help_text="Slugs of the only tasks it works on; none for all.",
+            ),
         ),
     ]

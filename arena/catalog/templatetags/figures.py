@@ -58,7 +58,7 @@ def peak_name(name: str) -> str:
     what = name.rpartition("_")[0]
     if what[:1] == "l" and what[1:].isdecimal():
         return f"L{what[1:]} cache"
-    return f"{what.capitalize()}" if name.endswith("_gbps") else f"{what} arithmetic"
+    return what.capitalize() if name.endswith("_gbps") else f"{what} arithmetic"
 
 
 @register.filter
