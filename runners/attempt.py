@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,6 +35,8 @@ POLL_SECONDS = 0.2
 PROFILES = 12
 """How many profiles a run may ask for; the same one again is not another."""
 MOST_CASE = 200
+HEARING_SECONDS = 3.0
+"""How long an agent may go on once it was told that the arena cannot judge what it does."""
 
 
 def attempt(run_id: str) -> None:
@@ -71,6 +75,8 @@ class _Attempt:
         self.clock = Clock(run.budget["seconds"])
         self.broken = ""
         """Why the arena could not judge a round, once that has happened."""
+        self._until = math.inf
+        """When the agent is to end, on the monotonic clock."""
         self._over = threading.Event()
         task, public = run.task_version.task, run.task_version.public
         more = given(run.agent.adapter, settings.ARENA_TASKS / task.operator.slug, task.track)
@@ -110,7 +116,7 @@ class _Attempt:
         )
 
     def _beat(self) -> bool:
-        if self.door.failure is not None or self.broken:
+        if self.door.failure is not None or time.monotonic() > self._until:
             return False
         return services.heartbeat_run(self.run.pk, self.lease)
 
@@ -126,6 +132,10 @@ class _Attempt:
         self.agent.drain()  # what it said before it asked comes before the answer
         try:
             with self.clock.paused():
+                if self.broken:  # what it says of the last answer has been heard
+                    self._until = -math.inf
+                    self._over.wait()
+                    return refused("The run is over.")
                 return find()
         except Unreadable as error:
             return self._refuse("note", text=str(error))
@@ -147,6 +157,8 @@ class _Attempt:
             self.broken = f"Round {submission.round} could not be judged: {evaluation.message}"
         elif evaluation.verdict == verdicts.SKIPPED:
             self.broken = f"{self.run.hardware} cannot judge this task: {evaluation.message}"
+        if self.broken:
+            self._until = time.monotonic() + HEARING_SECONDS
         return verdicts.answer(evaluation, self.rounds, self.rounds - submission.round)
 
     def _profiled(self, case: str) -> Answer:

@@ -124,7 +124,7 @@ def test_a_judge_that_breaks_once_is_asked_again(house: House) -> None:
 
 def test_a_judge_that_keeps_breaking_is_the_arenas_fault(house: House) -> None:
     row = house.ended(run := house.run(hand_in("breaks") + hand_in("speedup 2.0")))
-    assert (row["status"], row["fault"]) == ("broken", "arena")
+    assert (row["status"], row["fault"], row["rounds"]) == ("broken", "arena", 1)
     assert "status 3: RuntimeError: the judge lost its mind" in row["reason"]
     codes = [event["body"]["exit_code"] for event in house.events(run, "tool_result")]
     assert codes == [3]
