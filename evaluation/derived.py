@@ -13,6 +13,9 @@ from evaluation.types import Reason
 EAGER = "{name} = reference"
 COMPILED = "import torch\n\n{name} = torch.compile(reference, dynamic=True)"
 _WIDE = """\
+import torch
+
+
 def {name}(*given):
     returned = reference(*[widened(value) for value in given])
     outputs = returned if isinstance(returned, tuple) else (returned,)
