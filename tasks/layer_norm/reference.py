@@ -24,8 +24,9 @@ def reduction(case):
 
 def inputs(case, draw):
     rows, cols = case["rows"], case["cols"]
-    # About every other row lies far from zero, as rows of a residual stream do.
-    far = draw.uniform((rows, 1), 32.0, 64.0) * draw.integers((rows, 1), 0, 2)
+    # About every other row lies far from zero, as rows of a residual stream do, by whole numbers:
+    # by others, a structured row's partial sums would all be rounded the same way.
+    far = draw.integers((rows, 1), 32, 65) * draw.integers((rows, 1), 0, 2)
     return {
         "x": draw.normal((rows, cols)) + far,
         "weight": draw.uniform((cols,), 0.5, 1.5),
