@@ -4,8 +4,9 @@ repeat.
     python benchmarks/admission.py [PATTERN ...] [--within SECONDS] [--cache FOLDER] [--output FILE]
 
 Tries the tasks that the machine's GPUs judge, one on each at a time, or without a GPU those that
-its processor does. What FILE says of a task as it is now is not tried again, so that this goes on
-where it was cut off; no task is begun later than so many SECONDS from the start.
+its processor does, in the order of the PATTERNs. What FILE says of a task as it is now is not tried
+again, so that this goes on where it was cut off; no task is begun later than so many SECONDS from
+the start.
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ def main() -> int:
     devices = _devices(cache)
     output = options.output or ROOT / f"benchmarks/results/admission-{devices[0].kind}.json"
     known = json.loads(output.read_text())["tasks"] if output.is_file() else {}
-    tasks = [
+    here = [
         task
         for name in find_operators(ROOT / "tasks")
         for task in load_tasks(ROOT / "tasks" / name)
         if task.kind == devices[0].kind and not languages()[task.track.target].runs_here()
-        if any(fnmatchcase(task.slug, pattern) for pattern in options.patterns)
     ]
+    chosen = [t for p in options.patterns for t in here if fnmatchcase(t.slug, p)]
+    tasks = list({task.slug: task for task in chosen}.values())
     trial = Trial(devices, known, output, time.monotonic() + options.within, cache)
     trial.work([task for task in tasks if not _told(known, task)])
     untried = [task.slug for task in tasks if not _told(trial.found, task)]

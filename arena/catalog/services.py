@@ -147,17 +147,22 @@ def store_admission(content_hash: str, admission: Mapping[str, Any], admitted: b
 
 
 def keep_admissions(folder: Path) -> None:
-    """Take over what the files `admission-*.json` of a folder say of the catalog's versions; what
-    `check_task` found of one here stands.
+    """Take over what the files `admission-*.json` of a folder, one for each kind of device, say of
+    the catalog's versions; what `check_task` found of one here stands.
     """
-    elsewhere = Q(admission={}) | Q(admission__has_key="device")
+    told: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("admission-*.json")):
-        told = json.loads(path.read_text(encoding="utf-8"))
-        device = told["device"]["name"]
-        with transaction.atomic():
-            for said in told["tasks"].values():
-                versions = TaskVersion.objects.filter(elsewhere, content_hash=said["hash"])
-                versions.update(admission={**said, "device": device}, admitted=said["admitted"])
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for said in found["tasks"].values():
+            told.setdefault(said["hash"], []).append({**said, "device": found["device"]["name"]})
+    elsewhere = Q(admission={}) | Q(admission__has_any_keys=["elsewhere", "device"])
+    with transaction.atomic():
+        for content_hash, tried in told.items():
+            problems = [problem for each in tried for problem in each["problems"]]
+            TaskVersion.objects.filter(elsewhere, content_hash=content_hash).update(
+                admission={"elsewhere": tried, "problems": problems},
+                admitted=all(each["admitted"] for each in tried),
+            )
 
 
 def remove_worker(name: str) -> None:

@@ -61,9 +61,14 @@ def test_what_was_found_of_a_task_elsewhere_is_taken_over_until_it_is_tried_here
     }
     (tmp_path / "admission-cpu.json").write_text(json.dumps(told))
     keep_admissions(tmp_path)
+    assert task.versions.get().admission["elsewhere"][0]["device"] == "Some CPU"
+    told |= {"device": {"name": "A GPU"}, "tasks": {task.slug: found}}
+    (tmp_path / "admission-gpu.json").write_text(json.dumps(told))
+    keep_admissions(tmp_path)
     assert TaskVersion.objects.filter(admitted=True).count() == 1
     page = client.get("/tasks/rms_norm/cpp-to-cpp/").content.decode()
-    assert "Admitted on Some CPU: 9 wrong answers were refused, 3 honest ones passed" in page
+    tried = "9 wrong answers were refused, 3 honest ones passed"
+    assert f"Admitted on Some CPU: {tried}; on A GPU: {tried}." in page
     assert "Not yet tried" in client.get("/tasks/rms_norm/torch-to-cpp/").content.decode()
     store_admission(found["hash"], {"problems": ["mutant x passed"]}, admitted=False)
     keep_admissions(tmp_path)
