@@ -58,11 +58,14 @@ def carry_out(
     say: Say,
     at_once: int | None = None,
     start_within: float | None = None,
+    results_so_far: Path | None = None,
 ) -> Done:
     """Work off what is missing of `plan`, and say what happens; SIGINT and SIGTERM stop it soon.
 
     `at_once` runs go side by side: by default one where a processor is measured, which must not be
-    disturbed. No run is started later than `start_within` seconds from now. Raises UserError.
+    disturbed. No run is started later than `start_within` seconds from now. What the file
+    `results_so_far` holds of the hardware that is here is loaded and not repeated. Raises
+    UserError.
     """
     until = time.monotonic() + start_within if start_within is not None else None
     try:
@@ -74,7 +77,10 @@ def carry_out(
             stack.callback(bench.clear_here)
             _check_hardware(plan, hardware)
             services.take_over()
-            started = experiments.start(plan)
+            if results_so_far is not None:
+                for line in services.import_results(results_so_far).refused:
+                    say(f"left out: {line}")
+            started = experiments.start(plan, hardware if results_so_far else ())
             for line in started.left_out:
                 say(f"left out: {line}")
             runs = [*started.there, *started.runs]

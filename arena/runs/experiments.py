@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
-from arena.catalog.models import Task
+from arena.catalog.models import Hardware, Task
 from arena.catalog.services import vary_agent
 from arena.errors import CannotJudge, CannotWork, NotFound, UserError
 from arena.runs import services
@@ -97,10 +98,11 @@ def read_plan(name_or_file: str) -> Plan:
 
 
 @transaction.atomic
-def start(plan: Plan) -> Started:
+def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
     """Start the runs of `plan` that have not been.
 
-    What broke or was cancelled is started again, so that asking again completes the set.
+    What broke or was cancelled is started again, so that asking again completes the set. Imported
+    runs stand for one's own on the hardware named, where a plan is gone on with.
     """
     plan = expanded(plan)
     experiment, _ = Experiment.objects.update_or_create(
@@ -111,7 +113,7 @@ def start(plan: Plan) -> Started:
         if entrant.settings:
             vary_agent(entrant.agent, entrant.name, entrant.settings)
     done: dict[tuple[str, str, str | None, int], Run] = {}
-    ours = experiment.runs.with_names().filter(imported_at=None)
+    ours = experiment.runs.with_names().filter(Q(imported_at=None) | Q(hardware__in=going_on))
     for run in ours.exclude(status__in=AGAIN):
         hardware = run.hardware.slug if plan.hardware else None
         done[run.task_version.task.slug, run.agent.slug, hardware, run.repeat] = run

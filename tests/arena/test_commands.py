@@ -257,6 +257,14 @@ def test_the_built_in_plans_can_be_read():
         assert name in told and list(experiments.read_plan(name).cells())
 
 
+@pytest.mark.parametrize("option", ["--at-once=2", "--start-within=9", "--continue=r.jsonl"])
+def test_what_is_of_this_process_alone_says_so_elsewhere(plan, option):
+    name = option.partition("=")[0]
+    with pytest.raises(CommandError, match=f"{name} goes with --until-done"):
+        call("experiment", str(plan), option)
+    assert not Run.objects.exists()
+
+
 # reap
 
 

@@ -87,6 +87,24 @@ def test_an_experiment_is_worked_off_exported_and_not_repeated(box: Box) -> None
     assert results.read_bytes() == before
 
 
+def test_another_machine_goes_on_with_what_is_left(box: Box, tmp_path: Path) -> None:
+    results, whole = tmp_path / "first.jsonl", tmp_path / "whole.jsonl"
+    box.lay_plan(ONCE)
+    assert box.work_off("--export", str(results))[0] == 0
+    (tmp_path / "other").mkdir()
+    other = Box(tmp_path / "other")
+    other.furnish()
+    other.lay_plan()
+    code, told = other.work_off("--continue", str(results), "--export", str(whole))
+    other.close()
+    assert code == 0, told
+    assert told.count("begins") == 1 and "pair: 2 of 2 runs are judged." in told
+    first, _ = (json.loads(line) for line in whole.read_text().splitlines())
+    assert first | {"experiment": None} == json.loads(results.read_text()) | {"experiment": None}
+    code, told = box.work_off("--continue", str(tmp_path / "none.jsonl"))
+    assert code == 1 and "none.jsonl: No such file" in told
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_was_interrupted_is_started_again(box: Box, number: signal.Signals) -> None:
     box.lay_plan(source="takes 3 s, speedup 1.5")

@@ -21,7 +21,8 @@ A plan is a TOML file:
 
 With --until-done everything happens in this process: no web server, no queue and no workers are
 needed, and Django is all that must be installed besides what the judge needs. Interrupted, it goes
-on where it stopped when it is called again.
+on where it stopped when it is called again; on another machine of the same hardware, when it is
+given the results so far by --continue.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from arena.runs.states import RUN_ACTIVE, RunStatus
 from arena.runs.terminal import verdict_of
 
 POLL_SECONDS = 2
+ALONE = {"at_once": "--at-once", "start_within": "--start-within", "results_so_far": "--continue"}
+"""Options for what works in this process alone."""
 
 
 class Command(BaseCommand):
@@ -69,6 +72,14 @@ class Command(BaseCommand):
             help="start no run later than that (with --until-done); call again for the rest",
         )
         parser.add_argument(
+            "--continue",
+            type=Path,
+            metavar="FILE",
+            dest="results_so_far",
+            help="load these results first; what they hold of this machine's hardware is not"
+            " repeated (with --until-done)",
+        )
+        parser.add_argument(
             "--export",
             type=Path,
             metavar="FILE",
@@ -85,6 +96,8 @@ class Command(BaseCommand):
             if options["until_done"]:
                 self._work_off(plan, options)
                 return
+            if alone := next((name for key, name in ALONE.items() if options[key] is not None), ""):
+                raise UserError(f"{alone} goes with --until-done.", "Add that, or leave it out.")
             started = experiments.start(plan)
         except UserError as error:
             raise CommandError(f"{error.message} {error.hint}".strip()) from error
@@ -106,7 +119,8 @@ class Command(BaseCommand):
         if not settings.HEADLESS:
             raise CommandError("--until-done is an option of `manage.py` alone.")
         carry_out = import_string(settings.EXECUTOR)
-        done = carry_out(plan, self.stdout.write, options["at_once"], options["start_within"])
+        chosen = (options[name] for name in ALONE)
+        done = carry_out(plan, self.stdout.write, *chosen)
         self._export(done.experiment, options["export"])
         if not done.whole:
             raise SystemExit(1)
