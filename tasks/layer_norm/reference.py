@@ -10,8 +10,8 @@ def reference(x, weight, bias, eps):
 
 
 def magnitude(x, weight, bias, eps):
-    # The mean is rounded at the size of what it is made of, and that stays when it is subtracted; the
-    # root of the mean square, since a running mean has begun with any outlier.
+    # The mean is rounded at the size of what it is made of, and that stays when it is subtracted;
+    # it is the root of the mean square, since a running mean may begin with an outlier.
     centred = x - x.mean(dim=-1, keepdim=True)
     scale = torch.rsqrt(centred.square().mean(dim=-1, keepdim=True) + eps)
     size = x.abs() + x.square().mean(dim=-1, keepdim=True).sqrt()
