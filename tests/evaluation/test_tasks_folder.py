@@ -127,10 +127,12 @@ def judge_torch(operator: Operator, example: Example, folder: Path) -> float:
     return worst
 
 
-def test_honest_torch_needs_about_half_of_the_tolerance(operator: Operator, tmp_path: Path) -> None:
+def test_honest_torch_does_not_need_all_of_the_tolerance(
+    operator: Operator, tmp_path: Path
+) -> None:
     for example in operator.honest():
-        if example.language == "torch":
-            assert judge_torch(operator, example, tmp_path) < 0.65
+        if example.language == "torch":  # mostly half; of 280 tries of the worst one took 0.78
+            assert judge_torch(operator, example, tmp_path) < 0.9
 
 
 def test_torch_mutants_are_told_apart(operator: Operator, tmp_path: Path) -> None:
