@@ -249,7 +249,7 @@ class Arm:
             self._pids = tuple(processes.below(self._init))
             if all(processes.stopped(pid) for pid in self._pids):
                 self._come_to_rest()
-                self._watch()
+                self._within_limits(self._pids)
                 self._spread()
                 return
             self._signal(signal.SIGSTOP)
@@ -281,8 +281,11 @@ class Arm:
                         os.sched_setaffinity(thread, {cores[place % len(cores)]})
 
     def _watch(self) -> None:
-        """While waiting and at rest: end a contestant that takes more than it may."""
-        pids = processes.below(self._init)
+        """What is done now and then while an answer is waited for."""
+        self._within_limits(processes.below(self._init))
+
+    def _within_limits(self, pids: Sequence[int]) -> None:
+        """End a contestant whose processes take more than they may."""
         # The kernel's own limit on threads does not hold for root.
         threads = sum(len(processes.threads(pid)) for pid in pids)
         if threads > MOST_THREADS and not self.rights.trusted:
