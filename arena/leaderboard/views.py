@@ -29,14 +29,16 @@ from arena.leaderboard.rankings import (
     rank,
     ranked_runs,
 )
+from arena.leaderboard.records import records
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Evaluation, Run
 from arena.runs.rounds import highlighted
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
 NEWEST = 8
+NEWEST_RECORDS = 5
 SHOWN_ACTIVE = 12
-RECORDS = 20
+RECENT = 20
 STEPS = (1.0, 1.25, 1.6, 2.5, 5.0)  # the speedups at which a cell of the heatmap is one step darker
 
 
@@ -60,14 +62,17 @@ def home(request: HttpRequest) -> HttpResponse:
     visible = Run.objects.visible_to(request.user).with_names()
     boards = [(device, rank(Filters(hardware=device.slug))) for device in Hardware.objects.all()]
     newest = list(visible.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:NEWEST])
+    fallen = records(Run.objects.all(), NEWEST_RECORDS)
     leaders = [row for _, rows in boards for row in rows]
     verdicts = _verdicts_of(visible)
     context = {
         "active": _with_best(_at_work_first(visible.active())),
         "boards": [(device, rows[:3]) for device, rows in boards if rows],
         "scale": _scale(leaders),
+        "records": fallen,
+        "records_scale": _scale_of_runs(record.run for record in fallen),
         "newest": newest,
-        "newest_scale": Scale.of(value for run in newest for value in (run.low, run.high)),
+        "newest_scale": _scale_of_runs(newest),
         "counts": {
             "judged": visible.filter(status__in=RUN_JUDGED).count(),
             "rounds": verdicts.count(),
@@ -110,9 +115,9 @@ def tasks(request: HttpRequest) -> HttpResponse:
         found = found.filter(operator__category=chosen["category"])
     if chosen["track"]:
         found = found.filter(track=chosen["track"])
-    records = _records(Run.objects.visible_to(request.user))
+    fastest = _fastest(Run.objects.visible_to(request.user))
     operators = [
-        (operator, [(task, records.get(task.pk)) for task in its_tasks])
+        (operator, [(task, fastest.get(task.pk)) for task in its_tasks])
         for operator, its_tasks in groupby(found, key=lambda task: task.operator)
     ]
     context = {
@@ -142,7 +147,8 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     version = shown.version
     public = version.public if version else {}
     runs = Run.objects.visible_to(request.user).with_names().filter(task_version__task=shown)
-    history = list(runs.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:RECORDS])
+    history = list(runs.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:RECENT])
+    held = records(Run.objects.filter(task_version=version)) if version else []
     context = {
         "task": shown,
         "version": version,
@@ -155,10 +161,11 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
             for path, text in public.get("starter", {}).items()
             if path == public.get("target_file") or path.endswith(".h")
         ],
+        "records": held,
         "history": history,
         "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
-        "scale": Scale.of(value for run in history for value in (run.low, run.high)),
+        "scale": _scale_of_runs([*history, *(record.run for record in held)]),
         "siblings": Task.objects.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     return render(request, "task.html", context)
@@ -175,7 +182,7 @@ def agents(request: HttpRequest) -> HttpResponse:
 def agent(request: HttpRequest, slug: str) -> HttpResponse:
     shown = get_object_or_404(Agent, slug=slug)
     runs = Run.objects.visible_to(request.user).with_names().filter(agent=shown)
-    recent = list(runs[:RECORDS])
+    recent = list(runs[:RECENT])
     rows = [row for row in rank() if row.agent.pk == shown.pk]
     failures = (
         Evaluation.objects.filter(submission__run__in=runs, verdict__in=("failed", "rejected"))
@@ -197,7 +204,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "categories": [(name, row) for name, row in by_category if row],
         "scale": _scale([row for _, row in by_category if row]),
         "recent": recent,
-        "recent_scale": Scale.of(value for run in recent for value in (run.low, run.high)),
+        "recent_scale": _scale_of_runs(recent),
         "failures": failures,
         "asked": evaluations.count(),
         "passed": evaluations.filter(verdict="passed").count(),
@@ -267,7 +274,11 @@ def _scale(rows: Iterable[Row]) -> Scale:
     )
 
 
-def _records(runs: Any) -> dict[int, Run]:
+def _scale_of_runs(runs: Iterable[Run]) -> Scale:
+    return Scale.of(value for run in runs for value in (run.low, run.high))
+
+
+def _fastest(runs: Any) -> dict[int, Run]:
     """The fastest passed run of each task."""
     best: dict[int, Run] = {}
     passed = runs.filter(status=RunStatus.PASSED).exclude(speedup=None)

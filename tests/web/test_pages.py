@@ -242,6 +242,19 @@ def test_agents_are_listed_and_an_operator_leads_to_its_tasks(client, runs):
     assert client.get("/tasks/none/").status_code == 404
 
 
+def test_a_record_leads_to_its_code_on_its_task_and_at_home(client, runs, world):
+    first = runs["passed"]
+    second = world.passed(TASK, "scripted", 3.4, rounds=2)
+    for address in ("/", f"/tasks/{TASK}/"):
+        page = client.get(address).content.decode()
+        for run in (first, second):
+            code = f"/runs/{run.pk}/rounds/{run.rounds}/#whole"
+            assert f'{code}">round {run.rounds}<' in page, address
+        assert page.index(second.pk) < page.index(first.pk) and ">until now<" in page
+    assert 'id="whole"' in client.get(f"/runs/{second.pk}/rounds/2/").content.decode()
+    assert "Records" not in client.get("/tasks/softmax/cpp-to-cpp/").content.decode()
+
+
 def test_a_list_of_runs_says_on_which_device(client, runs):
     for address in ("/", "/runs/", f"/tasks/{TASK}/", "/agents/tuner/"):
         page = client.get(address).content.decode()

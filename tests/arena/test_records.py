@@ -1,0 +1,115 @@
+"""Whose kernel was the fastest, over which, and until when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from arena.catalog.models import Agent, Hardware, TaskVersion
+from arena.leaderboard.records import records
+from arena.runs.models import Run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ran(task, agent, hardware):
+    """Make runs that passed, each an hour after the one before."""
+    began = timezone.now() - timedelta(days=1)
+
+    def make(low: float, high: float, **more) -> Run:
+        values = {
+            "task_version": task.version,
+            "agent": agent,
+            "hardware": hardware,
+            "status": "passed",
+            "speedup": (low * high) ** 0.5,
+            "ended_at": began + timedelta(hours=Run.objects.count()),
+        }
+        return Run.objects.create(**{**values, "low": low, "high": high, **more})
+
+    return make
+
+
+def held() -> list[str]:
+    return [record.run.pk for record in records(Run.objects.all())]
+
+
+def test_the_baseline_holds_the_first_one(ran):
+    ran(0.7, 0.8)
+    ran(0.98, 1.1)
+    ran(1.009, 1.1)
+    assert held() == []
+    first = ran(1.02, 1.1)
+    (record,) = records(Run.objects.all())
+    assert (record.run, record.beaten, record.until, record.seconds) == (first, 1.0, None, None)
+    assert record.gain == first.speedup
+
+
+def test_a_record_falls_to_who_is_faster_by_a_percent_beyond_both_intervals(ran):
+    first = ran(1.2, 1.3)
+    ran(1.25, 1.5)
+    ran(1.31, 1.4)
+    second = ran(1.32, 1.4)
+    newest, older = records(Run.objects.all())
+    assert (newest.run, older.run) == (second, first)
+    assert newest.beaten == first.speedup
+    assert newest.gain == pytest.approx(second.speedup / first.speedup)
+    assert older.until == second.ended_at and older.seconds == 3 * 3600
+    assert newest.until is None
+
+
+def test_each_hardware_and_each_version_of_a_task_has_its_own(ran, task):
+    first = ran(2.0, 2.1)
+    elsewhere = ran(
+        1.1, 1.2, hardware=Hardware.objects.create(slug="other", name="Other", kind="cpu")
+    )
+    changed = TaskVersion.objects.create(task=task, content_hash="c" * 64)
+    anew = ran(1.5, 1.6, task_version=changed)
+    assert held() == [anew.pk, elsewhere.pk, first.pk]
+    assert all(record.until is None for record in records(Run.objects.all()))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"visibility": "owner"},
+        {"visibility": "staff"},
+        {"status": "failed"},
+        {"status": "broken"},
+        {"speedup": None},
+    ],
+    ids=str,
+)
+def test_what_does_not_count_on_the_board_takes_no_record(ran, more):
+    ran(3.0, 3.1, **more)
+    assert held() == []
+
+
+def test_who_is_given_the_answers_takes_none(ran):
+    ran(9.0, 9.1, agent=Agent.objects.create(slug="book", title="Book", open_book=True))
+    own = ran(1.5, 1.6)
+    assert held() == [own.pk]
+
+
+def test_as_many_of_the_newest_are_read_as_are_asked_for(ran, django_assert_num_queries):
+    ids = [ran(2.0**n, 2.0**n * 1.1).pk for n in range(1, 6)]
+    with django_assert_num_queries(2):
+        newest = records(Run.objects.all(), 2)
+        assert [record.run.pk for record in newest] == [ids[4], ids[3]]
+        assert newest[0].run.task_version.task.operator.title
+
+
+def test_the_api_tells_them(ran, client, task, agent):
+    first, second = ran(1.2, 1.3), ran(1.4, 1.5)
+    newest, older = client.get("/api/v1/leaderboard/records").json()
+    assert (newest["run"], older["run"]) == (second.pk, first.pk)
+    assert newest["task"] == task.slug and newest["task_hash"] == task.version.content_hash
+    assert newest["beaten"] == older["speedup"] and newest["until"] is None
+    assert older["until"]
+    narrowed = {"task": task.slug, "agent": agent.slug, "limit": 1}
+    assert client.get("/api/v1/leaderboard/records", narrowed).json() == [newest]
+    assert client.get("/api/v1/leaderboard/records", {"agent": "nobody"}).json() == []
+    assert client.get("/api/v1/leaderboard/records", {"limit": 0}).status_code == 422
