@@ -26,6 +26,7 @@ urlpatterns = [
     path("runs/<slug:run_id>/", runs.run, name="run"),
     path("runs/<slug:run_id>/summary/", runs.summary, name="run-summary"),
     path("runs/<slug:run_id>/events/", runs.events, name="run-events"),
+    path("runs/<slug:run_id>/moments/", runs.moments, name="run-moments"),
     path("runs/<slug:run_id>/rounds/<int:number>/", runs.one_round, name="round"),
     path("runs/<slug:run_id>/rounds/<int:number>/files/<path:path>", runs.file, name="file"),
     path("runs/<slug:run_id>/cancel/", runs.cancel, name="run-cancel"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from django.db.models import TextField
+from django.db.models import F, IntegerField, Max, Min, TextField
 from django.db.models.functions import Cast
 
 from arena.runs.models import Event
@@ -69,6 +69,20 @@ def chunk(events: EventQuerySet, number: int) -> Chunk:
     first, last = number * CHUNK + 1, (number + 1) * CHUNK
     rows = folded(events, list(events.filter(seq__range=(first, last)).order_by("seq")))
     return Chunk(number, [entry for entry in rows if first <= entry.seq])
+
+
+def moments(events: EventQuerySet) -> tuple[list[int], int]:
+    """When each chunk began and when the last event came, in milliseconds on the run's clock. A
+    chunk of which nothing may be seen begins with the one before it.
+    """
+    number = Cast((F("seq") - 1) / CHUNK, IntegerField())
+    begun = dict(
+        events.order_by().annotate(number=number).values_list("number").annotate(Min("t_ms"))
+    )
+    starts: list[int] = []
+    for chunk in range(max(begun, default=-1) + 1):
+        starts.append(begun.get(chunk, starts[-1] if starts else 0))
+    return starts, events.aggregate(ends=Max("t_ms"))["ends"] or 0
 
 
 def since(events: EventQuerySet, after: int, upto: int) -> tuple[list[Entry], int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
@@ -25,6 +25,8 @@ from arena.runs.waiting import waiting_of
 GATES = ("integrity", "compile", "correctness", "performance", "generalization")
 RUNS_A_PAGE = 50
 FILTERS = ("task", "agent", "hardware", "status", "experiment")
+SPEEDS = (1, 2, 5, 10, 20, 60)
+"""Of a replay, over the run's own."""
 
 
 @require_safe
@@ -84,6 +86,16 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
     for name, value in cursor.items():
         answer.headers[name] = value
     return answer
+
+
+@require_safe
+def moments(request: HttpRequest, run_id: str) -> JsonResponse:
+    """When each chunk of the trace began and when the trace ends, for a page that replays it, in
+    milliseconds on the run's clock.
+    """
+    shown = _run(request, run_id)
+    starts, ends = trace.moments(Event.objects.visible_to(request.user, shown))
+    return JsonResponse({"starts": starts, "ends": ends})
 
 
 @require_safe
@@ -212,4 +224,5 @@ def _stream(request: HttpRequest, shown: Run, visible: EventQuerySet) -> dict[st
         "older": f"{address}?chunk={numbers[0] - 1}#trace" if numbers[0] else "",
         "newer": f"{address}?chunk={numbers[-1] + 1}#trace" if numbers[-1] < last else "",
         "whole": numbers[0] == 0 and numbers[-1] == last,
+        "speeds": SPEEDS,
     }

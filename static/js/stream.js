@@ -21,6 +21,7 @@ export class Stream {
   #near;
   #loads = new Map();
   #late = new Map(); // rows that came for a chunk while it was being loaded
+  #until = Infinity; // what came later on the run's clock is not shown
 
   constructor(root, lastSeq) {
     this.#root = root;
@@ -78,6 +79,27 @@ export class Stream {
     return added;
   }
 
+  /** Shows what had come by a moment on the run's clock, in chunks up to a number. Answers the
+   * newest row of it once that chunk is on the page; nothing if it is another moment by then. */
+  async showUntil(moment, chunk) {
+    this.#until = moment;
+    for (const [number, section] of this.#chunks) {
+      section.hidden = number > chunk;
+      this.#veil(section);
+    }
+    await this.load(chunk);
+    if (this.#until !== moment) return undefined;
+    return this.rows.findLast((row) => !row.hidden && !row.parentElement.hidden);
+  }
+
+  showAll() {
+    this.showUntil(Infinity, Infinity);
+  }
+
+  #veil(section) {
+    for (const row of section.children) row.hidden = Number(row.dataset.t) > this.#until;
+  }
+
   /** Loads a chunk; answers when its rows are on the page. */
   load(number) {
     const section = this.#chunks.get(number);
@@ -97,6 +119,7 @@ export class Stream {
     const late = this.#late.get(number) ?? [];
     this.#late.delete(number);
     this.apply(late);
+    this.#veil(section);
     this.#leave(section);
   }
 

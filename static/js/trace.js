@@ -2,6 +2,7 @@
 
 import * as charts from "./charts.js";
 import { Follower } from "./follow.js";
+import { Replay, clock } from "./replay.js";
 import { Stream, chunkOf, rowsOf } from "./stream.js";
 
 const root = document.querySelector("[data-stream]");
@@ -9,6 +10,8 @@ const help = document.querySelector("dialog.help");
 const toTail = document.querySelector("[data-to-tail]");
 const announcer = document.querySelector("[data-announce]");
 let stream;
+let replay;
+let reached = 0; // the seq of the newest event that a replay has shown
 let connection = "loading";
 let here = null;
 let tailing = false;
@@ -16,7 +19,7 @@ let unread = 0;
 
 // ---------- moving about ----------
 
-const lastSeq = () => Number(root.dataset.lastSeq);
+const lastSeq = () => (replay?.active ? reached : Number(root.dataset.lastSeq));
 
 function mark(row) {
   here?.classList.remove("here");
@@ -98,12 +101,13 @@ const keys = {
   G: () => jump(lastSeq()),
   ".": () => follow(!tailing),
   y: permalink,
+  p: () => replay?.toggle(),
   "?": () => help.showModal(),
 };
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
-  if (event.target.closest("input, select, textarea, [contenteditable]")) return;
+  if (event.target.closest("input:not([type=range]), select, textarea, [contenteditable]")) return;
   const action = root || everywhere.includes(event.key) ? keys[event.key] : undefined;
   if (!action) return;
   event.preventDefault();
@@ -192,6 +196,43 @@ function refreshWhileWaiting() {
   if (document.querySelector("[data-waiting]")) refreshSummary();
 }
 
+// ---------- playing again ----------
+
+const clockShown = document.querySelector("[data-clock]");
+const clockAtEnd = clockShown.textContent;
+
+function onMoment(now, chunk) {
+  clockShown.textContent = clock(now);
+  hideStopsAfter(now);
+  // A chunk that does not come is asked for again at the next moment.
+  stream.showUntil(now, chunk).then(onNewest, () => {});
+}
+
+function onNewest(row) {
+  if (!row || Number(row.dataset.seq) === reached) return;
+  reached = Number(row.dataset.seq);
+  if (!tailing) return;
+  mark(row);
+  row.scrollIntoView({ block: "center", behavior: "instant" });
+}
+
+function onReplayEnd() {
+  stream.showAll();
+  hideStopsAfter(Infinity);
+  clockShown.textContent = clockAtEnd;
+  showState("ended");
+}
+
+function hideStopsAfter(now) {
+  for (const stop of document.querySelectorAll(".outline a")) stop.parentElement.hidden = Number(stop.dataset.t) > now;
+}
+
+function onReplayBegin() {
+  tailing = true;
+  showState("replay");
+  announcer.textContent = "Playing the run again, from its beginning.";
+}
+
 // ---------- beginning ----------
 
 const helpButton = document.querySelector("[data-help]");
@@ -208,6 +249,8 @@ if (root) {
   toTail.addEventListener("click", () => follow(true));
   addEventListener("wheel", (event) => event.deltaY < 0 && tailing && follow(false), { passive: true });
   toHash();
+  const [opener, bar] = ["[data-replay-open]", "[data-replay]"].map((name) => document.querySelector(name));
+  if (bar) replay = new Replay(opener, bar, { onBegin: onReplayBegin, onMoment, onEnd: onReplayEnd });
   if (root.dataset.ended !== "1") {
     new Follower({
       run: root.dataset.run,

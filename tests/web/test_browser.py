@@ -6,9 +6,12 @@ import re
 from typing import Any
 
 import pytest
+from django.db.models import F
+from django.utils import timezone
 
 from arena.runs import services
 from arena.runs.events import EventDraft
+from arena.runs.models import Run
 from tests.web.world import LEASE, World
 
 TASK = "rms_norm/cpp-to-cpp"
@@ -149,6 +152,50 @@ def test_a_long_run_keeps_few_rows_and_reaches_every_one(open_page, world):
     now = seqs(page)
     assert now == sorted(set(now))
     assert reached >= below
+    assert page.complaints == []
+
+
+def test_a_finished_run_is_played_again_on_its_own_clock(open_page, world):
+    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+    run.events.update(t_ms=F("seq") * 1000)
+    public = list(run.events.filter(visibility="public").values_list("seq", flat=True))
+    page = open_page(f"/runs/{run.pk}/")
+    assert page.locator("[data-replay]").is_hidden()
+    page.keyboard.press("p")
+    page.wait_for_selector('[data-connection][data-state="replay"]')
+    page.keyboard.press("p")
+    for at in (0, 7500, 20_000, 3000):
+        page.locator("[data-at]").fill(str(at))
+        assert seqs(page) == public, "rows stay where they are"
+        shown = ".event:not([hidden])"
+        now = page.eval_on_selector_all(shown, "rows => rows.map(row => Number(row.dataset.seq))")
+        assert now == [seq for seq in public if seq * 1000 <= at]
+        stops = page.locator(".outline li:not([hidden]) a")
+        assert all(int(stop.get_attribute("data-t")) <= at for stop in stops.all())
+    assert page.locator("[data-clock]").inner_text() == "0:03.0"
+    page.locator("[data-speed]").select_option("60")
+    page.locator("[data-at]").focus()
+    page.keyboard.press("p")
+    page.wait_for_selector(f"#e{public[-1]}.here", timeout=PATIENCE)
+    page.wait_for_selector("text=Play >> visible=true")
+    page.locator("[data-whole]").click()
+    assert page.locator(".event[hidden]").count() == 0
+    assert page.locator("[data-replay]").is_hidden()
+    assert page.complaints == []
+
+
+def test_a_long_run_is_played_again_chunk_by_chunk(open_page, world):
+    run = world.long(TASK, "scripted", 2000)
+    run.events.update(t_ms=F("seq") * 10)
+    Run.objects.filter(pk=run.pk).update(status="failed", ended_at=timezone.now())
+    page = open_page(f"/runs/{run.pk}/")
+    page.locator("[data-replay-open]").click()
+    page.locator("[data-play]").click()
+    for at in (100, 4000, 17_000, 9000):
+        page.locator("[data-at]").fill(str(at))
+        page.wait_for_selector(f"#e{at // 10}.here", timeout=PATIENCE)
+        later = f".chunk[data-chunk='{at // 10 // 200 + 1}']"
+        assert page.locator(later).is_hidden()
     assert page.complaints == []
 
 

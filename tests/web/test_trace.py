@@ -6,6 +6,7 @@ import re
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
+from django.db.models import F
 from django.template.loader import get_template
 
 from arena.runs import services, trace
@@ -69,6 +70,21 @@ def test_chunks_tile_a_run_without_gap_or_overlap(run):
     numbers = range(trace.chunk_of(run.last_seq) + 1)
     seqs = [e.seq for n in numbers for e in trace.chunk(visible(run), n).entries]
     assert seqs == list(range(1, run.last_seq + 1))
+
+
+def test_a_replay_is_told_when_each_chunk_began_and_the_end(client, run):
+    record(run, *(log(f"line {n}") for n in range(2 * trace.CHUNK)))
+    record(run, log("secret", visibility="staff"))
+    run.events.update(t_ms=F("seq") * 10)
+    told = client.get(f"/runs/{run.pk}/moments/").json()
+    assert told == {"starts": [10, 2010, 4010], "ends": 4010}, "staff saw the run end at 4020"
+    run.events.filter(seq__range=(201, 400)).update(visibility="staff")
+    assert client.get(f"/runs/{run.pk}/moments/").json()["starts"] == [10, 10, 4010]
+
+
+def test_a_replay_of_a_run_without_events_ends_at_once(run):
+    run.events.all().delete()
+    assert trace.moments(visible(run)) == ([], 0)
 
 
 def test_following_from_any_cursor_reaches_the_end_once(run):
