@@ -158,10 +158,10 @@ def from_command() -> dict[str, dict[str, Any]]:
     tool = shutil.which("rocm-smi", path=f"{os.environ.get('PATH')}:/opt/rocm/bin")
     if tool is None:
         return {}
-    done = subprocess.run([tool, *COMMAND], capture_output=True, text=True, timeout=SECONDS)
     try:
+        done = subprocess.run([tool, *COMMAND], capture_output=True, text=True, timeout=SECONDS)
         said = json.loads(done.stdout[done.stdout.find("{") :])  # warnings may come before
-    except ValueError:
+    except (OSError, subprocess.TimeoutExpired, ValueError):
         return {}
     driver = said.get("system", {}).get("Driver version")
     cards = [card for name, card in said.items() if name.startswith("card")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,21 +66,34 @@ def _told(uuid: str) -> dict[str, Any]:
         import pynvml
     except ImportError:
         return {}
-    with contextlib.suppress(pynvml.NVMLError):
+    try:
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-        reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-        names = (
-            (name.removeprefix("nvmlClocksThrottleReason"), getattr(pynvml, name))
-            for name in dir(pynvml)
-            if name.startswith("nvmlClocksThrottleReason") and not name.endswith(("All", "None"))
-        )
-        return {
-            "driver": pynvml.nvmlSystemGetDriverVersion(),
-            "sm_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
-            "memory_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
-            "celsius": pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
-            "watts": pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
-            "throttled": sorted(name for name, bit in names if reasons & bit),
-        }
-    return {}
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    except pynvml.NVMLError:
+        return {}
+    clock, celsius = pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_TEMPERATURE_GPU
+    asked: dict[str, Callable[[], Any]] = {
+        "driver": pynvml.nvmlSystemGetDriverVersion,
+        "sm_mhz": lambda: clock(gpu, pynvml.NVML_CLOCK_SM),
+        "memory_mhz": lambda: clock(gpu, pynvml.NVML_CLOCK_MEM),
+        "celsius": lambda: pynvml.nvmlDeviceGetTemperature(gpu, celsius),
+        "watts": lambda: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,
+        "throttled": lambda: _throttled(pynvml, gpu),
+    }
+    told = {}
+    for name, ask in asked.items():
+        with contextlib.suppress(pynvml.NVMLError):  # what this card does not tell
+            told[name] = ask()
+    return told
+
+
+def _throttled(pynvml: Any, gpu: Any) -> list[str]:
+    reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
+    prefix = "nvmlClocksThrottleReason"
+    return sorted(
+        name.removeprefix(prefix)
+        for name in dir(pynvml)
+        if name.startswith(prefix)
+        and not name.endswith(("All", "None"))
+        and reasons & getattr(pynvml, name)
+    )

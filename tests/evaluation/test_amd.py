@@ -80,6 +80,15 @@ def test_a_tool_that_finds_nothing_tells_nothing(rocm_smi: Path, said: str) -> N
     assert amd.from_command() == {}
 
 
+def test_a_tool_that_hangs_leaves_the_other_devices(
+    rocm_smi: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(amd, "SECONDS", 0.2)
+    tool = rocm_smi.with_name("rocm-smi")
+    tool.write_text("#!/bin/sh\nexec sleep 20\n")
+    assert amd.from_command() == {}
+
+
 def test_a_machine_without_the_tools_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setitem(sys.modules, "amdsmi", None)

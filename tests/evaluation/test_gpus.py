@@ -7,6 +7,7 @@ two H200s both were listed, and verdicts at the same time were those of one alon
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -178,3 +179,28 @@ def test_a_peak_is_what_the_fastest_way_reaches(
     assert precisions[:2] == [False, True] and not torch.backends.cuda.matmul.allow_tf32
     assert peaks["float32_tflops"] == pytest.approx(2 * 8**3 / (3 * 0.5) / 1e12)
     assert peaks["memory_gbps"] == pytest.approx(2 * 1024 / 2.0 / 1e9)
+
+
+def test_what_a_card_does_not_tell_takes_nothing_else_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refused(Exception):
+        pass
+
+    def refuse(*asked: object) -> None:
+        raise Refused
+
+    nvml = SimpleNamespace(
+        NVMLError=Refused, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, NVML_TEMPERATURE_GPU=0,
+        nvmlClocksThrottleReasonAll=7, nvmlClocksThrottleReasonGpuIdle=1,
+        nvmlClocksThrottleReasonSwPowerCap=4,
+        nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlSystemGetDriverVersion=lambda: "580", nvmlDeviceGetClockInfo=lambda gpu, kind: kind,
+        nvmlDeviceGetTemperature=refuse, nvmlDeviceGetPowerUsage=lambda gpu: 143_058,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda gpu: 4,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    told = {"driver": "580", "sm_mhz": 1, "memory_mhz": 2, "watts": 143.058}
+    assert nvidia._told("aaaa") == {**told, "throttled": ["SwPowerCap"]}
+    nvml.nvmlDeviceGetHandleByUUID = refuse
+    assert nvidia._told("aaaa") == {}
