@@ -31,7 +31,7 @@ COMMAND = (sys.executable, "-m", "evaluation")
 PASSED, NOT_PASSED = 0, 1
 ENVIRONMENT = (
     "PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES",
-    "ROCM_PATH", "HIP_VISIBLE_DEVICES", "ARENA_UNCONFINED",
+    "ROCM_PATH", "HIP_VISIBLE_DEVICES", "ARENA_UNCONFINED", "ARENA_GPU", "ARENA_CUDA_ARCH",
 )  # fmt: skip
 """All of a worker's environment that a judge is given: no address or key of the arena's."""
 
