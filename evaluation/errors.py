@@ -40,6 +40,10 @@ class Broken(Exception):
     """The judge itself failed. Never counted against a candidate."""
 
 
+class NoIsolation(Broken):
+    """This machine has no walls to put a stranger's code behind; the message says what to do."""
+
+
 class BuildError(SubmissionError):
     """The source does not build; `outputs` holds what each compiler said."""
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation import JUDGE_VERSION, hardware, sandbox
 from evaluation.building.builds import Build, baselines
 from evaluation.contestants.zygote import Zygote
-from evaluation.errors import Broken, BuildError, Rejected, SubmissionError
+from evaluation.errors import Broken, BuildError, NoIsolation, Rejected, SubmissionError
 from evaluation.gates import Gate, Trial, gates
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
@@ -34,7 +34,6 @@ Emit = Callable[[GateResult], None]
 
 STAGES = ("build", "measure", "all")
 SCOPES = ("round", "final")
-_CONCLUSIVE = (Verdict.PASSED, Verdict.SKIPPED)
 
 
 @dataclass(frozen=True)
@@ -68,40 +67,43 @@ def evaluate(
         start = _starter(request, stack, seconds, zygote) if runs else _never
         final = request.scope == "final"
         trial = Trial(request.task, request.files, request.cache, final, start)
-        if request.stage == "measure":
-            _run(_gate(GateName.COMPILE), trial, [], lambda result: None, seconds)
         for gate in _chosen(request):
-            result = _run(gate, trial, results, emit, seconds, request.unconfined)
-            if result.verdict not in _CONCLUSIVE:
+            result = _run(gate, trial, seconds, request.unconfined)
+            if request.stage == gate.STAGE or request.stage == "all" or not _conclusive(result):
+                results.append(result)  # else it was told before
+                emit(result)
+            if not _conclusive(result):
                 break
     seconds["total"] = time.perf_counter() - started
-    return _report(request, results, seconds)
+    return _report(request, results, trial.build is not None, seconds)
 
 
 def _chosen(request: Request) -> list[Gate]:
+    """The gates of a stage. To measure takes what was built, which is found in the cache, or built
+    once more where that has gone.
+    """
     return [
         gate
         for gate in gates()
-        if request.stage in (gate.STAGE, "all") and (request.scope == "final" or not gate.HIDDEN)
+        if (request.stage in (gate.STAGE, "all") or _builds_for(request, gate))
+        and (request.scope == "final" or not gate.HIDDEN)
     ]
 
 
-def _gate(name: GateName) -> Gate:
-    return next(gate for gate in gates() if gate.NAME is name)
+def _builds_for(request: Request, gate: Gate) -> bool:
+    return request.stage == "measure" and gate.NAME is GateName.COMPILE
 
 
-def _run(
-    gate: Gate,
-    trial: Trial,
-    results: list[GateResult],
-    emit: Emit,
-    seconds: dict[str, float],
-    unconfined: bool = True,
-) -> GateResult:
+def _conclusive(result: GateResult) -> bool:
+    """Whether the next gate follows."""
+    return result.verdict in (Verdict.PASSED, Verdict.SKIPPED)
+
+
+def _run(gate: Gate, trial: Trial, seconds: dict[str, float], unconfined: bool) -> GateResult:
     started = time.perf_counter()
     try:
         if gate.NAME is not GateName.INTEGRITY and not (unconfined or sandbox.walls().any):
-            raise Broken(
+            raise NoIsolation(
                 "this machine has neither namespaces nor Landlock, so it judges nothing from "
                 "strangers; its owner may set ARENA_UNCONFINED=1"
             )
@@ -118,6 +120,8 @@ def _run(
         result = dataclasses.replace(failed, compiler=error.outputs, total=len(error.outputs))
     except SubmissionError as error:
         result = GateResult(gate.NAME, Verdict.FAILED, error.reason, error.message)
+    except NoIsolation as error:
+        result = GateResult(gate.NAME, Verdict.BROKEN, Reason.NO_ISOLATION, str(error))
     except Exception as error:
         result = GateResult(
             gate.NAME,
@@ -128,10 +132,7 @@ def _run(
         )
     duration = time.perf_counter() - started
     seconds[gate.NAME.value] = duration
-    result = dataclasses.replace(result, duration_ms=duration * 1e3)
-    results.append(result)
-    emit(result)
-    return result
+    return dataclasses.replace(result, duration_ms=duration * 1e3)
 
 
 def _only_built(task: Task) -> str:
@@ -180,11 +181,11 @@ def _never(build: Build) -> Judge:
 
 
 def _report(
-    request: Request, results: Sequence[GateResult], seconds: Mapping[str, float]
+    request: Request, results: Sequence[GateResult], compiled: bool, seconds: Mapping[str, float]
 ) -> Report:
     by_gate = {result.gate: result for result in results}
     last = results[-1]
-    decisive = last if last.verdict not in _CONCLUSIVE else None
+    decisive = None if _conclusive(last) else last
     correctness = by_gate.get(GateName.CORRECTNESS)
     if correctness and correctness.verdict is Verdict.SKIPPED:
         decisive = correctness  # what was only compiled has not passed
@@ -202,7 +203,7 @@ def _report(
         unseen=overall(hidden),
         roofline_share=statistics.geometric_mean(m.roofline_share for m in seen) if seen else None,
         noisy=any(m.noisy for m in (*seen, *hidden)),
-        aka_score=aka_score(results, seen),
+        aka_score=aka_score(compiled, results, seen),
         fingerprint=fingerprint(request),
         seconds=seconds,
     )
@@ -212,12 +213,12 @@ def _measurements(result: GateResult | None) -> tuple[Measurement, ...]:
     return result.measurements if result else ()
 
 
-def aka_score(results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
+def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
     """AgentKernelArena's score: 0 unless it compiles, 20 unless it is right, else 120 + 100 x mean
     speedup.
     """
     passed = {result.gate for result in results if result.verdict is Verdict.PASSED}
-    if GateName.COMPILE not in passed:
+    if not compiled:
         return 0.0
     if GateName.CORRECTNESS not in passed:
         return 20.0

@@ -56,7 +56,6 @@ class Reason(StrEnum):
     INPUT_MUTATED = "INPUT_MUTATED"
     ALIASED_OUTPUT = "ALIASED_OUTPUT"
     STALE_OUTPUT = "STALE_OUTPUT"
-    UNSTABLE = "UNSTABLE"
     CALL_ERROR = "CALL_ERROR"
     CRASH = "CRASH"
     TIMEOUT = "TIMEOUT"
@@ -64,7 +63,6 @@ class Reason(StrEnum):
     FORBIDDEN = "FORBIDDEN"
     PROTOCOL = "PROTOCOL"
     FASTER_THAN_ROOFLINE = "FASTER_THAN_ROOFLINE"
-    CLOCKS_DISAGREE = "CLOCKS_DISAGREE"
     NO_DEVICE = "NO_DEVICE"
     NO_ISOLATION = "NO_ISOLATION"
     JUDGE_ERROR = "JUDGE_ERROR"
@@ -101,14 +99,6 @@ class Argument:
     role: str
     dtype: str
     shape: tuple[str | int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one call must at least do: bytes moved through memory and floating-point operations."""
-
-    bytes: int
-    flops: int
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import pipeline
+from evaluation import pipeline, sandbox
 from evaluation.building.builds import Build
 from evaluation.contestants import processes
 from evaluation.contestants.zygote import Zygote
@@ -197,6 +197,19 @@ def test_stages_share_what_was_built(
     second = evaluate(Request(task, files, cache, stage="measure", scope="round"))
     assert [result.gate for result in second.gates] == [GateName.CORRECTNESS, GateName.PERFORMANCE]
     assert second.verdict is Verdict.PASSED
+    speedups = [m.speedup for m in second.gates[1].measurements]
+    assert second.aka_score == pytest.approx(120 + 100 * sum(speedups) / len(speedups))
+    assert first.aka_score == 20.0, "it compiled, and is not known to be right"
+
+
+def test_what_is_no_longer_built_and_does_not_build_again_says_so(task: Task, cache: Path) -> None:
+    heard: list[GateResult] = []
+    request = Request(task, {task.target_file: body("nonsense;")}, cache, stage="measure")
+    report = evaluate(request, heard.append)
+    assert [result.gate for result in heard] == [GateName.COMPILE]
+    assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.BUILD_ERROR)
+    assert "nonsense" in report.message
+    assert report.aka_score == 0.0
 
 
 def _never(*arguments: object) -> None:
@@ -214,6 +227,16 @@ def test_our_own_failure_is_broken_and_never_the_candidates(
     assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.JUDGE_ERROR)
     assert "disk" not in report.message
     assert "the disk is full" in str(report.gates[-1].private["error"])
+
+
+def test_a_machine_without_walls_judges_nothing_and_says_what_to_do(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline.sandbox, "walls", sandbox.Walls)
+    report = judged(task, HONEST, cache)
+    assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.NO_ISOLATION)
+    assert "ARENA_UNCONFINED=1" in report.message
+    assert [gate.gate for gate in report.gates] == [GateName.INTEGRITY, GateName.COMPILE]
 
 
 def test_a_baseline_that_does_not_build_is_our_failure_too(
