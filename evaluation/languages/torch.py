@@ -44,6 +44,10 @@ COMPILER = {
     "TORCHINDUCTOR_VEC_ISA_OK": "1",
 }
 """What `torch.compile` reads of the environment when it is first called."""
+MOST_SHAPES = 1 << 12
+"""How often `torch.compile` may compile a function anew, for other shapes and dtypes: a verdict has
+some forty cases. By itself it stops at eight, and the rest would be judged eager without a word.
+"""
 _LOAD_INLINE, _COMPILE = "torch.utils.cpp_extension.load_inline", "torch.compile"
 _IN_EXTENSIONS = tuple(breach for breach in BREACHES if breach[0] != "library-wrapper")
 """What has no place in C++ or CUDA that is a string here; PyTorch's own headers have."""
@@ -108,6 +112,8 @@ class Torch:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/inductor")
         if (folder / extensions.FOLDER).exists():
             extensions.stand_in(folder)
+        if _compiles(folder):
+            compile_any_number()
         module = reading.load_module(folder / f"{entry}.py")
         for name in (entry, MODEL):
             if callable(answer := getattr(module, name, None)):
@@ -116,6 +122,20 @@ class Torch:
             Reason.MISSING_ENTRY,
             f"no function `{entry}` in {entry}.py, nor a torch.nn.Module `{MODEL}`; define one",
         )
+
+
+def _compiles(folder: Path) -> bool:
+    """Whether a source of these speaks of `torch.compile`."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    return any(reading.Source(name, text).uses(_COMPILE) for name, text in texts.items())
+
+
+def compile_any_number() -> None:
+    """Have `torch.compile` compile as many cases as there are."""
+    import torch._dynamo  # takes a second or two, of which only who compiles pays
+
+    torch._dynamo.config.recompile_limit = MOST_SHAPES
+    torch._dynamo.config.accumulated_recompile_limit = MOST_SHAPES
 
 
 class TorchKernel:

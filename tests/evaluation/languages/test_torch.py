@@ -227,3 +227,38 @@ def test_an_extension_on_pytorchs_own_headers_is_not_rejected() -> None:
         'ours = build("ours", CPP, functions=["twice"])\ntwice = ours.twice\n'
     )
     TORCH.check({"twice.py": source}, TASK)
+
+
+COUNTS = """
+import torch
+
+compiled = []
+
+
+def backend(graph, inputs):
+    compiled.append(len(inputs))
+    return graph.forward
+
+
+def twice(x, by):
+    return x * by
+
+
+answer = torch.compile(twice, dynamic=False, backend=backend)
+
+
+def twice(x, by):
+    return answer(x, by), len(compiled)
+"""
+
+
+def test_a_compiler_is_not_given_up_on_after_eight_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._dynamo import config
+
+    for name in ("recompile_limit", "accumulated_recompile_limit"):
+        monkeypatch.setattr(config, name, getattr(config, name))  # put back afterwards
+    TORCH.build({"twice.py": COUNTS}, TASK, tmp_path)
+    answer = TORCH.load(tmp_path, "twice").answer
+    assert [answer(torch.zeros(n), 2.0)[1] for n in range(2, 22)] == list(range(1, 21))
