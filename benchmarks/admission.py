@@ -132,9 +132,9 @@ class Trial:
         except (IndexError, ValueError):
             print(f"{task.slug}: not tried; exit code {done.returncode}", file=sys.stderr)
             return
-        self._keep(task, admission, time.perf_counter() - started)
+        self._keep(task, admission, bench, time.perf_counter() - started)
 
-    def _keep(self, task: Task, admission: dict[str, Any], seconds: float) -> None:
+    def _keep(self, task: Task, admission: dict[str, Any], bench: Bench, seconds: float) -> None:
         said = {
             "hash": task.hash,
             "judge": admission["judge_version"],
@@ -147,13 +147,15 @@ class Trial:
             "speedup_over_itself": admission["repeat"],
             "seconds": round(seconds, 1),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **({"uuid": bench.lock} if bench.lock else {}),
         }
         print(task.slug, json.dumps(said), flush=True)
+        model = {k: v for k, v in to_json(self.devices[0].fingerprint).items() if k != "uuid"}
         with self._writing:
             self.found[task.slug] = said
             told = {
                 "command": "python benchmarks/admission.py",
-                "device": to_json(self.devices[0].fingerprint),
+                "device": model,
                 "torch": torch.__version__,
                 "tasks": dict(sorted(self.found.items())),
             }

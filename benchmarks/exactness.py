@@ -53,6 +53,7 @@ KERNELS = (
     ("softmax", "triton", "attention-16k"),
     ("matmul", "triton", "square-8k"),
     ("matmul", "cuda", "square-8k"),
+    ("matmul", "hip", "llama-8b-mlp-up"),
 )
 WINDOWS, REPLAYS, CALLS = 15, 12, 100
 

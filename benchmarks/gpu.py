@@ -4,11 +4,12 @@
 
 clock: microseconds per launch as the judge measures them, beside CUPTI's for the same launches and
 beside what the usual ways say of the same kernels (see exactness.py). repeatability: the same
-submission measured again and again by fresh contestants. speed: seconds from source to verdict,
-cold and warm, beside load_inline with 5 checks and 100 timed calls in a fresh process. queue:
-verdicts a minute over a queue of submissions, and how busy the GPU was.
+submission judged again and again, through every gate, each time by a process of its own. speed:
+seconds of such a process from source to verdict, cold and warm, beside load_inline with 5 checks
+and 100 timed calls in a fresh process. queue: final verdicts a minute over a queue of submissions
+in two languages, and how busy the GPU was.
 
-Run it on a machine that does nothing else.
+Run it on a machine that does nothing else. Each part of FILE says by what it was measured.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +31,18 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402 - the path comes first
 
-from benchmarks import exactness, throughput  # noqa: E402
-from benchmarks.exactness import KERNELS, events_each, measured, task_of  # noqa: E402
-from evaluation import hardware, pipeline  # noqa: E402
-from evaluation.contestants.zygote import Zygote  # noqa: E402
-from evaluation.task import Task  # noqa: E402
-from evaluation.types import Split, to_json  # noqa: E402
+from benchmarks import exactness, provenance, throughput  # noqa: E402
+from benchmarks.exactness import events_each, task_of  # noqa: E402
+from evaluation import hardware  # noqa: E402
+from evaluation.languages import languages  # noqa: E402
+from evaluation.types import Split  # noqa: E402
 
-REPEATED = (*KERNELS[2:4], *KERNELS[5:7], KERNELS[10])
+REPEATED = (
+    ("rms_norm", "cuda", "shared_row"),
+    ("layer_norm", "triton", "whole_row"),
+    ("softmax", "cuda", "base_two"),
+)
+"""Honest answers, unlike the baselines that they are timed against."""
 REPEATS = 10
 QUEUE = 40
 
@@ -54,25 +58,20 @@ def main() -> None:
         inline(Path(options.inline))
         return
     with tempfile.TemporaryDirectory() as folder:
-        cache = options.cache or Path(folder)
+        cache = (options.cache or Path(folder)).absolute()
         device = hardware.device_for("gpu", cache)
-        found = json.loads(options.output.read_text()) if options.output.is_file() else {}
-        found |= {
-            "device": to_json(device.fingerprint),
-            "peaks": to_json(device.peaks),
-            "torch": torch.__version__,
-        }
         for part in options.parts:
             measure: Callable[[Path, hardware.Device], Any] = globals()["measure_" + part]
             results = measure(cache, device)
-            found[part] = {
+            told = {
                 "command": f"python benchmarks/gpu.py {part}",
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "now": hardware.state(device),
+                **provenance.of(device),
                 "results": results,
             }
+            # Read now: another part may have been measured on another GPU meanwhile.
+            found = json.loads(options.output.read_text()) if options.output.is_file() else {}
             options.output.parent.mkdir(parents=True, exist_ok=True)
-            options.output.write_text(json.dumps(found, indent=2) + "\n")
+            options.output.write_text(json.dumps({**found, part: told}, indent=2) + "\n")
             print(part, json.dumps(results, indent=1), flush=True)
 
 
@@ -82,24 +81,50 @@ def measure_clock(cache: Path, device: hardware.Device) -> dict[str, Any]:
 
 
 def measure_repeatability(cache: Path, device: hardware.Device) -> list[dict[str, Any]]:
-    """Coefficients of variation of the speedup and the time over REPEATS measurements."""
+    """Coefficients of variation over REPEATS final verdicts on the same submission."""
     rows = []
     for operator, language, name in REPEATED:
-        with Zygote() as zygote:
-            found = [
-                measured(zygote, operator, language, name, cache, device) for _ in range(REPEATS)
-            ]
+        source = answer(operator, language, name)
+        reports = [judged(operator, language, source, cache) for _ in range(REPEATS)]
+        cases = [report["gates"][3]["measurements"] for report in reports]
         rows.append(
             {
-                "kernel": f"{operator}/{language}/{name}",
-                "us": statistics.median(m.candidate_us for m in found),
-                "speedup_cv": variation([m.speedup for m in found]),
-                "time_cv": variation([m.candidate_us for m in found]),
-                "intervals_with_1": sum(m.low <= 1 <= m.high for m in found),
+                "submission": f"{operator}/{language}/{name}",
+                "seen": varied([report["seen"] for report in reports]),
+                "unseen": varied([report["unseen"] for report in reports]),
+                "cases": {
+                    timed[0]["case"]: {
+                        "us": statistics.median(m["candidate_us"] for m in timed),
+                        "time_cv": variation([m["candidate_us"] for m in timed]),
+                        **varied(timed),
+                    }
+                    for timed in zip(*cases, strict=True)
+                },
             }
         )
-        print(rows[-1], flush=True)
+        print(json.dumps(rows[-1]), flush=True)
     return rows
+
+
+def answer(operator: str, language: str, name: str) -> str:
+    """An honest answer kept beside an operator, or its baseline."""
+    kept = task_of(operator, language).operator
+    if name == "baseline":
+        return kept.baseline(language)
+    return next(a.source for a in kept.honest() if (a.language, a.name) == (language, name))
+
+
+def varied(intervals: list[dict[str, float]]) -> dict[str, float]:
+    """How a speedup varied from verdict to verdict, and how often its interval held the mean of
+    all.
+    """
+    speedups = [each["speedup"] for each in intervals]
+    mean = statistics.fmean(speedups)
+    return {
+        "speedup": mean,
+        "speedup_cv": variation(speedups),
+        "intervals_with_mean": sum(each["low"] <= mean <= each["high"] for each in intervals),
+    }
 
 
 def variation(values: list[float]) -> float:
@@ -107,29 +132,40 @@ def variation(values: list[float]) -> float:
     return statistics.stdev(values) / statistics.fmean(values)
 
 
-def verdict(task: Task, source: str, cache: Path, scope: str = "final") -> dict[str, float]:
-    """Seconds of one verdict by part."""
-    started = time.perf_counter()
-    request = pipeline.Request(task, {task.target_file: source}, cache, scope=scope)
-    report = pipeline.evaluate(request)
-    if report.verdict != "passed":
-        raise SystemExit(f"{task.slug}: {report.verdict} {report.reason}: {report.message}")
-    return {**report.seconds, "wall": time.perf_counter() - started}
+def judged(
+    operator: str, language: str, source: str, cache: Path, scope: str = "final"
+) -> dict[str, Any]:
+    """The report of `python -m evaluation judge` on a source, with the `wall` seconds of that
+    process. Ends this one where it did not pass.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{operator}{languages()[language].suffix}"
+        file.write_text(source)
+        asked = (operator, f"{language}-to-{language}", str(file))
+        options = ("--json", "--scope", scope, "--cache", str(cache))
+        command = (sys.executable, "-m", "evaluation", "judge", *asked, *options)
+        started = time.perf_counter()
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        wall = time.perf_counter() - started
+    if done.returncode:
+        raise SystemExit(f"{asked}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+    return {**json.loads(done.stdout.splitlines()[-1]), "wall": wall}
 
 
 def measure_speed(cache: Path, device: hardware.Device) -> dict[str, Any]:
-    """Source to full verdict, cold (nothing built, a new process for the zygote) and warm."""
+    """Source to full verdict by a process of its own, cold (nothing built) and warm. The device's
+    peaks are known: they are measured once on a machine.
+    """
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         unbuilt = Path(folder)  # other parts build the same source
         shutil.copytree(cache / "peaks", unbuilt / "peaks")
         for language in ("triton", "cuda"):
-            task = task_of("rms_norm", language)
-            source = task.operator.baseline(language)
-            for state in ("cold", "warm"):
-                found[f"{language} {state}"] = verdict(task, source, unbuilt)
+            source = answer("rms_norm", language, "baseline")
+            for state, scope in (("cold", "final"), ("warm", "final"), ("round", "round")):
+                report = judged("rms_norm", language, source, unbuilt, scope)
+                found[f"{language} {state}"] = {**report["seconds"], "wall": report["wall"]}
                 print(language, state, found[f"{language} {state}"], flush=True)
-            found[f"{language} round"] = verdict(task, source, unbuilt, "round")
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         subprocess.run([sys.executable, __file__, "--inline", folder], check=True)
@@ -180,9 +216,12 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weight, double eps) {
 
 
 def measure_queue(cache: Path, device: hardware.Device) -> dict[str, Any]:
-    """Verdicts a minute over QUEUE submissions, as an arena works them off."""
-    task = task_of("rms_norm", "cuda")
-    return throughput.measure(task, task.operator.baseline("cuda"), QUEUE, cache, device)
+    """Final verdicts a minute over QUEUE submissions, as an arena works them off."""
+    submissions = [
+        (task_of(operator, language), answer(operator, language, name))
+        for operator, language, name in REPEATED
+    ]
+    return throughput.measure(submissions, QUEUE, cache, device)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +30,22 @@ ROOT = Path(__file__).resolve().parent.parent
 JUDGE = (sys.executable, "-m", "evaluation")
 BUILDERS, GIVE_WAY = 2, "10"
 MOST_SECONDS = 600
+COMMENT = {"triton": "#", "torch": "#", "cuda": "//", "hip": "//", "cpp": "//"}
 SAMPLE_SECONDS = 0.1
 
 
-def measure(task: Task, source: str, count: int, cache: Path, device: Device) -> dict[str, Any]:
-    """Rounds of `count` submissions that differ from `source` by a comment."""
+def measure(
+    submissions: Sequence[tuple[Task, str]], count: int, cache: Path, device: Device
+) -> dict[str, Any]:
+    """Final verdicts on `count` submissions: these in turn, told apart by a comment."""
     requests = [
         {
             "task": task.slug,
-            "files": {task.target_file: f"{source}\n// {number}\n"},
+            "files": {task.target_file: f"{source}\n{COMMENT[task.track.target]} {number}\n"},
             "cache": str(cache),
-            "scope": "round",
+            "scope": "final",
         }
-        for number in range(count)
+        for number, (task, source) in zip(range(count), cycle(submissions))
     ]
     bench = Bench(environment=device.environment, cores=frozenset(os.sched_getaffinity(0)))
     started = time.perf_counter()
@@ -59,7 +63,7 @@ def measure(task: Task, source: str, count: int, cache: Path, device: Device) ->
         "share_of_time_gpu_busy": statistics.fmean(busy) if busy else None,
         "share_of_time_judging": sum(each["total"] for each in spent) / wall,
         "share_of_time_in_windows": sum(each["clocked"] for each in spent) / wall,
-        "speedup_median": statistics.median(report["seen"]["speedup"] for report in reports),
+        "submissions": [task.slug for task, _ in submissions],
     }
 
 

@@ -35,7 +35,7 @@ from evaluation.types import Interval, Reason, Split, Verdict
 LEAST_HONEST = 2
 LEAST_MUTANTS = 3
 SPREAD_BOUND = 0.05
-"""Measured twice, a speedup is the same: the 95 % interval of the ratio lies no further off."""
+"""Measured twice, a speedup is the same but for so much."""
 MOST_REPEATS = 3
 """A busy machine may try so often."""
 MOST_BUILDS = 8
@@ -248,4 +248,4 @@ def _problems(attempts: tuple[Attempt, ...], repeat: Repeat) -> Iterator[str]:
 
 
 def _steady(ratio: Interval) -> bool:
-    return ratio.low <= 1 + SPREAD_BOUND and ratio.high >= 1 / (1 + SPREAD_BOUND)
+    return 1 / (1 + SPREAD_BOUND) <= ratio.speedup <= 1 + SPREAD_BOUND
