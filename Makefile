@@ -31,7 +31,7 @@ test: ready .venv/dev.stamp extras  ## run every test, those in a real browser a
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not serial" && exit $$alone
 
 test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton and pytest)
-	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu
+	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu $(if $(RESULTS),--results $(RESULTS))
 
 lint: ready .venv/dev.stamp  ## style, types, the arrows between packages, missing migrations
 	$(DO)@$(BIN)/ruff check

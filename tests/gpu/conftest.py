@@ -19,6 +19,7 @@ from evaluation.building import nvcc
 from evaluation.contestants.zygote import Zygote
 from evaluation.hardware import cpu
 from evaluation.languages import triton
+from tests.gpu.results import Results
 from tests.gpu.submissions import Submission, build_all
 
 WORKER, WORKERS = (
@@ -27,7 +28,16 @@ WORKER, WORKERS = (
 )
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--results", type=Path, help="a file for what each test came to")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--results", None)
+    if path and place.gpu_vendor() != "nvidia":
+        raise pytest.UsageError("--results is for a machine with an NVIDIA GPU; leave it out here")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Results(path.absolute()))
     if WORKERS > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(WORKER)
         cores = sorted(os.sched_getaffinity(0))

@@ -120,6 +120,12 @@ def conclusion(report: Report) -> str:
     return f"{report.verdict.value}/{report.reason} in {report.gates[-1].gate.value}"
 
 
+def told(report: Report) -> dict[str, object]:
+    """What is kept of a report: its conclusion, and the speedup where it has one."""
+    speedup = {"speedup": round(report.seen.speedup, 3)} if report.seen else {}
+    return {"got": conclusion(report), **speedup}
+
+
 def said(report: Report) -> str:
     """What every gate said, for whoever reads a failed test."""
     lines = [f"{g.gate}: {g.verdict} {g.message} {dict(g.private)}" for g in report.gates]

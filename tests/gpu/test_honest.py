@@ -4,12 +4,13 @@ read and some of them compiled.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from evaluation.gates.performance import NAME as PERFORMANCE
-from tests.gpu.submissions import Submission, conclusion, said, submissions
+from tests.gpu.submissions import Submission, conclusion, said, submissions, told
 
 HONEST = submissions("honest")
 
@@ -17,9 +18,16 @@ HONEST = submissions("honest")
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize("work", HONEST, ids=lambda work: work.name)
-def test_honest_work_of_any_style_passes(work: Submission, in_a_hurry: None, cache: Path) -> None:
+def test_honest_work_of_any_style_passes(
+    work: Submission,
+    in_a_hurry: None,
+    cache: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
     report = work.judge(cache)
 
+    for name, value in told(report).items():
+        record_property(name, value)
     assert conclusion(report) == "passed", said(report)
     assert next(g for g in report.gates if g.gate is PERFORMANCE).measurements
 

@@ -11,6 +11,7 @@ they found one.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.gpu.submissions import (
     conclusion,
     said,
     submissions,
+    told,
 )
 
 TRICKS = submissions("hostile")
@@ -46,13 +48,19 @@ def places(cache: Path, outside: Path) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.name)
 def test_a_trick_gets_the_verdict_it_must_get(
-    trick: Submission, walls_alone: None, cache: Path, tmp_path: Path
+    trick: Submission,
+    walls_alone: None,
+    cache: Path,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     outside = tmp_path / "outside"
 
     report = trick.judge(cache, places(cache, outside))
 
     got = conclusion(report)
+    for name, value in {"row": trick.header["row"], **told(report)}.items():
+        record_property(name, value)
     expected = trick.header["expect"].split("|")
     assert any(got == e or got.startswith(f"{e} in ") for e in expected), said(report)
     assert not outside.exists()

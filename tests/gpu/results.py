@@ -1,0 +1,43 @@
+"""Keeps what a run of these tests came to: `--results FILE`, on the process that hears of all."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import provenance
+from evaluation import hardware, sandbox
+from evaluation.building.builds import default_cache
+from evaluation.types import to_json
+
+
+class Results:
+    """What each test came to, and what it told by `record_property`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tests: dict[str, dict[str, Any]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self.tests[report.nodeid.removeprefix("tests/gpu/")] = {
+                "outcome": report.outcome,
+                **dict(report.user_properties),
+                "seconds": round(report.duration, 2),
+            }
+
+    def pytest_sessionfinish(self) -> None:
+        device = hardware.device_for("gpu", default_cache())
+        told = {
+            "command": "make test-gpu RESULTS=FILE",
+            **provenance.of(device),
+            "walls": to_json(sandbox.walls()),
+            "outcomes": Counter(test["outcome"] for test in self.tests.values()),
+            "tests": dict(sorted(self.tests.items())),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(told, indent=1) + "\n")
