@@ -203,6 +203,7 @@ class Judge:
             blocks=len(blocks),
             noisy=clock.half_width(interval) > clock.NOISY,
             eager_us=eager and eager / 1e3,
+            captured=candidate.captured if self.task.kind == GPU else None,
         )
 
     def _takes(self, case: Case, plan: clock.Plan) -> list[_Take]:

@@ -21,7 +21,7 @@ def gate(result: GateResult) -> str:
     verdict = f"{result.verdict}{reason}{rule}"
     seconds = result.duration_ms / 1e3
     head = f"{mark} {result.gate:<15} {verdict}  {result.message}  [{seconds:.1f} s]"
-    if result.verdict is Verdict.BROKEN:
+    if "error" in result.private:
         head += f"\n    {result.private['error']}"
     seen = [m for m in result.measurements if m.split is Split.SEEN]
     if not seen:
@@ -32,7 +32,7 @@ def gate(result: GateResult) -> str:
     rows += [
         (
             m.case,
-            f"{m.candidate_us:.2f} us",
+            f"{m.candidate_us:.2f} us{' singly' if m.captured is False else ''}",
             f"{m.baseline_us:.2f} us {m.baseline}",
             f"{m.speedup:.3f}x{' noisy' if m.noisy else ''}",
             f"[{m.low:.3f}, {m.high:.3f}]",

@@ -152,8 +152,10 @@ class Measurement:
     blocks: int
     noisy: bool
     eager_us: float | None = None
-    """Launch included, one call after the other; None where no graph was captured and all of it is
-    so.
+    """Launch included, one call after the other; None where that was not measured besides."""
+    captured: bool | None = None
+    """On a GPU, whether the candidate's launches were replayed as one graph; where they cannot be
+    captured, all its times are of one call after the other.
     """
 
 

@@ -251,6 +251,7 @@ class Measurement(models.Model):
     roofline_share = models.FloatField(null=True, blank=True)
     warm_us = models.FloatField(null=True, blank=True)
     eager_us = models.FloatField(null=True, blank=True)
+    captured = models.BooleanField(null=True, blank=True)
     blocks = models.PositiveIntegerField(default=0)
     noisy = models.BooleanField(default=False)
 

@@ -187,6 +187,7 @@ class MeasurementOut(Schema):
     roofline_share: float | None
     warm_us: float | None
     eager_us: float | None
+    captured: bool | None
     noisy: bool
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import pipeline, sandbox
+from evaluation import pipeline, render, sandbox
 from evaluation.building.builds import Build
 from evaluation.contestants import processes
 from evaluation.contestants.zygote import Zygote
@@ -54,6 +54,7 @@ def test_an_honest_submission_passes_every_gate(task: Task, cache: Path) -> None
     for m in measured:
         assert 0 < m.roofline_share < 1.25
         assert m.gbps == pytest.approx(_bytes(m) / m.candidate_us / 1e3)
+        assert m.captured is None, "there are no graphs on a processor"
 
 
 def _bytes(measurement: object) -> float:
@@ -236,6 +237,7 @@ def test_a_machine_without_walls_judges_nothing_and_says_what_to_do(
     report = judged(task, HONEST, cache)
     assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.NO_ISOLATION)
     assert "ARENA_UNCONFINED=1" in report.message
+    assert "ARENA_UNCONFINED=1" in render.gate(report.gates[-1])
     assert [gate.gate for gate in report.gates] == [GateName.INTEGRITY, GateName.COMPILE]
 
 

@@ -29,6 +29,7 @@ class Submission:
     - `operator`: what it answers; `centred` unless given
     - `scope`: `final` for one whose hidden cases tell; else a round
     - `seconds`: a limit of its own, for one that never answers or compiles meanwhile
+    - `captured`: `no` for honest work of which no graph can be captured
     - `expect`, `triage`, `fastest`: see `test_hostile`
     """
 

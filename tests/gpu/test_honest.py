@@ -29,7 +29,10 @@ def test_honest_work_of_any_style_passes(
     for name, value in told(report).items():
         record_property(name, value)
     assert conclusion(report) == "passed", said(report)
-    assert next(g for g in report.gates if g.gate is PERFORMANCE).measurements
+    measured = next(g for g in report.gates if g.gate is PERFORMANCE).measurements
+    assert measured
+    captured = work.header.get("captured", "yes") == "yes"
+    assert all(m.captured is captured for m in measured), "it waits for the GPU, or does not"
 
 
 @pytest.mark.slow

@@ -268,6 +268,19 @@ def test_a_round_that_passed_says_that_hidden_cases_are_for_the_final_verdict(cl
     assert "final verdict only" not in final and "not reached" not in final
 
 
+def test_a_case_says_how_its_launches_were_launched(client, runs):
+    address = f"/runs/{runs['passed'].pk}/"
+    shown = Measurement.objects.filter(evaluation__submission__run=runs["passed"], split="seen")
+    for captured, eager, said in (
+        (None, None, ""),
+        (True, 7.25, "7.25\u202fµs launched singly"),
+        (False, None, "launched singly: no graph can be captured of it"),
+    ):
+        shown.update(captured=captured, eager_us=eager)
+        page = client.get(address).content.decode()
+        assert said in page and ("launched singly" in page) == bool(said)
+
+
 def test_a_file_is_there_as_it_was_handed_in_and_each_line_has_an_address(client, runs):
     round_ = f"/runs/{runs['passed'].pk}/rounds/1/"
     page = client.get(round_).content.decode()
