@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.leaderboard.rankings import Estimate
+from arena.leaderboard.rankings import ANEW_CASE, Estimate
 from arena.runs.models import Measurement, Run
 from arena.runs.rounds import Round, rounds_of
 from arena.runs.states import Scope
@@ -112,7 +112,7 @@ def _apart(runs: Sequence[Run], measured: Sequence[dict[str, Measurement]]) -> s
 
 
 def _cells(measured: Sequence[Measurement]) -> list[Cell]:
-    estimates = [Estimate(m.speedup, m.low, m.high) for m in measured]
+    estimates = [Estimate.measured(m.speedup, m.low, m.high, ANEW_CASE) for m in measured]
     cells = []
     for number, (each, estimate) in enumerate(zip(measured, estimates, strict=True)):
         others = [other for at, other in enumerate(estimates) if at != number]

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
-from arena.leaderboard.rankings import Estimate, Filters, rank
+from arena.leaderboard.rankings import ANEW, Estimate, Filters, rank
 from arena.runs.models import Evaluation, Run
 from tests.arena.factories import finished
 
@@ -52,9 +52,16 @@ def test_a_speedup_is_the_geomean_over_tasks_with_an_interval_from_theirs(judged
     judged("a", "gelu", 8.0, width=1.1)
     row = board()["a"]
     assert row.speedup == pytest.approx(4.0)
-    half = math.log(1.1) * math.sqrt(2) / 2
+    half = math.hypot(math.log(1.1), 1.96 * ANEW) * math.sqrt(2) / 2
     assert row.high == pytest.approx(4.0 * math.exp(half))
     assert row.low == pytest.approx(4.0 * math.exp(-half))
+
+
+def test_who_differs_by_less_than_the_next_verdict_may_shares_a_rank(judged):
+    judged("a", "relu", 1.000, width=1.0001)
+    judged("b", "relu", 1.005, width=1.0001)
+    judged("c", "relu", 1.030, width=1.0001)
+    assert [(row.agent.slug, row.band) for row in rank()] == [("c", 1), ("b", 2), ("a", 2)]
 
 
 def test_a_failure_lowers_the_share_and_never_enters_the_mean(judged):
