@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from runners.agents import Spec
@@ -29,6 +30,8 @@ SPECS = (
 )
 
 
+HOST_SUFFIX = ".cpp"
+"""What runs on a processor, of which there is no profile."""
 GAIN = 1.01
 """How much better a low end must be to be worth a round."""
 
@@ -63,6 +66,9 @@ class Search:
         if first is None or first.speedup is None or first.low is None:
             self.desk.say("The source as it stands has no speedup to improve on, so I stop here.")
             return
+        if knobs and PurePath(self.target).suffix != HOST_SUFFIX:
+            self.desk.say("Before I turn anything: where its time goes.")
+            self.desk.profile()
         best = Best(source, first.speedup, first.low)
         while knobs:
             before = best

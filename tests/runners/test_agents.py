@@ -226,6 +226,17 @@ def test_the_tuner_ends_with_its_best_when_the_rounds_are_spent(tmp_path: Path) 
     assert "arena: flags -O3" in studio.target()
 
 
+@pytest.mark.parametrize(("target", "profiled"), [("k.cu", True), (TARGET, False)])
+def test_the_tuner_looks_where_the_time_of_a_gpu_kernel_goes(
+    target: str, profiled: bool, tmp_path: Path
+) -> None:
+    studio = Studio(tmp_path, TUNABLE, target)
+    studio.work("tuner", lambda source: timed(1.0), rounds=2)
+    calls = [e["body"]["tool"] for e in studio.events if e["kind"] == "tool_call"]
+    assert ("arena-profile" in calls) is profiled
+    assert len(studio.asked) == 2, "a profile costs no round"
+
+
 def test_the_tuner_with_nothing_to_tune_asks_once(tmp_path: Path) -> None:
     studio = Studio(tmp_path, "int f();\n")
     studio.work("tuner", lambda source: timed(1.0))
