@@ -10,6 +10,7 @@ they found one.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,16 @@ from tests.gpu.submissions import (
 )
 
 TRICKS = submissions("hostile")
+ROWS = range(1, 55)
+"""Of the catalogue of tricks."""
+ELSEWHERE = {
+    20: "a baseline of another day or machine: the judge measures its own, live",
+    25: "a task whose answer hardly varies: admission's probes and mutants find it",
+    26: "a mean that is nearly zero: `nominal_values_only` tries the same, as row 34",
+    41: "a float product for a quantised one: mutants of `int8_matmul`",
+    54: "no language model judges anything",
+}
+"""Rows that no submission of these tries."""
 
 
 def places(cache: Path, outside: Path) -> dict[str, object]:
@@ -75,6 +86,12 @@ def test_every_trick_says_what_must_come_of_it() -> None:
         expected = trick.header["expect"].split("|")
         assert all(e == "passed" or any(map(e.startswith, verdicts)) for e in expected), trick.name
         assert ("passed" in expected) == ("fastest" in trick.header), trick.name
+
+
+def test_every_row_of_the_catalogue_is_tried_or_has_a_reason_not_to_be() -> None:
+    tried = {int(row) for trick in TRICKS for row in re.findall(r"\d+", trick.header["row"])}
+    assert not tried & ELSEWHERE.keys()
+    assert tried | ELSEWHERE.keys() == set(ROWS)
 
 
 def test_each_language_has_its_dozen_of_tricks() -> None:
