@@ -92,6 +92,21 @@ extern "C" int {name}(const {name}_args* args, {stream} stream);
 #endif
 """
 
+# ROCm before 5.6, such as Debian 12's, has the type by another name, and no conversions.
+_HIP_INCLUDES = """\
+#include <hip/hip_runtime.h>
+#include <hip/hip_fp16.h>
+#if __has_include(<hip/hip_bf16.h>)
+#include <hip/hip_bf16.h>
+#else
+#include <hip/hip_bfloat16.h>
+typedef hip_bfloat16 __hip_bfloat16;
+__host__ __device__ inline float __bfloat162float(__hip_bfloat16 value) { return float(value); }
+__host__ __device__ inline __hip_bfloat16 __float2bfloat16(float value) {
+    return __hip_bfloat16(value);
+}
+#endif"""
+
 _DIALECTS = {
     "cuda": {
         "includes": "#include <cuda_runtime.h>\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>",
@@ -99,8 +114,7 @@ _DIALECTS = {
         "stream": "cudaStream_t",
     },
     "hip": {
-        "includes": "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n"
-        "#include <hip/hip_bf16.h>",
+        "includes": _HIP_INCLUDES,
         "bfloat16": "__hip_bfloat16",
         "stream": "hipStream_t",
     },

@@ -19,21 +19,34 @@ ARCHITECTURES = ("gfx942", "gfx90a")
 
 FLAGS = ("-std=c++17", "-O3", "-Rpass-analysis=kernel-resource-usage")
 LIBRARY_FLAGS = ("-shared", "-fPIC", "-Wl,--no-undefined")
+_COMMAND = ("env", "HIP_PLATFORM=amd")
+"""Left to itself, hipcc calls nvcc where it finds one and no `clang++`."""
 _SAME = {
     "-O1": "-O1",
     "-O2": "-O2",
     "-O3": "-O3",
-    "-use_fast_math": "-ffast-math",
+    "-use_fast_math": "-freciprocal-math -fapprox-func -ffp-contract=fast"
+    " -fgpu-flush-denormals-to-zero -fno-hip-fp32-correctly-rounded-divide-sqrt",
     "-fmad=false": "-ffp-contract=off",
     "-fmad=true": "-ffp-contract=fast",
     "-std=c++17": "-std=c++17",
     "-std=c++20": "-std=c++20",
 }
-"""A source asks by nvcc's names; what is not here says nothing to AMD's compiler."""
+"""A source asks by nvcc's names; what is not here says nothing to AMD's compiler. Its own
+-ffast-math would say more than nvcc's: no infinities, no NaN, sums in any order.
+"""
 
 # Clang's remarks, one line for each number:
 # https://clang.llvm.org/docs/ClangCommandLineReference.html, -Rpass-analysis=kernel-resource-usage
-_REMARK = re.compile(r"remark:\s+(?P<name>[^:\n]+): (?P<value>\S+) \[-Rpass-analysis=kernel-res")
+_REMARK = re.compile(
+    r"remark: *(?P<name>[^\s:][^:\n]*): (?P<value>\S+) \[-Rpass-analysis=kernel-res"
+)
+# What the driver, the linkers and clang's back end say of no line.
+_UNPLACED = re.compile(
+    r"^(?:(?P<tool>[\w.+/-]+): |[^\s:()]+:\([^\s()]+\): )?"
+    r"(?:(?P<severity>fatal error|error): (?P<text>.*)|(?P<undefined>undefined reference to .*))$",
+    re.MULTILINE,
+)
 _RESOURCES = {
     "VGPRs": "vector_registers",
     "AGPRs": "accumulation_registers",
@@ -84,12 +97,13 @@ def jobs(
     """
     if not compiler():
         return []
-    options = [_SAME[name] for flag in flags if (name := re.sub("^--", "-", flag)) in _SAME]
+    names = [re.sub("^--", "-", flag) for flag in flags]
+    options = [word for name in names for word in _SAME.get(name, "").split()]
 
     def argv(dtype: str, arch: str, *more: str) -> tuple[str, ...]:
         define = f"-DARENA_{dtype.upper()}=1"
         words = (*FLAGS, *options, f"--offload-arch={arch}", define, "-include", PRELUDE_NAME)
-        return (compiler(), *words, *more, "-x", "hip")
+        return (*_COMMAND, compiler(), *words, *more, "-x", "hip")
 
     made = []
     here = architectures_here()[0] if libraries else ""
@@ -101,9 +115,16 @@ def jobs(
     made += [
         Job(release(), arch, (*argv(dtypes[0], arch, "-c", "--cuda-device-only"), units[0]), read)
         for arch in ARCHITECTURES
-        if arch != here
+        if arch != here and knows(arch)
     ]
     return made
+
+
+@functools.cache
+def knows(arch: str) -> bool:
+    """Whether this hipcc compiles for `arch`; Debian 12's does not for gfx942."""
+    words = (f"--offload-arch={arch}", "--cuda-device-only", "-E", "-x", "hip", "/dev/null")
+    return not subprocess.run([*_COMMAND, compiler(), *words], capture_output=True).returncode
 
 
 def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
@@ -117,4 +138,10 @@ def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
         elif match["name"] in _RESOURCES and function and match["value"].isdigit():
             kernels[function][_RESOURCES[match["name"]]] = int(match["value"])
     names = native.demangled(tuple(kernels))
-    return native.diagnostics(said), {names[name]: used for name, used in kernels.items()}
+    found = list(native.diagnostics(said))
+    found += [
+        Diagnostic(m["tool"] or "clang", 0, m["severity"] or "error", m["text"] or m["undefined"])
+        for m in _UNPLACED.finditer(said)
+    ]
+    # The host's pass says again what the GPU's has said.
+    return tuple(dict.fromkeys(found)), {names[name]: used for name, used in kernels.items()}

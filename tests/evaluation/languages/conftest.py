@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.building import nvcc
+from evaluation.building import hipcc, nvcc
 from evaluation.languages import triton
 from evaluation.task import Task
 
@@ -25,6 +25,7 @@ def every_dtype() -> None:
 def here_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "everywhere" not in request.fixturenames:
         monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
+        monkeypatch.setattr(hipcc, "ARCHITECTURES", ())
         monkeypatch.setattr(triton, "TRIED", {})
     if "every_dtype" not in request.fixturenames:
         monkeypatch.setattr(Task, "dtypes", property(lambda task: ["float32"]))

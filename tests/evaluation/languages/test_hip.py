@@ -13,6 +13,7 @@ from evaluation.languages import hip, languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
 from evaluation.types import Reason, Verdict
+from tests.conftest import absent
 from tests.evaluation.languages.machine import needs_nvcc, without_gpu
 
 HIP = languages()["hip"]
@@ -28,7 +29,7 @@ __global__ __launch_bounds__(256) void every(const arena_t* x, const float* bias
                                              int64_t count, int64_t cols, float by) {
     HIP_DYNAMIC_SHARED(float, tile)
     int64_t at = hipBlockIdx_x * (int64_t)hipBlockDim_x + hipThreadIdx_x;
-    float v = at < count ? arena_float(__builtin_nontemporal_load(x + at)) : 0.f;
+    float v = at < count ? arena_float(x[at]) + __builtin_nontemporal_load(bias) : 0.f;
     for (int d = warpSize / 2; d > 0; d >>= 1) v += __shfl_down(v, d);
     v += __shfl_xor(v, 1) + __shfl_up(v, 1, warpSize) + __shfl(v, 0);
     unsigned long long votes = __ballot(v > 0);
@@ -42,7 +43,8 @@ __global__ __launch_bounds__(256) void every(const arena_t* x, const float* bias
     v = tile[threadIdx.x] + __half2float(half) + __bfloat162float(brain);
     cooperative_groups::this_thread_block().sync();
     v += cooperative_groups::coalesced_threads().size();
-    if (at < count) __builtin_nontemporal_store(arena_value((v + bias[at % cols]) * by), out + at);
+    __builtin_nontemporal_store(v, tile + 2);
+    if (at < count) out[at] = arena_value((v + bias[at % cols]) * by);
 }
 
 extern "C" int shifted(const shifted_args* args, hipStream_t stream) {
@@ -94,8 +96,11 @@ def test_hips_names_compile_for_every_dtype(source: str, task: Task, cache: Path
 
 
 @needs_nvcc
-@pytest.mark.skipif(bool(hipcc.compiler()), reason="hipcc is here")
-def test_without_hipcc_nothing_is_said_of_amds_gpus(task: Task, cache: Path) -> None:
+@pytest.mark.usefixtures("everywhere")
+def test_without_hipcc_nothing_is_said_of_amds_gpus(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hipcc, "compiler", lambda: "")
     outputs = build(task, "hip", {"shifted.hip": KERNEL}, cache).outputs
     assert {output.tool.split()[0] for output in outputs} == {"nvcc"}
 
@@ -197,15 +202,18 @@ def test_the_words_of_hipcc_become_numbers() -> None:
     assert [(d.line, d.severity) for d in diagnostics] == [(7, "error")]
 
 
+@pytest.mark.usefixtures("everywhere")
 def test_flags_are_translated_for_hipcc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hipcc, "compiler", lambda: "/opt/rocm/bin/hipcc")
     monkeypatch.setattr(hipcc, "release", lambda: "hipcc 6.4")
     monkeypatch.setattr(hipcc, "architectures_here", lambda: ("gfx942",))
+    monkeypatch.setattr(hipcc, "knows", lambda arch: True)
     flags = ["--use_fast_math", "-maxrregcount=64", "-O2"]
     first, second, tried = hipcc.jobs(["a.hip"], flags, ["float32", "float16"], libraries=True)
     assert (first.arch, first.dtype, second.dtype) == ("gfx942", "float32", "float16")
     assert (tried.arch, tried.dtype) == ("gfx90a", "")
-    assert {"-ffast-math", "-O2", "-DARENA_FLOAT32=1"} <= set(first.argv)
+    assert {"-fapprox-func", "-O2", "-DARENA_FLOAT32=1", "HIP_PLATFORM=amd"} <= set(first.argv)
+    assert "-ffast-math" not in first.argv
     assert not any("maxrregcount" in word for word in first.argv)
     assert {job.arch for job in hipcc.jobs(["a.hip"], flags, ["float32"], libraries=False)} == {
         "gfx942",
@@ -230,3 +238,51 @@ def test_without_a_gpu_a_verdict_is_skipped_after_compiling(task: Task, cache: P
     report = evaluate(Request(task, {"shifted.hip": KERNEL}, cache))
     assert (report.verdict, report.reason) == (Verdict.SKIPPED, Reason.NO_DEVICE)
     assert "no GPU is here" in report.message
+
+
+@needs_nvcc
+@pytest.mark.usefixtures("everywhere")
+def test_amds_gpus_are_tried_beside_the_one_that_is_here(task: Task, cache: Path) -> None:
+    if not hipcc.compiler():
+        absent("no hipcc is here")
+    outputs = build(task, "hip", {"shifted.hip": KERNEL}, cache).outputs
+    tried = {output.arch: output for output in outputs if output.tool.startswith("hipcc")}
+    assert tried["gfx90a"].ok and tried["gfx90a"].resources
+    assert all(output.ok for output in tried.values()), "what hipcc does not know is not tried"
+
+
+@pytest.fixture
+def on_an_amd_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if one were here: what is built is not run."""
+    if not hipcc.compiler():
+        absent("no hipcc is here")
+    monkeypatch.setattr(hip, "_for_amd", lambda: True)
+    monkeypatch.setattr(hipcc, "architectures_here", lambda: ("gfx90a",))
+
+
+@pytest.mark.usefixtures("every_dtype", "on_an_amd_gpu")
+def test_hipcc_builds_every_dtype_and_says_what_a_kernel_takes(task: Task, cache: Path) -> None:
+    outputs = build(task, "hip", {"shifted.hip": KERNEL}, cache).outputs
+    assert {o.arch for o in outputs} >= {f"gfx90a {dtype}" for dtype in task.dtypes}
+    for output in outputs:
+        assert output.ok, output.text
+        (used,) = output.resources.values()
+        assert used["vector_registers"] > 0
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("__global__ void k(float* x) { __shared__ float t[20000]; t[threadIdx.x] = x[0];"
+         " __syncthreads(); x[1] = t[threadIdx.x ^ 1]; }", "local memory \\(80000\\) exceeds"),
+        ("__device__ float f(float); __global__ void k(float* x) { *x = f(*x); }",
+         "undefined hidden symbol: f"),
+        ("int f(); int g() { return f(); }", "undefined reference to `f"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("on_an_amd_gpu")
+def test_what_hipcc_says_of_no_line_is_told(
+    code: str, message: str, task: Task, cache: Path
+) -> None:
+    with pytest.raises(BuildError, match=f"refused the source for gfx90a.*{message}"):
+        build(task, "hip", {"shifted.hip": f"{KERNEL}\n{code}\n"}, cache)

@@ -194,14 +194,18 @@ __device__ __forceinline__ unsigned lane_id() {
     return lane;
 }
 
-/* Streaming accesses, for what is touched once. */
+/* Streaming accesses, for what is touched once: as with clang, of numbers and pointers alone. */
 template <class T>
 __device__ __forceinline__ T nontemporal_load(const T* from) {
+    static_assert(std::is_arithmetic_v<T> || std::is_pointer_v<T>,
+                  "__builtin_nontemporal_load takes a pointer to integer, float or pointer");
     return __ldcs(from);
 }
 
 template <class T>
 __device__ __forceinline__ void nontemporal_store(std::common_type_t<T> value, T* to) {
+    static_assert(std::is_arithmetic_v<T> || std::is_pointer_v<T>,
+                  "__builtin_nontemporal_store takes a pointer to integer, float or pointer");
     __stcs(to, value);
 }
 
