@@ -263,11 +263,8 @@ class Judge:
 
         The slower one's windows grow to at most four times what was planned.
         """
-        if self.task.kind == GPU:
-            settled = self._settled_graphs(case, plan, names)
-        else:
-            settled = self._settled_calls(case, plan, names)
-        with settled as timers:
+        settled = self._settled_graphs if self.task.kind == GPU else self._settled_calls
+        with settled(case, plan, names) as timers:
             for timer in timers:
                 timer.besides.clear()  # what went before was not measured
             yield timers
