@@ -7,17 +7,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from evaluation import JUDGE_VERSION, hardware
 from evaluation.hardware import Device
 from evaluation.types import to_json
 
 JUDGE = Path(__file__).resolve().parent.parent / "evaluation"
+SOURCES = (".py", ".h", ".cpp")
 
 
 def of(device: Device) -> dict[str, Any]:
     """Device, its peaks and state, PyTorch, judge and time, for a file of results."""
-    import torch
-
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": to_json(device.fingerprint),
@@ -29,11 +30,12 @@ def of(device: Device) -> dict[str, Any]:
 
 
 def source_of_judge() -> str:
-    """Twelve digits of a SHA-256 over the judge's Python files: a checkout that gives the same has
-    the same judge.
+    """Twelve digits of a SHA-256 over the judge's files: a checkout that gives the same has the
+    same judge.
     """
     digest = hashlib.sha256()
-    for path in sorted(JUDGE.rglob("*.py")):
+    files = (path for path in JUDGE.rglob("*.*") if path.suffix in SOURCES)
+    for path in sorted(files):
         digest.update(path.relative_to(JUDGE).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:12]

@@ -30,7 +30,6 @@ ROOT = Path(__file__).resolve().parent.parent
 JUDGE = (sys.executable, "-m", "evaluation")
 BUILDERS, GIVE_WAY = 2, "10"
 MOST_SECONDS = 600
-COMMENT = {"triton": "#", "torch": "#", "cuda": "//", "hip": "//", "cpp": "//"}
 SAMPLE_SECONDS = 0.1
 
 
@@ -41,7 +40,7 @@ def measure(
     requests = [
         {
             "task": task.slug,
-            "files": {task.target_file: f"{source}\n{COMMENT[task.track.target]} {number}\n"},
+            "files": {task.target_file: f"{source}\n{_comment(task.target_file)} {number}\n"},
             "cache": str(cache),
             "scope": "final",
         }
@@ -65,6 +64,10 @@ def measure(
         "share_of_time_in_windows": sum(each["clocked"] for each in spent) / wall,
         "submissions": [task.slug for task, _ in submissions],
     }
+
+
+def _comment(file: str) -> str:
+    return "#" if file.endswith(".py") else "//"
 
 
 def _built(request: dict[str, Any]) -> dict[str, Any]:

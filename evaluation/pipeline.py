@@ -69,7 +69,7 @@ def evaluate(
         trial = Trial(request.task, request.files, request.cache, final, start)
         for gate in _chosen(request):
             result = _run(gate, trial, seconds, request.unconfined)
-            if request.stage == gate.STAGE or request.stage == "all" or not _conclusive(result):
+            if _asked_for(request, gate) or not _conclusive(result):
                 results.append(result)  # else it was told before
                 emit(result)
             if not _conclusive(result):
@@ -85,13 +85,13 @@ def _chosen(request: Request) -> list[Gate]:
     return [
         gate
         for gate in gates()
-        if (request.stage in (gate.STAGE, "all") or _builds_for(request, gate))
+        if (_asked_for(request, gate) or gate.NAME is GateName.COMPILE)
         and (request.scope == "final" or not gate.HIDDEN)
     ]
 
 
-def _builds_for(request: Request, gate: Gate) -> bool:
-    return request.stage == "measure" and gate.NAME is GateName.COMPILE
+def _asked_for(request: Request, gate: Gate) -> bool:
+    return request.stage in (gate.STAGE, "all")
 
 
 def _conclusive(result: GateResult) -> bool:

@@ -77,10 +77,12 @@ def carry_out(
             stack.callback(bench.clear_here)
             _check_hardware(plan, hardware)
             services.take_over()
+            going_on: list[Hardware] = []
             if results_so_far is not None:
+                going_on = hardware
                 for line in services.import_results(results_so_far).refused:
                     say(f"left out: {line}")
-            started = experiments.start(plan, hardware if results_so_far else ())
+            started = experiments.start(plan, going_on)
             for line in started.left_out:
                 say(f"left out: {line}")
             runs = [*started.there, *started.runs]

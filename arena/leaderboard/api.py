@@ -127,5 +127,4 @@ def newest_records(request: HttpRequest, narrowed: Query[RecordsIn]) -> list[dic
     """
     chosen = narrowed.dict()
     limit, agent = chosen.pop("limit"), chosen.pop("agent")
-    found = records(Run.objects.matching(**chosen))
-    return [RecordOut.of(each) for each in found if agent in ("", each.run.agent.slug)][:limit]
+    return [RecordOut.of(each) for each in records(Run.objects.matching(**chosen), limit, agent)]

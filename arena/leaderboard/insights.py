@@ -41,7 +41,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     }
     if compared:
         first, *others = compared.columns
-        context["scale"] = Scale.of(value for run in chosen for value in (run.low, run.high))
+        context["scale"] = Scale.over(chosen)
         if any(column.rounds for column in compared.columns):
             context["chart"] = progress(compared.columns)
         if len(others) == 1:

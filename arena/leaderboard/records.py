@@ -45,18 +45,19 @@ class _Mark:
     """What is known of a record before its run is read."""
 
     run_id: str
+    agent: str
     speedup: float
     high: float
     beaten: float
     until: datetime | None = None
 
 
-def records(runs: RunQuerySet, most: int | None = None) -> list[Record]:
-    """The records that `runs` have set, newest first, the newest `most` of them.
+def records(runs: RunQuerySet, most: int | None = None, agent: str = "") -> list[Record]:
+    """The records that `runs` have set, or one agent's of them, newest first, the newest `most`.
 
     `runs` are to hold all of the tasks that they hold any of.
     """
-    marks = list(reversed(_marks(runs)))[:most]
+    marks = [mark for mark in reversed(_marks(runs)) if agent in ("", mark.agent)][:most]
     found = (
         Run.objects.with_names()
         .select_related("final")
@@ -71,10 +72,10 @@ def _marks(runs: RunQuerySet) -> list[_Mark]:
     passed = runs.filter(
         status=RunStatus.PASSED, visibility=Visibility.PUBLIC, speedup__isnull=False
     ).exclude(agent__open_book=True)
-    fields = ("task_version", "hardware", "pk", "speedup", "low", "high", "ended_at")
+    fields = ("task_version", "hardware", "pk", "agent__slug", "speedup", "low", "high", "ended_at")
     marks: list[_Mark] = []
     standing: dict[tuple[int, int], int] = {}
-    for version, hardware, run_id, speedup, low, high, ended_at in passed.order_by(
+    for version, hardware, run_id, agent, speedup, low, high, ended_at in passed.order_by(
         "ended_at", "pk"
     ).values_list(*fields):
         place = (version, hardware)
@@ -87,5 +88,5 @@ def _marks(runs: RunQuerySet) -> list[_Mark]:
             marks[before] = replace(marks[before], until=ended_at)
             beaten = marks[before].speedup
         standing[place] = len(marks)
-        marks.append(_Mark(run_id, speedup, high or speedup, beaten))
+        marks.append(_Mark(run_id, agent, speedup, high or speedup, beaten))
     return marks

@@ -70,9 +70,9 @@ def home(request: HttpRequest) -> HttpResponse:
         "boards": [(device, rows[:3]) for device, rows in boards if rows],
         "scale": _scale(leaders),
         "records": fallen,
-        "records_scale": _scale_of_runs(record.run for record in fallen),
+        "records_scale": Scale.over(record.run for record in fallen),
         "newest": newest,
-        "newest_scale": _scale_of_runs(newest),
+        "newest_scale": Scale.over(newest),
         "counts": {
             "judged": visible.filter(status__in=RUN_JUDGED).count(),
             "rounds": verdicts.count(),
@@ -165,7 +165,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "history": history,
         "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
-        "scale": _scale_of_runs([*history, *(record.run for record in held)]),
+        "scale": Scale.over([*history, *(record.run for record in held)]),
         "siblings": Task.objects.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     return render(request, "task.html", context)
@@ -204,7 +204,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "categories": [(name, row) for name, row in by_category if row],
         "scale": _scale([row for _, row in by_category if row]),
         "recent": recent,
-        "recent_scale": _scale_of_runs(recent),
+        "recent_scale": Scale.over(recent),
         "failures": failures,
         "asked": evaluations.count(),
         "passed": evaluations.filter(verdict="passed").count(),
@@ -272,10 +272,6 @@ def _scale(rows: Iterable[Row]) -> Scale:
     return Scale.of(
         value for row in rows for value in (row.low, row.high, row.unseen_low, row.unseen_high)
     )
-
-
-def _scale_of_runs(runs: Iterable[Run]) -> Scale:
-    return Scale.of(value for run in runs for value in (run.low, run.high))
 
 
 def _fastest(runs: Any) -> dict[int, Run]:

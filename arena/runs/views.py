@@ -36,7 +36,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     page = Paginator(found, RUNS_A_PAGE).get_page(request.GET.get("page"))
     context = {
         "page": page,
-        "scale": Scale.of(value for run in page for value in (run.low, run.high)),
+        "scale": Scale.over(page),
         "chosen": chosen,
         "statuses": RunStatus.values,
         "tasks": Task.objects.select_related("operator"),
@@ -161,7 +161,6 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     visible = Event.objects.visible_to(request.user, shown)
     final = telling.submission if telling else None
     judged = [*rounds, *(r.final for r in rounds if r.final)]
-    values = [value for figures in judged for value in (figures.low, figures.high)]
     may_cancel = request.user.is_staff or (
         request.user.is_authenticated and shown.owner_id == request.user.pk
     )
@@ -172,7 +171,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "best": best,
         "final": next((r for r in rounds if r.final), None),
         "telling": telling,
-        "scale": Scale.of(values),
+        "scale": Scale.over(judged),
         "chart": best_by_round(rounds),
         "outline": trace.outline(visible),
         "sources": sources(final.files) if final else [],
@@ -200,7 +199,7 @@ def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
         "gates": [(name, results.get(name)) for name in GATES],
         "next_gate": waiting[0] if waiting else "",
         "cases": cases,
-        "case_scale": Scale.of(value for case in cases for value in (case.low, case.high)),
+        "case_scale": Scale.over(cases),
         "hidden": results.get("generalization"),
     }
 

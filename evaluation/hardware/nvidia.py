@@ -71,12 +71,12 @@ def _told(uuid: str) -> dict[str, Any]:
         gpu = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
     except pynvml.NVMLError:
         return {}
-    clock, celsius = pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_TEMPERATURE_GPU
+    clock, sensor = pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_TEMPERATURE_GPU
     asked: dict[str, Callable[[], Any]] = {
         "driver": pynvml.nvmlSystemGetDriverVersion,
         "sm_mhz": lambda: clock(gpu, pynvml.NVML_CLOCK_SM),
         "memory_mhz": lambda: clock(gpu, pynvml.NVML_CLOCK_MEM),
-        "celsius": lambda: pynvml.nvmlDeviceGetTemperature(gpu, celsius),
+        "celsius": lambda: pynvml.nvmlDeviceGetTemperature(gpu, sensor),
         "watts": lambda: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,
         "throttled": lambda: _throttled(pynvml, gpu),
     }

@@ -78,7 +78,7 @@ class Torch:
         """
         if kind != GPU or extensions.asked_for(files):
             return False
-        return any(reading.Source(name, text).uses(_COMPILE) for name, text in files.items())
+        return _compiles(files)
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         started = time.perf_counter()
@@ -112,7 +112,7 @@ class Torch:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/inductor")
         if (folder / extensions.FOLDER).exists():
             extensions.stand_in(folder)
-        if _compiles(folder):
+        if _compiles({path.name: path.read_text("utf-8") for path in folder.glob("*.py")}):
             compile_any_number()
         module = reading.load_module(folder / f"{entry}.py")
         for name in (entry, MODEL):
@@ -124,10 +124,9 @@ class Torch:
         )
 
 
-def _compiles(folder: Path) -> bool:
+def _compiles(files: Mapping[str, str]) -> bool:
     """Whether a source of these speaks of `torch.compile`."""
-    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
-    return any(reading.Source(name, text).uses(_COMPILE) for name, text in texts.items())
+    return any(reading.Source(name, text).uses(_COMPILE) for name, text in files.items())
 
 
 def compile_any_number() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django import template
 from django.utils.html import format_html
@@ -33,6 +34,11 @@ class Scale:
     def of(cls, values: Iterable[float | None]) -> Scale:
         known = [value for value in values if value is not None and value > 0]
         return cls(min([*known, cls.low]), max([*known, cls.high]))
+
+    @classmethod
+    def over(cls, judged: Iterable[Any]) -> Scale:
+        """The axis for the intervals `low` to `high` of these."""
+        return cls.of(value for each in judged for value in (each.low, each.high))
 
     def x(self, value: float) -> float:
         """Where `value` lies on a drawing of WIDTH."""
