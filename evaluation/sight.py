@@ -71,15 +71,16 @@ class Sight:
         """Whether a launch was not clocked since the judge itself was kept from looking."""
         self._step = 0.0
         """Nanoseconds from one look at a place to the next, at most."""
+        self._made = float(time.perf_counter_ns())
 
     def __call__(self, answered: Callable[[], bool]) -> None:
         """Look until the contestant has answered.
 
         By turns and each by a time of its own: of two that are read in one go, the second is read
-        microseconds later.
+        microseconds later. What is written at the first look may be as old as the request.
         """
         begun = float(time.perf_counter_ns())
-        before = [begun, begun]
+        before = [self._made, self._made]
         last = False
         while not last:
             last = answered() or before[0] > begun + MOST_SECONDS * 1e9
@@ -90,7 +91,7 @@ class Sight:
                 seen = self._seen[place]
                 if value != seen[-1][1]:  # written between the last look and this one
                     seen.append(((before[place] + now) / 2, value, (now - before[place]) / 2))
-                self._step = max(self._step, now - before[place])
+                self._step = max(self._step, now - max(before[place], begun))
                 before[place] = now
 
     def launch_ns(self) -> float | None:

@@ -124,6 +124,13 @@ def test_who_is_kept_from_looking_says_nothing_of_a_window(
     assert (each is None, found.blurred) == (blurred, blurred)
 
 
+def test_who_is_kept_from_the_first_look_says_nothing_of_a_window(rig: Rig, world: World) -> None:
+    found = Sight(rig.outputs[0], rig.secret, 0, SLOTS)
+    world.now = world.ends
+    found(world.answered)
+    assert found.launch_ns() is None and found.blurred
+
+
 def test_what_is_written_in_steps_is_clocked_by_the_last_of_them(rig: Rig, world: World) -> None:
     zeroed = [(slot + 0.05, slot, 0.0) for slot in range(SLOTS)]
     world.writes = sorted([*honest(0.9), *zeroed])
@@ -189,9 +196,10 @@ def test_every_dtype_is_seen_unwritten_and_written(dtype: str) -> None:
     layout = Layout.of([TensorSpec("out", (3, 5), dtype)], 2)
     region = HostMemory().region("outputs", layout)
     poison(region.column("out"), secret=77)
-    unseen, seen = (Sight(region, 77, 0, 2, "out") for _ in "ab")
+    unseen = Sight(region, 77, 0, 2, "out")
     unseen(lambda: True)
     assert unseen.launch_ns() is None
+    seen = Sight(region, 77, 0, 2, "out")
     seen(writing(list(region.column("out"))))
     assert seen.launch_ns() is not None
     region.close()
@@ -208,6 +216,7 @@ extern "C" int scaled(const scaled_args* args) {
 """
 
 
+@pytest.mark.serial
 def test_the_windows_of_a_real_contestant_are_seen(
     task: Task, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
