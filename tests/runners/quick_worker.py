@@ -20,6 +20,6 @@ supervisor.BEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 50
 worker.TEND_SECONDS = 0.5
 bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
-reaper.LEASE = timedelta(seconds=2)
+reaper.LEASE = timedelta(seconds=5)
 reaper.MESSAGE_GRACE = timedelta(seconds=1)
 sys.exit(main())
