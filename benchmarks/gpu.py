@@ -1,13 +1,13 @@
 """How well the judge measures on this machine's GPU: its clock, its repeatability, its speed.
 
-    python benchmarks/gpu.py [clock repeatability speed queue] [--output FILE]
+    python benchmarks/gpu.py [clock repeatability speed queue isolation] [--output FILE]
 
 clock: microseconds per launch as the judge measures them, beside CUPTI's for the same launches and
 beside what the usual ways say of the same kernels (see exactness.py). repeatability: the same
 submission judged again and again, through every gate, each time by a process of its own. speed:
 seconds of such a process from source to verdict, cold and warm, beside load_inline with 5 checks
 and 100 timed calls in a fresh process. queue: final verdicts a minute over a queue of submissions
-in two languages, and how busy the GPU was.
+in two languages, and how busy the GPU was. isolation: behind which walls CUDA IPC works (as root).
 
 Run it on a machine that does nothing else. Each part of FILE says by what it was measured.
 """
@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402 - the path comes first
 
-from benchmarks import exactness, provenance, throughput  # noqa: E402
+from benchmarks import exactness, isolation, provenance, throughput  # noqa: E402
 from benchmarks.exactness import events_each, task_of  # noqa: E402
 from evaluation import hardware  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
@@ -45,11 +45,12 @@ REPEATED = (
 """Honest answers, unlike the baselines that they are timed against."""
 REPEATS = 10
 QUEUE = 40
+PARTS = ("clock", "repeatability", "speed", "queue", "isolation")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="*", default=["clock", "repeatability", "speed", "queue"])
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/judge-gpu.json")
     parser.add_argument("--inline", help=argparse.SUPPRESS)
@@ -222,6 +223,11 @@ def measure_queue(cache: Path, device: hardware.Device) -> dict[str, Any]:
         for operator, language, name in REPEATED
     ]
     return throughput.measure(submissions, QUEUE, cache, device)
+
+
+def measure_isolation(cache: Path, device: hardware.Device) -> list[dict[str, Any]]:
+    """What a contestant may be kept from without being kept from the GPU."""
+    return isolation.measure()
 
 
 if __name__ == "__main__":
