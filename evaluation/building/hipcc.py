@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evaluation.building import native
 from evaluation.building.device_build import PRELUDE_NAME, Job
+from evaluation.errors import Broken
 from evaluation.types import Diagnostic
 
 ARCHITECTURES = ("gfx942", "gfx90a")
@@ -89,11 +90,22 @@ def architectures_here() -> tuple[str, ...]:
     return tuple(name for name in said.split() if name.startswith("gfx") and name != "gfx000")
 
 
+def architecture() -> str:
+    """What libraries are built for: this machine's first AMD GPU, else the first of ARCHITECTURES
+    that this hipcc knows. Raises Broken where it knows none.
+    """
+    known = (*architectures_here(), *filter(knows, ARCHITECTURES))
+    if not known:
+        tried = " nor ".join(ARCHITECTURES)
+        raise Broken(f"{release()} compiles neither for {tried}; install a newer ROCm")
+    return known[0]
+
+
 def jobs(
     units: Sequence[str], flags: Sequence[str], dtypes: Sequence[str], libraries: bool
 ) -> list[Job]:
-    """The libraries when they are to run here, and AMD's architectures tried with the first dtype;
-    nothing without hipcc.
+    """The libraries when hipcc is to build them, and AMD's architectures tried with the first
+    dtype; nothing without hipcc.
     """
     if not compiler():
         return []
@@ -106,7 +118,7 @@ def jobs(
         return (*_COMMAND, compiler(), *words, *more, "-x", "hip")
 
     made = []
-    here = architectures_here()[0] if libraries else ""
+    here = architecture() if libraries else ""
     if here:
         made += [
             Job(release(), here, (*argv(dtype, here, *LIBRARY_FLAGS), *units), read, dtype)

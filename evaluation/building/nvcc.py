@@ -81,14 +81,20 @@ class Toolkit:
         return f"nvcc {self.release}"
 
 
-@functools.cache
-def toolkit() -> Toolkit:
-    """The toolkit of the `nvcc` on the path, else of CUDA_HOME or /usr/local/cuda. Raises Broken
-    without one.
+def compiler() -> str:
+    """The path of nvcc: of the one on the path, else of CUDA_HOME's or of that in /usr/local/cuda;
+    empty where the CUDA toolkit is not installed.
     """
     homes = [home for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
-    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=":".join(f"{h}/bin" for h in homes))
-    if nvcc is None:
+    bins = ":".join(f"{home}/bin" for home in homes)
+    return shutil.which("nvcc") or shutil.which("nvcc", path=bins) or ""
+
+
+@functools.cache
+def toolkit() -> Toolkit:
+    """The toolkit of this machine's nvcc. Raises Broken without one."""
+    nvcc = compiler()
+    if not nvcc:
         raise Broken(
             "nvcc is not installed; install the CUDA toolkit (13.0, say) and put its bin folder"
             " on the path, or name it by CUDA_HOME"

@@ -84,7 +84,7 @@ class Hip:
         entry, target = task.operator.name, task.operator.name + self.suffix
         units = [target, *(n for n in files if n.endswith(self.suffix) and n != target)]
         made = {f"{entry}.h": header(task.operator, self.name), PRELUDE_NAME: _PRELUDE}
-        toolkit = () if _for_amd() else (str(nvcc.toolkit().root), str(INCLUDE), "/etc/gcc")
+        toolkit = () if _by_hipcc() else (str(nvcc.toolkit().root), str(INCLUDE), "/etc/gcc")
         outputs = compile_all(
             _jobs(units, nvcc.source_flags(files[target]), task),
             {**files, **made},
@@ -110,14 +110,18 @@ class Hip:
         return DeviceKernel.load(folder, entry)
 
 
-def _for_amd() -> bool:
-    vendor = place.gpu_vendor()
-    return vendor == "amd" and bool(hipcc.compiler() and hipcc.architectures_here())
+def _by_hipcc() -> bool:
+    """Whether hipcc builds the libraries: for an AMD GPU, and where nothing else would."""
+    if not hipcc.compiler():
+        return False
+    if vendor := place.gpu_vendor():
+        return vendor == "amd" and bool(hipcc.architectures_here())
+    return not nvcc.compiler()
 
 
 def _jobs(units: Sequence[str], flags: Sequence[str], task: Task) -> list[Job]:
-    """Libraries for the GPU that is here, by nvcc when that is not AMD's, and AMD's GPUs tried."""
-    if _for_amd():
+    """Libraries for the GPU that is here, by nvcc unless that is AMD's, and AMD's GPUs tried."""
+    if _by_hipcc():
         return hipcc.jobs(units, flags, task.dtypes, libraries=True)
     mapped = (*flags, f"-I{INCLUDE}")
     return [

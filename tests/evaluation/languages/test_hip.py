@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.building import hipcc
+from evaluation.building import hipcc, nvcc
 from evaluation.building.builds import build
-from evaluation.errors import BuildError, Rejected
+from evaluation.errors import Broken, BuildError, Rejected
 from evaluation.languages import hip, languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.task import Task, load_task
@@ -256,7 +256,7 @@ def on_an_amd_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if one were here: what is built is not run."""
     if not hipcc.compiler():
         absent("no hipcc is here")
-    monkeypatch.setattr(hip, "_for_amd", lambda: True)
+    monkeypatch.setattr(hip, "_by_hipcc", lambda: True)
     monkeypatch.setattr(hipcc, "architectures_here", lambda: ("gfx90a",))
 
 
@@ -268,6 +268,29 @@ def test_hipcc_builds_every_dtype_and_says_what_a_kernel_takes(task: Task, cache
         assert output.ok, output.text
         (used,) = output.resources.values()
         assert used["vector_registers"] > 0
+
+
+@without_gpu
+def test_where_only_hipcc_is_installed_it_builds_and_nothing_runs(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not hipcc.compiler():
+        absent("no hipcc is here")
+    monkeypatch.setattr(nvcc, "compiler", lambda: "")
+    monkeypatch.setattr(hipcc, "ARCHITECTURES", ("gfx90a",))
+    report = evaluate(Request(task, {"shifted.hip": KERNEL}, cache))
+    assert (report.verdict, report.reason) == (Verdict.SKIPPED, Reason.NO_DEVICE)
+    (built,) = (gate for gate in report.gates if gate.compiler)
+    assert {output.tool.split()[0] for output in built.compiler} == {"hipcc"}
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_a_hipcc_that_knows_no_gpu_of_ours_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hipcc, "architectures_here", lambda: ())
+    monkeypatch.setattr(hipcc, "knows", lambda arch: False)
+    monkeypatch.setattr(hipcc, "release", lambda: "hipcc 4.0")
+    with pytest.raises(Broken, match=r"hipcc 4\.0 compiles neither for gfx942 nor gfx90a"):
+        hipcc.architecture()
 
 
 @pytest.mark.parametrize(
