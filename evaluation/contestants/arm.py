@@ -29,6 +29,8 @@ END_SECONDS = 10.0
 MOST_THREADS = 256
 SPIN_SECONDS = 0.05
 """An answer is waited for without sleep for longer than a window takes."""
+PATIENCE = 5
+"""All its answers together may take a contestant so many times as long as one."""
 RESTLESS_NS = 3_000_000
 """Processor time that a contestant may have had in all its rests together. Who rests has next to
 none: of 13 302 rests on a busy virtual machine one had any, 0.14 ms.
@@ -58,6 +60,8 @@ class Arm:
         """What each of its processes had spent, in nanoseconds, when it came to rest."""
         self._restless = 0
         """Nanoseconds that it had in its rests so far."""
+        self._taken = 0.0
+        """Seconds that its answers took so far."""
         self._ended = False
         limited = rights.kind == GPU and not rights.trusted
         self._holding = cuda.Holding() if limited else None
@@ -189,12 +193,20 @@ class Arm:
         self._settle()
         after = sum(max(0, self._rested.get(pid, 0) - before) for pid, before in spent.items())
         elapsed += max(0, after - AFTER_NS)
+        self._within_patience(elapsed)
         if answer.get("echo") != nonce:
             self.close()
             raise SubmissionError(Reason.PROTOCOL, "answered a question that was not asked")
         if answer.get("reason") is not None:
             raise SubmissionError(_reason(answer["reason"]), _text(answer.get("message", "")))
         return elapsed
+
+    def _within_patience(self, elapsed: float) -> None:
+        """End one that answers in time, but so slowly that judging it would take hours."""
+        self._taken += elapsed / 1e9
+        if self._taken > (most := PATIENCE * self.rights.seconds) and not self.rights.trusted:
+            self.leave()
+            raise SubmissionError(Reason.TIMEOUT, f"took more than {most:g} s in all its calls")
 
     def _spent(self) -> dict[int, int]:
         """Nanoseconds of processor time that each of its processes has had."""

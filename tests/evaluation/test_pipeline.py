@@ -12,7 +12,7 @@ import pytest
 
 from evaluation import pipeline, render, sandbox
 from evaluation.building.builds import Build
-from evaluation.contestants import processes
+from evaluation.contestants import arm, processes
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import BuildError
 from evaluation.gates import Trial, gates, generalization
@@ -160,6 +160,16 @@ def test_what_goes_wrong_in_a_call_is_named(
     assert (last.gate, report.reason) == (GateName.CORRECTNESS, reason), report.message
     assert report.verdict is Verdict.FAILED
     assert report.message
+
+
+def test_who_answers_in_time_and_takes_for_ever_in_all_is_told_so(
+    task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arm, "PATIENCE", 1.5 / task.operator.limits.seconds)
+    slow = "for (clock_t end = clock() + CLOCKS_PER_SEC / 5; clock() < end;);"
+    report = judged(task, f"#include <ctime>\n{body(f'{ALL} {slow}')}", cache)
+    assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.TIMEOUT), report.message
+    assert report.message == "took more than 1.5 s in all its calls"
 
 
 def test_a_wrong_value_is_shown_with_case_element_expected_and_got(task: Task, cache: Path) -> None:
