@@ -4,11 +4,13 @@ write.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,10 @@ from evaluation.types import CompilerOutput, Diagnostic, to_json
 DONE = "build.json"
 MOST_KEPT = 256 << 20
 """Bytes of one artefact."""
+ROOM = 20 << 30
+"""Bytes of all artefacts of a cache together; what was not used for longest goes first."""
+IN_USE_SECONDS = 3600.0
+"""What was used so lately stays, however much there is."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def build(
         digest.update(f"{len(part)}\0{part}".encode())
     folder = cache / "builds" / digest.hexdigest()[:40]
     compiles = maker.compiles(files, task.kind)
-    if (folder / DONE).is_file():
+    if _found(folder):
         return Build(name, language, folder, _read_outputs(folder), compiles=compiles)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="building-", dir=folder.parent) as scratch:
@@ -81,7 +87,52 @@ def build(
         except OSError:  # another build of the same content was first
             if not (folder / DONE).is_file():
                 raise
+    make_room(folder.parent)
     return Build(name, language, folder, outputs, compiles=compiles)
+
+
+def _found(folder: Path) -> bool:
+    """Whether something is built; from now on it counts as used."""
+    try:
+        os.utime(folder / DONE)
+    except OSError:  # it is not there, or another's
+        return (folder / DONE).is_file()
+    return True
+
+
+def make_room(builds: Path) -> None:
+    """Remove what was not used for longest, until the rest fits, and what a killed build left."""
+    lately, room = time.time() - IN_USE_SECONDS, ROOM
+    for last_use, folder in sorted(map(_used, builds.iterdir()), reverse=True):
+        done = (folder / DONE).is_file()
+        room -= _size(folder) if done else 0
+        if last_use < lately and (room < 0 or not done):
+            _remove(folder)
+
+
+def _used(folder: Path) -> tuple[float, Path]:
+    """When a build was used last, or begun."""
+    for mark in (folder / DONE, folder):
+        with contextlib.suppress(OSError):
+            return mark.stat().st_mtime, folder
+    return time.time(), folder  # another process has just moved or removed it
+
+
+def _size(folder: Path) -> int:
+    try:
+        return leavings.size(folder)
+    except OSError:
+        return 0  # another process has just removed it
+
+
+def _remove(folder: Path) -> None:
+    """Remove a build at once for who looks for it, then file by file."""
+    with tempfile.TemporaryDirectory(prefix="removing-", dir=folder.parent) as scratch:
+        try:
+            gone = folder.rename(Path(scratch) / folder.name)
+        except OSError:
+            return  # another process was first
+        leavings.remove(gone)
 
 
 def baselines(task: Task, cache: Path) -> list[Build]:

@@ -1,0 +1,59 @@
+"""The cache of what was built keeps what is used, within bounds."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from evaluation.building import builds
+
+HOUR = 3600
+
+
+def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 100) -> Path:
+    """A build of so many bytes that was last used so long ago."""
+    built = folder / name
+    (built / "below").mkdir(parents=True)
+    (built / "below" / "artefact").write_bytes(bytes(size))
+    if done:
+        (built / builds.DONE).touch()
+    then = time.time() - hours * HOUR
+    for path in (built / builds.DONE, built) if done else (built,):
+        os.utime(path, (then, then))
+    return built
+
+
+@pytest.fixture(autouse=True)
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builds, "ROOM", 250)
+
+
+def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
+    for name, hours in (("a", 5), ("b", 2), ("c", 9), ("d", 3)):
+        kept(tmp_path, name, hours)
+    builds.make_room(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"b", "d"}
+
+
+def test_what_may_be_in_use_stays_whatever_it_takes(tmp_path: Path) -> None:
+    for name in "abc":
+        kept(tmp_path, name, 0.5, size=1000)
+    builds.make_room(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_build_under_way_stays_and_one_that_was_killed_goes(tmp_path: Path) -> None:
+    kept(tmp_path, "building-now", 0.1, done=False)
+    locked = kept(tmp_path, "building-killed", 2, done=False)
+    (locked / "below").chmod(0)
+    builds.make_room(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"building-now"}
+
+
+def test_a_small_cache_is_left_alone(tmp_path: Path) -> None:
+    kept(tmp_path, "old", 10_000)
+    builds.make_room(tmp_path)
+    assert (tmp_path / "old" / builds.DONE).is_file()
