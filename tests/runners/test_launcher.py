@@ -17,7 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.runners.house import ROOT, free_port
+from tests.conftest import free_port
+from tests.runners.house import ROOT
 
 LAUNCH = (sys.executable, "-m", "runners")
 OLD_PYTHON = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tests.conftest import absent
+from tests.conftest import absent, free_port
 from tests.web.world import World
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -33,9 +32,7 @@ class Server:
     """Daphne in a process of its own, so that it can be killed and started again."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.port = taken.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.environment = environment
         self.log = log
