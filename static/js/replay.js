@@ -16,9 +16,9 @@ export class Replay {
   #last = 0; // the real time of the last tick
 
   /** `onBegin()` before the first moment, `onMoment(now, chunk)` for each, with the last chunk that
-   * has begun by then, `onEnd()` when all is to be shown again. */
-  constructor(opener, bar, { onBegin, onMoment, onEnd }) {
-    Object.assign(this, { onBegin, onMoment, onEnd, now: 0, ends: 0 });
+   * has begun by then, `onEnd()` when all is to be shown again, `onFail()` when nothing can be. */
+  constructor(opener, bar, { onBegin, onMoment, onEnd, onFail }) {
+    Object.assign(this, { onBegin, onMoment, onEnd, onFail, now: 0, ends: 0 });
     this.#opener = opener;
     this.#bar = bar;
     opener.hidden = false;
@@ -38,8 +38,14 @@ export class Replay {
 
   async toggle() {
     if (this.playing) return this.#pause();
-    if (!this.active) await this.#begin();
-    else if (this.now >= this.ends) this.now = 0;
+    if (!this.active) {
+      try {
+        await this.#begin();
+      } catch {
+        this.#opener.textContent = "Replay did not load: try again";
+        return this.onFail();
+      }
+    } else if (this.now >= this.ends) this.now = 0;
     this.#play();
   }
 
@@ -67,6 +73,7 @@ export class Replay {
     this.#part("ends").textContent = clock(ends);
     this.#bar.hidden = false;
     this.#opener.hidden = true;
+    this.#opener.textContent = "Replay";
     this.#part("play").focus({ preventScroll: true });
     this.onBegin();
   }

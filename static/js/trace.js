@@ -198,11 +198,23 @@ function refreshWhileWaiting() {
 
 // ---------- playing again ----------
 
-const clockShown = document.querySelector("[data-clock]");
-const clockAtEnd = clockShown.textContent;
+const runClock = () => document.querySelector("[data-clock]");
+let clockAtEnd = "";
+
+/** Once a run has ended, it can be played again. */
+function offerReplay() {
+  const [opener, bar] = ["[data-replay-open]", "[data-replay]"].map((name) => document.querySelector(name));
+  if (replay || lastSeq() === 0) return;
+  replay = new Replay(opener, bar, {
+    onBegin: onReplayBegin,
+    onMoment,
+    onEnd: onReplayEnd,
+    onFail: () => (announcer.textContent = "The run's moments did not load. Try again."),
+  });
+}
 
 function onMoment(now, chunk) {
-  clockShown.textContent = clock(now);
+  runClock().textContent = clock(now);
   hideStopsAfter(now);
   // A chunk that does not come is asked for again at the next moment.
   stream.showUntil(now, chunk).then(onNewest, () => {});
@@ -219,7 +231,7 @@ function onNewest(row) {
 function onReplayEnd() {
   stream.showAll();
   hideStopsAfter(Infinity);
-  clockShown.textContent = clockAtEnd;
+  runClock().textContent = clockAtEnd;
   showState("ended");
 }
 
@@ -229,6 +241,7 @@ function hideStopsAfter(now) {
 
 function onReplayBegin() {
   tailing = true;
+  clockAtEnd = runClock().textContent;
   showState("replay");
   announcer.textContent = "Playing the run again, from its beginning.";
 }
@@ -249,9 +262,8 @@ if (root) {
   toTail.addEventListener("click", () => follow(true));
   addEventListener("wheel", (event) => event.deltaY < 0 && tailing && follow(false), { passive: true });
   toHash();
-  const [opener, bar] = ["[data-replay-open]", "[data-replay]"].map((name) => document.querySelector(name));
-  if (bar) replay = new Replay(opener, bar, { onBegin: onReplayBegin, onMoment, onEnd: onReplayEnd });
-  if (root.dataset.ended !== "1") {
+  if (root.dataset.ended === "1") offerReplay();
+  else {
     new Follower({
       run: root.dataset.run,
       url: root.dataset.url,
@@ -260,7 +272,9 @@ if (root) {
       onChange: refreshSummary,
       onState: (state) => {
         showState(state);
-        if (state === "ended") refreshSummary();
+        if (state !== "ended") return;
+        refreshSummary();
+        offerReplay();
       },
     });
     setInterval(refreshWhileWaiting, 10_000);

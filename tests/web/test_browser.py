@@ -184,6 +184,28 @@ def test_a_finished_run_is_played_again_on_its_own_clock(open_page, world):
     assert page.complaints == []
 
 
+def test_a_run_that_ends_while_its_page_is_open_is_played_again(open_page, world, record, offstage):
+    run = world.start(TASK, "tuner")
+    record(run, log("one"), log("two"))
+    page = open_page(f"/runs/{run.pk}/")
+    state(page, "live")
+    opener = page.locator("[data-replay-open]")
+    assert opener.is_hidden(), "it is not over"
+    offstage(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
+    state(page, "ended")
+    page.wait_for_selector("#verdict >> text=Nothing was handed in.", timeout=PATIENCE)
+
+    page.route("**/moments/", lambda route: route.fulfill(status=503), times=1)
+    opener.click()
+    page.wait_for_selector("text=Replay did not load: try again", timeout=PATIENCE)
+    opener.click()
+    state(page, "replay")
+    page.locator("[data-whole]").click()
+    state(page, "ended")
+    assert opener.inner_text() == "Replay"
+    assert len(page.complaints) == 1, "of the answer that did not come"
+
+
 def test_a_long_run_is_played_again_chunk_by_chunk(open_page, world):
     run = world.long(TASK, "scripted", 2000)
     run.events.update(t_ms=F("seq") * 10)
