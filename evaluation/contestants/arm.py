@@ -29,7 +29,7 @@ END_SECONDS = 10.0
 MOST_THREADS = 256
 SPIN_SECONDS = 0.05
 """An answer is waited for without sleep for longer than a window takes."""
-PATIENCE = 5
+PATIENCE = 10
 """All its answers together may take a contestant so many times as long as one."""
 RESTLESS_NS = 3_000_000
 """Processor time that a contestant may have had in all its rests together. Who rests has next to
