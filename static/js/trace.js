@@ -160,17 +160,24 @@ function announce(rows) {
   }, 1000);
 }
 
-let refreshing = 0;
-function refreshSummary() {
-  refreshing ||= setTimeout(async () => {
+let refreshing = false;
+let stale = false; // what changes while an answer is under way is not in it
+
+async function refreshSummary() {
+  stale = true;
+  if (refreshing) return;
+  refreshing = true;
+  while (stale) {
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    stale = false;
     try {
       const answer = await fetch(root.dataset.summary);
       if (answer.ok) putSummary(await answer.text());
     } catch {
       // The next change asks again.
     }
-    refreshing = 0;
-  }, 700);
+  }
+  refreshing = false;
 }
 
 function putSummary(html) {

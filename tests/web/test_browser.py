@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -120,6 +121,22 @@ def test_gates_and_rounds_of_a_live_run_appear_by_themselves(open_page, world):
     page.wait_for_selector("#rounds >> text=WRONG_VALUES", timeout=PATIENCE)
     assert page.locator("#chart-rounds .main-svg").count() > 0, "the chart was kept"
     assert page.complaints == []
+
+
+def test_what_happens_while_a_summary_is_on_its_way_is_in_the_next(open_page, world, record):
+    run = world.start(TASK, "tuner")
+    page = open_page(f"/runs/{run.pk}/")
+    state(page, "live")
+
+    def late(route):
+        old = route.fetch()
+        world.round(run, 1, "passed", 1.6)
+        time.sleep(1)  # the page hears of it and asks for its rows meanwhile
+        route.fulfill(response=old)
+
+    page.route("**/summary/", late, times=1)
+    record(run, log("something changes"))
+    page.wait_for_selector("#rounds >> text=1.60×", timeout=PATIENCE)
 
 
 def test_a_finished_run_is_whole_with_scripting_off(open_page, world):
