@@ -1,18 +1,12 @@
 // Keeps the parts of a page marked data-live fresh: a nudge on the socket, and the same page is asked again.
 
+import { again } from "./again.js";
 import { backoff } from "./backoff.js";
 
 const POLL_AFTER_FAILURES = 4;
 const POLL_MS = 10_000;
-let refreshing = false;
-let again = false;
 
-async function refresh() {
-  if (refreshing) {
-    again = true;
-    return;
-  }
-  refreshing = true;
+const refresh = again(async () => {
   try {
     const answer = await fetch(location.href, { headers: { "X-Requested-With": "refresh" } });
     if (answer.ok) {
@@ -25,14 +19,8 @@ async function refresh() {
     }
   } catch {
     // The server is away; the next nudge or poll asks again.
-  } finally {
-    refreshing = false;
-    if (again) {
-      again = false;
-      refresh();
-    }
   }
-}
+});
 
 export function watchBoard() {
   let failures = 0;

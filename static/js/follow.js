@@ -1,14 +1,13 @@
 // Follows a live run. The socket only says that there is more; rows are asked for above a cursor,
 // so nothing is lost or shown twice when the socket, the server or the network goes away.
 
+import { again } from "./again.js";
 import { backoff } from "./backoff.js";
 
 const POLL_AFTER_FAILURES = 4;
 const POLL_MS = 5000;
 
 export class Follower {
-  #pulling = false;
-  #again = false;
   #failures = 0;
   #ended = false;
   #socket;
@@ -46,32 +45,23 @@ export class Follower {
     setTimeout(() => this.#connect(), polls ? POLL_MS : backoff(this.#failures));
   }
 
-  async #pull() {
-    if (this.#pulling) {
-      this.#again = true;
-      return;
-    }
-    this.#pulling = true;
+  #pull = again(async () => {
+    if (this.#ended) return;
     try {
-      do {
-        this.#again = false;
-        const answer = await fetch(`${this.url}?after=${this.cursor}`);
-        if (!answer.ok) throw new Error(`events: ${answer.status}`);
-        const reached = Number(answer.headers.get("X-Arena-Cursor"));
-        const last = Number(answer.headers.get("X-Arena-Last-Seq"));
-        this.onRows(await answer.text(), last);
-        this.cursor = reached;
-        this.onChange();
-        if (reached < last) this.#again = true;
-        else if (answer.headers.get("X-Arena-Ended") === "1") this.#end();
-      } while (this.#again && !this.#ended);
+      const answer = await fetch(`${this.url}?after=${this.cursor}`);
+      if (!answer.ok) throw new Error(`events: ${answer.status}`);
+      const reached = Number(answer.headers.get("X-Arena-Cursor"));
+      const last = Number(answer.headers.get("X-Arena-Last-Seq"));
+      this.onRows(await answer.text(), last);
+      this.cursor = reached;
+      this.onChange();
+      if (reached < last) this.#pull();
+      else if (answer.headers.get("X-Arena-Ended") === "1") this.#end();
     } catch {
       // The cursor has not moved: the next frame or poll asks for the same rows.
       this.#socket.close();
-    } finally {
-      this.#pulling = false;
     }
-  }
+  });
 
   #end() {
     this.#ended = true;

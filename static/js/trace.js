@@ -1,5 +1,6 @@
 // The page of a run: wires its stream, its keys and, while it is live, what follows it.
 
+import { again } from "./again.js";
 import * as charts from "./charts.js";
 import { Follower } from "./follow.js";
 import { Replay, clock } from "./replay.js";
@@ -160,25 +161,14 @@ function announce(rows) {
   }, 1000);
 }
 
-let refreshing = false;
-let stale = false; // what changes while an answer is under way is not in it
-
-async function refreshSummary() {
-  stale = true;
-  if (refreshing) return;
-  refreshing = true;
-  while (stale) {
-    await new Promise((resolve) => setTimeout(resolve, 700));
-    stale = false;
-    try {
-      const answer = await fetch(root.dataset.summary);
-      if (answer.ok) putSummary(await answer.text());
-    } catch {
-      // The next change asks again.
-    }
+const refreshSummary = again(async () => {
+  try {
+    const answer = await fetch(root.dataset.summary);
+    if (answer.ok) putSummary(await answer.text());
+  } catch {
+    // The next change asks again.
   }
-  refreshing = false;
-}
+}, 700);
 
 function putSummary(html) {
   const page = new DOMParser().parseFromString(html, "text/html");
