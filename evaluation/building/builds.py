@@ -87,7 +87,8 @@ def build(
         except OSError:  # another build of the same content was first
             if not (folder / DONE).is_file():
                 raise
-    make_room(folder.parent)
+    if _long_ago(cache / "room-made"):
+        make_room(folder.parent)
     return Build(name, language, folder, outputs, compiles=compiles)
 
 
@@ -97,6 +98,16 @@ def _found(folder: Path) -> bool:
         os.utime(folder / DONE)
     except OSError:  # it is not there, or another's
         return (folder / DONE).is_file()
+    return True
+
+
+def _long_ago(mark: Path) -> bool:
+    """Whether the last time was over IN_USE_SECONDS ago; from now on this is the last time. To go
+    through all that was built takes a while, and sooner there is little more that may go.
+    """
+    if mark.exists() and mark.stat().st_mtime > time.time() - IN_USE_SECONDS:
+        return False
+    mark.touch()
     return True
 
 

@@ -57,3 +57,11 @@ def test_a_small_cache_is_left_alone(tmp_path: Path) -> None:
     kept(tmp_path, "old", 10_000)
     builds.make_room(tmp_path)
     assert (tmp_path / "old" / builds.DONE).is_file()
+
+
+def test_all_builds_are_gone_through_once_in_an_hour(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    assert [builds._long_ago(mark) for _ in range(3)] == [True, False, False]
+    then = time.time() - 1.1 * HOUR
+    os.utime(mark, (then, then))
+    assert [builds._long_ago(mark) for _ in range(2)] == [True, False]
