@@ -316,7 +316,9 @@ class Judge:
         device's memory is small.
         """
         launches = clock.launches_for(times, plan.window_seconds)
-        each, ring = slot_bytes(self.operator, case), 2 * self.device.last_level_cache_bytes
+        each, cache = slot_bytes(self.operator, case), self.device.last_level_cache_bytes
+        # Where even the longest ring stays in the cache, a shorter one is as good.
+        ring = 2 * cache if MOST_LAUNCHES * each > cache else 0
         most = max(2, self.device.memory_bytes // (4 * each * len(times)))
         return min(
             max(LEAST_LAUNCHES, math.ceil(launches), math.ceil(ring / each)), MOST_LAUNCHES, most

@@ -15,6 +15,7 @@ beside the baseline's windows (`clock.unseen`).
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Callable
@@ -32,6 +33,10 @@ PLACE_BYTES = 16
 """Of an output that are looked at, where it has as many."""
 MOST_SECONDS = 0.25
 """A window that takes longer is clocked from request to answer: the rest weighs little there."""
+SELDOM = 4
+"""Of so many looks one goes to the place that is not awaited: the last output's while the first one
+is unwritten, the first one's from then on.
+"""
 LATE = 1.2
 """Launches that an output may take from its first value to its last."""
 BLUR_NS, BLUR_SHARE = 100_000, 0.02
@@ -76,23 +81,26 @@ class Sight:
     def __call__(self, answered: Callable[[], bool]) -> None:
         """Look until the contestant has answered.
 
-        By turns and each by a time of its own: of two that are read in one go, the second is read
-        microseconds later. What is written at the first look may be as old as the request.
+        At one place a time: of two that are read in one go, the second is read microseconds later.
+        What is written at the first look may be as old as the request.
         """
         begun = float(time.perf_counter_ns())
         before = [self._made, self._made]
-        last = False
-        while not last:
-            last = answered() or before[0] > begun + MOST_SECONDS * 1e9
-            for place, look in enumerate(self._looks):
+        for turn in itertools.count():
+            last = answered() or min(before) > begun + MOST_SECONDS * 1e9
+            awaited = int(len(self._seen[0]) > 1)
+            seldom = (1 - awaited,) if last or turn % SELDOM == 0 else ()
+            for place in (awaited, *seldom):
                 asked = time.perf_counter_ns()
-                value = look()
+                value = self._looks[place]()
                 now = (asked + time.perf_counter_ns()) / 2
                 seen = self._seen[place]
                 if value != seen[-1][1]:  # written between the last look and this one
                     seen.append(((before[place] + now) / 2, value, (now - before[place]) / 2))
                 self._step = max(self._step, now - max(before[place], begun))
                 before[place] = now
+            if last:
+                break
 
     def launch_ns(self) -> float | None:
         """Nanoseconds of one launch, once the window is over; None of what was not seen: a place

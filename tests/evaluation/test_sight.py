@@ -192,7 +192,10 @@ def writing(rows: list[torch.Tensor]) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "int64"])
-def test_every_dtype_is_seen_unwritten_and_written(dtype: str) -> None:
+def test_every_dtype_is_seen_unwritten_and_written(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "BLUR_NS", 1e9)  # whoever else is at work here
     layout = Layout.of([TensorSpec("out", (3, 5), dtype)], 2)
     region = HostMemory().region("outputs", layout)
     poison(region.column("out"), secret=77)
