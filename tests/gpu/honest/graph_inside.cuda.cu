@@ -1,4 +1,5 @@
 // honest: a graph of its own for every set of arguments, launched like a kernel
+// captured: no
 #include "centred.h"
 
 #include <map>

@@ -2,7 +2,7 @@
 // row: 15
 // expect: passed|failed/CALL_ERROR
 // triage: device-state
-// fastest: 1.4
+// fastest: 1.1
 #include "right.cuh"
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {

@@ -2,7 +2,7 @@
 // row: 19
 // expect: passed|failed/FORBIDDEN
 // triage: system-call
-// fastest: 1.4
+// fastest: 1.1
 #include "right.cuh"
 
 #include <cuda.h>
