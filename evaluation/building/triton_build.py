@@ -4,14 +4,16 @@ compiles and never launches.
     python -I triton_build.py <request.json> <answer>
 
 The request holds `source` (path), `entry`, `targets` (each a backend, arch, warp size and bytes of
-shared memory) and `arguments`, the call on its smallest case. Each target has a process of its own,
-side by side, so that none undoes another; what came of it is left in `<answer>.0` and so on: the
-compiled `kernels`, and perhaps an `error`. Their reader takes them for a stranger's words. The exit
-code is that of the first target's process.
+shared memory), `arguments`, the call on its smallest case, and `others`, calls that are to be found
+compiled later. Each target has a process of its own, side by side, so that none undoes another;
+what came of it is left in `<answer>.0` and so on: the compiled `kernels`, and perhaps an `error`.
+Their reader takes them for a stranger's words. The exit code is that of the first target's process,
+which goes on with the other calls when it has answered.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import json
@@ -19,13 +21,17 @@ import os
 import re
 import subprocess
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 LISTINGS = ("ttgir", "ptx", "amdgcn")
 MOST_TEXT = 400_000
+MOST_SECONDS = 30.0
+"""Spent on calls that are only to be found compiled later."""
 
 _PTXAS = {
     "registers": r"Used (\d+) registers",
@@ -92,6 +98,10 @@ class MissingEntry(Exception):
     """The file has no such function."""
 
 
+class TimeIsUp(BaseException):
+    """Nothing that a candidate catches by the way."""
+
+
 def main(request_path: Path, answer: str) -> int:
     gc.disable()  # what is imported is no garbage, and looking for some takes a fifth of the time
     import torch  # noqa: F401 - imported once for all
@@ -116,19 +126,24 @@ def fork(target: list[Any], request: dict[str, Any], path: Path) -> int:
         return child
     source = Path(request["source"])
     answer: dict[str, Any] = {"kernels": []}
+    entry = None
     try:
-        compile_for(target, request, source, answer["kernels"])
+        entry = compile_for(target, request, source, answer["kernels"])
     except BaseException as error:
         answer["error"] = explain(error, source)
     path.write_text(json.dumps(answer))
     sys.stdout.flush()
+    if entry and target is request["targets"][0]:
+        compile_ahead(entry, request["others"])
     os._exit(0)
 
 
 def compile_for(
     target: list[Any], request: dict[str, Any], path: Path, kernels: list[dict[str, Any]]
-) -> None:
-    """Call the entry point once; every kernel it launches is compiled and added to `kernels`."""
+) -> Callable[..., Any]:
+    """Call the entry point once; every kernel it launches is compiled and added to `kernels`.
+    Returns the entry point.
+    """
     import torch
     import triton
     from triton.backends.compiler import GPUTarget
@@ -144,16 +159,52 @@ def compile_for(
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    entry = getattr(module, request["entry"], None)
+    entry: Callable[..., Any] | None = getattr(module, request["entry"], None)
     if not callable(entry):
         raise MissingEntry(f"no function `{request['entry']}` in {path.name}; define it")
-    values = [
-        torch.zeros(item["shape"], dtype=getattr(torch, item["dtype"]))
+    entry(*values_of(request["arguments"], torch.zeros))
+    return entry
+
+
+def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) -> None:
+    """Compile what these calls launch, and the C that launches it, into Triton's cache, while there
+    is time. Whatever goes wrong here is told when it is run.
+    """
+    import torch
+    import triton
+    from triton.backends.nvidia.driver import CudaLauncher, CudaUtils
+
+    ends = time.monotonic() + MOST_SECONDS
+
+    def heard(**compiled: Any) -> None:
+        if time.monotonic() > ends:
+            raise TimeIsUp
+
+    def launcher(source: Any, metadata: Any) -> Any:
+        with contextlib.suppress(Exception):  # it is compiled, but there is no GPU to load it for
+            CudaLauncher(source, metadata)
+        return lambda *arguments: None
+
+    triton.knobs.compilation.listener = heard
+    triton.runtime.driver.active.launcher_cls = launcher
+    with contextlib.suppress(Exception):
+        CudaUtils()
+    with contextlib.suppress(TimeIsUp):
+        for call in calls:
+            with contextlib.suppress(Exception):
+                entry(*values_of(call, torch.empty))
+
+
+def values_of(call: list[dict[str, Any]], made: Callable[..., Any]) -> list[Any]:
+    """The arguments of a call, tensors as `made` makes them."""
+    import torch
+
+    return [
+        made(item["shape"], dtype=getattr(torch, item["dtype"]))
         if "shape" in item
         else item["value"]
-        for item in request["arguments"]
+        for item in call
     ]
-    entry(*values)
 
 
 def describe(metadata: Any, files: dict[str, str], folder: Path) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""What a build compiled of a Triton kernel is found again, and only what is a file of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from evaluation import place
+from evaluation.building import triton_cache
+from evaluation.building.builds import Build, build
+from evaluation.languages import triton
+from evaluation.task import load_task
+
+OPERATORS = Path(__file__).parents[1] / "languages" / "operators"
+KERNEL = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x, out, n, by, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < n) * by, at < n)
+
+
+def twice(x, out, by):
+    n = x.numel()
+    scale_kernel[(triton.cdiv(n, 256),)](x, out, n, by, BLOCK=triton.next_power_of_2(n))
+"""
+RUN = """\
+import json, sys
+from pathlib import Path
+import torch, triton
+from triton.backends.compiler import GPUTarget
+from evaluation.building import triton_cache
+from evaluation.building.triton_build import CompilingDriver
+from evaluation.reading import load_function
+
+folder, elements = Path(sys.argv[1]), json.loads(sys.argv[2])
+triton_cache.at_hand(folder, Path.home() / ".triton" / "cache")
+triton.runtime.driver.set_active(CompilingDriver(GPUTarget("cuda", 90, 32), 232448))
+found = []
+triton.knobs.compilation.listener = lambda *, cache_hit, **rest: found.append(cache_hit)
+twice = load_function(folder / "twice.py", "twice")
+for count in elements:
+    twice(torch.zeros(count), torch.zeros(count), 2.0)
+print(json.dumps(found))
+"""
+
+
+def ran(made: Build, home: Path, counts: Sequence[int]) -> list[bool]:
+    """Whether what a call of so many elements launches was found compiled."""
+    told = subprocess.run(
+        [sys.executable, "-c", RUN, str(made.folder), json.dumps(counts)],
+        env={**os.environ, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    hits: list[bool] = json.loads(told.stdout)
+    return hits
+
+
+@pytest.mark.parametrize("gpu", [True, False], ids=["where it is judged", "elsewhere"])
+def test_calls_of_seen_cases_are_found_compiled_where_there_is_a_gpu(
+    gpu: bool, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
+    monkeypatch.setattr(triton, "TRIED", {})
+    monkeypatch.setattr(place, "gpu_vendor", lambda: "nvidia" if gpu else "")
+    task = load_task(OPERATORS, "twice", "torch-to-triton")
+    small, hidden = task.operator.cases
+    large = dataclasses.replace(small, name="large", symbols={"rows": 16, "cols": 64, "by": 2.0})
+    operator = dataclasses.replace(task.operator, cases=(large, small, hidden))
+    task = dataclasses.replace(task, operator=operator)
+
+    made = build(task, "triton", {"twice.py": KERNEL}, cache)
+
+    assert ran(made, tmp_path, [4 * 64, 16 * 64, 3 * 67]) == [True, gpu, False]
+    assert ran(made, tmp_path, [16 * 64, 3 * 67]) == [True, True], "what was compiled is kept"
+    assert not (made.folder / "work").exists()
+
+
+def test_what_is_no_file_of_a_cache_is_left_behind(tmp_path: Path) -> None:
+    left, folder, secret = tmp_path / "cache", tmp_path / "artefact", tmp_path / "secret.json"
+    secret.write_text("{}")
+    for name in ("first", "last"):
+        (left / name).mkdir(parents=True)
+        (left / name / "kernel.cubin").write_bytes(b"1")
+    (left / "first" / "kernel.ptx").write_text("a step in between")
+    (left / "first" / "linked.json").symlink_to(secret)
+    (left / "linked").symlink_to(left / "first")
+    os.mkfifo(left / "last" / "pipe.json")
+    triton_cache.keep(left, folder)
+    kept = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    assert kept == {"compiled/first/kernel.cubin", "compiled/last/kernel.cubin"}
+    triton_cache.keep(tmp_path / "nothing", tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_entries_are_kept_whole_while_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_cache, "MOST_BYTES", 5)
+    for name in "abc":
+        (tmp_path / "cache" / name).mkdir(parents=True)
+        for kind in ("cubin", "json"):
+            (tmp_path / "cache" / name / f"kernel.{kind}").write_bytes(b"1")
+    triton_cache.keep(tmp_path / "cache", tmp_path)
+    assert sorted(path.name for path in (tmp_path / "compiled").iterdir()) == ["a", "b"]
+    assert len(list((tmp_path / "compiled").glob("*/*"))) == 4
+
+
+def test_a_group_that_cannot_be_read_is_nobodys_end(tmp_path: Path) -> None:
+    entry = tmp_path / "compiled" / "entry"
+    entry.mkdir(parents=True)
+    for number, text in enumerate(["no JSON", "[]", '{"child_paths": [1]}', '{"child_paths": {}}']):
+        (entry / f"__grp__{number}.json").write_text(text)
+    triton_cache.at_hand(tmp_path, tmp_path / "home")
+    assert len(list((tmp_path / "home" / "entry").iterdir())) == 4
