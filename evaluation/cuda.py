@@ -146,6 +146,7 @@ class Holding:
         return self._now
 
 
+@functools.cache
 def most_held() -> int:
     """Bytes of the GPU's memory that a contestant may hold, however much its rights say."""
     return torch.cuda.mem_get_info()[1] // 2
