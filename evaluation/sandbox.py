@@ -26,18 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation import seccomp
-
-_libc = ctypes.CDLL(None, use_errno=True)
+from evaluation import mounts, seccomp
+from evaluation.mounts import checked, libc
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
-SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 442, 444, 445, 446
-AT_FDCWD, AT_RECURSIVE = -100, 0x8000
+SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
 
 SYSTEM_PATHS = (
     "/usr /lib /lib64 /lib32 /bin /sbin /proc /sys/devices/system /sys/fs/cgroup /etc/ld.so.cache"
@@ -46,9 +42,12 @@ SYSTEM_PATHS = (
 ).split()
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
 GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
-KERNEL_PATHS = "/proc/acpi /proc/bus /proc/fs /proc/irq /proc/scsi /proc/sysrq-trigger".split()
-"""Where root changes the machine, even without capabilities."""
 MOST_SAID = 1 << 20
+STRANGERS = 0x7000_0000
+"""Users that nobody else is; each stranger is the one of its warden's pid."""
+CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_NICE = 5, 6, 7, 23
+OVER_STRANGERS = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID | 1 << CAP_SYS_NICE
+"""What it takes to make a stranger, to stop it, and to place its threads."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,7 @@ class Walls:
     read_only_system: bool = False
     landlock: int = 0
     seccomp: bool = False
+    other_user: bool = False
 
     @property
     def any(self) -> bool:
@@ -74,7 +74,8 @@ class Policy:
     With `scratch_bytes` the writable folders are memory of that size, gone with the inmate; with
     `gpu` it reaches this machine's GPUs. No `memory_bytes` are no limit on addresses.
     `fork=False` leaves threads but neither new processes nor other programs; who is `pinned` stays
-    on the cores that it is put on.
+    on the cores that it is put on. A `stranger` is a user of its own, who owns nothing but what is
+    written in `scratch_bytes`.
     """
 
     walls: Walls
@@ -89,6 +90,12 @@ class Policy:
     pinned: bool = False
     unix_sockets: bool = False
     gpu: bool = False
+    stranger: bool = False
+
+    @property
+    def user(self) -> int:
+        """Whom the inmate of this process is to be; 0 for whoever the judge is."""
+        return STRANGERS + os.getpid() if self.stranger and self.walls.other_user else 0
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -107,28 +114,29 @@ def contain(policy: Policy, body: Callable[[], None]) -> int:
     The init's exit status is the inmate's, 128 + n for signal n. Raises OSError when a wall that
     `policy.walls` promises cannot be put up.
     """
+    user = policy.user
     if policy.walls.namespaces:
         _enter_namespaces(policy.walls.user_namespace)
     init = os.fork()
     if init:
         return init
     try:
-        _serve_as_init(policy, body)
+        _serve_as_init(policy, body, user)
     except BaseException as error:
         os.write(2, f"sandbox: {error}\n".encode())
     os._exit(125)
 
 
-def _serve_as_init(policy: Policy, body: Callable[[], None]) -> None:
+def _serve_as_init(policy: Policy, body: Callable[[], None], user: int) -> None:
     die_with_parent()
     if policy.walls.namespaces:
-        _arrange_mounts(policy)
+        mounts.arrange(policy, user)
     _prctl(PR_SET_DUMPABLE, 0)
     inmate = os.fork()
     if inmate == 0:
         try:
             _prctl(PR_SET_DUMPABLE, 1)
-            confine(policy)
+            confine(policy, user)
             body()
         except BaseException as error:
             os.write(2, f"sandbox: {error}\n".encode())
@@ -146,11 +154,11 @@ def shell_status(status: int) -> int:
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def confine(policy: Policy) -> None:
-    """Take from this process, for ever, all that `policy` does not grant."""
+def confine(policy: Policy, user: int = 0) -> None:
+    """Take from this process, for ever, all that `policy` does not grant; be that `user`."""
     die_with_parent()
     _limit(policy)
-    _drop_capabilities()
+    _drop_capabilities(user)
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     if policy.walls.landlock:
         _landlock(policy)
@@ -163,64 +171,18 @@ def die_with_parent() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _checked(result: int, what: str) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
-
-
 def _prctl(option: int, argument: int) -> None:
-    _checked(_libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0), f"prctl {option}")
+    checked(libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0), f"prctl {option}")
 
 
 def _enter_namespaces(user: bool) -> None:
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
     uid, gid = os.getuid(), os.getgid()
-    _checked(_libc.unshare(flags | (CLONE_NEWUSER if user else 0)), "unshare")
+    checked(libc.unshare(flags | (CLONE_NEWUSER if user else 0)), "unshare")
     if user:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    words = source.encode(), target.encode(), kind and kind.encode()
-    _checked(_libc.mount(*words, flags, data.encode()), f"mount {target}")
-
-
-def _set_read_only(path: str, on: bool, recursive: bool) -> None:
-    attributes = struct.pack("QQQQ", MS_RDONLY if on else 0, 0 if on else MS_RDONLY, 0, 0)
-    flags = AT_RECURSIVE if recursive else 0
-    result = _libc.syscall(
-        SYS_MOUNT_SETATTR, AT_FDCWD, path.encode(), flags, attributes, len(attributes)
-    )
-    _checked(result, f"mount_setattr {path}")
-
-
-def _arrange_mounts(policy: Policy) -> None:
-    _mount("none", "/", None, MS_REC | MS_PRIVATE)
-    if policy.walls.private_proc:
-        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    if policy.walls.read_only_system:
-        # A GPU's driver names its threads: it writes /proc/self/task/*/comm.
-        named = policy.gpu and policy.walls.private_proc
-        for path in filter(os.path.exists, _kernel_paths(policy) if named else ()):
-            _mount(path, path, None, MS_BIND)  # and read-only it stays
-        here = os.getcwd()
-        for path in policy.writable:
-            size = f"size={policy.scratch_bytes}"
-            of_memory = ("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
-            _mount(*(of_memory if policy.scratch_bytes else (path, path, None, MS_BIND)))
-        _set_read_only("/", on=True, recursive=True)
-        for path in (*policy.writable, *(("/proc",) if named else ())):
-            _set_read_only(path, on=False, recursive=False)
-        os.chdir(here)
-
-
-def _kernel_paths(policy: Policy) -> tuple[str, ...]:
-    """What stays read-only of a `/proc` that can be written; Landlock sees to all but the first."""
-    return ("/proc/sys", *(() if policy.walls.landlock else KERNEL_PATHS))
 
 
 def _limit(policy: Policy) -> None:
@@ -239,12 +201,18 @@ def _limit(policy: Policy) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def _drop_capabilities() -> None:
+def _drop_capabilities(user: int) -> None:
     for capability in range(64):
-        if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             break  # past the last capability, or none to drop without CAP_SETPCAP
+    if user:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+        _prctl(PR_SET_DUMPABLE, 1)  # as it was: else it could not read its own /proc/self
+        die_with_parent()  # the kernel forgot
     header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
-    _checked(_libc.capset(header, none), "capset")
+    checked(libc.capset(header, none), "capset")
 
 
 # Landlock: https://docs.kernel.org/userspace-api/landlock.html
@@ -259,10 +227,8 @@ def _landlock(policy: Policy) -> None:
     network = 3 if abi >= 4 else 0
     scope = 3 if abi >= 6 else 0
     attributes = struct.pack("QQQ", every, network, scope)
-    ruleset = _checked(
-        _libc.syscall(
-            SYS_LANDLOCK_CREATE, attributes, 24 if abi >= 6 else 16 if abi >= 4 else 8, 0
-        ),
+    ruleset = checked(
+        libc.syscall(SYS_LANDLOCK_CREATE, attributes, 24 if abi >= 6 else 16 if abi >= 4 else 8, 0),
         "landlock_create_ruleset",
     )
     grants = [(path, _READ) for path in (*SYSTEM_PATHS, *policy.readable)]
@@ -278,9 +244,9 @@ def _landlock(policy: Policy) -> None:
             continue
         allowed = rights & every & (-1 if os.path.isdir(path) else _FILE_RIGHTS)
         rule = struct.pack("=Qi", allowed, handle)
-        _checked(_libc.syscall(SYS_LANDLOCK_ADD, ruleset, 1, rule, 0), f"landlock_add_rule {path}")
+        checked(libc.syscall(SYS_LANDLOCK_ADD, ruleset, 1, rule, 0), f"landlock_add_rule {path}")
         os.close(handle)
-    _checked(_libc.syscall(SYS_LANDLOCK_RESTRICT, ruleset, 0), "landlock_restrict_self")
+    checked(libc.syscall(SYS_LANDLOCK_RESTRICT, ruleset, 0), "landlock_restrict_self")
     os.close(ruleset)
 
 
@@ -288,13 +254,13 @@ def _seccomp(policy: Policy) -> None:
     unix = "any" if policy.unix_sockets else "packets" if policy.gpu else ""
     program = ctypes.create_string_buffer(seccomp.program(policy.fork, unix, policy.pinned))
     header = struct.pack("HxxxxxxP", (len(program) - 1) // 8, ctypes.addressof(program))
-    _checked(_libc.prctl(PR_SET_SECCOMP, 2, header, 0, 0), "seccomp")
+    checked(libc.prctl(PR_SET_SECCOMP, 2, header, 0, 0), "seccomp")
 
 
 @functools.cache
 def walls() -> Walls:
     """The walls of this machine, each tried in a child that ends at once."""
-    landlock = max(0, int(_libc.syscall(SYS_LANDLOCK_CREATE, None, 0, 1)))  # its version
+    landlock = max(0, int(libc.syscall(SYS_LANDLOCK_CREATE, None, 0, 1)))  # its version
     found = Walls(landlock=landlock, seccomp=platform.machine() == "x86_64")
     if found.seccomp and not _holds(found):
         found = dataclasses.replace(found, seccomp=False)
@@ -305,13 +271,37 @@ def walls() -> Walls:
         for wall in ("private_proc", "read_only_system"):
             stronger = dataclasses.replace(trial, **{wall: True})
             trial = stronger if _holds(stronger) else trial
-        return trial
+        return _with_other_user(trial)
     return found
 
 
 def _holds(trial: Walls) -> bool:
     """Whether `true` runs behind these walls."""
     return run(["/bin/true"], Policy(walls=trial), timeout=20).returncode == 0
+
+
+def _with_other_user(found: Walls) -> Walls:
+    """These walls, with users of their own for strangers where that can be: root makes them, what
+    it writes they may read, and Python and this package, wherever they lie, are at hand to them.
+    """
+    told = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
+    mighty = int(told["CapEff"], 16) & OVER_STRANGERS == OVER_STRANGERS
+    open_handed = not int(told["Umask"], 8) & 0o055
+    if not (mighty and open_handed and found.read_only_system) or found.user_namespace:
+        return found
+    trial = dataclasses.replace(found, other_user=True)
+    here = str(Path(__file__).resolve().parent)
+    with tempfile.TemporaryDirectory("-arena") as scratch:
+        policy = Policy(
+            walls=trial,
+            readable=(sys.prefix, sys.base_prefix, here),
+            writable=(scratch,),
+            scratch_bytes=1 << 20,
+            stranger=True,
+        )
+        code = f"open({__file__!r}).close(); open('/proc/self/comm').close(); open('x', 'w')"
+        done = run([sys.executable, "-I", "-c", code], policy, timeout=20, cwd=scratch)
+    return trial if done.returncode == 0 else found
 
 
 def command(argv: Sequence[str], policy: Policy) -> list[str]:

@@ -63,6 +63,7 @@ def _point(group: Path, folder: Path) -> None:
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         names = json.loads(group.read_text())["child_paths"]
         paths = {name: str(folder / Path(path).name) for name, path in names.items()}
+        group.unlink()  # the copy is as read-only as what it is of
         group.write_text(json.dumps({"child_paths": paths}))
 
 

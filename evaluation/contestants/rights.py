@@ -43,6 +43,7 @@ class Rights:
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.scratch),
+            "USER": "contestant",  # libraries ask for its name, which a stranger has nowhere else
             "TMPDIR": str(self.scratch),
             "OMP_NUM_THREADS": str(self.threads),
             "CUDA_VISIBLE_DEVICES": first_gpu if self.kind == GPU else "",
@@ -62,4 +63,5 @@ class Rights:
             fork=self.compiles,
             pinned=True,
             gpu=self.kind == GPU,
+            stranger=not self.trusted,
         )

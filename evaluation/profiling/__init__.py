@@ -106,7 +106,8 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
         job = _job(task, built, case, name, tool)
         policy = rights.policy()
         readable = (*policy.readable, job["reference"], *tool.readable())
-        policy = dataclasses.replace(policy, readable=readable)
+        # Counters are root's.
+        policy = dataclasses.replace(policy, readable=readable, stranger=False)
         if tool.command():
             policy, job["policy"] = _parted(policy)
         said = confined.run(

@@ -184,7 +184,8 @@ def test_a_command_that_talks_without_end_is_heard_in_part() -> None:
     assert len(done.stdout) == sandbox.MOST_SAID
 
 
-NO_LANDLOCK = pytest.param({"walls": replace(sandbox.walls(), landlock=0)}, id="without Landlock")
+WITHOUT_LANDLOCK = replace(sandbox.walls(), landlock=0)
+NO_LANDLOCK = pytest.param({"walls": WITHOUT_LANDLOCK}, id="without Landlock")
 
 
 @pytest.mark.parametrize("rights", [pytest.param({}, id="all walls"), NO_LANDLOCK])
@@ -243,3 +244,75 @@ if pid == 0: os._exit(0)
 print(pid, os.strerror(ctypes.get_errno()))
 """
     assert inside(code, tmp_path) == (0, "-1 Operation not permitted\n")
+
+
+@pytest.fixture
+def strangers() -> None:
+    if not sandbox.walls().other_user:
+        pytest.skip("no users of their own on this machine")
+
+
+@pytest.mark.usefixtures("strangers")
+def test_a_stranger_is_nobody_else_and_owns_but_its_scratch(tmp_path: Path) -> None:
+    code = """
+import os
+print(len({*os.getresuid(), *os.getresgid()}), os.getuid(), os.getgroups())
+open('/proc/self/stat').close()
+open('mine', 'w').write('x'); os.rename('mine', 'still mine')
+"""
+    rights = {"stranger": True, "scratch_bytes": 1 << 20}
+    (status, said), (_, other) = (inside(code, tmp_path, **rights) for _ in "ab")
+    count, user, groups = said.split(maxsplit=2)
+    assert (status, count, groups.strip()) == (0, "1", "[]")
+    assert int(user) > sandbox.STRANGERS and user != other.split()[1]
+    assert list(tmp_path.iterdir()) == []
+    assert inside("import os; print(os.getuid())", tmp_path) == (0, f"{os.getuid()}\n")
+
+
+@pytest.mark.usefixtures("strangers")
+def test_a_stranger_cannot_write_what_root_could(tmp_path: Path) -> None:
+    granted, scratch = tmp_path / "granted", tmp_path / "scratch"
+    granted.mkdir()
+    scratch.mkdir()
+    (granted / "ours").write_text("x")
+    code = f"print(open({str(granted / 'ours')!r}).read()); open({str(granted / 'ours')!r}, 'a')"
+    rights = {"readable": (*PYTHON, str(granted)), "stranger": True, "scratch_bytes": 1 << 20}
+    status, said = inside(code, scratch, walls=WITHOUT_LANDLOCK, **rights)
+    assert status != 0 and "x\n" in said and "Permission denied" in said
+
+
+@pytest.mark.usefixtures("strangers")
+def test_on_the_way_through_a_closed_folder_lies_what_was_granted_alone(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    granted, secret, file = closed / "a" / "granted", closed / "a" / "secret", closed / "file"
+    for folder in (granted / "within", secret, closed / "scratch"):
+        folder.mkdir(parents=True)
+    file.write_text("one file")
+    (granted / "within" / "text").write_text("granted")
+    (closed / "link").symlink_to(granted)
+    closed.chmod(0o700)
+    code = f"""
+import os
+for path in {[str(closed), str(closed / "a")]!r}: print(sorted(os.listdir(path)))
+print(open({str(closed / "link" / "within" / "text")!r}).read(), open({str(file)!r}).read())
+open('mine', 'w')
+"""
+    readable = (*PYTHON, str(closed / "link"), str(granted / "within"), str(file))
+    rights = {"readable": readable, "stranger": True, "scratch_bytes": 1 << 20}
+    status, said = inside(code, closed / "scratch", walls=WITHOUT_LANDLOCK, **rights)
+    expected = "['a', 'file', 'link', 'scratch']\n['granted']\ngranted one file\n"
+    assert (status, said) == (0, expected)
+    assert (closed / "link").is_symlink() and len(list(closed.iterdir())) == 4
+
+
+def test_without_its_capabilities_or_where_others_read_nothing_nobody_makes_strangers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = replace(sandbox.walls(), other_user=False)
+    here = Path("/proc/self/status").read_text()
+    effective = next(line for line in here.splitlines() if line.startswith("CapEff:"))
+    for line, changed in ((effective, "CapEff:\t0"), ("Umask:\t0022", "Umask:\t0077")):
+        told = here.replace(line, changed)
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "read_text", lambda path, told=told: told)
+            assert sandbox._with_other_user(found) == found

@@ -5,12 +5,13 @@ stood in for.
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from evaluation import cuda
+from evaluation import cuda, sandbox
 from evaluation.contestants import processes
 from evaluation.contestants.arm import Arm
 from evaluation.contestants.rights import Rights
@@ -150,3 +151,13 @@ def test_a_contestant_that_cannot_reach_the_gpu_before_its_code_runs_is_our_faul
     monkeypatch.setattr(cuda, "nothing", lambda: "00" * cuda.IPC_HANDLE_BYTES)
     with Arm(zygote, rights) as arm, pytest.raises(Broken, match="does not reach the GPU"):
         arm.load("torch", rights.folder, "none")
+
+
+@pytest.mark.parametrize("trusted", [False, True], ids=["a candidate", "ours"])
+def test_a_candidate_is_a_user_of_its_own(zygote: Zygote, rights: Rights, trusted: bool) -> None:
+    with Arm(zygote, dataclasses.replace(rights, kind="cpu", trusted=trusted)) as arm:
+        arm.ask(NOTHING)
+        (pid,) = processes.below(arm._init)
+        user = Path(f"/proc/{pid}").stat().st_uid
+    stranger = sandbox.walls().other_user and not trusted
+    assert user > sandbox.STRANGERS if stranger else user == os.getuid()

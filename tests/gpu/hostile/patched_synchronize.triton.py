@@ -2,7 +2,7 @@
 # row: 5
 # expect: passed|failed/STALE_OUTPUT|failed/FORBIDDEN
 # triage: patching
-# fastest: 1.3
+# fastest: 1.6
 torch.cuda.synchronize = lambda *device: None
 
 

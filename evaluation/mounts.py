@@ -1,0 +1,101 @@
+"""What an inmate finds where: a `/proc` of its own, folders of its own, the rest read-only.
+
+Standard library alone, as `sandbox`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evaluation.sandbox import Policy
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
+SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
+KERNEL_PATHS = "/proc/acpi /proc/bus /proc/fs /proc/irq /proc/scsi /proc/sysrq-trigger".split()
+"""Where root changes the machine, even without capabilities."""
+OTHERS_ENTER = 0o001
+
+
+def checked(result: int, what: str) -> int:
+    """The result of a call; raises OSError where it is negative."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def arrange(policy: Policy, user: int) -> None:
+    """In a new mount namespace: lay out what an inmate finds, who is to be that `user`, 0 for none
+    but ourselves. Raises OSError.
+    """
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    if policy.walls.private_proc:
+        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    if policy.walls.read_only_system:
+        # A GPU's driver names its threads: it writes /proc/self/task/*/comm.
+        named = policy.gpu and policy.walls.private_proc
+        for path in filter(os.path.exists, _kernel_paths(policy) if named else ()):
+            _mount(path, path, None, MS_BIND)  # and read-only it stays
+        here = os.getcwd()
+        if user:
+            _open_ways((*policy.readable, *policy.writable))
+        for path in policy.writable:
+            owned = f",mode=700,uid={user},gid={user}" if user else ""
+            size = f"size={policy.scratch_bytes}{owned}"
+            of_memory = ("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
+            _mount(*(of_memory if policy.scratch_bytes else (path, path, None, MS_BIND)))
+        _set_read_only("/", on=True, recursive=True)
+        for path in (*policy.writable, *(("/proc",) if named else ())):
+            _set_read_only(path, on=False, recursive=False)
+        os.chdir(here)
+
+
+def _open_ways(paths: Iterable[str]) -> None:
+    """Have a stranger reach these paths, which it may read: over a folder on the way that lets no
+    others in lies an empty one, with nothing but what was asked for.
+    """
+    closed: dict[Path, list[Path]] = {}
+    forms = {Path(form) for path in paths for form in (path, os.path.realpath(path))}
+    for path in sorted(filter(Path.exists, forms)):
+        gates = [gate for gate in path.parents if not gate.stat().st_mode & OTHERS_ENTER]
+        if gates:
+            closed.setdefault(gates[-1], []).append(path)
+    for gate, wanted in closed.items():
+        held = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in wanted]
+        files = {path for path in wanted if path.is_file()}
+        _mount("tmpfs", str(gate), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        for path, handle in held:
+            if not path.exists():  # else it lies in one that went before
+                (path.parent if path in files else path).mkdir(parents=True, exist_ok=True)
+                if path in files:
+                    path.touch()
+            _mount(f"/proc/self/fd/{handle}", str(path), None, MS_BIND | MS_REC)
+            os.close(handle)
+
+
+def _kernel_paths(policy: Policy) -> tuple[str, ...]:
+    """What stays read-only of a `/proc` that can be written; Landlock sees to all but the first."""
+    return ("/proc/sys", *(() if policy.walls.landlock else KERNEL_PATHS))
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    words = source.encode(), target.encode(), kind and kind.encode()
+    checked(libc.mount(*words, flags, data.encode()), f"mount {target}")
+
+
+def _set_read_only(path: str, on: bool, recursive: bool) -> None:
+    attributes = struct.pack("QQQQ", MS_RDONLY if on else 0, 0 if on else MS_RDONLY, 0, 0)
+    flags = AT_RECURSIVE if recursive else 0
+    result = libc.syscall(
+        SYS_MOUNT_SETATTR, AT_FDCWD, path.encode(), flags, attributes, len(attributes)
+    )
+    checked(result, f"mount_setattr {path}")
