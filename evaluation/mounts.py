@@ -23,6 +23,7 @@ SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
 KERNEL_PATHS = "/proc/acpi /proc/bus /proc/fs /proc/irq /proc/scsi /proc/sysrq-trigger".split()
 """Where root changes the machine, even without capabilities."""
 OTHERS_ENTER = 0o001
+MOST_STEPS = 1000
 
 
 def checked(result: int, what: str) -> int:
@@ -60,26 +61,61 @@ def arrange(policy: Policy, user: int) -> None:
 
 
 def _open_ways(paths: Iterable[str]) -> None:
-    """Have a stranger reach these paths, which it may read: over a folder on the way that lets no
-    others in lies an empty one, with nothing but what was asked for.
+    """Have a stranger reach these paths, which it may read: over every folder on the way that lets
+    no others in lies an empty one, with nothing but what was asked for and the links that lead
+    there.
     """
-    closed: dict[Path, list[Path]] = {}
-    forms = {Path(form) for path in paths for form in (path, os.path.realpath(path))}
-    for path in sorted(filter(Path.exists, forms)):
-        gates = [gate for gate in path.parents if not gate.stat().st_mode & OTHERS_ENTER]
-        if gates:
-            closed.setdefault(gates[-1], []).append(path)
-    for gate, wanted in closed.items():
-        held = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in wanted]
-        files = {path for path in wanted if path.is_file()}
+    links: dict[Path, str] = {}
+    granted = {path for path in (_followed(path, links) for path in paths) if path.exists()}
+    handles = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in granted}
+    files = {path for path in granted if path.is_file()}
+    wanted = sorted({*granted, *links})
+    laid: list[Path] = []
+    for gate in _closed(wanted):
+        above = [each for each in laid if each in gate.parents]
+        bound = granted & {gate, *gate.parents}
+        if above and not any(above[-1] in path.parents for path in bound):
+            continue  # made anew below that one, it is open
         _mount("tmpfs", str(gate), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
-        for path, handle in held:
-            if not path.exists():  # else it lies in one that went before
-                (path.parent if path in files else path).mkdir(parents=True, exist_ok=True)
-                if path in files:
-                    path.touch()
-            _mount(f"/proc/self/fd/{handle}", str(path), None, MS_BIND | MS_REC)
-            os.close(handle)
+        laid.append(gate)
+        for path in wanted:
+            over = granted.intersection(path.parents)
+            if gate not in path.parents or any(gate in each.parents for each in over):
+                continue  # it is elsewhere, or comes with another
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path in links:
+                path.symlink_to(links[path])
+            else:
+                make = path.touch if path in files else path.mkdir
+                make()
+                _mount(f"/proc/self/fd/{handles[path]}", str(path), None, MS_BIND | MS_REC)
+    for handle in handles.values():
+        os.close(handle)
+
+
+def _closed(paths: Iterable[Path]) -> list[Path]:
+    """The folders on the way to these that let no others in, outer ones first."""
+    folders = {folder for path in paths for folder in path.parents}
+    return sorted(folder for folder in folders if not folder.stat().st_mode & OTHERS_ENTER)
+
+
+def _followed(path: str, links: dict[Path, str]) -> Path:
+    """Where a path leads; the links on the way are added to `links`. Raises OSError where they go
+    round in a circle.
+    """
+    real, parts = Path("/"), [*reversed(Path(path).parts)]
+    for _ in range(MOST_STEPS):
+        if not parts:
+            return real
+        step = real / (part := parts.pop())
+        if part in ("..", "/"):
+            real = real.parent if part == ".." else Path("/")
+        elif step.is_symlink():
+            links[step] = os.readlink(step)
+            parts += reversed(Path(links[step]).parts)
+        else:
+            real = step
+    raise OSError(f"{path} leads in a circle")
 
 
 def _kernel_paths(policy: Policy) -> tuple[str, ...]:

@@ -43,8 +43,9 @@ SYSTEM_PATHS = (
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
 GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
 MOST_SAID = 1 << 20
+END_SECONDS = 10.0
 STRANGERS = 0x7000_0000
-"""Users that nobody else is; each stranger is the one of its warden's pid."""
+"""Users that nobody else here is; each stranger is the one of its warden's pid."""
 CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_NICE = 5, 6, 7, 23
 OVER_STRANGERS = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID | 1 << CAP_SYS_NICE
 """What it takes to make a stranger, to stop it, and to place its threads."""
@@ -74,8 +75,8 @@ class Policy:
     With `scratch_bytes` the writable folders are memory of that size, gone with the inmate; with
     `gpu` it reaches this machine's GPUs. No `memory_bytes` are no limit on addresses.
     `fork=False` leaves threads but neither new processes nor other programs; who is `pinned` stays
-    on the cores that it is put on. A `stranger` is a user of its own, who owns nothing but what is
-    written in `scratch_bytes`.
+    on the cores that it is put on. A `stranger` is a user of its own, who owns nothing but its
+    writable folders, which must be of memory.
     """
 
     walls: Walls
@@ -240,7 +241,7 @@ def _landlock(policy: Policy) -> None:
     for path, rights in grants:
         try:
             handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):  # what it does not reach needs no wall
             continue
         allowed = rights & every & (-1 if os.path.isdir(path) else _FILE_RIGHTS)
         rule = struct.pack("=Qi", allowed, handle)
@@ -280,27 +281,43 @@ def _holds(trial: Walls) -> bool:
     return run(["/bin/true"], Policy(walls=trial), timeout=20).returncode == 0
 
 
+_STRANGER = """
+import glob, importlib.util, os, sys
+for path in glob.glob(sys.argv[1] + "/**/*.py", recursive=True):
+    open(path).close()
+open(importlib.util.find_spec("torch").origin).close()
+open("/proc/self/comm").close()
+open("its own", "w").close()
+nodes = (node for name in ("[0-9]*", "ctl", "-uvm") for node in glob.glob("/dev/nvidia" + name))
+sys.exit(not all(os.access(node, os.R_OK | os.W_OK) for node in nodes))
+"""
+
+
 def _with_other_user(found: Walls) -> Walls:
     """These walls, with users of their own for strangers where that can be: root makes them, what
-    it writes they may read, and Python and this package, wherever they lie, are at hand to them.
+    it writes they may read, and what a contestant takes is within their reach: Python and PyTorch,
+    this package, the GPUs.
     """
-    told = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
-    mighty = int(told["CapEff"], 16) & OVER_STRANGERS == OVER_STRANGERS
-    open_handed = not int(told["Umask"], 8) & 0o055
-    if not (mighty and open_handed and found.read_only_system) or found.user_namespace:
+    if not found.read_only_system or found.user_namespace:
+        return found
+    status = Path("/proc/self/status").read_text()
+    told = dict(line.split(":\t") for line in status.splitlines())
+    mighty = int(told.get("CapEff", "0"), 16) & OVER_STRANGERS == OVER_STRANGERS
+    if not mighty or int(told.get("Umask", "077"), 8) & 0o055:
         return found
     trial = dataclasses.replace(found, other_user=True)
-    here = str(Path(__file__).resolve().parent)
+    package = str(Path(__file__).resolve().parent)
     with tempfile.TemporaryDirectory("-arena") as scratch:
         policy = Policy(
             walls=trial,
-            readable=(sys.prefix, sys.base_prefix, here),
+            readable=(sys.prefix, sys.base_prefix, package),
             writable=(scratch,),
             scratch_bytes=1 << 20,
+            gpu=True,
             stranger=True,
         )
-        code = f"open({__file__!r}).close(); open('/proc/self/comm').close(); open('x', 'w')"
-        done = run([sys.executable, "-I", "-c", code], policy, timeout=20, cwd=scratch)
+        argv = [sys.executable, "-I", "-c", _STRANGER, package]
+        done = run(argv, policy, timeout=20, cwd=scratch)
     return trial if done.returncode == 0 else found
 
 
@@ -339,11 +356,25 @@ def run(
     ):
         try:
             process.communicate(stdin.encode(), timeout=timeout)
+            code = process.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            _end(process)
+            code = -signal.SIGKILL
         output = last_said(said.fileno())
-    return subprocess.CompletedProcess(list(argv), process.returncode, output)
+    return subprocess.CompletedProcess(list(argv), code, output)
+
+
+def _end(warden: subprocess.Popen[bytes]) -> None:
+    """Kill everything behind the walls, and return when it is gone: with the init of a namespace
+    go all in it, and its warden hears of it afterwards.
+    """
+    for init in Path(f"/proc/{warden.pid}/task/{warden.pid}/children").read_text().split():
+        os.kill(int(init), signal.SIGKILL)
+    try:
+        warden.communicate(timeout=END_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(warden.pid, signal.SIGKILL)
+        warden.communicate()
 
 
 def last_said(descriptor: int) -> str:

@@ -82,6 +82,7 @@ def build(
             said = f"what was built takes {size >> 20} MiB; {MOST_KEPT >> 20} are kept at most"
             raise BuildError(said, outputs)
         (workshop / DONE).write_text(json.dumps(to_json(outputs)))
+        leavings.lend(workshop)
         try:
             workshop.rename(folder)
         except OSError:  # another build of the same content was first
@@ -93,9 +94,11 @@ def build(
 
 
 def _found(folder: Path) -> bool:
-    """Whether something is built; from now on it counts as used."""
+    """Whether something is built; from now on it counts as used, and everybody may read it."""
     try:
         os.utime(folder / DONE)
+        if not (folder / DONE).stat().st_mode & 0o004:
+            leavings.lend(folder)
     except OSError:  # it is not there, or another's
         return (folder / DONE).is_file()
     return True

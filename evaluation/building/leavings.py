@@ -9,16 +9,24 @@ import shutil
 import stat
 from pathlib import Path
 
+BLOCK = 4096
+
 
 def read(path: Path, most_bytes: int) -> bytes:
     """The beginning of a file; nothing where there is none, or a link, a pipe or a device."""
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return b""
-        with path.open("rb") as file:
-            return file.read(most_bytes)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
+    try:
+        return _up_to(most_bytes, handle) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    finally:
+        os.close(handle)
+
+
+def _up_to(most_bytes: int, handle: int) -> bytes:
+    with open(handle, "rb", closefd=False) as file:
+        return file.read(most_bytes)
 
 
 def take(path: Path, target: Path) -> None:
@@ -30,10 +38,23 @@ def take(path: Path, target: Path) -> None:
         target.chmod(0o555)
 
 
+def lend(folder: Path) -> None:
+    """Have every user read what lies in a folder of ours, whatever our umask was; no link is
+    followed.
+    """
+    for place, _, names in os.walk(folder):
+        Path(place).chmod(0o755)
+        for name in names:
+            if not (path := Path(place, name)).is_symlink():
+                path.chmod(path.stat().st_mode | 0o444)
+
+
 def size(folder: Path) -> int:
-    """Bytes of the files below a folder; no link is followed."""
+    """Bytes that the files below a folder take, of a block each at least; no link is followed."""
     return sum(
-        Path(place, name).lstat().st_size for place, _, names in os.walk(folder) for name in names
+        max(BLOCK, Path(place, name).lstat().st_size)
+        for place, _, names in os.walk(folder)
+        for name in names
     )
 
 

@@ -110,30 +110,28 @@ def main(request_path: Path, answer: str) -> int:
     gc.freeze()
     gc.enable()
     request = json.loads(request_path.read_text())
-    children = [
-        fork(target, request, Path(f"{answer}.{number}"))
-        for number, target in enumerate(request["targets"])
-    ]
+    children = [fork(number, request, answer) for number in range(len(request["targets"]))]
     first, *_ = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     return first if first >= 0 else 128 - first
 
 
-def fork(target: list[Any], request: dict[str, Any], path: Path) -> int:
+def fork(number: int, request: dict[str, Any], path: str) -> int:
     """Start a process that compiles for one target and leaves its answer in `path`; its pid."""
     sys.stdout.flush()
     child = os.fork()
     if child:
         return child
-    source = Path(request["source"])
+    target, source = request["targets"][number], Path(request["source"])
+    os.environ["TRITON_CACHE_DIR"] += f".{number}"
     answer: dict[str, Any] = {"kernels": []}
     entry = None
     try:
         entry = compile_for(target, request, source, answer["kernels"])
     except BaseException as error:
         answer["error"] = explain(error, source)
-    path.write_text(json.dumps(answer))
+    Path(f"{path}.{number}").write_text(json.dumps(answer))
     sys.stdout.flush()
-    if entry and target is request["targets"][0]:
+    if entry and number == 0:
         compile_ahead(entry, request["others"])
     os._exit(0)
 
@@ -167,8 +165,9 @@ def compile_for(
 
 
 def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) -> None:
-    """Compile what these calls launch, and the C that launches it, into Triton's cache, while there
-    is time. Whatever goes wrong here is told when it is run.
+    """Compile what these calls launch into Triton's cache while there is time, of an autotuner its
+    first choice, and the C by which Triton launches: one module for all, and before Triton 3.7 one
+    for each signature. Whatever goes wrong here is told when it is run.
     """
     import torch
     import triton

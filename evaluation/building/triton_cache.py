@@ -9,66 +9,79 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-import stat
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from evaluation.building import leavings
 
 FOLDER = "compiled"
-KEPT = frozenset({".cubin", ".json", ".so"})
+KEPT = (".cubin", ".json", ".so")
 """What a launch takes; the steps in between are in the listings."""
-MOST_BYTES = 64 << 20
+TIMED = ".autotune.json"
+"""What an autotuner timed, on no GPU at all."""
+MOST_FILES, MOST_BYTES = 4096, 64 << 20
 GROUP = "__grp__"
 """Before the names of files that say by path which others belong together."""
 
 
 def keep(left: Path, folder: Path) -> None:
-    """Move into an artefact what a build left of Triton's cache in `left`: a stranger's files, of
-    which only those count that are files, and as many entries as there is room for.
+    """Copy into an artefact what a build left of Triton's cache in `left`: a stranger's files, of
+    which only those count that can be read as such, and as many entries as there is room for.
     """
-    room = MOST_BYTES
-    for entry in _within(left, stat.S_ISDIR):
-        files = [file for file in _within(entry, stat.S_ISREG) if file.suffix in KEPT]
-        room -= sum(file.lstat().st_size for file in files)
-        if room < 0:
+    files, room = MOST_FILES, MOST_BYTES
+    for entry in _within(left):
+        found = {
+            file.name: leavings.read(file, room + 1)
+            for file in _within(entry)
+            if file.name.endswith(KEPT) and not file.name.endswith(TIMED)
+        }
+        files, room = files - len(found) - 1, room - sum(map(len, found.values()))
+        if min(files, room) < 0:
             return
         target = folder / FOLDER / entry.name
         target.mkdir(parents=True)
-        for file in files:
-            leavings.take(file, target / file.name)
+        for name, content in found.items():
+            if content:  # else it was a link, a pipe, or nothing
+                (target / name).write_bytes(content)
 
 
 def at_hand(folder: Path, cache: Path) -> None:
     """In a contestant: have Triton find in `cache` what its build compiled, entry by entry, each
-    whole or not at all: a baseline's cache serves several at once.
+    whole or not at all: a baseline's cache serves several at once. What cannot be copied is
+    compiled.
     """
-    cache.mkdir(parents=True, exist_ok=True)
     for entry in sorted((folder / FOLDER).glob("*")):
-        target = cache / entry.name
-        if target.exists():
-            continue
-        with tempfile.TemporaryDirectory(dir=cache) as made:
-            copy = shutil.copytree(entry, Path(made) / entry.name)
-            for group in copy.glob(f"{GROUP}*"):
-                _point(group, target)
-            with contextlib.suppress(OSError):  # somebody else was first
-                copy.rename(target)
+        with contextlib.suppress(OSError):
+            cache.mkdir(parents=True, exist_ok=True)
+            _copy(entry, cache / entry.name)
 
 
-def _point(group: Path, folder: Path) -> None:
-    """Have a group name its files where they are now."""
+def _copy(entry: Path, target: Path) -> None:
+    if target.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=target.parent) as made:
+        copy = Path(made) / target.name
+        copy.mkdir()
+        for file in entry.iterdir():
+            content = file.read_bytes()
+            if file.name.startswith(GROUP):
+                content = _pointing(content, target)
+            (copy / file.name).write_bytes(content)
+        copy.rename(target)  # or somebody else was first
+
+
+def _pointing(group: bytes, folder: Path) -> bytes:
+    """A group that names its files where they are now."""
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-        names = json.loads(group.read_text())["child_paths"]
+        names = json.loads(group)["child_paths"]
         paths = {name: str(folder / Path(path).name) for name, path in names.items()}
-        group.unlink()  # the copy is as read-only as what it is of
-        group.write_text(json.dumps({"child_paths": paths}))
+        return json.dumps({"child_paths": paths}).encode()
+    return group
 
 
-def _within(folder: Path, wanted: Callable[[int], bool]) -> list[Path]:
-    """What lies in a folder and is of a kind: no link is followed."""
-    if not folder.exists() or not stat.S_ISDIR(folder.lstat().st_mode):
-        return []
-    return sorted(path for path in folder.iterdir() if wanted(path.lstat().st_mode))
+def _within(folder: Path) -> list[Path]:
+    """What lies in a folder; nothing where it is a link, or cannot be read."""
+    with contextlib.suppress(OSError):
+        if not folder.is_symlink():
+            return sorted(folder.iterdir())
+    return []

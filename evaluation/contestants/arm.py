@@ -86,13 +86,13 @@ class Arm:
     def load(self, language: str, folder: Path, entry: str) -> None:
         """Load the built kernel. Raises SubmissionError.
 
-        That it reaches the GPU is seen before any of its own code runs: Broken where it does not.
+        That it stands behind its walls, and reaches a GPU that it is to run on, is seen before any
+        of its own code runs: Broken where it does not.
         """
-        if self.rights.kind == GPU:
-            try:
-                self.ask({"do": "reach", "handle": cuda.nothing()})
-            except SubmissionError as error:
-                raise Broken(f"a contestant does not reach the GPU: {error}") from error
+        try:
+            self.ask({"do": "reach", "handle": cuda.nothing() if self.rights.kind == GPU else ""})
+        except SubmissionError as error:
+            raise Broken(f"a contestant does not start: {error}") from error
         self.ask({"do": "load", "language": language, "folder": str(folder), "entry": entry})
 
     def bind(
@@ -298,7 +298,7 @@ class Arm:
 
     def _within_limits(self, pids: Sequence[int]) -> None:
         """End a contestant whose processes take more than they may."""
-        # The kernel's own limit on threads does not hold for root.
+        # The kernel's own limit on threads does not hold for root, who not every one is.
         threads = sum(len(processes.threads(pid)) for pid in pids)
         if threads > MOST_THREADS and not self.rights.trusted:
             self.close()

@@ -150,7 +150,9 @@ class Contestant:
         return {"reason": None}
 
     def do_reach(self, request: Message, descriptors: list[int]) -> None:
-        """Open memory of the judge's on the GPU."""
+        """Show that it is there; on a GPU, open memory of the judge's."""
+        if not request["handle"]:
+            return
         from evaluation import cuda
 
         self.speck = cuda.as_tensor(cuda.opened(request["handle"]), 1).new_zeros(1)

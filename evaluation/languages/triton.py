@@ -113,7 +113,7 @@ class Triton:
         said = done.stdout.replace(f"{folder}/", "")[-16_000:]
         milliseconds = (time.perf_counter() - started) * 1e3
         answers = [_read_answer(work / f"answer.{n}") for n in range(len(targets()))]
-        triton_cache.keep(work / "cache", folder)
+        triton_cache.keep(work / "cache.0", folder)
         leavings.remove(work)
         if answers[0] is None and done.returncode < 0:
             raise BuildError(

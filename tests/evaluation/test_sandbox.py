@@ -305,6 +305,64 @@ open('mine', 'w')
     assert (closed / "link").is_symlink() and len(list(closed.iterdir())) == 4
 
 
+@pytest.mark.usefixtures("strangers")
+def test_links_and_closed_folders_within_what_is_granted_are_gone_through(tmp_path: Path) -> None:
+    outer, elsewhere = tmp_path / "outer", tmp_path / "elsewhere"
+    base = outer / "base"
+    for folder in (base / "private" / "art", base / "open", elsewhere / "home" / "package"):
+        folder.mkdir(parents=True)
+        (folder / "text").write_text(folder.name)
+    (outer / "scratch").mkdir()
+    (outer / "one").symlink_to("two")
+    (outer / "two").symlink_to(elsewhere / "home")
+    (base / "to art").symlink_to(base / "private" / "art")
+    for closed in (outer, base / "private", elsewhere):
+        closed.chmod(0o700)
+    asked = [base / "private" / "art", base, outer / "one" / "package", base / "to art"]
+    asked += [elsewhere / "home", elsewhere / "nothing"]
+    read = [path / "text" for path in (base / "open", *asked[:1], *asked[2:4])]
+    code = f"""
+import os
+for path in {[*map(str, read)]!r}: print(open(path).read(), end=' ')
+print(sorted(os.listdir({str(outer)!r})), os.listdir({str(base / "private")!r}))
+for folder in {[str(outer), str(base / "private"), str(elsewhere)]!r}:
+    try: open(folder + '/new', 'w'); print('written', folder)
+    except OSError: pass
+"""
+    rights = {"readable": (*PYTHON, *map(str, asked)), "stranger": True, "scratch_bytes": 1 << 20}
+    status, said = inside(code, outer / "scratch", walls=WITHOUT_LANDLOCK, **rights)
+    found = "open art package art ['base', 'one', 'scratch', 'two'] ['art']\n"
+    assert (status, said) == (0, found)
+    assert inside("open('x', 'w')", outer / "scratch", **rights) == (0, "")
+
+
+@pytest.mark.usefixtures("strangers")
+def test_a_way_that_goes_round_in_a_circle_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    rights = {"readable": (*PYTHON, str(tmp_path / "a")), "stranger": True}
+    status, said = inside("", tmp_path, **rights)
+    assert status != 0 and "circle" in said
+
+
+def test_what_ran_when_the_time_was_up_is_gone_when_that_is_told(tmp_path: Path) -> None:
+    if not sandbox.walls().namespaces:
+        pytest.skip("no processes of its own on this machine")
+    code = """
+import os, time
+for _ in range(100):
+    if os.fork() == 0:
+        os.setsid()
+        while True: os.utime('.')
+time.sleep(60)
+"""
+    for _ in range(5):
+        assert inside(code, tmp_path, timeout=1.0)[0] == -9
+        before = tmp_path.stat().st_mtime_ns
+        time.sleep(0.2)
+        assert tmp_path.stat().st_mtime_ns == before
+
+
 def test_without_its_capabilities_or_where_others_read_nothing_nobody_makes_strangers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,7 +13,7 @@ from evaluation.building import builds
 HOUR = 3600
 
 
-def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 100) -> Path:
+def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 10_000) -> Path:
     """A build of so many bytes that was last used so long ago."""
     built = folder / name
     (built / "below").mkdir(parents=True)
@@ -28,7 +28,7 @@ def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 1
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builds, "ROOM", 250)
+    monkeypatch.setattr(builds, "ROOM", 35_000)
 
 
 def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
 
 def test_what_may_be_in_use_stays_whatever_it_takes(tmp_path: Path) -> None:
     for name in "abc":
-        kept(tmp_path, name, 0.5, size=1000)
+        kept(tmp_path, name, 0.5, size=100_000)
     builds.make_room(tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
 

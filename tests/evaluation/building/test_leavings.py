@@ -61,3 +61,19 @@ def test_what_was_built_is_kept_up_to_a_size(
     with pytest.raises(BuildError, match="are kept at most"):
         builds.build(task, "cpp", {task.target_file: source}, tmp_path)
     assert list((tmp_path / "builds").iterdir()) == []
+
+
+def test_what_is_lent_can_be_read_by_everybody_and_links_lead_nowhere(tmp_path: Path) -> None:
+    ours, secret = tmp_path / "ours", tmp_path / "secret"
+    (ours / "within").mkdir(parents=True)
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    for path in (ours / "file", ours / "within" / "file"):
+        path.write_text("x")
+        path.chmod(0o600)
+    (ours / "link").symlink_to(secret)
+    (ours / "within").chmod(0o700)
+    leavings.lend(ours)
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert (ours / "within").stat().st_mode & 0o777 == 0o755
+    assert {path.stat().st_mode & 0o777 for path in ours.rglob("file")} == {0o644}

@@ -97,6 +97,7 @@ def test_what_is_no_file_of_a_cache_is_left_behind(tmp_path: Path) -> None:
     (left / "first" / "kernel.ptx").write_text("a step in between")
     (left / "first" / "linked.json").symlink_to(secret)
     (left / "linked").symlink_to(left / "first")
+    (left / "last" / "scale.autotune.json").write_text("equal times")
     os.mkfifo(left / "last" / "pipe.json")
     triton_cache.keep(left, folder)
     kept = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
@@ -116,6 +117,24 @@ def test_entries_are_kept_whole_while_there_is_room(
     triton_cache.keep(tmp_path / "cache", tmp_path)
     assert sorted(path.name for path in (tmp_path / "compiled").iterdir()) == ["a", "b"]
     assert len(list((tmp_path / "compiled").glob("*/*"))) == 4
+
+
+def test_entries_without_bytes_take_room_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_cache, "MOST_FILES", 5)
+    for number in range(9):
+        (tmp_path / "cache" / str(number)).mkdir(parents=True)
+        (tmp_path / "cache" / str(number) / "kernel.json").touch()
+    triton_cache.keep(tmp_path / "cache", tmp_path)
+    assert len(list((tmp_path / "compiled").iterdir())) == 2
+
+
+def test_what_cannot_be_copied_is_compiled(tmp_path: Path) -> None:
+    (tmp_path / "compiled" / "entry").mkdir(parents=True)
+    (tmp_path / "home").write_text("in the way")
+    triton_cache.at_hand(tmp_path, tmp_path / "home" / "cache")
+    assert (tmp_path / "home").is_file()
 
 
 def test_a_group_that_cannot_be_read_is_nobodys_end(tmp_path: Path) -> None:
