@@ -298,7 +298,7 @@ class Arm:
 
     def _within_limits(self, pids: Sequence[int]) -> None:
         """End a contestant whose processes take more than they may."""
-        # The kernel's own limit on threads does not hold for root, who not every one is.
+        # The kernel's own limit on threads does not hold for root, which some of them are.
         threads = sum(len(processes.threads(pid)) for pid in pids)
         if threads > MOST_THREADS and not self.rights.trusted:
             self.close()
