@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from evaluation import sandbox  # noqa: E402 - the path comes first
-from evaluation.sandbox import Policy, Walls  # noqa: E402
+from evaluation.policy import Policy, Walls  # noqa: E402
 
 OTHER = 65534
 """The user nobody."""

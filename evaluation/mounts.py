@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evaluation.sandbox import Policy
+    from evaluation.policy import Policy
 
 libc = ctypes.CDLL(None, use_errno=True)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import json
 import os
 import platform
 import resource
@@ -23,11 +22,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import mounts, seccomp
 from evaluation.mounts import checked, libc
+from evaluation.policy import Policy, Walls
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
@@ -44,69 +43,9 @@ DEVICE_PATHS = ("/dev/null", "/dev/zero")
 GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
 MOST_SAID = 1 << 20
 END_SECONDS = 10.0
-STRANGERS = 0x7000_0000
-"""Users that nobody else here is; each stranger is the one of its warden's pid."""
 CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_NICE = 5, 6, 7, 23
 OVER_STRANGERS = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID | 1 << CAP_SYS_NICE
 """What it takes to make a stranger, to stop it, and to place its threads."""
-
-
-@dataclass(frozen=True)
-class Walls:
-    """What this machine can put around a process, found by trying it."""
-
-    namespaces: bool = False
-    user_namespace: bool = False
-    private_proc: bool = False
-    read_only_system: bool = False
-    landlock: int = 0
-    seccomp: bool = False
-    other_user: bool = False
-
-    @property
-    def any(self) -> bool:
-        return self.namespaces or self.landlock > 0
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What an inmate may do. Paths are absolute; `processes` counts threads too.
-
-    With `scratch_bytes` the writable folders are memory of that size, gone with the inmate; with
-    `gpu` it reaches this machine's GPUs. No `memory_bytes` are no limit on addresses.
-    `fork=False` leaves threads but neither new processes nor other programs; who is `pinned` stays
-    on the cores that it is put on. A `stranger` is a user of its own, who owns nothing but its
-    writable folders, which must be of memory.
-    """
-
-    walls: Walls
-    readable: tuple[str, ...] = ()
-    writable: tuple[str, ...] = ()
-    memory_bytes: int = 8 << 30
-    file_bytes: int = 128 << 20
-    cpu_seconds: int = 600
-    processes: int = 256
-    scratch_bytes: int = 0
-    fork: bool = True
-    pinned: bool = False
-    unix_sockets: bool = False
-    gpu: bool = False
-    stranger: bool = False
-
-    @property
-    def user(self) -> int:
-        """Whom the inmate of this process is to be; 0 for whoever the judge is."""
-        return STRANGERS + os.getpid() if self.stranger and self.walls.other_user else 0
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Policy:
-        data = json.loads(text)
-        data["walls"] = Walls(**data["walls"])
-        data |= {name: tuple(data[name]) for name in ("readable", "writable")}
-        return cls(**data)
 
 
 def contain(policy: Policy, body: Callable[[], None]) -> int:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from evaluation import sandbox
+from evaluation.policy import Policy
 
 PACKAGE = Path(__file__).parent
 SCRATCH = ".tmp"
@@ -15,7 +16,7 @@ FILE_BYTES = 64 << 20
 
 def confined(workspace: Path) -> list[str]:
     """The command line of an agent's process in `workspace`; its brief is read from stdin."""
-    policy = sandbox.Policy(
+    policy = Policy(
         walls=sandbox.walls(),
         readable=(sys.prefix, sys.base_prefix, str(PACKAGE)),
         writable=(str(workspace),),

@@ -16,6 +16,7 @@ from pathlib import Path
 from evaluation import sandbox
 from evaluation.building import native
 from evaluation.errors import BuildError
+from evaluation.policy import Policy
 from evaluation.types import CompilerOutput, Diagnostic, Reason
 
 BUILD_MEMORY = 8 << 30
@@ -108,7 +109,7 @@ def _compile(
 ) -> CompilerOutput:
     argv = [word.replace("{work}", str(work)) for word in job.argv]
     argv += ["-o", str(work / job.artefact)]
-    policy = sandbox.Policy(
+    policy = Policy(
         walls=sandbox.walls(),
         readable=(str(folder), *readable),
         writable=(str(work),),

@@ -22,6 +22,7 @@ from evaluation import place, sandbox
 from evaluation.building import leavings, native, nvcc, torch_build
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages.cpp import compiler_version, target
+from evaluation.policy import Policy
 from evaluation.types import CompilerOutput, Reason
 
 ASKED_BY = "load_inline"
@@ -98,7 +99,7 @@ def _imported(source: Path, work: str, limit: float) -> subprocess.CompletedProc
         env["CUDA_HOME"] = str(toolkit.root)
         env["TORCH_CUDA_ARCH_LIST"] = _capability(nvcc.architecture())
         readable.append(str(toolkit.root))
-    policy = sandbox.Policy(
+    policy = Policy(
         walls=sandbox.walls(),
         readable=tuple(readable),
         writable=(work,),

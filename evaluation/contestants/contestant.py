@@ -21,6 +21,7 @@ from evaluation import sandbox
 from evaluation.contestants.link import Link, LinkError, Message
 from evaluation.errors import Broken, SubmissionError
 from evaluation.languages import Kernel, Launch, languages
+from evaluation.policy import Policy
 from evaluation.types import Argument, Reason
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _become_warden(request: Message, descriptors: list[int]) -> None:
             os.close(log)
             serve(Link(socket.socket(fileno=link), accepts_descriptors=True), request["threads"])
 
-        init = sandbox.contain(sandbox.Policy.from_json(request["policy"]), body)
+        init = sandbox.contain(Policy.from_json(request["policy"]), body)
         os.close(link)
         reporter = Link(socket.socket(fileno=status))
         reporter.send({"init": init})

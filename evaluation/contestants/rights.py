@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evaluation import sandbox
 from evaluation.place import CPU, GPU
+from evaluation.policy import Policy
 
 PACKAGE = Path(__file__).resolve().parents[1]
 LOG_BYTES = 16 << 20
@@ -50,9 +51,9 @@ class Rights:
             **self.environment,
         }
 
-    def policy(self) -> sandbox.Policy:
+    def policy(self) -> Policy:
         """The walls around it, of those that this machine has."""
-        return sandbox.Policy(
+        return Policy(
             walls=sandbox.walls(),
             readable=(sys.prefix, sys.base_prefix, str(PACKAGE), str(self.folder)),
             writable=(str(self.scratch),),

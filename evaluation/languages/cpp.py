@@ -19,6 +19,7 @@ from evaluation.building import native
 from evaluation.building.headers import c_header
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
+from evaluation.policy import Policy
 from evaluation.types import Argument, CompilerOutput, Reason
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Cpp:
         flags = _source_flags(files[task.operator.name + self.suffix])
         units = [*(name for name in files if name.endswith(self.suffix)), "replay.cpp"]
         argv = [COMPILER, *BASE_FLAGS, *flags, *units, "-o", ARTEFACT]
-        policy = sandbox.Policy(
+        policy = Policy(
             walls=sandbox.walls(),
             readable=("/etc/gcc",),
             writable=(str(folder),),

@@ -20,6 +20,7 @@ from evaluation.building import leavings, nvcc, triton_build, triton_cache
 from evaluation.domain import dtype_of, elements, shape_of
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
+from evaluation.policy import Policy
 from evaluation.types import Argument, Case, CompilerOutput, Diagnostic, Reason, Split
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Triton:
             "others": others,
         }
         (folder / "request.json").write_text(json.dumps(request))
-        policy = sandbox.Policy(
+        policy = Policy(
             walls=sandbox.walls(),
             readable=(sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
             writable=(str(work),),

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation import pipeline, sandbox
+from evaluation import pipeline
 from evaluation.building.builds import Build, build
 from evaluation.contestants.rights import Rights
 from evaluation.domain import elements
 from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
 from evaluation.place import GPU
+from evaluation.policy import Policy
 from evaluation.profiling import confined, inmate
 from evaluation.profiling.facts import Profile, Unprofiled, merged, plain, table
 from evaluation.profiling.tools import Tool, tools
@@ -122,7 +123,7 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
     return _concluded(said, case, tool)
 
 
-def _parted(policy: sandbox.Policy) -> tuple[sandbox.Policy, str]:
+def _parted(policy: Policy) -> tuple[Policy, str]:
     """The walls around a profiler that starts the candidate's process, and those that this process
     puts up around itself before it loads the candidate.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from evaluation import sandbox
 from evaluation.contestants import processes
+from evaluation.policy import Policy
 from evaluation.types import Reason
 
 LOOK_SECONDS = 0.1
@@ -46,7 +47,7 @@ class Said:
 
 def run(
     argv: Sequence[str],
-    policy: sandbox.Policy,
+    policy: Policy,
     env: Mapping[str, str],
     cwd: Path,
     limits: Limits,

@@ -58,8 +58,9 @@ def start_again_confined(policy: str, words: Sequence[str]) -> NoReturn:
     a program that starts has only threads from within.
     """
     from evaluation import sandbox
+    from evaluation.policy import Policy
 
-    sandbox.confine(sandbox.Policy.from_json(policy))
+    sandbox.confine(Policy.from_json(policy))
     # Its parent is a thread of the profiler's, which may end before it is done.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
     os.execv(sys.executable, [sys.executable, "-I", *words])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import pipeline, render, sandbox
+from evaluation import pipeline, render
 from evaluation.building.builds import Build
 from evaluation.contestants import arm, processes
 from evaluation.contestants.zygote import Zygote
@@ -19,6 +19,7 @@ from evaluation.gates import Trial, gates, generalization
 from evaluation.gates.generalization import SAMPLED, hidden_cases
 from evaluation.languages.cpp import Cpp
 from evaluation.pipeline import Request, evaluate
+from evaluation.policy import Walls
 from evaluation.task import Task, load_task
 from evaluation.types import GateName, GateResult, Reason, Split, Verdict, to_json
 
@@ -243,7 +244,7 @@ def test_our_own_failure_is_broken_and_never_the_candidates(
 def test_a_machine_without_walls_judges_nothing_and_says_what_to_do(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline.sandbox, "walls", sandbox.Walls)
+    monkeypatch.setattr(pipeline.sandbox, "walls", Walls)
     report = judged(task, HONEST, cache)
     assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.NO_ISOLATION)
     assert "ARENA_UNCONFINED=1" in report.message

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evaluation import sandbox
-from evaluation.sandbox import Policy, Walls
+from evaluation.policy import STRANGERS, Policy, Walls
 
 PYTHON = (sys.prefix, sys.base_prefix)
 
@@ -264,7 +264,7 @@ open('mine', 'w').write('x'); os.rename('mine', 'still mine')
     (status, said), (_, other) = (inside(code, tmp_path, **rights) for _ in "ab")
     count, user, groups = said.split(maxsplit=2)
     assert (status, count, groups.strip()) == (0, "1", "[]")
-    assert int(user) > sandbox.STRANGERS and user != other.split()[1]
+    assert int(user) > STRANGERS and user != other.split()[1]
     assert list(tmp_path.iterdir()) == []
     assert inside("import os; print(os.getuid())", tmp_path) == (0, f"{os.getuid()}\n")
 

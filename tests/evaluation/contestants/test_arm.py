@@ -17,6 +17,7 @@ from evaluation.contestants.arm import Arm
 from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Broken, SubmissionError
+from evaluation.policy import STRANGERS
 from evaluation.types import Reason
 
 GIB = 1 << 30
@@ -160,4 +161,4 @@ def test_a_candidate_is_a_user_of_its_own(zygote: Zygote, rights: Rights, truste
         (pid,) = processes.below(arm._init)
         user = Path(f"/proc/{pid}").stat().st_uid
     stranger = sandbox.walls().other_user and not trusted
-    assert user > sandbox.STRANGERS if stranger else user == os.getuid()
+    assert user > STRANGERS if stranger else user == os.getuid()

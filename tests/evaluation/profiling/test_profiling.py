@@ -17,6 +17,7 @@ from evaluation import profiling, sandbox
 from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, main, serve_request
 from evaluation.errors import RequestError
 from evaluation.pipeline import Request
+from evaluation.policy import Policy
 from evaluation.profiling import confined, inmate
 from evaluation.profiling.facts import (
     MOST_KERNELS,
@@ -240,11 +241,9 @@ def test_what_does_not_compile_is_told_and_not_profiled(
 LIMITS = confined.Limits("begun", 20, 40, 1 << 30)
 
 
-def policy(folder: Path) -> sandbox.Policy:
+def policy(folder: Path) -> Policy:
     readable = (sys.prefix, sys.base_prefix, str(Path(sandbox.__file__).parent))
-    return sandbox.Policy(
-        sandbox.walls(), readable, (str(folder),), scratch_bytes=1 << 20, gpu=True
-    )
+    return Policy(sandbox.walls(), readable, (str(folder),), scratch_bytes=1 << 20, gpu=True)
 
 
 def confined_run(
