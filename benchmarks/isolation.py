@@ -32,6 +32,7 @@ OTHER = 65534
 SECONDS, AT_ONCE = 120, 6
 APART = "unshare --net --ipc --uts --mount --pid --fork --mount-proc".split()
 AS_OTHER = f"setpriv --reuid {OTHER} --regid {OTHER} --clear-groups --no-new-privs".split()
+BEFORE = {"another user": AS_OTHER, "another user in namespaces": [*APART, *AS_OTHER]}
 INMATE = """
 import sys
 sys.path.insert(0, {package!r})
@@ -52,6 +53,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def _tried(maker: int, package: Path) -> list[dict[str, Any]]:
+    trials = ("none", *_walls(), *BEFORE)
     made_by = "root" if maker == 0 else f"user {maker}"
     with _judge(maker) as (handle, found):
         if not handle:
@@ -63,7 +65,7 @@ def _tried(maker: int, package: Path) -> list[dict[str, Any]]:
             return _run(walls, [sys.executable, "-I", "-c", code], package)
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            ended = list(pool.map(tried, enumerate(TRIALS, 1)))
+            ended = list(pool.map(tried, enumerate(trials, 1)))
         written = found()
     return [
         {
@@ -73,7 +75,7 @@ def _tried(maker: int, package: Path) -> list[dict[str, Any]]:
             "status": status,
             "said": "".join(said.strip().splitlines()[-1:]),
         }
-        for place, (walls, (status, said)) in enumerate(zip(TRIALS, ended, strict=True), 1)
+        for place, (walls, (status, said)) in enumerate(zip(trials, ended, strict=True), 1)
     ]
 
 
@@ -90,9 +92,6 @@ def _walls() -> dict[str, Walls]:
     }
 
 
-TRIALS = ("none", *_walls(), "another user", "another user in namespaces")
-
-
 def _run(walls: str, command: list[str], package: Path) -> tuple[int, str]:
     """Exit status and last words of a command behind those walls."""
     if walls in _walls():
@@ -102,9 +101,8 @@ def _run(walls: str, command: list[str], package: Path) -> tuple[int, str]:
             home = {"HOME": scratch, "TMPDIR": scratch}
             done = sandbox.run(command, policy, timeout=SECONDS, env=home)
             return done.returncode, done.stdout
-    before = {"another user": AS_OTHER, "another user in namespaces": [*APART, *AS_OTHER]}
     done = subprocess.run(
-        [*before.get(walls, ()), *command],
+        [*BEFORE.get(walls, ()), *command],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, cwd="/",
     )  # fmt: skip
     return done.returncode, done.stdout

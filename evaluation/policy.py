@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
-
-STRANGERS = 0x7000_0000
-"""Users that nobody else here is; each stranger is the one of its warden's pid."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +51,6 @@ class Policy:
     unix_sockets: bool = False
     gpu: bool = False
     stranger: bool = False
-
-    @property
-    def user(self) -> int:
-        """Whom the inmate of this process is to be; 0 for whoever the judge is."""
-        return STRANGERS + os.getpid() if self.stranger and self.walls.other_user else 0
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -10,6 +10,7 @@ trusted.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -43,6 +44,8 @@ DEVICE_PATHS = ("/dev/null", "/dev/zero")
 GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
 MOST_SAID = 1 << 20
 END_SECONDS = 10.0
+STRANGERS = 0x7000_0000
+"""Users that nobody else here is; each stranger is the one of its warden's pid."""
 CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_NICE = 5, 6, 7, 23
 OVER_STRANGERS = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID | 1 << CAP_SYS_NICE
 """What it takes to make a stranger, to stop it, and to place its threads."""
@@ -54,7 +57,7 @@ def contain(policy: Policy, body: Callable[[], None]) -> int:
     The init's exit status is the inmate's, 128 + n for signal n. Raises OSError when a wall that
     `policy.walls` promises cannot be put up.
     """
-    user = policy.user
+    user = STRANGERS + os.getpid() if policy.stranger and policy.walls.other_user else 0
     if policy.walls.namespaces:
         _enter_namespaces(policy.walls.user_namespace)
     init = os.fork()
@@ -199,9 +202,12 @@ def _seccomp(policy: Policy) -> None:
 
 @functools.cache
 def walls() -> Walls:
-    """The walls of this machine, each tried in a child that ends at once."""
+    """The walls of this machine, tried in children that end at once: all together, then each."""
     landlock = max(0, int(libc.syscall(SYS_LANDLOCK_CREATE, None, 0, 1)))  # its version
     found = Walls(landlock=landlock, seccomp=platform.machine() == "x86_64")
+    every = dataclasses.replace(found, namespaces=True, private_proc=True, read_only_system=True)
+    if (strongest := _with_other_user(every)).other_user:
+        return strongest  # all of them in one trial
     if found.seccomp and not _holds(found):
         found = dataclasses.replace(found, seccomp=False)
     for user in (False, True):
@@ -240,7 +246,7 @@ def _with_other_user(found: Walls) -> Walls:
     if not found.read_only_system or found.user_namespace:
         return found
     status = Path("/proc/self/status").read_text()
-    told = dict(line.split(":\t") for line in status.splitlines())
+    told = dict(line.partition(":\t")[::2] for line in status.splitlines())
     mighty = int(told.get("CapEff", "0"), 16) & OVER_STRANGERS == OVER_STRANGERS
     if not mighty or int(told.get("Umask", "077"), 8) & 0o055:
         return found
@@ -297,18 +303,19 @@ def run(
             process.communicate(stdin.encode(), timeout=timeout)
             code = process.returncode
         except subprocess.TimeoutExpired:
-            _end(process)
+            end(process)
             code = -signal.SIGKILL
         output = last_said(said.fileno())
     return subprocess.CompletedProcess(list(argv), code, output)
 
 
-def _end(warden: subprocess.Popen[bytes]) -> None:
-    """Kill everything behind the walls, and return when it is gone: with the init of a namespace
-    go all in it, and its warden hears of it afterwards.
+def end(warden: subprocess.Popen[bytes]) -> None:
+    """Kill everything behind the walls of a `command`, and return when it is gone: with the init of
+    a namespace go all in it, and its warden hears of it afterwards.
     """
     for init in Path(f"/proc/{warden.pid}/task/{warden.pid}/children").read_text().split():
-        os.kill(int(init), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(init), signal.SIGKILL)
     try:
         warden.communicate(timeout=END_SECONDS)
     except subprocess.TimeoutExpired:

@@ -15,18 +15,17 @@ BLOCK = 4096
 def read(path: Path, most_bytes: int) -> bytes:
     """The beginning of a file; nothing where there is none, or a link, a pipe or a device."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(path, "rb", opener=_itself) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read(most_bytes)
     except OSError:
-        return b""
-    try:
-        return _up_to(most_bytes, handle) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-    finally:
-        os.close(handle)
+        pass
+    return b""
 
 
-def _up_to(most_bytes: int, handle: int) -> bytes:
-    with open(handle, "rb", closefd=False) as file:
-        return file.read(most_bytes)
+def _itself(path: str, flags: int) -> int:
+    """Open what is there, not what it links to, and wait for nobody at the other end."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def take(path: Path, target: Path) -> None:

@@ -196,8 +196,8 @@ def _calls(task: Task) -> list[list[dict[str, Any]]]:
     arguments = task.operator.arguments
     cases = sorted(task.cases(Split.SEEN), key=lambda case: elements(arguments, case))
     ordered = _in_order(arguments)
-    judged = cases if place.kind_of(LANGUAGE.kinds) == place.GPU else cases[:1]
-    return [[_value(argument, case) for argument in ordered] for case in judged]
+    compiled = cases[:1] if LANGUAGE.judged_here() else cases
+    return [[_value(argument, case) for argument in ordered] for case in compiled]
 
 
 def _value(argument: Argument, case: Case) -> dict[str, Any]:

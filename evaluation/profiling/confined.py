@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -69,7 +68,7 @@ def run(
             ended = _until_ended(process, said.fileno(), limits)
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                sandbox.end(process)
         code = process.wait()
         begun = _has_begun(said.fileno(), limits)
         text = sandbox.last_said(said.fileno())

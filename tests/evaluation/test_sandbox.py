@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from evaluation import sandbox
-from evaluation.policy import STRANGERS, Policy, Walls
+from evaluation.policy import Policy, Walls
+from evaluation.sandbox import STRANGERS
 
 PYTHON = (sys.prefix, sys.base_prefix)
 

@@ -17,23 +17,9 @@ from evaluation.building import triton_cache
 from evaluation.building.builds import Build, build
 from evaluation.languages import triton
 from evaluation.task import load_task
+from tests.evaluation.languages.test_triton import FOLDER, HONEST
 
-OPERATORS = Path(__file__).parents[1] / "languages" / "operators"
-KERNEL = """\
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def scale_kernel(x, out, n, by, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + at, tl.load(x + at, at < n) * by, at < n)
-
-
-def twice(x, out, by):
-    n = x.numel()
-    scale_kernel[(triton.cdiv(n, 256),)](x, out, n, by, BLOCK=triton.next_power_of_2(n))
-"""
+KERNEL = HONEST.replace("BLOCK=256", "BLOCK=triton.next_power_of_2(n)")
 RUN = """\
 import json, sys
 from pathlib import Path
@@ -75,7 +61,7 @@ def test_calls_of_seen_cases_are_found_compiled_where_there_is_a_gpu(
     monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
     monkeypatch.setattr(triton, "TRIED", {})
     monkeypatch.setattr(place, "gpu_vendor", lambda: "nvidia" if gpu else "")
-    task = load_task(OPERATORS, "twice", "torch-to-triton")
+    task = load_task(FOLDER, "twice", "torch-to-triton")
     small, hidden = task.operator.cases
     large = dataclasses.replace(small, name="large", symbols={"rows": 16, "cols": 64, "by": 2.0})
     operator = dataclasses.replace(task.operator, cases=(large, small, hidden))

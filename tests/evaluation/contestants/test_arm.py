@@ -17,7 +17,7 @@ from evaluation.contestants.arm import Arm
 from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Broken, SubmissionError
-from evaluation.policy import STRANGERS
+from evaluation.sandbox import STRANGERS
 from evaluation.types import Reason
 
 GIB = 1 << 30
