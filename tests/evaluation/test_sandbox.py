@@ -364,6 +364,16 @@ time.sleep(60)
         assert tmp_path.stat().st_mtime_ns == before
 
 
+def test_each_wall_is_tried_where_not_all_of_them_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_of_them = sandbox.walls()
+    monkeypatch.setattr(sandbox, "_with_other_user", lambda found: found)
+    assert sandbox.walls.__wrapped__() == replace(all_of_them, other_user=False)
+    holds = sandbox._holds
+    monkeypatch.setattr(sandbox, "_holds", lambda trial: not trial.seccomp and holds(trial))
+    fewer = replace(all_of_them, other_user=False, seccomp=False)
+    assert sandbox.walls.__wrapped__() == fewer
+
+
 def test_without_its_capabilities_or_where_others_read_nothing_nobody_makes_strangers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
