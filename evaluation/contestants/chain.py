@@ -98,13 +98,16 @@ class Line:
 class Chain(Line):
     """In a contestant: captured launches, to be replayed. It keeps those that may be copied."""
 
-    def __init__(self, launches: Iterable[Callable[[], None]]) -> None:
-        """Capture each of `launches`. Raises what they raise, and Broken where one cannot be
-        captured.
+    def __init__(
+        self, launches: Iterable[Callable[[], None]], pool: torch.cuda.MemPool | None = None
+    ) -> None:
+        """Capture each of `launches`. What they allocate through PyTorch comes from `pool`, which
+        chains may share that never run at once. Raises what they raise, and Broken where one cannot
+        be captured.
         """
         super().__init__()
-        self._pool = torch.cuda.MemPool()
-        """What launches allocate through PyTorch, for as long as the graph may be replayed."""
+        self._pool = pool or torch.cuda.MemPool()
+        """It lasts for as long as the graph may be replayed."""
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # what earlier chains allocated is not kept for anybody
         with torch.cuda.stream(cuda.aside()), torch.cuda.use_mem_pool(self._pool):

@@ -120,6 +120,10 @@ class Contestant:
         self.graph: Chain | None = None
         self.graphs: dict[range, Chain] = {}
         """Those of the bound launches, by place."""
+        self.pool: torch.cuda.MemPool | None = None
+        """What their launches allocate through PyTorch: one for all of them, of which one runs at a
+        time.
+        """
         self.refused = False
         """Whether no graph can hold its launches."""
         self.speck: torch.Tensor | None = None
@@ -168,6 +172,7 @@ class Contestant:
         self.launch, self.graph, self.refused, self.slots = None, None, False, []
         self.staged, self.inputs = None, None
         self.graphs.clear()
+        self.pool = None
         slots = self.slots
         for data in request["regions"]:
             layout = Layout.from_json(data)
@@ -225,7 +230,8 @@ class Contestant:
             torch.cuda.empty_cache()
             with torch.cuda.stream(cuda.aside()):
                 captured(places[0])  # what is set up once for a stream cannot be while it captures
-            self.graph = Chain(functools.partial(captured, place) for place in places)
+            self.pool = self.pool or torch.cuda.MemPool()
+            self.graph = Chain((functools.partial(captured, place) for place in places), self.pool)
             self.graphs[places] = self.graph
         self.refused = False
 
@@ -263,7 +269,8 @@ class Contestant:
         try:
             return chain.behind_copies(first, copies)
         except Broken:  # a launch that allocates memory is not copied, only captured anew
-            return Chain(functools.partial(renewed, number) for number in range(len(copies)))
+            launches = (functools.partial(renewed, number) for number in range(len(copies)))
+            return Chain(launches, self.pool)
 
     def do_run(self, request: Message, descriptors: list[int]) -> None:
         first, count = request["first"], request["count"]

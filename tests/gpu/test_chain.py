@@ -114,6 +114,22 @@ def test_what_launches_allocated_goes_with_their_chain() -> None:
     assert free - torch.cuda.mem_get_info()[0] < 1 << 29
 
 
+def test_chains_that_share_a_pool_hold_what_one_of_them_does() -> None:
+    size, value = 1 << 28, torch.zeros((), device="cuda")
+
+    def launch() -> None:
+        value.add_(torch.ones(size // 4, device="cuda").mul_(2)[-1])
+
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    free, pool = torch.cuda.mem_get_info()[0], torch.cuda.MemPool()
+    chains = [Chain([launch] * 2, pool) for _ in range(4)]
+    assert size <= free - torch.cuda.mem_get_info()[0] < 1.5 * size
+    for chain in chains:
+        chain.replay()
+    assert value.item() == 16
+
+
 def test_copies_come_just_before_their_launches() -> None:
     x, sums = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
     arriving = torch.arange(1.0, 5.0, device="cuda")
