@@ -216,6 +216,8 @@ def wait_for_request() -> int:
     from evaluation.judge import Judge  # noqa: F401 - what takes long to import
 
     with Zygote() as zygote:
+        if place.gpu_vendor() in place.JUDGED:
+            zygote.prepare("triton")  # while nobody waits
         _line({"type": "ready"})
         return serve_request(sys.stdin.read(), zygote)
 

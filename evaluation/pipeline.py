@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import JUDGE_VERSION, hardware, sandbox
+from evaluation import JUDGE_VERSION, hardware, place, sandbox
 from evaluation.building.builds import Build, baselines
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Broken, BuildError, NoIsolation, Rejected, SubmissionError
@@ -149,6 +149,10 @@ def _starter(
     sandbox.walls()  # found once, before threads ask
     # Its parent is this thread, with which it would end.
     zygote = zygote or stack.enter_context(Zygote())
+    track = request.task.track
+    if request.task.kind == place.GPU:
+        for language in {track.source, track.target}:
+            zygote.prepare(language)
     inside = stack.enter_context(ExitStack())  # is left once the thread has ended
     executor = stack.enter_context(ThreadPoolExecutor(1, "ready"))
     ready = executor.submit(_made_ready, request, inside, seconds, zygote)

@@ -8,6 +8,7 @@ walls of `sandbox`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -46,7 +47,10 @@ def zygote(descriptor: int) -> None:
             request, descriptors = judge.receive()
         except LinkError:
             return
-        if os.fork() == 0:
+        if "prepare" in request:
+            with contextlib.suppress(ImportError):  # who needs it says so
+                languages()[request["prepare"]].prepare()
+        elif os.fork() == 0:
             judge.close()
             _become_warden(request, descriptors)
         for number in descriptors:

@@ -44,6 +44,7 @@ class Rights:
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.scratch),
+            "TRITON_HOME": str(self.scratch),  # the zygote, which imported it, has none
             "USER": "contestant",  # libraries ask for its name, which a stranger has nowhere else
             "TMPDIR": str(self.scratch),
             "OMP_NUM_THREADS": str(self.threads),

@@ -61,6 +61,15 @@ class Zygote:
         except LinkError as error:
             raise Broken(f"the zygote does not answer: {error}") from error
 
+    def prepare(self, language: str) -> None:
+        """Have it do once what every contestant of that language would do first; it is not waited
+        for. Raises Broken when the zygote is gone.
+        """
+        try:
+            self._link.send({"prepare": language})
+        except LinkError as error:
+            raise Broken(f"the zygote does not answer: {error}") from error
+
     def close(self) -> None:
         self._link.close()
         self._process.kill()

@@ -64,6 +64,9 @@ class Language(Protocol):
     def runs_here(self) -> str:
         """Empty when this machine can run what the language builds; else why it is only built."""
 
+    def prepare(self) -> None:
+        """In the zygote of contestants on a GPU: do what each of them would do first."""
+
     def load(self, folder: Path, entry: str) -> Kernel:
         """In the contestant: load the built artefact. Raises `SubmissionError(MISSING_ENTRY)`
         without `entry`.

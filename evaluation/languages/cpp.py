@@ -111,6 +111,9 @@ class Cpp:
     def runs_here(self) -> str:
         return ""
 
+    def prepare(self) -> None:
+        """There is nothing but PyTorch."""
+
     def load(self, folder: Path, entry: str) -> Kernel:
         try:
             library = ctypes.CDLL(str(folder / ARTEFACT))

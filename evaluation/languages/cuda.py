@@ -90,6 +90,9 @@ class Cuda:
     def runs_here(self) -> str:
         return self.judged_here()
 
+    def prepare(self) -> None:
+        """There is nothing but PyTorch."""
+
     def load(self, folder: Path, entry: str) -> Kernel:
         return DeviceKernel.load(folder, entry)
 

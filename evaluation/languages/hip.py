@@ -106,6 +106,9 @@ class Hip:
     def runs_here(self) -> str:
         return self.judged_here()
 
+    def prepare(self) -> None:
+        """There is nothing but PyTorch."""
+
     def load(self, folder: Path, entry: str) -> Kernel:
         return DeviceKernel.load(folder, entry)
 

@@ -106,6 +106,9 @@ class Torch:
     def runs_here(self) -> str:
         return ""
 
+    def prepare(self) -> None:
+        """There is nothing but PyTorch."""
+
     def load(self, folder: Path, entry: str) -> Kernel:
         os.environ.update(COMPILER)
         # Else its default, which asks who the user is.

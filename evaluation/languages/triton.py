@@ -133,6 +133,12 @@ class Triton:
     def runs_here(self) -> str:
         return ""
 
+    def prepare(self) -> None:
+        """Import it, and have it read itself: the key of its cache is a digest of all its files."""
+        from triton.runtime.cache import triton_key
+
+        triton_key()
+
     def load(self, folder: Path, entry: str) -> Kernel:
         if _on_gpu():
             triton_cache.at_hand(folder, Path.home() / ".triton" / "cache")

@@ -21,7 +21,8 @@ def test_nothing_of_the_judges_environment_is_passed_on(monkeypatch: pytest.Monk
     monkeypatch.setenv("ARENA_TEST_SECRET", "swordfish")
     variables = rights(environment={"LD_PRELOAD": "libgomp.so"}).variables()
     assert set(variables) == {
-        "PATH", "HOME", "USER", "TMPDIR", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD",
+        "PATH", "HOME", "TRITON_HOME", "USER", "TMPDIR", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+        "LD_PRELOAD",
     }  # fmt: skip
     assert variables["HOME"] == variables["TMPDIR"] == "/scratch"
 

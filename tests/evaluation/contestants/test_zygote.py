@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from evaluation.contestants import processes
+from evaluation.contestants.arm import Arm
+from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import MEMORY, Zygote
+from evaluation.errors import Broken
 
 CALLS = """
 import ctypes, resource
@@ -46,3 +49,47 @@ def test_a_zygote_has_been_started_so(zygote: Zygote) -> None:
     ]
     wanted = {f"{name}={value}".encode() for name, value in MEMORY.items()}
     assert any(wanted <= set(variables) for variables in started)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_what_is_prepared_is_there_in_every_contestant(tmp_path: Path, prepared: bool) -> None:
+    rights = Rights(folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=30, threads=1)
+    with Zygote() as zygote:
+        for language in ("triton", "cpp") if prepared else ():
+            zygote.prepare(language)
+        for _ in "ab":
+            with Arm(zygote, rights) as arm:
+                arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
+                (pid,) = processes.below(arm._init)
+                assert ("libtriton" in Path(f"/proc/{pid}/maps").read_text()) == prepared
+
+
+BEFORE_AND_AFTER = """
+import os, sys
+from evaluation.languages import languages
+languages()["triton"].prepare()
+os.environ.clear()
+os.environ.update(eval(sys.argv[1]))
+import triton
+print(triton.knobs.cache.dir)
+"""
+
+
+def test_triton_keeps_its_cache_in_the_folder_of_a_contestant(tmp_path: Path) -> None:
+    rights = Rights(folder=tmp_path, scratch=tmp_path, memory_bytes=1, seconds=30, threads=1)
+    told = subprocess.run(
+        [sys.executable, "-c", BEFORE_AND_AFTER, repr(rights.variables())],
+        env={"HOME": "/nonexistent", "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == f"{tmp_path / '.triton' / 'cache'}\n"
+
+
+def test_a_zygote_that_has_gone_is_our_fault() -> None:
+    with Zygote() as zygote:
+        zygote._process.kill()
+        zygote._process.wait()
+        with pytest.raises(Broken, match="zygote"):
+            zygote.prepare("triton")
