@@ -328,7 +328,7 @@ class Judge:
         """The name of the baseline to beat: of several the one with the least geomean time over the
         seen cases.
 
-        Which that is, is measured once for a task and a device, and kept.
+        Which that is, is measured once on a device, and kept.
         """
         if self._preferred is None:
             times = self.baseline_times()
@@ -339,17 +339,17 @@ class Judge:
         """Geomean microseconds over the seen cases of each of several baselines; none for one
         alone.
 
-        Measured on this device, now or earlier.
+        Measured on this device, now or earlier, for whatever task they stand in.
         """
         if self._alone:
             return {}
-        device = dict(self.device.fingerprint)
-        key = repr((JUDGE_VERSION, self.task.hash, device, torch.__version__))
+        names, file = [n for n in self._builds if n != "candidate"], f"{self.operator.name}.py"
+        sources = [(self._builds[name].folder / file).read_text("utf-8") for name in names]
+        measured = sources, self.task.cases(Split.SEEN), dict(self.device.fingerprint)
+        key = repr((JUDGE_VERSION, *measured, torch.__version__))
         kept = self._cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
         if kept.is_file():
-            found: dict[str, float] = json.loads(kept.read_text())
-            return found
-        names = [name for name in self._builds if name != "candidate"]
+            return dict(json.loads(kept.read_text()))
         trials = zip(*self._trial_times(names), strict=True)
         times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
         for name in sorted(times, key=lambda name: times[name])[1:]:

@@ -6,18 +6,21 @@ import dataclasses
 import json
 import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from evaluation import pipeline, render
-from evaluation.building.builds import Build
+from evaluation import hardware, pipeline, render
+from evaluation.building.builds import Build, baselines
 from evaluation.contestants import arm, processes
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import BuildError
 from evaluation.gates import Trial, gates, generalization
 from evaluation.gates.generalization import SAMPLED, hidden_cases
+from evaluation.judge import Judge
 from evaluation.languages.cpp import Cpp
+from evaluation.operators import Track
 from evaluation.pipeline import Request, evaluate
 from evaluation.policy import Walls
 from evaluation.task import Task, load_task
@@ -78,6 +81,32 @@ def test_an_honest_submission_is_timed_against_pytorch(cache: Path, in_a_hurry: 
     detail = report.gates[-1].detail
     assert detail["baseline"] in ("eager", "compile")
     assert set(detail["baseline_us"]) == {"eager", "compile"}
+
+
+@pytest.mark.slow
+def test_one_reference_is_measured_once_for_all_tracks_that_write_where_they_are_told(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+
+    def trial(judge: Judge, names: Sequence[str]) -> Iterator[list[float]]:
+        measured.append(judge.task.track.slug)
+        for name in names:
+            judge.arm(name)
+        yield [2.0, 1.0]
+
+    monkeypatch.setattr(Judge, "_trial_times", trial)
+    scaled = load_task(OPERATORS, "scaled", "torch-to-cpp")
+    fewer = dataclasses.replace(scaled.operator, cases=scaled.operator.cases[:1])
+    triton = dataclasses.replace(scaled, track=Track("torch", "triton"), hash="another")
+    returned = load_task(OPERATORS, "scaled", "torch-to-torch")
+    with Zygote() as zygote:
+        for task in (scaled, triton, returned, dataclasses.replace(scaled, operator=fewer)):
+            with Judge(task, zygote, baselines(task, cache), tmp_path) as judge:
+                judge.device = hardware.device_for("cpu", cache)
+                assert judge.baseline() == "compile"
+                assert judge.baseline_times() == {"eager": 2.0, "compile": 1.0}
+    assert measured == ["torch-to-cpp", "torch-to-torch", "torch-to-cpp"]
 
 
 def test_a_round_learns_nothing_of_hidden_cases(task: Task, cache: Path) -> None:
