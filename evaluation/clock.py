@@ -20,6 +20,8 @@ from evaluation.place import GPU
 from evaluation.types import Interval
 
 RESAMPLES = 2000
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""What Student's t of one, two and more degrees of freedom exceeds by chance in 2.5 %."""
 EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
 """On a GPU they matter only to windows that were not clocked by sight."""
 
@@ -160,14 +162,27 @@ def speedup_of(blocks: Sequence[Block]) -> Interval:
     return Interval(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
 
 
-def combine(intervals: Sequence[Interval]) -> Interval | None:
+def combine(intervals: Sequence[Interval], drawn: Sequence[float] = ()) -> Interval | None:
     """The geometric mean over cases, with the interval of independent errors added in the log; None
     of none.
+
+    `drawn` are the speedups of those cases among them that were drawn at random: another draw would
+    have had others, and its mean lies in the interval too.
     """
     if not intervals:
         return None
     count = len(intervals)
     middle = sum(math.log(i.speedup) for i in intervals) / count
-    below = math.sqrt(sum((math.log(i.speedup) - math.log(i.low)) ** 2 for i in intervals)) / count
-    above = math.sqrt(sum((math.log(i.high) - math.log(i.speedup)) ** 2 for i in intervals)) / count
+    errors = _error_of_draw(drawn)
+    below = math.hypot(errors, *(math.log(i.speedup) - math.log(i.low) for i in intervals)) / count
+    above = math.hypot(errors, *(math.log(i.high) - math.log(i.speedup) for i in intervals)) / count
     return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
+
+
+def _error_of_draw(speedups: Sequence[float]) -> float:
+    """Half the 95 % interval of the sum of log speedups drawn at random; one alone tells none."""
+    count = len(speedups)
+    if count < 2:
+        return 0.0
+    deviation = statistics.stdev(math.log(speedup) for speedup in speedups)
+    return STUDENT[count - 2] * deviation * math.sqrt(count)

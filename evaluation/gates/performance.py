@@ -64,4 +64,5 @@ def too_fast(measurement: Measurement) -> bool:
 
 def overall(measurements: Sequence[Measurement]) -> Interval | None:
     """The geometric mean speedup with its interval; None without measurements."""
-    return clock.combine([Interval(m.speedup, m.low, m.high) for m in measurements])
+    drawn = [m.speedup for m in measurements if m.split is Split.SAMPLED]
+    return clock.combine([Interval(m.speedup, m.low, m.high) for m in measurements], drawn)

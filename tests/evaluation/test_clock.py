@@ -76,6 +76,25 @@ def test_errors_of_independent_cases_partly_cancel() -> None:
     assert total.low < 1.0 < total.high
 
 
+def test_the_interval_holds_what_other_cases_would_have_given() -> None:
+    """Of ten written cases and four that are drawn, over and over; the mean to find is 1.5."""
+    random = np.random.default_rng(0)
+    written, held = [Interval(1.5, 1.5, 1.5)] * 10, 0
+    for _ in range(1000):
+        drawn = [float(x) for x in 1.5 * np.exp(random.normal(0, 0.4, 4))]
+        total = combine([*written, *(Interval(x, x, x) for x in drawn)], drawn)
+        assert total is not None
+        held += total.low <= 1.5 <= total.high
+    assert 930 <= held <= 970
+
+
+def test_of_a_single_draw_nothing_is_said() -> None:
+    one = Interval(1.5, 1.4, 1.6)
+    assert combine([one], [1.5]) == combine([one])
+    alike = combine([one] * 4, [1.5] * 4)
+    assert alike is not None and half_width(alike) == pytest.approx(half_width(one) / 2)
+
+
 def windows(*times: float) -> Callable[[], float]:
     """A contestant whose windows take these times in turn, for ever."""
     return itertools.cycle(times).__next__
