@@ -11,9 +11,12 @@ from types import ModuleType
 from evaluation.domain import Domain, factors, shape_of
 from evaluation.errors import TaskError
 from evaluation.languages import languages
+from evaluation.tables import Table
 from evaluation.tolerance import Tolerance
 from evaluation.types import Argument, Case, Reason
 
+EDITS = ".toml"
+"""The suffix of an answer that is told as edits of another."""
 REFERENCE = ("reference", "magnitude", "reduction", "inputs", "cost")
 
 
@@ -131,21 +134,52 @@ def read_text(path: Path) -> str:
 
 
 def _examples(folder: Path) -> tuple[Example, ...]:
+    """The answers of a folder: sources as they are, or what another becomes by a few edits."""
     examples = []
     for path in sorted(p for p in folder.glob("*") if p.is_file()):
         name, _, rest = path.name.partition(".")
         language = rest.partition(".")[0]
-        if language not in languages() or path.suffix != languages()[language].suffix:
-            raise TaskError(f"{path}: name it <name>.<language>.<suffix>, such as online.triton.py")
-        source = read_text(path)
-        expect = _comment(source, "expect")
+        suffixes = (languages()[language].suffix, EDITS) if language in languages() else ()
+        if path.suffix not in suffixes:
+            raise TaskError(
+                f"{path}: name it <name>.<language>.<suffix>, such as online.triton.py, "
+                f"or with edits <name>.<language>{EDITS}"
+            )
+        read = _edited if path.suffix == EDITS else _whole
+        note, expect, source = read(path)
         if expect and expect not in Reason.__members__:
             raise TaskError(f"{path}: expect: {expect} is no reason of a failure")
-        note = _comment(source, "mutant") or _comment(source, "honest")
-        if not note:
-            raise TaskError(f"{path}: begin with a comment `mutant: ...` or `honest: ...`")
         examples.append(Example(name, language, source, note, Reason(expect) if expect else None))
     return tuple(examples)
+
+
+def _whole(path: Path) -> tuple[str, str, str]:
+    """Note, expected reason and source of an answer that says them in its first comments."""
+    source = read_text(path)
+    note = _comment(source, "mutant") or _comment(source, "honest")
+    if not note:
+        raise TaskError(f"{path}: begin with a comment `mutant: ...` or `honest: ...`")
+    return note, _comment(source, "expect"), source
+
+
+def _edited(path: Path) -> tuple[str, str, str]:
+    """The same of an answer that is another, `of` the operator's folder, with `edits`: pairs of
+    what stands there once and what stands in its place.
+    """
+    table = Table.read(path)
+    note, of = table.text("note"), table.text("of")
+    expect = table.text("expect") if table.has("expect") else ""
+    source = read_text(path.parents[1] / of)
+    for edit in table.items("edits", "pairs of texts"):
+        match edit:
+            case [str(old), str(new)] if source.count(old) == 1:
+                source = source.replace(old, new)
+            case [str(old), str()]:
+                table.fail("edits", f"{old!r} stands {source.count(old)} times in {of}, not once")
+            case _:
+                table.fail("edits", f"must hold pairs of texts, got {edit!r}")
+    table.finish()
+    return note, expect, source
 
 
 def _comment(source: str, key: str) -> str:

@@ -42,13 +42,19 @@ __all__ = [
 
 OPEN_TRACK = Track("torch", "torch")
 """Beside its own tracks every operator has this one, where any library call is an answer."""
+ANSWERS = ("honest", "mutants")
+"""Folders of what the judge itself is tried with: a task may be given more of it and stay what it
+was.
+"""
 ROLES = ("input", "output", "scalar")
 KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric", "production")
 
 
 @dataclass(frozen=True)
 class Task:
-    """An operator on a track; `hash` changes with any byte of the operator's folder."""
+    """An operator on a track; `hash` changes with any byte of the operator's folder that has a part
+    in a verdict, or that an agent is told.
+    """
 
     operator: Operator
     track: Track
@@ -272,8 +278,11 @@ def _cases(table: Table, domain: Domain) -> tuple[Case, ...]:
 def _hash(folder: Path, track: Track) -> str:
     digest = hashlib.sha256(track.slug.encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"):
+        place = path.relative_to(folder)
+        if place.parts[0] in ANSWERS:
+            continue
         content = path.read_bytes()
-        digest.update(f"\0{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        digest.update(f"\0{place.as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
 

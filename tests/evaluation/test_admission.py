@@ -95,12 +95,12 @@ def test_a_task_is_refused_for_each_answer_that_surprises(
     monkeypatch.setattr(Judge, "measure", refused)
     folder = tasks / "swiglu"
     honest = (folder / "honest" / "vectorised.cpp.cpp").read_text()
-    wrong = (folder / "mutants" / "sigmoid_only.cpp.cpp").read_text()
+    kept = {(e.name, e.language): e.source for e in load_operator(folder).mutants()}
+    wrong = kept["sigmoid_only", "cpp"]
+    misnamed = f"// mutant: leaves out a factor\n// expect: OUT_OF_BOUNDS\n{wrong}"
     (folder / "mutants" / "sound.cpp.cpp").write_text(honest.replace("honest:", "mutant:", 1))
-    (folder / "honest" / "unsound.cpp.cpp").write_text(wrong.replace("mutant:", "honest:", 1))
-    (folder / "mutants" / "misnamed.cpp.cpp").write_text(
-        wrong.replace("expect: WRONG_VALUES", "expect: OUT_OF_BOUNDS")
-    )
+    (folder / "mutants" / "misnamed.cpp.cpp").write_text(misnamed)
+    (folder / "honest" / "unsound.cpp.cpp").write_text(f"// honest: by mistake\n{wrong}")
     for name in ("vectorised", "double_precision"):
         (folder / "honest" / f"{name}.cpp.cpp").unlink()
     (folder / "honest" / "unbuilt.cpp.cpp").write_text("// honest: no C++\nnonsense\n")

@@ -129,6 +129,43 @@ def test_an_example_without_a_note_or_with_a_strange_name_is_refused(tmp_path: P
         load_operator(folder).mutants()
 
 
+EDITED = """\
+note = "leaves out the weight"
+of = "honest/lanes.cpp.cpp"
+edits = [[' * weight', ''], ['return 0;', 'return 1;']]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("", "", ""),
+        ("' * weight'", "' / weight'", r"edits: ' / weight' stands 0 times in honest/lanes"),
+        ("' * weight'", "'x'", r"edits: 'x' stands 3 times in honest/lanes\.cpp\.cpp, not once"),
+        ("['return 0;', 'return 1;']", "['return 0;']", r"edits: must hold pairs of texts"),
+        ("lanes.cpp", "none.cpp", r"none\.cpp\.cpp: no such file"),
+        ("note", "expect = 'SLOW'\nnote", r"bare\.cpp\.toml: expect: SLOW is no reason"),
+        ("note", "about", r"bare\.cpp\.toml: note: missing"),
+        ("of =", "to = 1\nof =", r"bare\.cpp\.toml: to: unknown key"),
+    ],
+)
+def test_an_answer_may_be_told_as_edits_of_another(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    folder = tmp_path / "rms_norm"
+    shutil.copytree(TASKS / "rms_norm", folder)
+    right = "int scaled(int x, int weight) {\n    x = x * weight;\n    return 0;\n}\n"
+    (folder / "honest" / "lanes.cpp.cpp").write_text(right)
+    (folder / "mutants" / "bare.cpp.toml").write_text(EDITED.replace(old, new, 1))
+    if told:
+        with pytest.raises(TaskError, match=told):
+            load_operator(folder).mutants()
+        return
+    (bare,) = (e for e in load_operator(folder).mutants() if e.name == "bare")
+    wrong = right.replace(" * weight", "").replace("return 0", "return 1")
+    assert (bare.language, bare.note, bare.source) == ("cpp", "leaves out the weight", wrong)
+
+
 def test_a_reference_without_its_functions_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "rms_norm"
     shutil.copytree(TASKS / "rms_norm", folder)
@@ -137,7 +174,7 @@ def test_a_reference_without_its_functions_is_refused(tmp_path: Path) -> None:
         load_operator(folder).module()
 
 
-def test_the_hash_changes_with_any_file_and_with_the_track(
+def test_the_hash_changes_with_any_file_but_kept_answers_and_with_the_track(
     edited: Callable[[str, str], Path],
 ) -> None:
     folder = edited("level = 1", "level = 1")
@@ -154,7 +191,11 @@ def test_the_hash_changes_with_any_file_and_with_the_track(
     (folder / "__pycache__").mkdir(exist_ok=True)
     second = current()
     (folder / "__pycache__" / "reference.pyc").write_bytes(b"compiled")
+    for answers in ("honest", "mutants"):
+        (folder / answers / "further.cpp.cpp").write_text("int x;\n")
     assert current() == second
+    (folder / "baseline" / "further.cpp").write_text("int x;\n")
+    assert current() != second
 
 
 def test_a_dimension_may_be_a_size_a_symbol_or_a_product() -> None:
