@@ -80,7 +80,8 @@ def _devices(cache: Path) -> list[Device]:
 def _told(known: dict[str, Any], task: Task) -> bool:
     """Whether it was tried as it is now, by this judge."""
     said = known.get(task.slug, {})
-    return (said.get("hash"), said.get("judge")) == (task.hash, JUDGE_VERSION)
+    tried = said.get("hash"), said.get("answers_hash"), said.get("judge")
+    return tried == (task.hash, task.answers_hash, JUDGE_VERSION)
 
 
 class Trial:
@@ -137,6 +138,7 @@ class Trial:
     def _keep(self, task: Task, admission: dict[str, Any], bench: Bench, seconds: float) -> None:
         said = {
             "hash": task.hash,
+            "answers_hash": task.answers_hash,
             "judge": admission["judge_version"],
             "admitted": admission["admitted"],
             "problems": admission["problems"],

@@ -166,8 +166,8 @@ def combine(intervals: Sequence[Interval], drawn: Sequence[float] = ()) -> Inter
     """The geometric mean over cases, with the interval of independent errors added in the log; None
     of none.
 
-    `drawn` are the speedups of those cases among them that were drawn at random: another draw would
-    have had others, and its mean lies in the interval too.
+    `drawn` are the speedups of those cases among them that were drawn at random: the interval is
+    that of the mean over all draws, of which this is one.
     """
     if not intervals:
         return None

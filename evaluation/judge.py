@@ -346,7 +346,7 @@ class Judge:
         names, file = [n for n in self._builds if n != "candidate"], f"{self.operator.name}.py"
         sources = [(self._builds[name].folder / file).read_text("utf-8") for name in names]
         measured = sources, self.task.cases(Split.SEEN), dict(self.device.fingerprint)
-        key = repr((JUDGE_VERSION, *measured, torch.__version__))
+        key = repr((JUDGE_VERSION, self.operator.arguments, *measured, torch.__version__))
         kept = self._cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
         if kept.is_file():
             return dict(json.loads(kept.read_text()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +75,11 @@ class Task:
         """The dtypes this track is judged on: those of the domain that both its languages know."""
         known = languages()[self.track.target].dtypes & languages()[self.track.source].dtypes
         return tuple(d for d in self.operator.domain.dtypes if d in known)
+
+    @property
+    def answers_hash(self) -> str:
+        """It changes with any byte of the answers that the judge is tried with."""
+        return _digest(self.operator.folder, "", lambda top: top in ANSWERS)
 
     def cases(self, split: Split) -> tuple[Case, ...]:
         """The written cases of a split in the dtypes of this track."""
@@ -276,14 +281,18 @@ def _cases(table: Table, domain: Domain) -> tuple[Case, ...]:
 
 
 def _hash(folder: Path, track: Track) -> str:
-    digest = hashlib.sha256(track.slug.encode())
+    return _digest(folder, track.slug, lambda top: top not in ANSWERS)
+
+
+def _digest(folder: Path, salt: str, counts: Callable[[str], bool]) -> str:
+    """Of the files of an operator whose first part of their path `counts`."""
+    digest = hashlib.sha256(salt.encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"):
         place = path.relative_to(folder)
-        if place.parts[0] in ANSWERS:
-            continue
-        content = path.read_bytes()
-        digest.update(f"\0{place.as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
+        if counts(place.parts[0]):
+            content = path.read_bytes()
+            digest.update(f"\0{place.as_posix()}\0{len(content)}\0".encode())
+            digest.update(content)
     return digest.hexdigest()
 
 

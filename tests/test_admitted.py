@@ -39,12 +39,18 @@ def test_what_was_admitted_is_what_is_here(path: Path) -> None:
     assert told
     for slug, said in told.items():
         task = load_task(ROOT / "tasks", *slug.split("/"))
-        assert said["hash"] == task.hash, f"{slug} has changed: run benchmarks/admission.py"
+        tried = said["hash"], said["answers_hash"]
+        changed = f"{slug} has changed: run benchmarks/admission.py"
+        assert tried == (task.hash, task.answers_hash), changed
         assert said["judge"] == JUDGE_VERSION and said["admitted"], slug
 
 
+@pytest.mark.parametrize("changed", ["hash", "answers_hash"])
 def test_a_trial_tries_what_was_not_tried_and_what_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    changed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     tried: list[str] = []
 
@@ -70,7 +76,7 @@ def test_a_trial_tries_what_was_not_tried_and_what_has_changed(
     assert sorted(tried) == ["rope/cpp-to-cpp", "rope/torch-to-cpp"]
     told = json.loads(output.read_text())
     assert told["tasks"]["rope/cpp-to-cpp"]["answers"]["probe"] == 1
-    told["tasks"]["rope/cpp-to-cpp"]["hash"] = "that of another"
+    told["tasks"]["rope/cpp-to-cpp"][changed] = "that of another"
     output.write_text(json.dumps(told))
     monkeypatch.setattr("sys.argv", [*argv, "--within", "0"])
     assert admission.main() == 1 and len(tried) == 2

@@ -76,7 +76,7 @@ def test_errors_of_independent_cases_partly_cancel() -> None:
     assert total.low < 1.0 < total.high
 
 
-def test_the_interval_holds_what_other_cases_would_have_given() -> None:
+def test_the_interval_is_that_of_the_mean_over_all_draws() -> None:
     """Of ten written cases and four that are drawn, over and over; the mean to find is 1.5."""
     random = np.random.default_rng(0)
     written, held = [Interval(1.5, 1.5, 1.5)] * 10, 0
