@@ -135,22 +135,34 @@ def read_text(path: Path) -> str:
 
 def _examples(folder: Path) -> tuple[Example, ...]:
     """The answers of a folder: sources as they are, or what another becomes by a few edits."""
-    examples = []
+    examples: dict[tuple[str, str], Example] = {}
     for path in sorted(p for p in folder.glob("*") if p.is_file()):
-        name, _, rest = path.name.partition(".")
-        language = rest.partition(".")[0]
-        suffixes = (languages()[language].suffix, EDITS) if language in languages() else ()
-        if path.suffix not in suffixes:
-            raise TaskError(
-                f"{path}: name it <name>.<language>.<suffix>, such as online.triton.py, "
-                f"or with edits <name>.<language>{EDITS}"
-            )
-        read = _edited if path.suffix == EDITS else _whole
-        note, expect, source = read(path)
+        name, language = _named(path)
+        if (name, language) in examples:
+            raise TaskError(f"{path}: there are two answers {name} in {language}; rename one")
+        note, expect, source = (_edited if path.suffix == EDITS else _whole)(path)
         if expect and expect not in Reason.__members__:
-            raise TaskError(f"{path}: expect: {expect} is no reason of a failure")
-        examples.append(Example(name, language, source, note, Reason(expect) if expect else None))
-    return tuple(examples)
+            known = ", ".join(Reason.__members__)
+            raise TaskError(
+                f"{path}: expect: {expect} is no reason of a failure; there are: {known}"
+            )
+        wanted = Reason(expect) if expect else None
+        examples[name, language] = Example(name, language, source, note, wanted)
+    return tuple(examples.values())
+
+
+def _named(path: Path) -> tuple[str, str]:
+    """The name of an answer and its language, as its file says. Raises TaskError."""
+    parts = path.name.split(".")
+    if len(parts) != 3 or not parts[0]:
+        raise TaskError(f"{path}: name it <name>.<language>.<suffix>, such as online.triton.py")
+    name, language, suffix = parts
+    if language not in languages():
+        known = ", ".join(languages())
+        raise TaskError(f"{path}: {language} is no language; there are: {known}")
+    if f".{suffix}" not in ((own := languages()[language].suffix), EDITS):
+        raise TaskError(f"{path}: a source in {language} ends in {own}, edits of one in {EDITS}")
+    return name, language
 
 
 def _whole(path: Path) -> tuple[str, str, str]:
@@ -169,17 +181,31 @@ def _edited(path: Path) -> tuple[str, str, str]:
     table = Table.read(path)
     note, of = table.text("note"), table.text("of")
     expect = table.text("expect") if table.has("expect") else ""
+    if of not in (known := _sources(path)):
+        table.fail("of", f"must be one of {', '.join(known)}; got {of!r}")
     source = read_text(path.parents[1] / of)
-    for edit in table.items("edits", "pairs of texts"):
+    for number, edit in enumerate(table.items("edits", "pairs of texts")):
+        where = f"edits[{number}]"
         match edit:
-            case [str(old), str(new)] if source.count(old) == 1:
+            case [str(old), str(new)] if old and old != new:
+                if (count := source.count(old)) != 1:
+                    then = " after the edits before it" if number else ""
+                    table.fail(where, f"{old!r} stands {count} times in {of}{then}, not once")
                 source = source.replace(old, new)
-            case [str(old), str()]:
-                table.fail("edits", f"{old!r} stands {source.count(old)} times in {of}, not once")
             case _:
-                table.fail("edits", f"must hold pairs of texts, got {edit!r}")
+                table.fail(where, f"must be what stands there and another text, got {edit!r}")
     table.finish()
     return note, expect, source
+
+
+def _sources(path: Path) -> tuple[str, ...]:
+    """What an answer told by edits may be edits of: baseline and honest answers in its language."""
+    root, (_, language) = path.parents[1], _named(path)
+    suffix = languages()[language].suffix
+    found = (f"baseline/{language}{suffix}", f"honest/*.{language}{suffix}")
+    return tuple(
+        place.relative_to(root).as_posix() for each in found for place in sorted(root.glob(each))
+    )
 
 
 def _comment(source: str, key: str) -> str:
@@ -194,7 +220,10 @@ def _comment(source: str, key: str) -> str:
 @cache
 def _reference(path: Path) -> ModuleType:
     module = ModuleType(f"reference_of_{path.parent.name}")
-    exec(compile(read_text(path), path, "exec"), module.__dict__)
+    try:
+        exec(compile(read_text(path), path, "exec"), module.__dict__)
+    except Exception as error:
+        raise TaskError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
     for function in REFERENCE:
         if not callable(getattr(module, function, None)):
             raise TaskError(f"{path}: {function}: missing; define this function")

@@ -121,12 +121,22 @@ def test_a_baseline_pays_for_its_copy_beside_what_returns_values(tmp_path: Path)
 def test_an_example_without_a_note_or_with_a_strange_name_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "rms_norm"
     shutil.copytree(TASKS / "rms_norm", folder)
-    (folder / "mutants" / "silent.cpp.cpp").write_text("int x;\n")
+    silent = folder / "mutants" / "silent.cpp.cpp"
+    silent.write_text("int x;\n")
     with pytest.raises(TaskError, match=r"silent\.cpp\.cpp: begin with a comment"):
         load_operator(folder).mutants()
-    (folder / "mutants" / "silent.cpp.cpp").rename(folder / "mutants" / "silent.txt")
-    with pytest.raises(TaskError, match=r"silent\.txt: name it"):
-        load_operator(folder).mutants()
+    silent.write_text("// mutant: says nothing\n")
+    for name, told in (
+        ("silent.txt", "name it <name>"),
+        ("silent.no.cpp.cpp", "name it <name>"),
+        ("silent.rust.rs", "rust is no language; there are: cpp, cuda"),
+        ("silent.cpp.txt", r"a source in cpp ends in \.cpp, edits of one in \.toml"),
+        ("no_eps.cpp.cpp", "there are two answers no_eps in cpp; rename one"),
+    ):
+        silent.rename(folder / "mutants" / name)
+        with pytest.raises(TaskError, match=told):
+            load_operator(folder).mutants()
+        (folder / "mutants" / name).rename(silent)
 
 
 EDITED = """\
@@ -140,10 +150,15 @@ edits = [[' * weight', ''], ['return 0;', 'return 1;']]
     ("old", "new", "told"),
     [
         ("", "", ""),
-        ("' * weight'", "' / weight'", r"edits: ' / weight' stands 0 times in honest/lanes"),
-        ("' * weight'", "'x'", r"edits: 'x' stands 3 times in honest/lanes\.cpp\.cpp, not once"),
-        ("['return 0;', 'return 1;']", "['return 0;']", r"edits: must hold pairs of texts"),
-        ("lanes.cpp", "none.cpp", r"none\.cpp\.cpp: no such file"),
+        ("' * weight'", "' / weight'", r"edits\[0\]: ' / weight' stands 0 times in honest/lanes"),
+        ("' * weight'", "'x'", r"'x' stands 3 times in honest/lanes\.cpp\.cpp, not once"),
+        ("'return 0;'", "' * weight'", r"' \* weight' stands 0 times.* after the edits before it"),
+        ("['return 0;', 'return 1;']", "['return 0;']", r"edits\[1\]: must be what stands there"),
+        ("return 1;", "return 0;", r"edits\[1\]: must be what stands there and another text"),
+        ("' * weight'", "''", r"edits\[0\]: must be what stands there and another text"),
+        ("honest/lanes", "honest/none", r"of: must be one of baseline/cpp\.cpp, honest/.*lanes"),
+        ("honest/lanes.cpp.cpp", "../../README.md", r"of: must be one of baseline/cpp\.cpp"),
+        ("honest/lanes.cpp.cpp", "baseline/cuda.cu", r"of: must be one of baseline/cpp\.cpp"),
         ("note", "expect = 'SLOW'\nnote", r"bare\.cpp\.toml: expect: SLOW is no reason"),
         ("note", "about", r"bare\.cpp\.toml: note: missing"),
         ("of =", "to = 1\nof =", r"bare\.cpp\.toml: to: unknown key"),
