@@ -31,7 +31,7 @@ from evaluation import pipeline, place, render
 from evaluation.building.builds import default_cache
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MOST_BYTES
-from evaluation.task import Task, load_task, load_tasks
+from evaluation.task import Task, folder_of, load_task, load_tasks
 from evaluation.types import GateResult, Report, Verdict, to_json
 
 if TYPE_CHECKING:
@@ -88,10 +88,11 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--case", default="", help="a seen case; default: the largest")
     profile.add_argument("--json", action="store_true")
     profile.set_defaults(command=profile_sources)
-    admit = commands.add_parser(
-        "admit", help="try a task: wrong answers must fail, honest ones pass"
+    tries = "try a task: wrong answers must fail, honest ones pass"
+    admit = commands.add_parser("admit", help=tries, description=f"{tries}. See tasks/README.md.")
+    admit.add_argument(
+        "operator", help="a folder of tasks, such as rms_norm, or rms_norm/cpp-to-cpp"
     )
-    admit.add_argument("operator")
     admit.add_argument("track", nargs="?", help="default: every track of the operator")
     admit.add_argument("--json", action="store_true")
     admit.set_defaults(command=admit_tasks)
@@ -179,16 +180,25 @@ def profile_sources(options: argparse.Namespace) -> int:
 
 
 def admit_tasks(options: argparse.Namespace) -> int:
-    from evaluation.admission import admit
+    from evaluation.admission import Attempt, admit
     from evaluation.languages import languages
 
-    tasks = [_task(options)] if options.track else load_tasks(options.tasks / options.operator)
+    def heard(attempt: Attempt) -> None:
+        if not options.json:
+            print(render.attempt(attempt), flush=True)
+
+    options.operator, _, track = options.operator.partition("/")  # as tasks are named elsewhere
+    options.track = options.track or track
+    folder = folder_of(options.tasks, options.operator)
+    tasks = [_task(options)] if options.track else load_tasks(folder)
     admitted = True
     for task in tasks:
         if why := languages()[task.track.target].runs_here() or _misplaced(task, options):
             print(f"{task.slug}: not tried: {why}", file=sys.stderr)
             continue
-        admission = admit(task, options.cache)
+        if not options.json:
+            print(f"{task.slug} is tried with each answer that is kept of it:", flush=True)
+        admission = admit(task, options.cache, heard)
         print(
             json.dumps(to_json(admission)) if options.json else render.admission(admission),
             flush=True,

@@ -12,7 +12,7 @@ import dataclasses
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from pathlib import Path
 from evaluation import JUDGE_VERSION, clock, derived, hardware, sandbox
 from evaluation.building.builds import Build, baselines, build
 from evaluation.contestants.zygote import Zygote
-from evaluation.errors import Rejected, SubmissionError
+from evaluation.errors import Rejected, SubmissionError, TaskError
 from evaluation.gates import Trial, integrity
 from evaluation.gates import compile as compilation
 from evaluation.gates.correctness import checked_cases
@@ -29,6 +29,7 @@ from evaluation.gates.performance import overall
 from evaluation.judge import Judge
 from evaluation.languages import languages
 from evaluation.probes import probes
+from evaluation.rehearsal import rehearse
 from evaluation.task import Example, Task
 from evaluation.types import Interval, Reason, Split, Verdict
 
@@ -68,6 +69,8 @@ class Attempt:
     message: str
     seconds: float
     as_expected: bool
+    expect: Reason | None = None
+    """Why it should fail, where that is said of it."""
 
 
 @dataclass(frozen=True)
@@ -96,19 +99,27 @@ class Admission:
     admitted: bool
 
 
-def admit(task: Task, cache: Path) -> Admission:
-    """Judge every kept answer of `task`, and time an honest one twice."""
+def admit(
+    task: Task, cache: Path, heard: Callable[[Attempt], None] = lambda attempt: None
+) -> Admission:
+    """Judge every kept answer of `task`, and time an honest one twice; each attempt is `heard` of.
+    Raises TaskError where the task's own files are amiss.
+    """
     kept = tuple(answers(task))
+    rehearse(task)
+    attempts: list[Attempt] = []
     with Zygote() as zygote:
         bench = _Bench(task, cache, zygote)
-        attempts = tuple(bench.attempts(kept))
+        for attempt in bench.attempts(kept):
+            heard(attempt)
+            attempts.append(attempt)
         repeat = bench.repeat(kept, attempts)
-    problems = tuple(_problems(attempts, repeat))
+    problems = tuple(_problems(task, attempts, repeat))
     return Admission(
         task=task.slug,
         task_hash=task.hash,
         judge_version=JUDGE_VERSION,
-        attempts=attempts,
+        attempts=tuple(attempts),
         repeat=repeat.ratio,
         problems=problems,
         admitted=not problems,
@@ -137,7 +148,10 @@ class _Bench:
     def __init__(self, task: Task, cache: Path, zygote: Zygote) -> None:
         self.task, self.cache, self.zygote = task, cache, zygote
         self.device = hardware.device_for(task.kind, cache)
-        self.baselines = baselines(task, cache)
+        try:
+            self.baselines = baselines(task, cache)
+        except SubmissionError as error:
+            raise TaskError(f"{task.operator.folder / 'baseline'}: {error.message}") from error
 
     def attempts(self, kept: Sequence[Answer]) -> Iterator[Attempt]:
         """Judge each answer in turn, once it is built."""
@@ -163,6 +177,7 @@ class _Bench:
             message=message,
             seconds=time.perf_counter() - started,
             as_expected=verdict is Verdict.PASSED if role == "honest" else refused,
+            expect=answer.expect,
         )
 
     def repeat(self, kept: Sequence[Answer], attempts: Sequence[Attempt]) -> Repeat:
@@ -232,19 +247,33 @@ class _Bench:
         return judge.meet(candidate, self.device)
 
 
-def _problems(attempts: tuple[Attempt, ...], repeat: Repeat) -> Iterator[str]:
+def _problems(task: Task, attempts: Sequence[Attempt], repeat: Repeat) -> Iterator[str]:
     for attempt in attempts:
         if not attempt.as_expected:
-            reason = f" ({attempt.reason})" if attempt.reason else ""
-            yield (f"{attempt.role} {attempt.name} {attempt.verdict}{reason}: {attempt.message}")
-    for role, least in (("honest", LEAST_HONEST), ("mutant", LEAST_MUTANTS)):
+            yield f"{attempt.role} {attempt.name} {_surprise(attempt)}"
+    language = task.track.target
+    wanted = (("honest", "honest", LEAST_HONEST), ("mutant", "mutants", LEAST_MUTANTS))
+    for role, folder, least in wanted:
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:
-            yield f"{count} {role} answers; add some until there are {least}"
+            name = f"{folder}/<name>.{language}{languages()[language].suffix}"
+            yield f"{count} {role} answers in {language}; add {name} until there are {least}"
     if repeat.problem:
         yield repeat.problem
     if (ratio := repeat.ratio) and not _steady(ratio):
         yield f"times do not repeat: a speedup is {ratio.speedup:.2f} times what it was before"
+
+
+def _surprise(attempt: Attempt) -> str:
+    """What came of an attempt, and why that is a surprise."""
+    if attempt.verdict is Verdict.PASSED:
+        return "passed: it is right, or no case tells it from what is right"
+    told = f"{attempt.verdict} ({attempt.reason}): {attempt.message}"
+    if attempt.expect:
+        return f"{told}; expected was {attempt.expect}"
+    if attempt.role != "honest":
+        return f"{told}; so it gave no answer, and nothing is known of the cases"
+    return told
 
 
 def _steady(ratio: Interval) -> bool:

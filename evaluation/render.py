@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evaluation.types import GateResult, Interval, Report, Split, Verdict
 
 if TYPE_CHECKING:
-    from evaluation.admission import Admission
+    from evaluation.admission import Admission, Attempt
 
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-"}
 
@@ -60,23 +60,20 @@ def report(result: Report) -> str:
     return "\n".join(lines)
 
 
+def attempt(tried: Attempt) -> str:
+    """One line on an answer that a task was tried with."""
+    told = f"{tried.verdict} {tried.reason or ''}".strip()
+    as_it_should = "as it should" if tried.as_expected else "which it should not"
+    return f"    {tried.role:6}  {tried.name:24}  {told}, {as_it_should}, in {tried.seconds:.1f} s"
+
+
 def admission(result: Admission) -> str:
-    """What was tried on a task, and why it is not admitted when it is not."""
-    rows = [
-        (
-            "+" if attempt.as_expected else "x",
-            attempt.role,
-            attempt.name,
-            f"{attempt.verdict} {attempt.reason or ''}".strip(),
-            f"{attempt.seconds:.1f} s",
-        )
-        for attempt in result.attempts
-    ]
+    """Whether a task is admitted, and why not."""
     lines = [
-        f"{result.task}: {'admitted' if result.admitted else 'not admitted'}",
-        _columns(rows),
-        f"    a speedup over itself, measured again: {_interval(result.repeat)}",
+        f"    an honest answer's speedup, measured again, over that before: "
+        f"{_interval(result.repeat)}",
         *(f"  ! {problem}" for problem in result.problems),
+        f"{result.task}: {'admitted' if result.admitted else 'not admitted'}",
     ]
     return "\n".join(lines)
 

@@ -34,6 +34,7 @@ __all__ = [
     "Tolerance",
     "Track",
     "find_operators",
+    "folder_of",
     "load_operator",
     "load_task",
     "load_tasks",
@@ -97,15 +98,23 @@ def find_operators(root: Path) -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in root.glob("*/task.toml")))
 
 
+def folder_of(root: Path, operator: str) -> Path:
+    """The folder of an operator under `root`. Raises `TaskError`."""
+    known = find_operators(root)
+    if operator in known:
+        return root / operator
+    if operator and (root / operator).is_dir():
+        raise TaskError(f"{root / operator / 'task.toml'}: no such file; every operator needs one")
+    told = ", ".join(known) or "none"
+    raise TaskError(f"{operator}: no such operator in {root}; there are: {told}")
+
+
 def load_task(root: Path, operator: str, track_slug: str, kind: str | None = None) -> Task:
     """The task `operator/track_slug` of the folder `root`. Raises `TaskError`.
 
     `kind` is the kind of device it is for: unless given, the best that this machine offers.
     """
-    if operator not in find_operators(root):
-        known = ", ".join(find_operators(root)) or "none"
-        raise TaskError(f"{operator}: no such operator in {root}; there are: {known}")
-    loaded = load_operator(root / operator)
+    loaded = load_operator(folder_of(root, operator))
     tracks = (*loaded.tracks, OPEN_TRACK)
     for track in tracks:
         if track.slug == track_slug:
@@ -176,7 +185,9 @@ def _tracks(table: Table) -> tuple[Track, ...]:
                 table.fail(
                     "tracks", f"{slug!r} is not <language>-to-<language> of {_list(languages())}"
                 )
-        tracks.append(Track(source, target))
+        if (track := Track(source, target)) in tracks:
+            table.fail("tracks", f"{slug!r} is there twice; remove one")
+        tracks.append(track)
     return tuple(tracks)
 
 
@@ -201,6 +212,8 @@ def _arguments(table: Table) -> tuple[Argument, ...]:
                 )
         item.finish()
         arguments.append(Argument(name, role, dtype, shape))
+    if all(argument.role != "output" for argument in arguments):
+        table.fail("arguments", "none has the role output; an operator gives something")
     return tuple(arguments)
 
 
@@ -277,6 +290,9 @@ def _cases(table: Table, domain: Domain) -> tuple[Case, ...]:
             item.fail("name", f"{name!r} is larger than limits.case_mb")
         item.finish()
         cases.append(case)
+    for split in (Split.SEEN, Split.UNSEEN):
+        if all(case.split is not split for case in cases):
+            table.fail("cases", f"none is {split}; an agent is told some, and judged by others too")
     return tuple(cases)
 
 

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.admission import LEAST_HONEST, LEAST_MUTANTS, MOST_BUILDS, Admission, admit, answers
+from evaluation.admission import (
+    LEAST_HONEST,
+    LEAST_MUTANTS,
+    MOST_BUILDS,
+    Admission,
+    Attempt,
+    admit,
+    answers,
+)
 from evaluation.clock import Plan
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
@@ -17,6 +25,7 @@ from evaluation.gates import compile as compilation
 from evaluation.judge import Judge
 from evaluation.probes import NOTES
 from evaluation.render import admission as rendered
+from evaluation.render import attempt as rendered_attempt
 from evaluation.task import OPEN_TRACK, find_operators, load_operator, load_task
 from evaluation.types import Case, GateResult, Reason, Verdict
 
@@ -72,7 +81,10 @@ def problem_of(admission: Admission, name: str) -> str:
 def test_a_sound_task_is_admitted(
     tasks: Path, cache: Path, in_a_hurry: None, at_once: list[int]
 ) -> None:
-    admission = judged(tasks, cache)
+    heard: list[Attempt] = []
+    admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache, heard.append)
+    assert tuple(heard) == admission.attempts
+    assert all("as it should" in rendered_attempt(attempt) for attempt in heard)
     assert max(at_once) == min(MOST_BUILDS, len(os.sched_getaffinity(0)))
     assert all(attempt.as_expected for attempt in admission.attempts), admission.problems
     assert {a.name for a in admission.attempts if a.role == "probe"} == set(NOTES)
@@ -110,9 +122,12 @@ def test_a_task_is_refused_for_each_answer_that_surprises(
     assert not admission.admitted
     assert problem_of(admission, "sound").startswith("mutant sound passed")
     assert problem_of(admission, "unsound").startswith("honest unsound failed (WRONG_VALUES)")
+    assert problem_of(admission, "sound").endswith("or no case tells it from what is right")
     assert problem_of(admission, "misnamed").startswith("mutant misnamed failed (WRONG_VALUES)")
+    assert problem_of(admission, "misnamed").endswith("expected was OUT_OF_BOUNDS")
     assert problem_of(admission, "unbuilt").startswith("honest unbuilt failed (BUILD_ERROR): g++")
     assert problem_of(admission, "untried").startswith("mutant untried failed (BUILD_ERROR): g++")
+    assert problem_of(admission, "untried").endswith("nothing is known of the cases")
     assert problem_of(admission, "unread").startswith("honest unread rejected (FORBIDDEN): swiglu.")
     told = problem_of(admission, "when timed")
     assert told == "honest baseline, when timed (STALE_OUTPUT): case qwen3-expert: not written"

@@ -25,25 +25,28 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, slugs: list[str], **options: Any) -> None:
         from evaluation import render
-        from evaluation.admission import admit
+        from evaluation.admission import Attempt, admit
         from evaluation.errors import TaskError
         from evaluation.languages import languages
         from evaluation.task import load_task
         from evaluation.types import to_json
+
+        def heard(attempt: Attempt) -> None:
+            self.stdout.write(render.attempt(attempt))
 
         refused = []
         for slug in self._chosen(slugs):
             operator, _, track = slug.partition("/")
             try:
                 task = load_task(settings.ARENA_TASKS, operator, track)
+                if why := languages()[task.track.target].runs_here():
+                    self.stdout.write(f"{slug}: not tried: {why}")
+                    continue
+                admission = admit(task, settings.ARENA_HOME / "judge", heard)
             except TaskError as error:
                 self.stderr.write(self.style.ERROR(str(error)))
                 refused.append(slug)
                 continue
-            if why := languages()[task.track.target].runs_here():
-                self.stdout.write(f"{slug}: not tried: {why}")
-                continue
-            admission = admit(task, settings.ARENA_HOME / "judge")
             self.stdout.write(render.admission(admission))
             if not store_admission(task.hash, to_json(admission), admission.admitted):
                 raise CommandError(f"{slug} is newer than the catalog: run `manage.py sync` first.")
