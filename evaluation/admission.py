@@ -257,7 +257,7 @@ def _problems(task: Task, attempts: Sequence[Attempt], repeat: Repeat) -> Iterat
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:
             name = f"{folder}/<name>.{language}{languages()[language].suffix}"
-            yield f"{count} {role} answers in {language}; add {name} until there are {least}"
+            yield f"{role} answers in {language}: {count}, at least {least} are wanted; add {name}"
     if repeat.problem:
         yield repeat.problem
     if (ratio := repeat.ratio) and not _steady(ratio):
