@@ -127,11 +127,14 @@ def test_an_example_without_a_note_or_with_a_strange_name_is_refused(tmp_path: P
         load_operator(folder).mutants()
     silent.write_text("// mutant: says nothing\n")
     for name, told in (
-        ("silent.txt", "name it <name>"),
-        ("silent.no.cpp.cpp", "name it <name>"),
-        ("silent.rust.rs", "rust is no language; there are: cpp, cuda"),
-        ("silent.cpp.txt", r"a source in cpp ends in \.cpp, edits of one in \.toml"),
-        ("no_eps.cpp.cpp", "there are two answers no_eps in cpp; rename one"),
+        ("silent.txt", r"silent\.txt: name it <name>"),
+        ("silent.no.cpp.cpp", r"silent\.no\.cpp\.cpp: name it <name>"),
+        ("silent.rust.rs", r"silent\.rust\.rs: rust is no language; there are: cpp, cuda"),
+        (
+            "silent.cpp.txt",
+            r"silent\.cpp\.txt: a source in cpp ends in \.cpp, edits of one in \.toml",
+        ),
+        ("no_eps.cpp.cpp", r"no_eps\.cpp\.toml: there are two answers no_eps in cpp; rename one"),
     ):
         silent.rename(folder / "mutants" / name)
         with pytest.raises(TaskError, match=told):

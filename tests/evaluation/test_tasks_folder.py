@@ -186,15 +186,12 @@ def test_a_starter_holds_what_is_needed_and_nothing_hidden(name: str, track: str
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_starter_is_the_baseline_or_a_skeleton_with_its_signature(name: str) -> None:
     operator = load_operator(TASKS / name)
-    tracks = {track.slug for track in operator.tracks}
-    if "triton-to-triton" in tracks:
-        triton = load_task(TASKS, name, "triton-to-triton").starter()[f"{name}.py"]
-        assert triton == operator.baseline("triton")
-    if "torch-to-triton" in tracks:
-        skeleton = load_task(TASKS, name, "torch-to-triton").starter()[f"{name}.py"]
-        entry = next(n for n in ast.parse(skeleton).body if isinstance(n, ast.FunctionDef))
-        assert [a.arg for a in entry.args.args] == [a.name for a in operator.arguments]
-    if "torch-to-cpp" in tracks:
+    triton = load_task(TASKS, name, "triton-to-triton").starter()[f"{name}.py"]
+    assert triton == operator.baseline("triton")
+    skeleton = load_task(TASKS, name, "torch-to-triton").starter()[f"{name}.py"]
+    entry = next(n for n in ast.parse(skeleton).body if isinstance(n, ast.FunctionDef))
+    assert [a.arg for a in entry.args.args] == [a.name for a in operator.arguments]
+    if "cpp" in {track.target for track in operator.tracks}:
         assert (
             f"int {name}(const {name}_args* args)"
             in load_task(TASKS, name, "torch-to-cpp").starter()[f"{name}.cpp"]
