@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
+IDLE_SECONDS = 3.0
+"""Who has waited so long for a request may take as long again to be ready for any."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -220,15 +223,18 @@ def show_hardware(options: argparse.Namespace) -> int:
 
 def wait_for_request() -> int:
     """Import what judging takes and start a zygote, say so, then judge the request on stdin. The
-    GPU is left alone until it has come: another judge may be measuring on it.
+    GPU is left alone until it has come: another judge may be measuring on it. What only some have
+    need of is imported as long as there is none.
     """
     from evaluation.contestants.zygote import Zygote
     from evaluation.judge import Judge  # noqa: F401 - what takes long to import
 
     with Zygote() as zygote:
-        if place.gpu_vendor() in place.JUDGED:
-            zygote.prepare("triton")  # while nobody waits
         _line({"type": "ready"})
+        if place.gpu_vendor() in place.JUDGED:
+            zygote.prepare("triton")
+            if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
+                zygote.prepare("torch")
         return serve_request(sys.stdin.read(), zygote)
 
 

@@ -150,9 +150,8 @@ def _starter(
     # Its parent is this thread, with which it would end.
     zygote = zygote or stack.enter_context(Zygote())
     track = request.task.track
-    if request.task.kind == place.GPU:
-        for language in {track.source, track.target}:
-            zygote.prepare(language)
+    if request.task.kind == place.GPU and "triton" in (track.source, track.target):
+        zygote.prepare("triton")
     inside = stack.enter_context(ExitStack())  # is left once the thread has ended
     executor = stack.enter_context(ThreadPoolExecutor(1, "ready"))
     ready = executor.submit(_made_ready, request, inside, seconds, zygote)

@@ -107,7 +107,12 @@ class Torch:
         return ""
 
     def prepare(self) -> None:
-        """There is nothing but PyTorch."""
+        """Import its compiler, seconds of which every contestant that compiles is spared."""
+        # It asks whether there is a GPU, in a way that no fork can use CUDA after, or in another.
+        os.environ.update(COMPILER, PYTORCH_NVML_BASED_CUDA_CHECK="1")
+        import torch._inductor.compile_fx  # noqa: F401
+
+        tempfile.tempdir = None  # it has asked where ours is, which is not theirs
 
     def load(self, folder: Path, entry: str) -> Kernel:
         os.environ.update(COMPILER)

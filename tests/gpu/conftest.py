@@ -18,7 +18,7 @@ from evaluation import clock, judge, pipeline, place, sandbox
 from evaluation.building import nvcc
 from evaluation.contestants.zygote import Zygote
 from evaluation.hardware import cpu
-from evaluation.languages import triton
+from evaluation.languages import languages, triton
 from tests.gpu.results import Results
 from tests.gpu.submissions import Submission, build_all
 
@@ -98,8 +98,10 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Zygote]:
-    """Contestants are forked from it afresh, and importing torch is paid for once."""
+    """Contestants are forked from it afresh, and importing torch and compilers is paid for once."""
     with Zygote() as shared:
+        for language in languages():
+            shared.prepare(language)
         yield shared
 
 
@@ -119,8 +121,6 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: Zygote) -> None:
 @pytest.fixture
 def walls_alone(in_a_hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """No static reading rejects anything, so that whatever a trick tries it gets to try."""
-    from evaluation.languages import languages
-
     monkeypatch.setenv("ARENA_TEST_SECRET", "not for contestants")
     for language in languages().values():
         monkeypatch.setattr(type(language), "check", lambda self, files, task: None)

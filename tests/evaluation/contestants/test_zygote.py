@@ -65,26 +65,33 @@ def test_what_is_prepared_is_there_in_every_contestant(tmp_path: Path, prepared:
 
 
 BEFORE_AND_AFTER = """
-import os, sys
+import os, pathlib, sys
 from evaluation.languages import languages
-languages()["triton"].prepare()
+for language in languages().values():
+    language.prepare()
 os.environ.clear()
 os.environ.update(eval(sys.argv[1]))
 import triton
 print(triton.knobs.cache.dir)
+from torch._inductor import config
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+pathlib.Path("answer.py").write_text("def answer(): ...")
+languages()["torch"].load(pathlib.Path(), "answer")
+print(cache_dir(), config.compile_threads)
 """
 
 
-def test_triton_keeps_its_cache_in_the_folder_of_a_contestant(tmp_path: Path) -> None:
+def test_compilers_keep_their_caches_in_the_folder_of_a_contestant(tmp_path: Path) -> None:
     rights = Rights(folder=tmp_path, scratch=tmp_path, memory_bytes=1, seconds=30, threads=1)
     told = subprocess.run(
         [sys.executable, "-c", BEFORE_AND_AFTER, repr(rights.variables())],
         env={"HOME": "/nonexistent", "PYTHONPATH": str(Path(__file__).parents[3])},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout == f"{tmp_path / '.triton' / 'cache'}\n"
+    assert told.stdout == f"{tmp_path / '.triton' / 'cache'}\n{tmp_path / 'inductor'} 1\n"
 
 
 def test_a_zygote_that_has_gone_is_our_fault() -> None:
