@@ -232,9 +232,9 @@ class Contestant:
             # What was allocated on another stream is of no use on this one, and counts as held.
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-            with torch.cuda.stream(cuda.aside()):
-                captured(places[0])  # what is set up once for a stream cannot be while it captures
             self.pool = self.pool or torch.cuda.MemPool()
+            with torch.cuda.stream(cuda.aside()), torch.cuda.use_mem_pool(self.pool):
+                captured(places[0])  # what is set up once for a stream cannot be while it captures
             self.graph = Chain((functools.partial(captured, place) for place in places), self.pool)
             self.graphs[places] = self.graph
         self.refused = False

@@ -36,12 +36,14 @@ def centred(x, out, scale):
 
 
 @contextmanager
-def timer_of(build: builds.Build, zygote: Zygote, scratch: Path) -> Iterator[Timer]:
+def timer_of(
+    build: builds.Build, zygote: Zygote, scratch: Path, memory_bytes: int = 8 << 30
+) -> Iterator[Timer]:
     task = Submission.read(HERE / "honest" / "whole_row.triton.py").task()
     rights = Rights(
         folder=build.folder,
         scratch=scratch,
-        memory_bytes=8 << 30,
+        memory_bytes=memory_bytes,
         seconds=60,
         threads=1,
         compiles=True,
