@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
 IDLE_SECONDS = 3.0
-"""Who has waited so long for a request may take as long again to be ready for any."""
+"""Without a request for so long, a judge that waits imports what only some have need of: whoever
+asks in the meantime has to wait.
+"""
 
 
 def main(argv: Sequence[str]) -> int:

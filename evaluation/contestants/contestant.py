@@ -48,7 +48,7 @@ def zygote(descriptor: int) -> None:
         except LinkError:
             return
         if "prepare" in request:
-            with contextlib.suppress(ImportError):  # who needs it says so
+            with contextlib.suppress(Exception):  # who needs it says what is wrong with it
                 languages()[request["prepare"]].prepare()
         elif os.fork() == 0:
             judge.close()
@@ -72,8 +72,8 @@ def _become_warden(request: Message, descriptors: list[int]) -> None:
             os.dup2(source, target)
 
         def body() -> None:
-            os.close(status)
-            os.close(log)
+            os.closerange(3, link)  # whatever else the zygote has open is not for strangers
+            os.closerange(link + 1, 1 << 16)
             serve(Link(socket.socket(fileno=link), accepts_descriptors=True), request["threads"])
 
         init = sandbox.contain(Policy.from_json(request["policy"]), body)
@@ -233,9 +233,14 @@ class Contestant:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
             self.pool = self.pool or torch.cuda.MemPool()
-            with torch.cuda.stream(cuda.aside()), torch.cuda.use_mem_pool(self.pool):
-                captured(places[0])  # what is set up once for a stream cannot be while it captures
-            self.graph = Chain((functools.partial(captured, place) for place in places), self.pool)
+            try:
+                with torch.cuda.stream(cuda.aside()), torch.cuda.use_mem_pool(self.pool):
+                    captured(places[0])  # what is set up once for a stream, not while it captures
+                launches = (functools.partial(captured, place) for place in places)
+                self.graph = Chain(launches, self.pool)
+            except BaseException:
+                self.pool = None  # else what it holds would count beside what is launched singly
+                raise
             self.graphs[places] = self.graph
         self.refused = False
 

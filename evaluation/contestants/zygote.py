@@ -40,7 +40,12 @@ class Zygote:
         )
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", code],
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", **MEMORY},
+            env={
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+                "HOME": "/nonexistent",
+                "USER": "contestant",  # else libraries look for one, and there may be none
+                **MEMORY,
+            },
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,

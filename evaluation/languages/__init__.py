@@ -65,7 +65,7 @@ class Language(Protocol):
         """Empty when this machine can run what the language builds; else why it is only built."""
 
     def prepare(self) -> None:
-        """In the zygote of contestants on a GPU: do what each of them would do first."""
+        """In the zygote of contestants on a GPU: import what takes each of them long."""
 
     def load(self, folder: Path, entry: str) -> Kernel:
         """In the contestant: load the built artefact. Raises `SubmissionError(MISSING_ENTRY)`

@@ -108,10 +108,15 @@ class Torch:
 
     def prepare(self) -> None:
         """Import its compiler, seconds of which every contestant that compiles is spared."""
-        # It asks whether there is a GPU, in a way that no fork can use CUDA after, or in another.
-        os.environ.update(COMPILER, PYTORCH_NVML_BASED_CUDA_CHECK="1")
-        import torch._inductor.compile_fx  # noqa: F401
+        import torch
 
+        os.environ.update(COMPILER)
+        asks = torch.cuda.is_available
+        torch.cuda.is_available = lambda: True  # it is asked, and no fork of who asks can use CUDA
+        try:
+            import torch._inductor.compile_fx
+        finally:
+            torch.cuda.is_available = asks
         tempfile.tempdir = None  # it has asked where ours is, which is not theirs
 
     def load(self, folder: Path, entry: str) -> Kernel:

@@ -20,21 +20,28 @@ WASTEFUL = """
 import torch
 
 def centred(x, scale):
+    {first}
     torch.empty({size}, dtype=torch.uint8, device=x.device)[:1].zero_()
     return (x - x.mean(-1, keepdim=True)) * scale
 """
+WAITS = "torch.cuda.synchronize()"
+"""What no graph can hold."""
 
 
-def wasteful(size: int, cache: Path) -> builds.Build:
+def wasteful(size: int, cache: Path, first: str = "") -> builds.Build:
     task = Submission.read(HERE / "honest" / "plain.torch.py").task()
-    return builds.build(task, "torch", {"centred.py": WASTEFUL.format(size=size)}, cache)
+    source = WASTEFUL.format(size=size, first=first)
+    return builds.build(task, "torch", {"centred.py": source}, cache)
 
 
-def test_a_launch_may_take_most_of_its_memory(zygote: Zygote, tmp_path: Path, cache: Path) -> None:
-    with timer_of(wasteful(LIMIT * 2 // 3, cache), zygote, tmp_path, LIMIT) as timer:
+@pytest.mark.parametrize("first", ["", WAITS], ids=["captured", "launched singly"])
+def test_a_launch_may_take_most_of_its_memory(
+    first: str, zygote: Zygote, tmp_path: Path, cache: Path
+) -> None:
+    with timer_of(wasteful(LIMIT * 2 // 3, cache, first), zygote, tmp_path, LIMIT) as timer:
         for launches in (8, 16, 8):
             assert timer.capture(launches) > 0
-            assert timer.captured
+            assert timer.captured is (first == "")
         assert timer.eager() > 0
 
 

@@ -4,6 +4,7 @@ trick `unchained`; where launches have streams of their own, no glance comes bef
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,14 +50,16 @@ def timer_of(
         compiles=True,
         kind="gpu",
     )
-    memory = cuda.DeviceMemory()
     case = task.cases(Split.SEEN)[0]
-    with Arm(zygote, rights) as arm, Rig(task.operator, case, LAUNCHES, 1, memory) as rig:
+    with (
+        contextlib.closing(cuda.DeviceMemory()) as memory,
+        Arm(zygote, rights) as arm,
+        Rig(task.operator, case, LAUNCHES, 1, memory) as rig,
+    ):
         arm.load(build.language, build.folder, task.operator.name)
         timer = Timer(arm, rig, 0, False, "here")
         timer.capture(LAUNCHES)
         yield timer
-    memory.close()
 
 
 @pytest.mark.parametrize(
