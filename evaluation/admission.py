@@ -23,7 +23,6 @@ from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Rejected, SubmissionError, TaskError
 from evaluation.gates import Trial, integrity
 from evaluation.gates import compile as compilation
-from evaluation.gates.correctness import checked_cases
 from evaluation.gates.generalization import hidden_cases
 from evaluation.gates.performance import overall
 from evaluation.judge import Judge
@@ -229,7 +228,7 @@ class _Bench:
             trial = built.result()
             assert trial.build is not None
             with self._start(trial.build) as judge:
-                for case in checked_cases(trial):
+                for case in trial.task.checked_cases(trial.max_elements):
                     judge.check(case)
                 for case in hidden_cases(trial, secrets.randbits(63)):
                     try:

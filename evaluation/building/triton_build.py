@@ -19,9 +19,9 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -30,8 +30,8 @@ from typing import Any
 
 LISTINGS = ("ttgir", "ptx", "amdgcn")
 MOST_TEXT = 400_000
-MOST_SECONDS = 30.0
-"""Spent on calls that are only to be found compiled later."""
+MOST_SECONDS, MOST_SHARES = 30, 4
+"""Spent on calls that are only to be found compiled later, and the processes that share them."""
 
 _PTXAS = {
     "registers": r"Used (\d+) registers",
@@ -96,10 +96,6 @@ class CompilingDriver:
 
 class MissingEntry(Exception):
     """The file has no such function."""
-
-
-class TimeIsUp(BaseException):
-    """Nothing that a candidate catches by the way."""
 
 
 def main(request_path: Path, answer: str) -> int:
@@ -169,29 +165,38 @@ def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) 
     first choice, and the C by which Triton launches: one module for all, and before Triton 3.7 one
     for each signature. Whatever goes wrong here is told when it is run.
     """
-    import torch
     import triton
     from triton.backends.nvidia.driver import CudaLauncher, CudaUtils
-
-    ends = time.monotonic() + MOST_SECONDS
-
-    def heard(**compiled: Any) -> None:
-        if time.monotonic() > ends:
-            raise TimeIsUp
 
     def launcher(source: Any, metadata: Any) -> Any:
         with contextlib.suppress(Exception):  # it is compiled, but there is no GPU to load it for
             CudaLauncher(source, metadata)
         return lambda *arguments: None
 
-    triton.knobs.compilation.listener = heard
+    triton.knobs.compilation.listener = None
     triton.runtime.driver.active.launcher_cls = launcher
+    shares = min(MOST_SHARES, len(os.sched_getaffinity(0)))
+    children = [fork_share(entry, calls[share::shares]) for share in range(shares)]
     with contextlib.suppress(Exception):
         CudaUtils()
-    with contextlib.suppress(TimeIsUp):
+    for child in children:
+        os.waitpid(child, 0)
+
+
+def fork_share(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) -> int:
+    """Start a process that calls for a share of what is to be compiled; its pid."""
+    import torch
+
+    child = os.fork()
+    if child:
+        return child
+    signal.alarm(MOST_SECONDS)  # ends it; of Triton's cache only whole entries are found
+    try:
         for call in calls:
             with contextlib.suppress(Exception):
                 entry(*values_of(call, torch.empty))
+    finally:
+        os._exit(0)
 
 
 def values_of(call: list[dict[str, Any]], made: Callable[..., Any]) -> list[Any]:

@@ -1,8 +1,8 @@
 """What a build compiled of a Triton kernel, found again by the contestant that runs it.
 
-A GPU is kept waiting while Triton compiles. So a build compiles the calls of all seen cases, and
-leaves what Triton's cache then held in the artefact; whatever is called otherwise is compiled when
-it is.
+A GPU is kept waiting while Triton compiles. So a build compiles the calls of all cases that are no
+secret, and leaves what Triton's cache then held in the artefact; whatever is called otherwise is
+compiled when it is.
 """
 
 from __future__ import annotations

@@ -4,16 +4,15 @@ right on all.
 
 from __future__ import annotations
 
-from evaluation.domain import elements
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
-from evaluation.types import Case, GateName, GateResult, Split, Verdict
+from evaluation.types import GateName, GateResult, Split, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.CORRECTNESS, 30, "measure", False
 
 
 def judge(trial: Trial) -> GateResult:
-    cases = checked_cases(trial)
+    cases = trial.task.checked_cases(trial.max_elements)
     stages = {"call": "failed", "execute": "not reached"}
     passed, worst = 0, 0.0
     try:
@@ -38,12 +37,3 @@ def judge(trial: Trial) -> GateResult:
         total=len(cases),
         detail={"stages": stages, "largest_error": worst, "skipped_cases": skipped},
     )
-
-
-def checked_cases(trial: Trial) -> list[Case]:
-    """Seen cases and boundary sizes, smallest first."""
-    task, limit = trial.task, trial.max_elements
-    arguments = task.operator.arguments
-    cases = [c for c in task.cases(Split.SEEN) if limit is None or elements(arguments, c) <= limit]
-    cases += task.operator.domain.boundaries(task.dtypes, limit)
-    return sorted(cases, key=lambda case: elements(arguments, case))

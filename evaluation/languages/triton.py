@@ -196,14 +196,14 @@ def _in_order(arguments: Sequence[Argument]) -> list[Argument]:
 
 
 def _calls(task: Task) -> list[list[dict[str, Any]]]:
-    """The calls that are compiled, tensors by shape and dtype: the smallest seen case's, and the
-    others' where they are to be run.
+    """The calls that are compiled, tensors by shape and dtype: the smallest seen case's, and all
+    others' that everybody knows where they are to be run.
     """
     arguments = task.operator.arguments
-    cases = sorted(task.cases(Split.SEEN), key=lambda case: elements(arguments, case))
-    ordered = _in_order(arguments)
-    compiled = cases[:1] if LANGUAGE.judged_here() else cases
-    return [[_value(argument, case) for argument in ordered] for case in compiled]
+    first = min(task.cases(Split.SEEN), key=lambda case: elements(arguments, case))
+    others = [] if LANGUAGE.judged_here() else task.checked_cases()
+    cases = (first, *(case for case in others if case != first))
+    return [[_value(argument, case) for argument in _in_order(arguments)] for case in cases]
 
 
 def _value(argument: Argument, case: Case) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from evaluation import place
-from evaluation.building import triton_cache
+from evaluation.building import triton_build, triton_cache
 from evaluation.building.builds import Build, build
 from evaluation.languages import triton
-from evaluation.task import load_task
+from evaluation.task import Task, load_task
 from tests.evaluation.languages.test_triton import FOLDER, HONEST
 
 KERNEL = HONEST.replace("BLOCK=256", "BLOCK=triton.next_power_of_2(n)")
@@ -54,24 +54,58 @@ def ran(made: Build, home: Path, counts: Sequence[int]) -> list[bool]:
     return hits
 
 
-@pytest.mark.parametrize("gpu", [True, False], ids=["where it is judged", "elsewhere"])
-def test_calls_of_seen_cases_are_found_compiled_where_there_is_a_gpu(
-    gpu: bool, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Task:
+    """One that is judged on a GPU which is here."""
     monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
     monkeypatch.setattr(triton, "TRIED", {})
-    monkeypatch.setattr(place, "gpu_vendor", lambda: "nvidia" if gpu else "")
+    monkeypatch.setattr(place, "gpu_vendor", lambda: "nvidia")
     task = load_task(FOLDER, "twice", "torch-to-triton")
     small, hidden = task.operator.cases
     large = dataclasses.replace(small, name="large", symbols={"rows": 16, "cols": 64, "by": 2.0})
     operator = dataclasses.replace(task.operator, cases=(large, small, hidden))
-    task = dataclasses.replace(task, operator=operator)
+    return dataclasses.replace(task, operator=operator)
 
+
+SMALL, LARGE, HIDDEN = 4 * 64, 16 * 64, 3 * 67
+"""Elements of its cases."""
+
+
+def test_calls_that_everybody_knows_are_found_compiled(
+    task: Task, cache: Path, tmp_path: Path
+) -> None:
     made = build(task, "triton", {"twice.py": KERNEL}, cache)
-
-    assert ran(made, tmp_path, [4 * 64, 16 * 64, 3 * 67]) == [True, gpu, False]
-    assert ran(made, tmp_path, [16 * 64, 3 * 67]) == [True, True], "what was compiled is kept"
+    known = [case["rows"] * case["cols"] for case in task.checked_cases()]
+    assert {SMALL, LARGE, 1} < set(known) and HIDDEN not in known
+    hits = ran(made, tmp_path, known)
+    assert len(hits) > 5 and all(hits)
+    assert ran(made, tmp_path, [SMALL, HIDDEN]) == [True, False]
+    assert ran(made, tmp_path, [HIDDEN]) == [True], "what was compiled is kept"
     assert not (made.folder / "work").exists()
+
+
+def test_where_nothing_is_run_one_call_is_compiled(
+    task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "gpu_vendor", lambda: "")
+    made = build(task, "triton", {"twice.py": KERNEL}, cache)
+    assert ran(made, tmp_path, [SMALL, LARGE]) == [True, False]
+
+
+def test_a_call_that_does_not_end_keeps_no_build_waiting(
+    task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = tmp_path / "hasty.py"
+    text = Path(triton_build.__file__).read_text()
+    hasty.write_text(
+        text.replace("MOST_SECONDS, MOST_SHARES = 30, 4", "MOST_SECONDS, MOST_SHARES = 1, 1")
+    )
+    monkeypatch.setattr(triton, "_COMPILER", hasty)
+    source = KERNEL.replace(
+        "    n = x", f"    while x.numel() not in ({SMALL}, 1):\n        pass\n    n = x"
+    )
+    made = build(task, "triton", {"twice.py": source}, cache)
+    assert made.outputs[0].ok and made.outputs[0].duration_ms < 30_000
 
 
 def test_what_is_no_file_of_a_cache_is_left_behind(tmp_path: Path) -> None:
