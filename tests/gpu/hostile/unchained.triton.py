@@ -1,6 +1,7 @@
 # trick: unlinks the launches of a window from one another, and each waits a little before it works
 # row: 7
-# expect: failed/FORBIDDEN in performance
+# expect: failed/FORBIDDEN in performance|passed
+# fastest: 1.6
 # triage: import
 def centred(x, out, scale):
     import ctypes
