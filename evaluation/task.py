@@ -143,7 +143,7 @@ def load_task(root: Path, operator: str, track_slug: str, kind: str | None = Non
             chosen = kind or kind_of(languages()[track.target].kinds)
             if chosen == GPU:
                 loaded = load_operator(root / operator, GPU)
-            return Task(loaded, track, _hash(loaded.folder, track), chosen)
+            return _judged(loaded, track, chosen)
     known = ", ".join(track.slug for track in tracks)
     raise TaskError(f"{operator}: no track {track_slug}; there are: {known}")
 
@@ -155,7 +155,19 @@ def load_tasks(path: Path) -> list[Task]:
     tracks = (*load_operator(path).tracks, OPEN_TRACK)
     kinds = {track: kind_of(languages()[track.target].kinds) for track in tracks}
     operators = {kind: load_operator(path, kind) for kind in set(kinds.values())}
-    return [Task(operators[kinds[t]], t, _hash(path, t), kinds[t]) for t in tracks]
+    return [_judged(operators[kinds[track]], track, kinds[track]) for track in tracks]
+
+
+def _judged(operator: Operator, track: Track, kind: str) -> Task:
+    """The task of that operator. Raises `TaskError` where it has no cases to be judged on."""
+    task = Task(operator, track, _hash(operator.folder, track), kind)
+    for split in (Split.SEEN, Split.UNSEEN):
+        if not task.cases(split):
+            raise TaskError(
+                f"{operator.folder}: {track.slug} has no {split} case on a {kind}, where it is"
+                f" judged in {_list(task.dtypes) or 'no dtype'}; add one, or take the track out"
+            )
+    return task
 
 
 def load_operator(path: Path, kind: str = CPU) -> Operator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,17 @@ def test_the_tasks_of_an_operator_are_those_of_its_tracks() -> None:
         together = load_tasks(TASKS / name)
         assert [task.track.slug for task in together] == slugs
         assert together == alone
+
+
+def test_a_track_that_knows_the_dtype_of_no_case_is_refused(tmp_path: Path) -> None:
+    toml = shutil.copytree(TASKS / "rms_norm", tmp_path / "rms_norm") / "task.toml"
+    toml.write_text(re.sub(r'(split = "seen".*)"float32"', r'\1"float16"', toml.read_text()))
+    said = "cpp-to-cpp has no seen case on a cpu, where it is judged in float32; add one"
+    with pytest.raises(TaskError, match=said):
+        load_task(tmp_path, "rms_norm", "cpp-to-cpp")
+    with pytest.raises(TaskError, match="torch-to-cpp has no seen case"):
+        load_tasks(toml.parent)
+    assert load_task(tmp_path, "rms_norm", "triton-to-triton", "cpu").cases(Split.SEEN)
 
 
 def test_every_operator_is_judged_against_itself_in_pytorch_though_it_does_not_say_so() -> None:
