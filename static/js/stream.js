@@ -6,6 +6,7 @@ export const CHUNK = 200;
 const KEPT_ROWS = 1500;
 const ROW_PIXELS = 44; // a guess, until a chunk has been measured
 const NEAR = "1200px";
+export const AGAIN_MS = 2000; // until a chunk that did not come is asked for again
 
 export const chunkOf = (seq) => Math.floor(Math.max(seq - 1, 0) / CHUNK);
 
@@ -142,7 +143,7 @@ export class Stream {
   }
 
   #again(section) {
-    setTimeout(() => section.hasAttribute("data-near") && this.#moved([{ isIntersecting: true, target: section }]), 2000);
+    setTimeout(() => section.hasAttribute("data-near") && this.#moved([{ isIntersecting: true, target: section }]), AGAIN_MS);
   }
 
   /** Empties the chunks farthest from the view while more rows are here than are kept. One that has

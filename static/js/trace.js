@@ -4,7 +4,7 @@ import { again } from "./again.js";
 import * as charts from "./charts.js";
 import { Follower } from "./follow.js";
 import { Replay, clock } from "./replay.js";
-import { Stream, chunkOf, rowsOf } from "./stream.js";
+import { AGAIN_MS, Stream, chunkOf, rowsOf } from "./stream.js";
 
 const root = document.querySelector("[data-stream]");
 const help = document.querySelector("dialog.help");
@@ -213,8 +213,12 @@ function offerReplay() {
 function onMoment(now, chunk) {
   runClock().textContent = clock(now);
   hideStopsAfter(now);
-  // A chunk that does not come is asked for again at the next moment.
-  stream.showUntil(now, chunk).then(onNewest, () => {});
+  stream.showUntil(now, chunk).then(onNewest, () => setTimeout(() => onMissed(now, chunk), AGAIN_MS));
+}
+
+/** A chunk that did not come is asked for again, unless it is another moment by then. */
+function onMissed(now, chunk) {
+  if (replay.active && replay.now === now) onMoment(now, chunk);
 }
 
 function onNewest(row) {

@@ -237,6 +237,11 @@ def test_a_long_run_is_played_again_chunk_by_chunk(open_page, world):
         assert page.locator(later).is_hidden()
     assert page.complaints == []
 
+    page.route(re.compile(r"chunk=5$"), lambda route: route.fulfill(status=503), times=1)
+    page.locator("[data-at]").fill("11000")
+    page.wait_for_selector("#e1100.here", timeout=PATIENCE)
+    assert len(page.complaints) == 1, "of the chunk that did not come at first"
+
 
 def test_the_keys_move_search_and_link(open_page, world):
     run = world.passed(TASK, "tuner", 2.1, rounds=3)
