@@ -19,6 +19,7 @@ import importlib.util
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -127,7 +128,7 @@ def fork(number: int, request: dict[str, Any], path: str) -> int:
         answer["error"] = explain(error, source)
     Path(f"{path}.{number}").write_text(json.dumps(answer))
     sys.stdout.flush()
-    if entry and number == 0:
+    if entry and number == 0 and request["others"]:
         compile_ahead(entry, request["others"])
     os._exit(0)
 
@@ -175,16 +176,17 @@ def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) 
 
     triton.knobs.compilation.listener = None
     triton.runtime.driver.active.launcher_cls = launcher
-    shares = min(MOST_SHARES, len(os.sched_getaffinity(0)))
-    children = [fork_share(entry, calls[share::shares]) for share in range(shares)]
+    shares = min(MOST_SHARES, len(os.sched_getaffinity(0)), len(calls))
+    memory = resource.getrlimit(resource.RLIMIT_AS)[0] // shares
+    children = [fork_share(entry, calls[share::shares], memory) for share in range(shares)]
     with contextlib.suppress(Exception):
         CudaUtils()
     for child in children:
         os.waitpid(child, 0)
 
 
-def fork_share(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) -> int:
-    """Start a process that calls for a share of what is to be compiled; its pid."""
+def fork_share(entry: Callable[..., Any], calls: list[list[dict[str, Any]]], memory: int) -> int:
+    """Start a process that makes these calls and takes at most so many bytes for it; its pid."""
     import torch
 
     child = os.fork()
@@ -192,6 +194,9 @@ def fork_share(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) -> 
         return child
     signal.alarm(MOST_SECONDS)  # ends it; of Triton's cache only whole entries are found
     try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
         for call in calls:
             with contextlib.suppress(Exception):
                 entry(*values_of(call, torch.empty))

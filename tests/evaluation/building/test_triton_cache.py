@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -92,20 +92,46 @@ def test_where_nothing_is_run_one_call_is_compiled(
     assert ran(made, tmp_path, [SMALL, LARGE]) == [True, False]
 
 
+@pytest.fixture
+def altered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Has a copy of the script compile in which one piece is replaced."""
+
+    def alter(old: str, new: str) -> None:
+        copy = tmp_path / "altered.py"
+        text = Path(triton_build.__file__).read_text()
+        assert old in text
+        copy.write_text(text.replace(old, new))
+        monkeypatch.setattr(triton, "_COMPILER", copy)
+
+    return alter
+
+
 def test_a_call_that_does_not_end_keeps_no_build_waiting(
-    task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: Task, cache: Path, altered: Callable[[str, str], None]
 ) -> None:
-    hasty = tmp_path / "hasty.py"
-    text = Path(triton_build.__file__).read_text()
-    hasty.write_text(
-        text.replace("MOST_SECONDS, MOST_SHARES = 30, 4", "MOST_SECONDS, MOST_SHARES = 1, 1")
-    )
-    monkeypatch.setattr(triton, "_COMPILER", hasty)
-    source = KERNEL.replace(
+    altered("MOST_SECONDS, MOST_SHARES = 30, 4", "MOST_SECONDS, MOST_SHARES = 1, 1")
+    endless = KERNEL.replace(
         "    n = x", f"    while x.numel() not in ({SMALL}, 1):\n        pass\n    n = x"
     )
-    made = build(task, "triton", {"twice.py": source}, cache)
+    made = build(task, "triton", {"twice.py": endless}, cache)
     assert made.outputs[0].ok and made.outputs[0].duration_ms < 30_000
+
+
+@pytest.mark.parametrize(("gibibytes", "room"), [(1, True), (3, False)])
+def test_processes_that_share_the_calls_share_the_memory(
+    task: Task,
+    cache: Path,
+    tmp_path: Path,
+    altered: Callable[[str, str], None],
+    gibibytes: int,
+    room: bool,
+) -> None:
+    altered("len(os.sched_getaffinity(0))", "MOST_SHARES")
+    workspace = f"    torch.empty({gibibytes} << 30, dtype=torch.uint8)\n"
+    source = "import torch\n" + KERNEL.replace("    n = x", f"{workspace}    n = x")
+    made = build(task, "triton", {"twice.py": source}, cache)
+    assert made.outputs[0].ok
+    assert ran(made, tmp_path, [SMALL, LARGE]) == [True, room]
 
 
 def test_what_is_no_file_of_a_cache_is_left_behind(tmp_path: Path) -> None:
