@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 FAMILIES = ("nominal", "large", "tiny", "outliers", "shifted", "structured", "cancelling")
+
+SMALL_ELEMENTS = 1 << 19
 
 LARGE = 32.0
 TINY = 1e-3
@@ -68,3 +71,12 @@ class Draw:
         count = max(1, round(z.numel() * OUTLIERS))
         z.view(-1)[self.integers((count,), 0, z.numel())] *= LARGE
         return z
+
+
+def families_for(elements: int, thorough: bool) -> list[str]:
+    """What a case whose inputs have so many elements is tried with: every family and five nominal
+    draws; a large case, or where a try is not to be `thorough`, three families drawn in secret.
+    """
+    if thorough and elements <= SMALL_ELEMENTS:
+        return [*FAMILIES, *FAMILIES[:1] * 4]
+    return [FAMILIES[0], *secrets.SystemRandom().sample(FAMILIES[1:], 2)]

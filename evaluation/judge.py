@@ -25,7 +25,7 @@ from evaluation.contestants.arm import Arm
 from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import Zygote
 from evaluation.cuda import DeviceMemory
-from evaluation.draw import FAMILIES
+from evaluation.draw import families_for
 from evaluation.memory import HostMemory
 from evaluation.oracle import compare
 from evaluation.place import GPU, contestant_cores
@@ -34,7 +34,6 @@ from evaluation.task import Operator, Task
 from evaluation.timer import Timer
 from evaluation.types import Case, Measurement, Split
 
-SMALL_ELEMENTS = 1 << 19
 COMPUTED_TWICE = 2
 """Of the inputs of a case, drawn in secret: the same values again, and the same answer wanted."""
 CHOICE_WINDOWS = 5
@@ -59,6 +58,7 @@ class _Take:
 
     blocks: list[Block]
     candidate: Timer
+    captured: bool
     eager: float | None
 
 
@@ -154,7 +154,8 @@ class Judge:
         with self._rig(case, slots=1, arms=1) as rig:
             candidate = self.arm("candidate")
             candidate.bind(self.operator.arguments, rig.regions(0), rig.values)
-            families = _families(rig, thorough)
+            elements = sum(view.numel() for view in rig.inputs.slot(0).values())
+            families = families_for(elements, thorough)
             twice = secrets.SystemRandom().sample(range(len(families)), COMPUTED_TWICE)
             for number, family in enumerate(families):
                 where = f"case {case.name}, {family} inputs"
@@ -203,7 +204,7 @@ class Judge:
             blocks=len(blocks),
             noisy=clock.half_width(interval) > clock.NOISY,
             eager_us=eager and eager / 1e3,
-            captured=candidate.captured if self.task.kind == GPU else None,
+            captured=takes[-1].captured if self.task.kind == GPU else None,
         )
 
     def _takes(self, case: Case, plan: clock.Plan) -> list[_Take]:
@@ -224,8 +225,9 @@ class Judge:
                 blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
                 order.check(candidate, GLANCED if plan.every_regime else GLANCED_IN_A_HURRY)
             audit.check(candidate, self._memory)
-            eager = candidate.eager() if candidate.captured and plan.every_regime else None
-        return _Take(blocks, candidate, eager)
+            captured = candidate.captured
+            eager = candidate.eager() if captured and plan.every_regime else None
+        return _Take(blocks, candidate, captured, eager)
 
     def _warm(self, case: Case, cold: Timer, cold_ns: float) -> float:
         """Nanoseconds per launch when two slots go round."""
@@ -389,11 +391,3 @@ def _agreeing(takes: Sequence[_Take]) -> list[_Take]:
     middle = statistics.median(logs)
     odd = max(range(len(takes)), key=lambda number: abs(logs[number] - middle))
     return [take for number, take in enumerate(takes) if number != odd]
-
-
-def _families(rig: Rig, thorough: bool) -> list[str]:
-    """Every family and five nominal seeds; for a large case three families, drawn in secret."""
-    small = sum(view.numel() for view in rig.inputs.slot(0).values()) <= SMALL_ELEMENTS
-    if small and thorough:
-        return [*FAMILIES, *FAMILIES[:1] * 4]
-    return [FAMILIES[0], *secrets.SystemRandom().sample(FAMILIES[1:], 2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evaluation.draw import FAMILIES, Draw
+from evaluation.draw import FAMILIES, SMALL_ELEMENTS, Draw, families_for
 
 
 def draw(family: str, seed: int = 0) -> Draw:
@@ -63,3 +63,18 @@ def test_uniform_and_integers_keep_to_their_bounds() -> None:
 def test_an_unknown_family_is_refused() -> None:
     with pytest.raises(ValueError, match="no input family 'gigantic'"):
         draw("gigantic")
+
+
+@pytest.mark.parametrize("elements", [1, SMALL_ELEMENTS])
+def test_a_small_case_is_tried_with_every_family(elements: int) -> None:
+    families = families_for(elements, thorough=True)
+    assert set(families) == set(FAMILIES) and families.count("nominal") == 5
+
+
+@pytest.mark.parametrize(("elements", "thorough"), [(SMALL_ELEMENTS + 1, True), (1, False)])
+def test_a_large_or_slow_one_is_tried_with_three_that_nobody_foresees(
+    elements: int, thorough: bool
+) -> None:
+    drawn = [families_for(elements, thorough) for _ in range(200)]
+    assert all(len(set(families)) == 3 and families[0] == "nominal" for families in drawn)
+    assert {family for families in drawn for family in families} == set(FAMILIES)
