@@ -108,7 +108,9 @@ class Timer:
         count = min(self.count, EAGER_LAUNCHES)
         with blame(self.trusted):
             self._bind()  # else what was captured keeps memory that is counted as this one's
-        return statistics.median(self._own(count, count, replay=False) for _ in range(3)) / count
+        windows = [self._own(count, count, replay=False) for _ in range(3)]
+        self.captured = False
+        return statistics.median(windows) / count
 
     def _own(self, launches: int, filled: int, replay: bool) -> float:
         """Nanoseconds of the launches of a window of `launches` over `filled` slots."""

@@ -117,7 +117,7 @@ class Torch:
             import torch._inductor.compile_fx
         finally:
             torch.cuda.is_available = asks
-        tempfile.tempdir = None  # it has asked where ours is, which is not theirs
+            tempfile.tempdir = None  # it has asked where ours is, which is not theirs
 
     def load(self, folder: Path, entry: str) -> Kernel:
         os.environ.update(COMPILER)

@@ -8,11 +8,15 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from evaluation import hardware
+from evaluation import __main__ as command_line
+from evaluation import hardware, place
 from evaluation.__main__ import (
     BAD_REQUEST,
     NOT_PASSED,
@@ -157,3 +161,36 @@ def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -
     assert [gate["gate"] for gate in gates] == ["integrity", "compile", "correctness"]
     assert (report["type"], report["reason"]) == ("report", "MISSING_ENTRY")
     assert waiting.returncode == NOT_PASSED
+
+
+@pytest.mark.parametrize(
+    ("vendor", "at_once", "prepared"),
+    [("nvidia", False, ["triton", "torch"]), ("nvidia", True, ["triton"]), ("", False, [])],
+)
+def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
+    vendor: str, at_once: bool, prepared: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class FakeZygote(nullcontext[Any]):
+        def __enter__(self) -> Any:
+            return self
+
+        def prepare(self, language: str) -> None:
+            asked.append(language)
+
+    reads, writes = os.pipe()
+    with open(reads) as given, open(writes, "w") as request:
+        if at_once:
+            request.write("{}")
+            request.flush()
+        closing = threading.Timer(0.0 if at_once else 0.5, request.close)
+        monkeypatch.setattr(sys, "stdin", given)
+        monkeypatch.setattr(place, "gpu_vendor", lambda: vendor)
+        monkeypatch.setattr(command_line, "IDLE_SECONDS", 0.05)
+        monkeypatch.setattr("evaluation.contestants.zygote.Zygote", FakeZygote)
+        monkeypatch.setattr(command_line, "serve_request", lambda text, zygote: len(text))
+        closing.start()
+        assert command_line.wait_for_request() == (2 if at_once else 0)
+        closing.join()
+    assert asked == prepared

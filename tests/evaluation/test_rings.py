@@ -13,7 +13,7 @@ from evaluation.judge import Judge, _Take
 
 def taken(monkeypatch: pytest.MonkeyPatch, plan: Plan, *speedups: float) -> list[float]:
     """The speedups that count of rings with these, one after the other; all of them are needed."""
-    given = [_Take([Block(100.0, 100.0 * s)], cast(Any, None), None) for s in speedups]
+    given = [_Take([Block(100.0, 100.0 * s)], cast(Any, None), False, None) for s in speedups]
     monkeypatch.setattr(Judge, "_take", lambda judge, case, plan: given.pop(0))
     takes = Judge._takes(object.__new__(Judge), cast(Any, None), plan)
     assert not given
