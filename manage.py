@@ -10,8 +10,16 @@ def main() -> None:
     if "--until-done" in sys.argv:  # works in this process: no server, no queue, no workers
         os.environ["ARENA_HEADLESS"] = "1"
     from django.core.management import execute_from_command_line
+    from django.db import OperationalError, ProgrammingError, connection
+    from django.db.migrations.recorder import MigrationRecorder
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except (OperationalError, ProgrammingError) as error:
+        if MigrationRecorder(connection).has_table():
+            raise
+        begin = "begin with `make arena`, or say with ARENA_HOME or DATABASE_URL where one has"
+        sys.exit(f"{error}: no arena has run here yet; {begin}")
 
 
 if __name__ == "__main__":

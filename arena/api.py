@@ -63,8 +63,10 @@ def on_not_found(request: HttpRequest, error: Http404) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
-    code = {403: "forbidden"}.get(error.status_code, "bad_request")
-    return answer(request, error.status_code, code, str(error))
+    if error.status_code == 403:  # the only one of the library's: a session without its token
+        hint = "Send the page's token as `X-CSRFToken`, or `Authorization: Bearer <token>`."
+        return answer(request, 403, "forbidden", str(error), hint)
+    return answer(request, error.status_code, "bad_request", str(error))
 
 
 def nowhere(request: HttpRequest, rest: str) -> HttpResponse:

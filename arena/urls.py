@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from arena.api import api, nowhere
 
@@ -13,5 +15,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
     path("api/<path:rest>", nowhere),
+    path("favicon.ico", RedirectView.as_view(url=staticfiles_storage.url("icon.svg"))),
     path("", include("arena.web_urls")),
 ]

@@ -15,6 +15,7 @@ of a profile, 0 with kernels, 1 without.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import select
@@ -54,6 +55,10 @@ def main(argv: Sequence[str]) -> int:
         return wait_for_request()
     options = _parser().parse_args(argv)
     try:
+        if importlib.util.find_spec("torch") is None:
+            raise RequestError(
+                f"{sys.executable} has no PyTorch; the project's own Python, .venv/bin/python, has"
+            )
         if getattr(options, "device", None):
             _alone_with(options, argv)
         return int(options.command(options))
@@ -258,6 +263,8 @@ def serve_request(text: str, zygote: Zygote | None = None) -> int:
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    if not text.strip():
+        raise RequestError("no request on stdin; `python -m evaluation --help` lists the commands")
     try:
         data = json.loads(text)
     except ValueError as error:

@@ -31,6 +31,14 @@ class TokenAuth(HttpBearer):
         return found.user
 
 
+class Session(SessionAuth):
+    """The user of a session, who has to send its CSRF token; without a session it is nobody."""
+
+    def __call__(self, request: HttpRequest) -> User | None:
+        user = super().__call__(request) if request.user.is_authenticated else None
+        return user if isinstance(user, User) else None
+
+
 class AnyoneAuth:
     """Whoever asks, as Django knows them: the session's user or the anonymous one.
 
@@ -44,4 +52,4 @@ class AnyoneAuth:
 
 
 READ = [TokenAuth(Scope.READ), AnyoneAuth()]
-RUN = [TokenAuth(Scope.RUN), SessionAuth(csrf=True)]
+RUN = [TokenAuth(Scope.RUN), Session(csrf=True)]

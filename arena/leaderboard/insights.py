@@ -25,7 +25,8 @@ OFFERED = 20
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
     """Runs side by side, as the address names them: `?run=` two to five times."""
-    asked = list(dict.fromkeys(request.GET.getlist("run")))[: comparison.MOST]
+    every = list(dict.fromkeys(request.GET.getlist("run")))
+    asked = every[: comparison.MOST]
     visible = Run.objects.visible_to(request.user).with_names().select_related("final")
     found = visible.in_bulk(asked)
     if missing := [run_id for run_id in asked if run_id not in found]:
@@ -35,6 +36,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "most": comparison.MOST,
         "chosen": chosen,
+        "left_out": len(every) - len(asked),
         "compared": compared,
         "others": _alike(visible, chosen) if len(chosen) < comparison.MOST else [],
         "query": urlencode([("run", run_id) for run_id in asked]),
@@ -44,9 +46,13 @@ def compare(request: HttpRequest) -> HttpResponse:
         context["scale"] = Scale.over(chosen)
         if any(column.rounds for column in compared.columns):
             context["chart"] = progress(compared.columns)
-        if len(others) == 1:
+        if len(others) == 1 and _operator(first.run) == _operator(others[0].run):
             context["changes"] = changes(first.files, others[0].files)
     return render(request, "compare.html", context)
+
+
+def _operator(run: Run) -> int:
+    return run.task_version.task.operator_id
 
 
 @require_safe

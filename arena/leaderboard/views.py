@@ -312,7 +312,7 @@ def _reading(rows: list[Row]) -> str:
     if not both:
         return "No agent has been measured on unseen cases yet."
     worst = min(both, key=lambda row: row.gap or 1.0)
-    if (worst.gap or 1.0) >= 0.97:
-        return "Every agent keeps at least 97 % of its speedup on cases that it was never told."
-    lost = 1 - (worst.gap or 1.0)
-    return f"{worst.agent.title} loses the most on unseen cases: {share(lost)} of its speedup."
+    kept = f"{share(worst.gap)} of its speedup"
+    if len(both) == 1:
+        return f"{worst.agent.title} keeps {kept} on cases that it was never told."
+    return f"On cases that they were never told {worst.agent.title} keeps the least: {kept}."

@@ -174,8 +174,10 @@ def test_the_leaderboard_answers_with_its_filters(client, start):
 
 
 def test_nobody_starts_nothing(client, start):
-    response = post(client, RUNS, ASKED)
-    assert response.status_code == 401 and error_of(response)["code"] == "unauthorized"
+    for asks in (client, Client(enforce_csrf_checks=True)):
+        response = post(asks, RUNS, ASKED)
+        assert response.status_code == 401 and error_of(response)["code"] == "unauthorized"
+        assert "Bearer" in error_of(response)["hint"]
 
 
 def test_a_token_with_the_scope_run_starts_and_cancels(client, start, alice):
@@ -209,7 +211,8 @@ def test_only_the_hash_of_a_token_is_stored(alice):
 def test_a_session_starts_a_run_only_with_its_csrf_token(start, alice):
     client = Client(enforce_csrf_checks=True)
     client.force_login(alice)
-    assert post(client, RUNS, ASKED).status_code == 403
+    refused = post(client, RUNS, ASKED)
+    assert refused.status_code == 403 and "X-CSRFToken" in error_of(refused)["hint"]
     html = client.get("/api/v1/docs").content.decode()
     token = re.search(r'data-csrf-token="(\w+)"', html)[1]
     assert post(client, RUNS, ASKED, **{"x-csrftoken": token}).status_code == 201

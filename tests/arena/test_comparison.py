@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.leaderboard.comparison import compare
+from arena.leaderboard.comparison import MOST, compare
 from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import HIDDEN_CASE, LEASE, finished, gate, measurement
@@ -60,6 +60,14 @@ def test_the_page_compares_and_says_what_else_there_is(client, judged):
     three = client.get(f"/compare/?run={a}&run={b}&run={c}")
     assert three.status_code == 200 and b"2.00\xc3\x97" in three.content
     assert "list of runs" in client.get("/compare/").content.decode()
+
+
+def test_the_page_says_what_it_leaves_out(client, judged):
+    runs = [judged(small=2.0).pk for _ in range(MOST + 2)]
+    page = client.get("/compare/?" + "&".join(f"run={run}" for run in runs)).content.decode()
+    assert f"the last 2 are left out: {MOST} are compared at once" in page
+    assert runs[MOST - 1] in page and runs[MOST] not in page
+    assert "left out" not in client.get(f"/compare/?run={runs[0]}&run={runs[1]}").content.decode()
 
 
 def test_a_run_that_one_may_not_see_is_compared_with_nothing(client, judged, start, alice):

@@ -70,3 +70,17 @@ def test_sqlite_is_opened_for_many_processes(db):
         assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
     assert connection.transaction_mode == "IMMEDIATE"
+
+
+def test_where_no_arena_has_run_a_command_says_so_in_a_line(repository: Path, tmp_path: Path):
+    inherited = {name: value for name, value in os.environ.items() if name not in OURS}
+    command = ("run", "--agent", "tuner", "--task", "rms_norm/cpp-to-cpp")
+    done = subprocess.run(
+        [sys.executable, "manage.py", *command],
+        cwd=repository,
+        env={**inherited, "ARENA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "no arena has run here yet; begin with `make arena`" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import os
 import subprocess
@@ -194,3 +195,16 @@ def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
         assert command_line.wait_for_request() == (2 if at_once else 0)
         closing.join()
     assert asked == prepared
+
+
+def test_a_python_without_pytorch_is_told_in_a_line(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert judge(*TASK, "x.cpp", cache=cache) == BAD_REQUEST
+    assert f"{sys.executable} has no PyTorch; the project's own" in capsys.readouterr().err
+
+
+def test_nothing_on_stdin_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert serve_request("\n") == BAD_REQUEST
+    assert "--help` lists the commands" in json.loads(capsys.readouterr().out)["message"]

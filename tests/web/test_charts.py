@@ -11,6 +11,7 @@ import pytest
 from arena.leaderboard.analysis import Progress
 from arena.leaderboard.charts import progress, seen_against_unseen, solved_by_round
 from arena.leaderboard.rankings import Row
+from arena.leaderboard.views import _reading
 from arena.runs.charts import best_by_round
 from arena.runs.rounds import Round
 
@@ -85,3 +86,20 @@ def test_a_figure_that_plotly_does_not_understand_is_found():
     drawn["data"][0]["line"]["colour"] = "red"
     with pytest.raises(ValueError, match="colour"):
         plotly.graph_objects.Figure(drawn)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "said"),
+    [
+        ([], "No agent has been measured on unseen cases yet."),
+        ([None, 0.8], "b keeps 80 % of its speedup on cases that it was never told."),
+        ([1.04, 0.97], "On cases that they were never told b keeps the least: 97 % of its speedup"),
+        ([1.04, 2.07], "On cases that they were never told a keeps the least: 104 % of its"),
+    ],
+)
+def test_the_sentence_beside_the_chart_says_what_was_measured(gaps: list[float | None], said: str):
+    rows = [
+        dataclasses.replace(a_row(title, 2.0, gap and 2.0 * gap), gap=gap)
+        for title, gap in zip("ab", gaps, strict=False)
+    ]
+    assert _reading(rows).replace("\N{NO-BREAK SPACE}", " ").replace("\u202f", " ").startswith(said)
