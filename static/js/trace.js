@@ -3,6 +3,7 @@
 import { again } from "./again.js";
 import * as charts from "./charts.js";
 import { Follower } from "./follow.js";
+import { markFound } from "./found.js";
 import { Replay, clock } from "./replay.js";
 import { AGAIN_MS, Stream, chunkOf, rowsOf } from "./stream.js";
 
@@ -253,6 +254,8 @@ const helpButton = document.querySelector("[data-help]");
 helpButton.hidden = false;
 helpButton.addEventListener("click", () => help.showModal());
 document.addEventListener("keydown", onKey);
+const found = document.querySelector("[data-found]");
+if (found) markFound(found, found.dataset.found);
 
 if (root) {
   for (const link of document.querySelectorAll("[data-older], [data-newer]")) link.remove();

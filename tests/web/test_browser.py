@@ -274,6 +274,19 @@ def test_the_keys_move_search_and_link(open_page, world):
     assert page.locator("dialog.help").is_visible()
 
 
+def test_what_a_search_found_is_marked_and_unfolded(open_page, world):
+    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+    page = open_page(f"/runs/{run.pk}/?q=Dependency")
+    marks = page.locator(".event .body mark")
+    marks.first.wait_for()
+    assert {text.lower() for text in marks.all_text_contents()} == {"dependency"}
+    folded = page.locator("details:not([open]) mark")
+    assert folded.count() == 0 and page.locator("details[open] mark").count() > 0
+    whole = page.locator(".event .body").evaluate_all("them => them.map(it => it.textContent)")
+    assert sum(text.lower().count("dependency") for text in whole) == marks.count()
+    assert page.complaints == []
+
+
 def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, world):
     page = open_page("/methodology/", color_scheme="light")
     dark = "getComputedStyle(document.documentElement).backgroundColor"
