@@ -40,8 +40,9 @@ class Round:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """The one that says most."""
-        return self.final if self.final and self.final.verdict else self.own
+        """The one that says most: the final one from when it begins, unless it broke."""
+        final = self.final
+        return final if final and (final.verdict or final.ended_at is None) else self.own
 
     @property
     def verdict(self) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.utils import timezone
 
 from arena.catalog.models import Worker
 from arena.runs import services
-from arena.runs.models import Event, Experiment, Measurement
+from arena.runs.models import Evaluation, Event, Experiment, Measurement
 from arena.runs.rounds import best_of, rounds_of
-from tests.arena.factories import LEASE, ask_for_verdict, judge, report
+from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, report
 from tests.web.world import DEVICE, HIDDEN, SECRET, STAFF_WORD
 
 TASK = "rms_norm/cpp-to-cpp"
@@ -266,6 +267,22 @@ def test_a_round_that_passed_says_that_hidden_cases_are_for_the_final_verdict(cl
     assert "final verdict only" in client.get(f"{run}/1/").content.decode()
     final = client.get(f"{run}/3/").content.decode()
     assert "final verdict only" not in final and "not reached" not in final
+
+
+def test_a_final_verdict_shows_its_own_gates_from_when_it_begins(client, world):
+    run = world.start(TASK, "tuner")
+    submission = world.round(run, 1, "passed", 1.5)
+    final = services.request_evaluation(submission, "final")
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "The final verdict, on round 1, is being worked out" in page
+    assert page.count("not reached") == 4 and ">queued</span>" in page
+    assert services.claim_evaluation(final.pk, "queued", "building", LEASE)
+    services.record_gate(final.pk, gate("integrity"))
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert page.count("not reached") == 3 and ">building</span>" in page
+    Evaluation.objects.filter(pk=final.pk).update(status="broken", ended_at=timezone.now())
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "Round 1, the newest verdict" in page and "not reached" not in page
 
 
 def test_a_case_says_how_its_launches_were_launched(client, runs):
