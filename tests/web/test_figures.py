@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arena.catalog.templatetags import figures
-from arena.catalog.templatetags.figures import Scale
+from arena.catalog.templatetags.figures import Scale, interval
 
 CSS = Path(__file__).resolve().parents[2] / "static" / "css" / "arena.css"
 WASHED = ("blue", "green", "red", "amber", "pink")
@@ -98,3 +98,18 @@ def test_text_can_be_read_on_every_ground_it_stands_on(theme):
     texts += [("ink-2", "sunk"), ("blue", "paper"), ("paper", "ink-2"), ("ink", "blue-wash")]
     for ink, ground in texts:
         assert contrast(token[ink], token[ground]) >= 4.5, (ink, ground)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.04, 1.07, "1.04 to 1.07"),
+        (1.0481, 1.0521, "1.048 to 1.052"),
+        (1.00001, 1.0004, "1.0000 to 1.0004"),
+        (1.0, 1.0, "1.00 to 1.00"),
+        (0.996, 1.0, "0.996 to 1.00"),
+        (None, 1.0, ""),
+    ],
+)
+def test_the_ends_of_an_interval_are_told_apart(low: float | None, high: float, said: str) -> None:
+    assert interval(low, high) == said

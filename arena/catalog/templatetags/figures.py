@@ -76,10 +76,11 @@ def peak_unit(name: str) -> str:
 
 @register.simple_tag
 def interval(low: float | None, high: float | None) -> str:
-    """The 95 % interval of a speedup, as text."""
+    """The 95 % interval of a speedup, as text: 1.04 to 1.07, 1.048 to 1.052."""
     if low in NOTHING_GIVEN or high in NOTHING_GIVEN:
         return ""
-    return f"{_three_digits(low)} to {_three_digits(high)}"
+    ends = [[_three_digits(end, more) for end in (low, high)] for more in range(3)]
+    return " to ".join(next((pair for pair in ends if pair[0] != pair[1]), ends[0]))
 
 
 @register.filter
@@ -206,6 +207,7 @@ def verdict(name: str, label: str = "", plain: bool = False) -> SafeString:
     )  # fmt: skip
 
 
-def _three_digits(value: float) -> str:
+def _three_digits(value: float, more: int = 0) -> str:
     size = abs(value)
-    return f"{value:,.{0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3}f}"
+    decimals = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+    return f"{value:,.{decimals + more}f}"
