@@ -329,9 +329,10 @@ def _unconfined() -> bool:
 def read_sources(task: Task, paths: Sequence[Path]) -> dict[str, str]:
     """The files to judge by name; a single one may have any name and counts as the target file.
 
-    Raises RequestError for one that cannot be read. What is not UTF-8, or too large, is left for
-    the integrity gate to refuse: bad bytes become U+FFFD.
+    Raises RequestError for one that cannot be read, or is of another language. What is not UTF-8,
+    or too large, is left for the integrity gate to refuse: bad bytes become U+FFFD.
     """
+    wanted = Path(task.target_file).suffix
     files: dict[str, str] = {}
     for path in paths:
         try:
@@ -339,6 +340,8 @@ def read_sources(task: Task, paths: Sequence[Path]) -> dict[str, str]:
                 content = file.read(MOST_BYTES + 1)
         except OSError as error:
             raise RequestError(f"{path}: {error.strerror}; name the file to judge") from error
+        if len(paths) == 1 and path.suffix != wanted:
+            raise RequestError(f"{path}: {task.slug} takes a file that ends in {wanted}")
         name = task.target_file if len(paths) == 1 else path.name
         files[name] = content.decode("utf-8", errors="replace")
     return files

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, TaskVersion
@@ -126,6 +127,9 @@ class Run(Scores):
 
     def __str__(self) -> str:
         return self.id
+
+    def get_absolute_url(self) -> str:
+        return reverse("run", args=[self.pk])
 
     @property
     def ended(self) -> bool:

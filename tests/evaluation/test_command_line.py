@@ -208,3 +208,11 @@ def test_a_python_without_pytorch_is_told_in_a_line(
 def test_nothing_on_stdin_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert serve_request("\n") == BAD_REQUEST
     assert "--help` lists the commands" in json.loads(capsys.readouterr().out)["message"]
+
+
+def test_a_file_of_another_language_is_refused(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "answer.py").write_text("print()")
+    assert judge(*TASK, str(tmp_path / "answer.py"), cache=cache) == BAD_REQUEST
+    assert "answer.py: scaled/cpp-to-cpp takes a file that ends in .cpp" in capsys.readouterr().err

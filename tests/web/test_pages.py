@@ -342,3 +342,15 @@ def test_one_logs_in_and_out_and_stays_in_the_arena(client, alice):
     assert ">alice</span>" in page.content.decode()
     page = client.post("/logout/", follow=True)
     assert page.redirect_chain[-1][0] == "/" and "Log in" in page.content.decode()
+
+
+def test_a_browser_that_asks_for_an_icon_by_itself_gets_ours(client):
+    answer = client.get("/favicon.ico")
+    assert (answer.status_code, answer.url) == (302, "/static/icon.svg")
+
+
+def test_a_run_in_the_admin_leads_to_its_page(admin_client, runs):
+    run = runs["passed"]
+    page = admin_client.get(f"/admin/runs/run/{run.pk}/change/").content.decode()
+    link = re.search(r'href="(/admin/r/[^"]+)" class="viewsitelink"', page)[1]
+    assert admin_client.get(link).url.endswith(f"/runs/{run.pk}/")
