@@ -11,11 +11,12 @@ def main() -> None:
         os.environ["ARENA_HEADLESS"] = "1"
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, ProgrammingError, connection
-    from django.db.migrations.recorder import MigrationRecorder
 
     try:
         execute_from_command_line(sys.argv)
     except (OperationalError, ProgrammingError) as error:
+        from django.db.migrations.recorder import MigrationRecorder
+
         if MigrationRecorder(connection).has_table():
             raise
         begin = "begin with `make arena`, or say with ARENA_HOME or DATABASE_URL where one has"

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from evaluation.domain import Domain, factors, shape_of
+from evaluation.domain import Domain, elements, factors, shape_of
 from evaluation.errors import TaskError
 from evaluation.languages import languages
 from evaluation.tables import Table
@@ -92,6 +92,10 @@ class Operator:
         """Every symbol used in a shape, in order of first use, that is no scalar itself."""
         scalars = {a.name for a in self.scalars}
         return tuple(s for s in symbols_of(self.arguments) if s not in scalars)
+
+    def elements(self, case: Case) -> int:
+        """Of all tensors of a call together: by this cases are ordered and bounded."""
+        return elements(self.arguments, case)
 
     def module(self) -> ModuleType:
         """`reference.py`, loaded by path: the functions named in REFERENCE. Imports torch."""

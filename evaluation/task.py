@@ -7,16 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.domain import (
-    ITEM_BYTES,
-    Choices,
-    Domain,
-    LogUniform,
-    Range,
-    elements,
-    factors,
-    tensor_bytes,
-)
+from evaluation.domain import ITEM_BYTES, Choices, Domain, LogUniform, Range, factors, tensor_bytes
 from evaluation.errors import TaskError
 from evaluation.languages import languages
 from evaluation.operators import (
@@ -91,22 +82,20 @@ class Task:
         """It changes with any byte of the answers that the judge is tried with."""
         return _digest(self.operator.folder, "", lambda top: top in ANSWERS)
 
-    def cases(self, split: Split) -> tuple[Case, ...]:
-        """The written cases of a split in the dtypes of this track."""
-        return tuple(c for c in self.operator.cases if c.split is split and c.dtype in self.dtypes)
+    def cases(self, split: Split, max_elements: int | None = None) -> tuple[Case, ...]:
+        """The written cases of a split in the dtypes of this track, of at most so many elements."""
+        cases = (c for c in self.operator.cases if c.split is split and c.dtype in self.dtypes)
+        if max_elements is None:
+            return tuple(cases)
+        return tuple(case for case in cases if self.operator.elements(case) <= max_elements)
 
     def checked_cases(self, max_elements: int | None = None) -> list[Case]:
         """What everybody knows that correctness is tried on: the seen cases and the domain's
         boundary sizes, those of at most so many elements, smallest first.
         """
-        arguments, domain = self.operator.arguments, self.operator.domain
-        seen = [
-            case
-            for case in self.cases(Split.SEEN)
-            if max_elements is None or elements(arguments, case) <= max_elements
-        ]
-        cases = [*seen, *domain.boundaries(self.dtypes, max_elements)]
-        return sorted(cases, key=lambda case: elements(arguments, case))
+        boundaries = self.operator.domain.boundaries(self.dtypes, max_elements)
+        cases = [*self.cases(Split.SEEN, max_elements), *boundaries]
+        return sorted(cases, key=self.operator.elements)
 
     def starter(self) -> dict[str, str]:
         """The files a workspace starts with, by name. Nothing hidden is in them."""

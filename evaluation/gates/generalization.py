@@ -10,7 +10,6 @@ import secrets
 from random import Random
 
 from evaluation import clock
-from evaluation.domain import elements
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates.performance import measure, overall, too_fast
@@ -76,15 +75,10 @@ def hidden_cases(trial: Trial, seed: int) -> list[Case]:
     """The unseen cases, and SAMPLED ones drawn from the domain by `seed`; smallest first."""
     task, limit, random = trial.task, trial.max_elements, Random(seed)
     operator = task.operator
-    cases = [
-        case
-        for case in task.cases(Split.UNSEEN)
-        if limit is None or elements(operator.arguments, case) <= limit
-    ]
-    cases += [
+    sampled = [
         operator.domain.sample(random, f"sampled-{i}", task.dtypes, limit) for i in range(SAMPLED)
     ]
-    return sorted(cases, key=lambda case: elements(operator.arguments, case))
+    return sorted([*task.cases(Split.UNSEEN, limit), *sampled], key=operator.elements)
 
 
 def _kind(case: Case) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import place, reading, sandbox
 from evaluation.building import leavings, nvcc, triton_build, triton_cache
-from evaluation.domain import dtype_of, elements, shape_of
+from evaluation.domain import dtype_of, shape_of
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Launch, Slot
 from evaluation.policy import Policy
@@ -199,11 +199,11 @@ def _calls(task: Task) -> list[list[dict[str, Any]]]:
     """The calls that are compiled, tensors by shape and dtype: the smallest seen case's, and all
     others' that everybody knows where they are to be run.
     """
-    arguments = task.operator.arguments
-    first = min(task.cases(Split.SEEN), key=lambda case: elements(arguments, case))
+    first = min(task.cases(Split.SEEN), key=task.operator.elements)
     others = [] if LANGUAGE.judged_here() else task.checked_cases()
     cases = (first, *(case for case in others if case != first))
-    return [[_value(argument, case) for argument in _in_order(arguments)] for case in cases]
+    ordered = _in_order(task.operator.arguments)
+    return [[_value(argument, case) for argument in ordered] for case in cases]
 
 
 def _value(argument: Argument, case: Case) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from typing import Any
 from evaluation import pipeline
 from evaluation.building.builds import Build, build
 from evaluation.contestants.rights import Rights
-from evaluation.domain import elements
 from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
 from evaluation.place import GPU
@@ -51,7 +50,7 @@ def chosen_case(task: Task, name: str) -> Case:
     """The seen case of that name; without a name the largest. Raises RequestError."""
     cases = task.cases(Split.SEEN)
     if not name:
-        return max(cases, key=lambda case: elements(task.operator.arguments, case))
+        return max(cases, key=task.operator.elements)
     for case in cases:
         if case.name == name:
             return case

@@ -164,14 +164,14 @@ def whisker(
     low, high = (speedup, speedup) if low is None or high is None else (low, high)
     one, at, left, right = (scale.x(value) for value in (1.0, speedup, low, high))
     return format_html(
-        '<svg class="whisker {}" viewBox="0 0 {} {}" role="img" aria-label="{} to {} times">'
+        '<svg class="whisker {}" viewBox="0 0 {} {}" role="img" aria-label="{} times">'
         '<rect class="reach" x="{}" width="{}" y="6.5" height="5"/>'
         '<line class="one" x1="{}" x2="{}" y1="0" y2="18"/>'
         '<line class="span" x1="{}" x2="{}" y1="9" y2="9"/>'
         '<line class="cap" x1="{}" x2="{}" y1="4" y2="14"/>'
         '<line class="cap" x1="{}" x2="{}" y1="4" y2="14"/></svg>',
         kind or ("" if high >= 1 else "slow"), WIDTH, HEIGHT,
-        _three_digits(low), _three_digits(high),
+        interval(low, high),
         min(one, at), round(abs(at - one), 1), one, one, left, right, left, left, right, right,
     )  # fmt: skip
 
