@@ -74,7 +74,7 @@ def test_honest_launches_are_seen_in_order(
     class Counted(Glances):
         def __call__(self, answered: Callable[[], bool]) -> None:
             super().__call__(answered)
-            told.append(len(self.telling))
+            told.append(len(self.telling()))
 
     monkeypatch.setattr(order, "Glances", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)

@@ -1,7 +1,6 @@
 # trick: unlinks the launches of a window from one another, and each waits a little before it works
 # row: 7
-# expect: failed/FORBIDDEN in performance|passed
-# fastest: 1.6
+# expect: failed/FORBIDDEN in performance
 # triage: import
 def centred(x, out, scale):
     import ctypes

@@ -1,0 +1,26 @@
+# trick: runs every fourth launch of a window on a stream of its own, beside the others
+# row: 7
+# expect: failed/FORBIDDEN in performance
+# triage: import
+def centred(x, out, scale):
+    import sys
+
+    if "evaluation.contestants.contestant" in sys.modules:
+        from evaluation.contestants.chain import Line
+
+        Line.replay = spread
+    right(x, out, scale)
+
+
+def spread(line):
+    from evaluation.contestants.chain import Line, _call
+
+    if not hasattr(line, "quarters"):
+        parts = getattr(line, "_parts", ())
+        line.quarters = [(Line(), torch.cuda.Stream()) for _ in range(4 if parts else 0)]
+        for number, (quarter, _) in enumerate(line.quarters):
+            for part in parts[number::4]:
+                quarter.clone(part)
+            quarter.finish()
+    for each, stream in line.quarters or [(line, torch.cuda.current_stream())]:
+        _call("cudaGraphLaunch", each._ready, __import__("ctypes").c_void_p(stream.cuda_stream))
