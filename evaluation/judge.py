@@ -39,8 +39,6 @@ COMPUTED_TWICE = 2
 CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """Two slots stay in cache. They are written again and again, so not clocked by sight but longer."""
-GLANCED, GLANCED_IN_A_HURRY = 8, 2
-"""Windows of a case that are glanced at for the order of their launches (see `order`)."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 3, 4096
 LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
 """What the time of a launch is guessed from before there is any: its least, and a good kernel's
@@ -219,11 +217,12 @@ class Judge:
         with self.bench(case, plan, ("candidate", self.baseline())) as (candidate, against):
             # What the candidate does on an empty trip is not given back to it.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
-            blocks = clock.blocks(candidate.window, against.window, plan)
+            windows = [order.glancing(timer, plan.glanced) for timer in (candidate, against)]
+            blocks = clock.blocks(windows[0], windows[1], plan)
             if self.task.kind == GPU:
                 unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
                 blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
-                order.check(candidate, GLANCED if plan.every_regime else GLANCED_IN_A_HURRY)
+            order.check(candidate, plan.glanced_after)
             audit.check(candidate, self._memory)
             captured = candidate.captured
             eager = candidate.eager() if captured and plan.every_regime else None

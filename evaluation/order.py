@@ -9,6 +9,9 @@ a little, most glances see them in order: so a window has as many as there is ti
 
 A glance that sees them out of order may be wrong: it goes through memory while that is written, and
 is held up when others copy too. So no window tells by itself.
+
+What is glanced at is not clocked. To the contestant both are the same request, and they come in an
+order that it cannot know: else it would be orderly once enough windows have been clocked.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from evaluation import cuda
 from evaluation.errors import SubmissionError
 from evaluation.memory import poison
 from evaluation.sight import secret_place
+from evaluation.timer import blame
 from evaluation.types import Reason
 
 if TYPE_CHECKING:
@@ -124,29 +128,34 @@ def in_order(written: torch.Tensor) -> bool:
     return not bool((begun[:, 1:] & (all_before[:, :-1] == 0)).any())
 
 
+def glancing(timer: Timer, share: float) -> Callable[[], float]:
+    """`timer.window`, which glances at another window first in so large a share of calls, at times
+    drawn in secret. Raises what `check` does. What a baseline is seen to do says nothing: its
+    windows are to have a candidate's surroundings.
+    """
+
+    def window() -> float:
+        if secrets.SystemRandom().random() < share:
+            if timer.trusted:
+                _glanced(timer)
+            else:
+                check(timer, 1)
+        return timer.window()
+
+    return window
+
+
 def check(timer: Timer, windows: int) -> None:
-    """Glance at so many windows of a timer, each launch to a slot of its own, and at more of them
-    when one is seen out of order.
+    """Glance at so many windows of a timer, and at more of them when one is seen out of order.
 
     Raises SubmissionError where an output is written before its window begins, by work that waited
     on the GPU for the inputs, or where launches are seen beside each other.
     """
-    rig, launches = timer.rig, min(timer.launches, timer.rig.slots)
-    outputs = rig.outputs[timer.region]
-    if not any(map(_tells, outputs.layout.specs)):
-        return
     out_of_order = 0
     while windows:
         windows -= 1
-        rig.refill(timer.region, 0, launches)
-        glances = Glances(outputs, rig.secret, launches)
-        timer.arm.rest()
-        if glances.once().any():
-            raise SubmissionError(
-                Reason.FORBIDDEN, f"{timer.where}: wrote an answer before it was asked for"
-            )
-        timer.arm.run(0, launches, rig.look, timer.captured, glances)
-        if in_order(glances.telling()):
+        glances = _glanced(timer)
+        if glances is None or in_order(glances.telling()):
             continue
         out_of_order, windows = out_of_order + 1, max(windows, AGAIN)
         if out_of_order == PROOF:
@@ -154,3 +163,21 @@ def check(timer: Timer, windows: int) -> None:
                 Reason.FORBIDDEN,
                 f"{timer.where}: launches of a window ran beside each other, not in order",
             )
+
+
+def _glanced(timer: Timer) -> Glances | None:
+    """One window, each launch to a slot of its own; None where no output tells."""
+    rig, launches = timer.rig, min(timer.launches, timer.rig.slots)
+    outputs = rig.outputs[timer.region]
+    if not any(map(_tells, outputs.layout.specs)):
+        return None
+    rig.refill(timer.region, 0, launches)
+    glances = Glances(outputs, rig.secret, launches)
+    with blame(timer.trusted):
+        timer.arm.rest()
+        if glances.once().any():
+            raise SubmissionError(
+                Reason.FORBIDDEN, f"{timer.where}: wrote an answer before it was asked for"
+            )
+        timer.arm.run(0, launches, rig.look, timer.captured, glances)
+    return glances

@@ -16,7 +16,7 @@ from evaluation import order
 from evaluation.contestants.arm import Arm
 from evaluation.errors import SubmissionError
 from evaluation.memory import HostMemory, Layout, TensorSpec, poison
-from evaluation.order import Glances, check, in_order
+from evaluation.order import Glances, check, glancing, in_order
 from evaluation.rig import Rig
 from evaluation.task import Task
 from evaluation.timer import Timer
@@ -68,7 +68,7 @@ class Window:
 
 def timed(rig: Rig, side_by_side: int) -> Timer:
     class Timed:
-        region, launches, captured, where = 0, SLOTS, True, "here"
+        region, launches, captured, where, trusted = 0, SLOTS, True, "here", False
 
     timer: Any = Timed()
     timer.rig, timer.arm = rig, Window(rig, side_by_side)
@@ -111,6 +111,38 @@ def test_who_is_seen_out_of_order_is_looked_at_again(rig: Rig, odd: int, refused
         check(timer, windows=2)
     last = 2 * (odd - 1)
     assert windows == (last + 1 if refused else last + 1 + order.AGAIN if odd else 2)
+
+
+@pytest.mark.parametrize(
+    ("crowded", "trusted", "refused"), [(0, False, False), (20, True, False), (20, False, True)]
+)
+def test_windows_that_are_clocked_have_others_between_them(
+    rig: Rig, crowded: int, trusted: bool, refused: bool
+) -> None:
+    """So a crowd that is orderly once it has been clocked is told, unless it is the baseline."""
+    asked = clocked = 0
+
+    class AtFirst(Window):
+        def run(self, *given: Any, **named: Any) -> int:
+            nonlocal asked
+            self.side_by_side = 4 if asked < crowded else 1
+            asked += 1
+            return super().run(*given, **named)
+
+    timer: Any = timed(rig, side_by_side=1)
+    timer.arm, timer.trusted = AtFirst(rig, 1), trusted
+
+    def window() -> float:
+        nonlocal asked, clocked
+        asked, clocked = asked + 1, clocked + 1
+        return 7.0
+
+    timer.window = window
+    with pytest.raises(SubmissionError, match="ran beside") if refused else nullcontext():
+        times = [glancing(timer, 0.5)() for _ in range(20)]
+        assert times == [7.0] * 20
+    glanced = asked - clocked
+    assert (glanced == order.PROOF) if refused else 2 < glanced < 18
 
 
 def test_an_answer_that_came_before_the_question_is_refused(rig: Rig) -> None:

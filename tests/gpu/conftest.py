@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import clock, judge, pipeline, place, sandbox
+from evaluation import clock, pipeline, place, sandbox
 from evaluation.building import nvcc
 from evaluation.contestants.zygote import Zygote
 from evaluation.hardware import cpu
@@ -107,13 +107,14 @@ def zygote() -> Iterator[Zygote]:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: Zygote) -> None:
-    """Few windows, where it matters that launches are timed, not how narrowly, but as many glances
-    as a final verdict has; the processor, on which nothing is judged here, is not measured.
+    """Few windows, where it matters that launches are timed, not how narrowly, but about as many
+    glances as a final verdict has; the processor, on which nothing is judged here, is not measured.
     """
-    monkeypatch.setattr(judge, "GLANCED_IN_A_HURRY", judge.GLANCED)
     monkeypatch.setattr(pipeline, "Zygote", lambda: nullcontext(zygote))
     monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
-    plan = dataclasses.replace(clock.GPU_QUICK_PLAN, least_blocks=3, most_blocks=3)
+    plan = dataclasses.replace(
+        clock.GPU_QUICK_PLAN, least_blocks=3, most_blocks=3, glanced=0.5, glanced_after=8
+    )
     monkeypatch.setattr(clock, "GPU_FINAL_PLAN", plan)
     monkeypatch.setattr(clock, "GPU_QUICK_PLAN", plan)
 

@@ -1,0 +1,30 @@
+# trick: unlinks launches from one another for as many windows as are clocked, and for no more
+# row: 7
+# expect: failed/FORBIDDEN in performance
+# triage: import
+def centred(x, out, scale):
+    import sys
+
+    if "evaluation.contestants.contestant" in sys.modules:
+        from evaluation.contestants.chain import Line
+
+        Line.replay = unlinked_at_first
+    right(x, out, scale)
+
+
+def unlinked_at_first(line):
+    import ctypes
+
+    from evaluation.contestants.chain import Line, _call
+
+    if not hasattr(line, "crowd"):
+        parts = getattr(line, "_parts", ())
+        line.crowd, line.windows = Line(), 7 if parts else 0
+        for part in parts:
+            line.crowd._last = ctypes.c_void_p()
+            line.crowd.clone(part)
+        line.crowd.finish()
+    graph = line.crowd if line.windows > 0 else line
+    line.windows -= 1
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    _call("cudaGraphLaunch", graph._ready, stream)
