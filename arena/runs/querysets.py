@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from django.apps import apps
 from django.contrib.auth.models import AnonymousUser
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 
 from arena.accounts.models import User
-from arena.runs.states import RUN_ACTIVE, RunStatus, Scope, Split, Visibility
+from arena.runs.states import RUN_ACTIVE, RunStatus, Split, Visibility
 
 if TYPE_CHECKING:
     from arena.runs.models import Event, Measurement, Run  # noqa: F401  (named in strings)
@@ -36,21 +35,13 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(status=RunStatus.QUEUED, created_at__lt=run.created_at)
 
     def with_names(self) -> Self:
-        """With all that a row of a list names, in one query, and without the texts it does not;
-        `noisy` says that the interval of its final verdict stayed wide.
-        """
+        """With all that a row of a list names, in one query, and without the texts it does not."""
         operator = "task_version__task__operator"
-        evaluations = apps.get_model("runs", "Evaluation").objects
-        noisy = evaluations.filter(submission=OuterRef("final"), scope=Scope.FINAL, noisy=True)
-        return (
-            self.select_related(operator, "agent", "hardware", "owner", "experiment")
-            .annotate(noisy=Exists(noisy))
-            .defer(
-                "task_version__public",
-                "task_version__admission",
-                f"{operator}__prompt",
-                f"{operator}__reference_source",
-            )
+        return self.select_related(operator, "agent", "hardware", "owner", "experiment").defer(
+            "task_version__public",
+            "task_version__admission",
+            f"{operator}__prompt",
+            f"{operator}__reference_source",
         )
 
     def matching(self, **filters: str | None) -> Self:
