@@ -101,6 +101,7 @@ class Judge:
         # A team of threads would wait for whichever of them shares its core with someone else.
         torch.set_num_threads(1)
         self._builds["candidate"] = candidate
+        self._watch = order.Watch()
         return self
 
     def arm(self, name: str) -> Arm:
@@ -217,12 +218,12 @@ class Judge:
         with self.bench(case, plan, ("candidate", self.baseline())) as (candidate, against):
             # What the candidate does on an empty trip is not given back to it.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
-            windows = [order.glancing(timer, plan.glanced) for timer in (candidate, against)]
+            windows = [self._watch.glancing(timer, plan.glanced) for timer in (candidate, against)]
             blocks = clock.blocks(windows[0], windows[1], plan)
             if self.task.kind == GPU:
                 unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
                 blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
-            order.check(candidate, plan.glanced_after)
+            self._watch.check(candidate, plan.glanced_after)
             audit.check(candidate, self._memory)
             captured = candidate.captured
             eager = candidate.eager() if captured and plan.every_regime else None

@@ -42,9 +42,9 @@ WORD_BYTES, LEAST_BYTES = 8, 4
 """Of a place that are read, or of a smaller output; fewer may be right and be the poison itself."""
 MOST_GLANCES, MOST_SECONDS = 64, 1.0
 """Of one window; glances that see nothing new are not counted."""
-PROOF, AGAIN = 3, 8
-"""Of the windows seen out of order so many tell a crowd; after each, so many more are looked at. On
-an H200 79 of 100 of a crowd's windows were so, or more, and none of 2000 of honest launches; beside
+PROOF = 3
+"""Of a verdict's windows, of which some dozens are glanced at, so many out of order tell a crowd.
+On an H200 79 of 100 of a crowd's were so, or more, and none of 2000 of honest launches; beside
 copies that fill the bus 14 of 100, or more, and 2 of 2000.
 """
 
@@ -128,41 +128,43 @@ def in_order(written: torch.Tensor) -> bool:
     return not bool((begun[:, 1:] & (all_before[:, :-1] == 0)).any())
 
 
-def glancing(timer: Timer, share: float) -> Callable[[], float]:
-    """`timer.window`, which glances at another window first in so large a share of calls, at times
-    drawn in secret. Raises what `check` does. What a baseline is seen to do says nothing: its
-    windows are to have a candidate's surroundings.
-    """
+class Watch:
+    """Of one verdict: how many of its windows were glanced at and seen out of order."""
 
-    def window() -> float:
-        if secrets.SystemRandom().random() < share:
-            if timer.trusted:
-                _glanced(timer)
-            else:
-                check(timer, 1)
-        return timer.window()
+    def __init__(self) -> None:
+        self._out_of_order = 0
 
-    return window
+    def glancing(self, timer: Timer, share: float) -> Callable[[], float]:
+        """`timer.window`, which glances at another window first in so large a share of calls, at
+        times drawn in secret. Raises what `check` does. What a baseline is seen to do says nothing:
+        its windows are to have a candidate's surroundings.
+        """
 
+        def window() -> float:
+            if secrets.SystemRandom().random() < share:
+                if timer.trusted:
+                    _glanced(timer)
+                else:
+                    self.check(timer, 1)
+            return timer.window()
 
-def check(timer: Timer, windows: int) -> None:
-    """Glance at so many windows of a timer, and at more of them when one is seen out of order.
+        return window
 
-    Raises SubmissionError where an output is written before its window begins, by work that waited
-    on the GPU for the inputs, or where launches are seen beside each other.
-    """
-    out_of_order = 0
-    while windows:
-        windows -= 1
-        glances = _glanced(timer)
-        if glances is None or in_order(glances.telling()):
-            continue
-        out_of_order, windows = out_of_order + 1, max(windows, AGAIN)
-        if out_of_order == PROOF:
-            raise SubmissionError(
-                Reason.FORBIDDEN,
-                f"{timer.where}: launches of a window ran beside each other, not in order",
-            )
+    def check(self, timer: Timer, windows: int) -> None:
+        """Glance at so many windows of a timer.
+
+        Raises SubmissionError where an output is written before its window begins, by work that
+        waited on the GPU for the inputs, or at the third window in which launches are seen beside
+        each other.
+        """
+        for _ in range(windows):
+            glances = _glanced(timer)
+            self._out_of_order += not (glances is None or in_order(glances.telling()))
+            if self._out_of_order == PROOF:
+                raise SubmissionError(
+                    Reason.FORBIDDEN,
+                    f"{timer.where}: launches of a window ran beside each other, not in order",
+                )
 
 
 def _glanced(timer: Timer) -> Glances | None:
