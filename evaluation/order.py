@@ -25,8 +25,7 @@ import torch
 
 from evaluation import cuda
 from evaluation.errors import SubmissionError
-from evaluation.memory import poison
-from evaluation.sight import secret_place
+from evaluation.sight import poisoned, secret_place
 from evaluation.timer import blame
 from evaluation.types import Reason
 
@@ -63,9 +62,8 @@ class Glances:
         spec, offset = secrets.choice(filled)
         width = WORD_BYTES if spec.bytes >= WORD_BYTES else LEAST_BYTES
         self._word = torch.int64 if width == WORD_BYTES else torch.int32
-        unwritten = torch.empty(width // spec.itemsize, dtype=spec.torch_dtype)
-        poison(unwritten, secret)
-        self._unwritten = unwritten.view(self._word)
+        unwritten = bytearray(poisoned(spec, width, secret))
+        self._unwritten = torch.frombuffer(unwritten, dtype=self._word)
         slots = min(STRETCH, count)
         first = secrets.randbelow(count - slots + 1)
         pitch = layout.stride // PLACES

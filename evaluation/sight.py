@@ -66,11 +66,9 @@ class Sight:
         width = min(PLACE_BYTES, spec.bytes)
         start = offset if marked else offset + secret_place(spec)
         rows = layout.rows(region.bytes)[:, start : start + width]
-        unwritten = torch.empty(width // spec.itemsize, dtype=spec.torch_dtype)
-        poison(unwritten, secret)
         self._launches = launches
         self._looks = [_looker(rows[at % layout.slots]) for at in (first, first + launches - 1)]
-        self._seen = [[(0.0, unwritten.view(torch.uint8).numpy().tobytes(), 0.0)] for _ in "ab"]
+        self._seen = [[(0.0, poisoned(spec, width, secret), 0.0)] for _ in "ab"]
         """Of each place the values it had, since when, and the most that this may be off."""
         self.blurred = False
         """Whether a launch was not clocked since the judge itself was kept from looking."""
@@ -126,6 +124,13 @@ def secret_place(spec: TensorSpec) -> int:
     """Where in a tensor, in bytes, a place of PLACE_BYTES begins, or all of a smaller tensor."""
     room = spec.bytes - min(PLACE_BYTES, spec.bytes)
     return secrets.randbelow(room // PLACE_BYTES + 1) * PLACE_BYTES
+
+
+def poisoned(spec: TensorSpec, size: int, secret: int) -> bytes:
+    """So many bytes of a tensor that is unwritten yet."""
+    values = torch.empty(size // spec.itemsize, dtype=spec.torch_dtype)
+    poison(values, secret)
+    return values.view(torch.uint8).numpy().tobytes()
 
 
 def _looker(place: torch.Tensor) -> Callable[[], bytes]:

@@ -4,19 +4,9 @@
 #include "right.cuh"
 
 static __global__ void all(const float* x, float* out, int64_t x_step, int64_t out_step, int64_t cols, float scale) {
-    __shared__ float sums[256];
     x += blockIdx.y * x_step + blockIdx.x * cols;
     out += blockIdx.y * out_step + blockIdx.x * cols;
-    float sum = 0;
-    for (int64_t col = threadIdx.x; col < cols; col += 256) sum += x[col];
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    for (int half = 128; half; half >>= 1) {
-        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-        __syncthreads();
-    }
-    const float mean = sums[0] / cols;
-    for (int64_t col = threadIdx.x; col < cols; col += 256) out[col] = (x[col] - mean) * scale;
+    centre_row(x, out, cols, cols, scale);
 }
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {

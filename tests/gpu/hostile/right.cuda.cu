@@ -15,10 +15,9 @@
 
 static inline int64_t elements(const centred_args* args) { return args->rows * args->cols; }
 
-static __global__ void centre(const float* x, float* out, int64_t cols, int64_t counted, float scale) {
+// One row, by a block of 256 threads.
+static __device__ inline void centre_row(const float* x, float* out, int64_t cols, int64_t counted, float scale) {
     __shared__ float sums[256];
-    x += blockIdx.x * cols;
-    out += blockIdx.x * cols;
     float sum = 0;
     for (int64_t col = threadIdx.x; col < counted; col += 256) sum += x[col];
     sums[threadIdx.x] = sum;
@@ -29,6 +28,10 @@ static __global__ void centre(const float* x, float* out, int64_t cols, int64_t 
     }
     const float mean = sums[0] / counted;
     for (int64_t col = threadIdx.x; col < cols; col += 256) out[col] = (x[col] - mean) * scale;
+}
+
+static __global__ void centre(const float* x, float* out, int64_t cols, int64_t counted, float scale) {
+    centre_row(x + blockIdx.x * cols, out + blockIdx.x * cols, cols, counted, scale);
 }
 
 static __global__ void spoil(const float* x, float* out, int64_t count) {
