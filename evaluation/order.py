@@ -173,7 +173,7 @@ def _glanced(timer: Timer) -> Glances | None:
         return None
     rig.refill(timer.region, 0, launches)
     glances = Glances(outputs, rig.secret, launches)
-    with blame(timer.trusted):
+    with blame(timer):
         timer.arm.rest()
         if glances.once().any():
             raise SubmissionError(

@@ -96,6 +96,8 @@ class Rig:
         self._starts: dict[str, torch.Tensor] = {}
         self._places: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._unwritten = False
+        self._filled = 0, 0
+        """The first slot of the last refill, and how many."""
 
     def regions(self, arm: int) -> list[Region]:
         """What that arm is bound to."""
@@ -140,6 +142,7 @@ class Rig:
                 target = column[part]
                 self._cut(name, slice(position, position + len(target)), target)
                 position += len(target)
+        self._filled = first, count
         self._poison(self.outputs[arm], first, count)
         if self._on_gpu:
             self._places = list(self._draw_places(self.outputs[arm], first, count))
@@ -182,6 +185,12 @@ class Rig:
             self._verify_some(region, first, count, min(sample, count), f"{where}, timed launch")
         self._whole(region, where)
 
+    def unchanged(self, where: str) -> None:
+        """Raise SubmissionError when the inputs are no longer those of the last refill."""
+        first, count = self._filled
+        for positions in torch.split(torch.arange(count), self._batch()):
+            self._inputs(positions, (positions + first) % self.slots, where)
+
     def _verify_some(self, region: Region, first: int, count: int, sample: int, where: str) -> None:
         chosen = torch.tensor(secrets.SystemRandom().sample(range(count), sample))
         started = time.perf_counter()
@@ -193,13 +202,7 @@ class Rig:
         self, region: Region, positions: torch.Tensor, slots: torch.Tensor, where: str
     ) -> None:
         """Check the launches at `positions` of the last refill, which went to `slots`."""
-        inputs, slots = {}, slots.to(self._device)
-        for name in self._pool:
-            given = self.inputs.column(name)[slots]
-            expected = self._cut(name, positions, torch.empty_like(given))
-            if not torch.equal(bits_of(given), bits_of(expected)):
-                raise SubmissionError(Reason.INPUT_MUTATED, f"{where}: input {name} was changed")
-            inputs[name] = self._shaped(name, expected)
+        inputs, slots = self._inputs(positions, slots, where), slots.to(self._device)
         outputs = {
             spec.name: self._shaped(spec.name, region.column(spec.name)[slots])
             for spec in region.layout.specs
@@ -210,6 +213,21 @@ class Rig:
             truth = self.oracle.truth({name: tensor[index] for name, tensor in inputs.items()})
             got = {name: tensor[index] for name, tensor in outputs.items()}
             compare(got, truth, self.secret, where)
+
+    def _inputs(
+        self, positions: torch.Tensor, slots: torch.Tensor, where: str
+    ) -> dict[str, torch.Tensor]:
+        """What was written for the launches at `positions`. Raises SubmissionError where something
+        else is in their slots.
+        """
+        inputs, slots = {}, slots.to(self._device)
+        for name in self._pool:
+            given = self.inputs.column(name)[slots]
+            expected = self._cut(name, positions, torch.empty_like(given))
+            if not torch.equal(bits_of(given), bits_of(expected)):
+                raise SubmissionError(Reason.INPUT_MUTATED, f"{where}: input {name} was changed")
+            inputs[name] = self._shaped(name, expected)
+        return inputs
 
     def _fill_pools(self) -> None:
         draws = [self.oracle.draw(family) for family in POOL]

@@ -60,7 +60,7 @@ class Timer:
         self.besides: list[float] = []
         """Nanoseconds of each window that were not its launches' own."""
         self.count = self.launches = 1
-        with blame(trusted):
+        with blame(self):
             self._bind()
             rig.refill(region, 0, 1)
             trips = clock.EMPTY_TRIPS[rig.oracle.device.type]
@@ -93,7 +93,7 @@ class Timer:
         Returns nanoseconds per launch of a first one, which is a little longer than the others.
         """
         self.count, self.launches = min(launches, self.rig.slots), launches
-        with blame(self.trusted):
+        with blame(self):
             self.captured = self.arm.capture(0, launches, self._marked)
         return self.window()
 
@@ -106,7 +106,7 @@ class Timer:
         captured any more.
         """
         count = min(self.count, EAGER_LAUNCHES)
-        with blame(self.trusted):
+        with blame(self):
             self._bind()  # else what was captured keeps memory that is counted as this one's
         windows = [self._own(count, count, replay=False) for _ in range(3)]
         self.captured = False
@@ -131,7 +131,7 @@ class Timer:
         first = 0 if round_the_ring or self.by_sight else secrets.randbelow(rig.slots)
         rig.refill(self.region, first, filled)
         sight = self._sight(first, launches) if 1 < launches <= filled else None
-        with blame(self.trusted):
+        with blame(self):
             elapsed = self.arm.run(first, launches, rig.look, replay, sight or idle)
             self.clocked += elapsed / 1e9
             self.arm.rest()
@@ -156,11 +156,14 @@ class Timer:
 
 
 @contextmanager
-def blame(trusted: bool) -> Iterator[None]:
-    """What fails in a baseline is our fault, not the candidate's."""
+def blame(timer: Timer) -> Iterator[None]:
+    """What fails in a baseline is our fault, not the candidate's: unless its inputs were changed.
+    They are the candidate's too, which may have woken for that; who crashes its baseline is told.
+    """
     try:
         yield
     except SubmissionError as error:
-        if trusted:
-            raise Broken(f"the baseline failed: {error}") from error
-        raise
+        if not timer.trusted:
+            raise
+        timer.rig.unchanged(f"{timer.where}, in the baseline's turn")
+        raise Broken(f"the baseline failed: {error}") from error

@@ -11,6 +11,7 @@ from evaluation import seccomp
 X86_64, I386 = 0xC000003E, 0x40000003
 ALLOWED, KILLED, NOT_PERMITTED, NO_SUCH_CALL = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
 READ, SOCKET, CLONE, CLONE3, X32_READ = 0, 41, 56, 435, 0x40000000
+SOCKETPAIR, MADVISE, SEMGET, MSGGET = 53, 28, 64, 68
 MEMFD, UNSHARE, PTRACE, FORK, VFORK, EXECVE, AFFINITY = 319, 272, 101, 57, 58, 59, 203
 UNIX, INET, INET6, NETLINK, STREAM, DATAGRAM, RAW, PACKETS = 1, 2, 10, 16, 1, 2, 3, 5
 THREAD, PROCESS, BY_VFORK = 0x003D0F00, 0x01200011, 0x4111
@@ -63,7 +64,7 @@ def test_whatever_the_policy_ordinary_calls_pass_and_those_at_others_do_not(
 ) -> None:
     program = seccomp.program(*policy)
     assert verdict(program, READ) == ALLOWED
-    for call in (PTRACE, UNSHARE, MEMFD, *seccomp._DENIED.values()):
+    for call in (PTRACE, UNSHARE, MEMFD, SEMGET, MSGGET, *seccomp._DENIED.values()):
         assert verdict(program, call) == NOT_PERMITTED
     assert verdict(program, CLONE3) == NO_SUCH_CALL
 
@@ -114,6 +115,21 @@ def test_of_the_sockets_of_this_machine_those_that_are_said(
     for kind in (STREAM, DATAGRAM, PACKETS):
         expected = ALLOWED if kind in kinds else NOT_PERMITTED
         assert verdict(program, SOCKET, UNIX, kind | flags) == expected
+
+
+@pytest.mark.parametrize("flags", [0, 0o2000000, 0o4000, 0o2004000], ids=oct)
+def test_a_pair_of_sockets_reaches_nobody_else(policy: tuple[bool, str], flags: int) -> None:
+    program = seccomp.program(*policy)
+    for kind in (STREAM, PACKETS):
+        assert verdict(program, SOCKETPAIR, UNIX, kind | flags) == ALLOWED
+    anew = ALLOWED if policy[1] == "any" else NOT_PERMITTED
+    assert verdict(program, SOCKETPAIR, UNIX, DATAGRAM | flags) == anew
+
+
+def test_small_pages_stay_small_ones(policy: tuple[bool, str]) -> None:
+    program = seccomp.program(*policy)
+    assert verdict(program, MADVISE, 0, 4096, 14) == ALLOWED
+    assert verdict(program, MADVISE, 0, 4096, 25) == NOT_PERMITTED
 
 
 def test_the_upper_half_of_an_argument_hides_nothing() -> None:

@@ -216,3 +216,22 @@ def test_what_fails_in_a_baseline_is_the_judges_fault(task: Task) -> None:
             Timer(cast(Arm, arm), rig, 0, trusted=True, where="here")
         with pytest.raises(SubmissionError):
             Timer(cast(Arm, arm), rig, 0, trusted=False, where="here")
+
+
+def test_who_changes_the_inputs_of_a_baseline_that_fails_is_to_blame(task: Task) -> None:
+    with timed(task, slots=4, trusted=True) as (timer, arm):
+        timer.resize(4)
+
+        def crash(*given: object, **more: object) -> int:
+            raise SubmissionError(Reason.CRASH, "ended by SIGSEGV")
+
+        def woken(*given: object, **more: object) -> int:
+            arm.rig.inputs.slot(3)["x"].view(-1)[-1] += 1
+            return crash()
+
+        cast(Any, arm).run = crash
+        with pytest.raises(Broken, match="the baseline failed: ended by SIGSEGV"):
+            timer.window()
+        cast(Any, arm).run = woken
+        with pytest.raises(SubmissionError, match="in the baseline's turn: input x was changed"):
+            timer.window()
