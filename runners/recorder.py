@@ -15,6 +15,9 @@ KINDS = frozenset(
         "span_begin", "span_end", "note", "log", "error",
     }
 )  # fmt: skip
+SPANS = ("turn", "subagent")
+SPAN_FIELDS = frozenset({"span_kind", "title", "note", "ok", "duration_ms", "message"})
+"""A span of what is judged says more, and is the arena's."""
 ID = re.compile(r"agent-[\w.-]{1,80}")
 MAX_EVENTS = 20_000
 
@@ -40,7 +43,7 @@ class Recorder:
         try:
             draft = _parse(json.loads(line), number)
             checked_body(draft)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             what = str(error) if isinstance(error, BadEvent) else "not an event"
             body = {"text": f"{line[:2000]}\n({what})", "level": "warning", "stream": "stdout"}
             return EventDraft("log", body, producer_seq=number)
@@ -54,7 +57,16 @@ def _parse(event: Any, number: int) -> EventDraft:
             for name in names.values():
                 if name and not ID.fullmatch(name):  # others are the arena's to replace
                     raise BadEvent(f"{name!r} is not an agent's id")
+            if kind in ("span_begin", "span_end"):
+                _check_span(body)
             names["id"] = names["id"] or f"agent-line-{number}"
             return EventDraft(kind, body, rev=event.get("rev", 0), producer_seq=number, **names)
         case _:
             raise BadEvent(f"an event has a body and a kind of {', '.join(sorted(KINDS))}")
+
+
+def _check_span(body: dict[str, Any]) -> None:
+    if set(body) - SPAN_FIELDS:
+        raise BadEvent(f"of a span an agent tells {', '.join(sorted(SPAN_FIELDS))}")
+    if body.get("span_kind") not in SPANS:
+        raise BadEvent(f"an agent's spans are of the kind {' or '.join(SPANS)}")

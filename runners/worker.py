@@ -91,6 +91,8 @@ def _tend(duty: Duty) -> None:
             logger.info("reaped or sent again: %s", count)
     except DatabaseError as error:
         logger.warning("not tended: %s", error)
+    except Exception:  # a worker that ends takes along all that it works on
+        logger.exception("not tended")
 
 
 def hardware_duties(device: str | None) -> list[Duty]:

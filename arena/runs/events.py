@@ -10,6 +10,9 @@ from arena.runs.shapes import Mismatch, read
 
 body = dataclass(frozen=True, kw_only=True)
 
+MOST_TOKENS, MOST_USD = 10**12, 1e6
+"""Of one message; what a run cost is their sum."""
+
 
 @body
 class Status:
@@ -53,6 +56,11 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
 
+    def __post_init__(self) -> None:
+        for name, tokens in vars(self).items():
+            if not 0 <= tokens <= MOST_TOKENS:
+                raise Mismatch(f"usage.{name} should be from 0 to {MOST_TOKENS}")
+
 
 @body
 class Message:
@@ -64,6 +72,10 @@ class Message:
     usage: Usage | None = None
     cost_usd: float | None = None
     latency_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.cost_usd is not None and not 0 <= self.cost_usd <= MOST_USD:
+            raise Mismatch(f"cost_usd should be from 0 to {MOST_USD:g}")
 
 
 @body

@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
+MOST = 2**53
+"""What a whole number may be, above and below zero: more is not the same everywhere."""
 WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -75,6 +77,8 @@ def _value(hint: Any, value: Any, place: str) -> Any:
         return read(hint, value, place)  # type: ignore[arg-type]
     taken = (int, float) if hint is float else hint
     if isinstance(value, taken) and (hint is bool or not isinstance(value, bool)):
+        if isinstance(value, int) and abs(value) > MOST:
+            raise Mismatch(f"{place} should be from -{MOST} to {MOST}")
         return hint(value)
     raise Mismatch(f"{place} should be {WORDS[hint]}")
 

@@ -8,6 +8,8 @@ from django.utils import timezone
 from arena import queue
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
+from arena.runs.services.runs import end_run
+from runners import worker
 from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -28,6 +30,27 @@ def test_a_run_whose_worker_went_silent_is_broken_and_it_is_ours(start):
     run.refresh_from_db()
     assert (run.status, run.fault) == ("broken", "arena")
     assert "stopped answering" in run.reason
+
+
+def test_a_run_that_cannot_be_ended_keeps_no_other_from_its_end(start, monkeypatch):
+    runs = [start(), start()]
+    for run in runs:
+        services.claim_run(run.pk, LEASE)
+        silence(run)
+    monkeypatch.setattr("arena.runs.services.reaper.end_run", unless(runs[0].pk))
+    assert services.reap() == 1
+    assert [Run.objects.get(pk=run.pk).status for run in runs] == ["running", "broken"]
+
+
+def unless(pk: str):
+    """`end_run`, which fails for one run."""
+
+    def end(run_id, *how):
+        if run_id == pk:
+            raise OverflowError("Python int too large")
+        return end_run(run_id, *how)
+
+    return end
 
 
 def test_a_cancelled_run_whose_worker_went_silent_is_cancelled(start):
@@ -86,3 +109,13 @@ def test_the_message_of_a_built_evaluation_goes_to_its_hardware(
     with django_capture_on_commit_callbacks(execute=True):
         assert services.reap() == 1
     assert ("measure", (evaluation.pk,)) in queue.waiting(hardware.queue)
+
+
+def test_a_worker_goes_on_whatever_fails_while_it_tends(monkeypatch, caplog):
+    def reap():
+        raise OverflowError("Python int too large to convert to SQLite INTEGER")
+
+    monkeypatch.setattr(worker, "close_old_connections", lambda: None)
+    monkeypatch.setattr(worker.runs, "reap", reap)
+    worker._tend(worker.Duty(("build",)))
+    assert "not tended" in caplog.text

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from arena import queue
@@ -34,7 +37,8 @@ def _reap_evaluations(lease: timedelta | None = None) -> int:
     before = timezone.now() - (LEASE if lease is None else lease)
     expired = Evaluation.objects.filter(status__in=EVALUATION_HELD, heartbeat_at__lt=before)
     return sum(
-        break_evaluation(pk, lease, SILENT) for pk, lease in expired.values_list("pk", "lease")
+        _each(break_evaluation, pk, lease, SILENT)
+        for pk, lease in expired.values_list("pk", "lease")
     )
 
 
@@ -52,8 +56,20 @@ def _reap_runs(lease: timedelta | None = None) -> int:
             end = (RunStatus.CANCELLED, "Cancelled.", Fault.USER)
         else:
             end = (RunStatus.BROKEN, SILENT, Fault.ARENA)
-        ended += end_run(run.pk, condition, *end)
+        ended += _each(end_run, run.pk, condition, *end)
     return ended
+
+
+def _each(end: Callable[..., bool], pk: str | int, *how: Any) -> bool:
+    """Whether that one was ended. One that cannot be is told, and left: others are to be ended."""
+    try:
+        with transaction.atomic():
+            return end(pk, *how)
+    except OperationalError:  # the database is away or busy: all of it is asked for again
+        raise
+    except Exception:
+        logger.exception("%s was not ended", pk)
+        return False
 
 
 def _send_again() -> int:
