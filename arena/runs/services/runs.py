@@ -209,7 +209,8 @@ def _agent(slug: str) -> Agent:
     agent = Agent.objects.filter(slug=slug, active=True).first()
     if agent is None:
         known = ", ".join(Agent.objects.filter(active=True).values_list("slug", flat=True))
-        raise NotFound(f"There is no agent {slug!r}.", f"Agents here: {known or 'none yet'}.")
+        hint = f"Agents here: {known or 'none yet'}; `python -m runners sync` looks for new ones."
+        raise NotFound(f"There is no agent {slug!r}.", hint)
     return agent
 
 
@@ -226,7 +227,9 @@ def _hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware:
     if slug:
         hardware = Hardware.objects.filter(slug=slug).first()
         if hardware is None:
-            raise NotFound(f"There is no hardware {slug!r}.", _START_A_WORKER)
+            known = ", ".join(Hardware.objects.order_by("slug").values_list("slug", flat=True))
+            hint = f"Hardware here: {known}." if known else _START_A_WORKER
+            raise NotFound(f"There is no hardware {slug!r}.", hint)
     else:
         offered = set(
             Worker.objects.live().exclude(hardware=None).values_list("hardware", flat=True)
