@@ -22,7 +22,7 @@ from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from runners import verdicts
-from runners.agents import agents, given
+from runners.agents import given
 from runners.clock import Clock
 from runners.confinement import confined, environment
 from runners.door import Answer, Door, refused
@@ -98,8 +98,6 @@ class _Attempt:
 
     def _start_agent(self) -> Child:
         agent = self.run.agent
-        if agent.adapter not in agents():
-            raise LookupError(f"there is no adapter {agent.adapter!r} here, which {agent} needs")
         brief = {
             "task": self.run.task_version.task.slug,
             "target": self.workspace.target,

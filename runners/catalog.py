@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from django.conf import settings
 
+from arena.catalog.models import Agent
 from arena.catalog.services import AgentSpec, keep_admissions, sync_agents, sync_tasks
-from runners.agents import agents
+from runners.agents import BadAgent, Spec, load, names, path_of
 
 
 def sync() -> list[str]:
-    """Sync all of it; a message for each task folder that could not be read."""
+    """Sync all of it; a message for each task folder and each agent's module that is left out."""
+    specs, problems = _offered()
     sync_agents(
         AgentSpec(
             slug=spec.slug,
@@ -24,9 +26,30 @@ def sync() -> list[str]:
             kinds=spec.kinds,
             open_book=spec.open_book,
         )
-        for adapter, agent in agents().items()
-        for spec in agent.SPECS
+        for adapter, found in specs.items()
+        for spec in found
     )
-    problems = sync_tasks(settings.ARENA_TASKS).problems
+    problems += sync_tasks(settings.ARENA_TASKS).problems
     keep_admissions(settings.ADMISSIONS)
     return problems
+
+
+def _offered() -> tuple[dict[str, tuple[Spec, ...]], list[str]]:
+    """What each adapter offers, and why others are left out. Who had a slug before keeps it."""
+    specs: dict[str, tuple[Spec, ...]] = {}
+    problems: list[str] = []
+    owners: dict[str, str] = {}
+    known = set(Agent.objects.filter(active=True).values_list("adapter", flat=True))
+    for name in sorted(names(), key=lambda name: name not in known):
+        try:
+            found = load(name).SPECS
+        except BadAgent as error:
+            problems.append(str(error))
+            continue
+        if taken := [spec.slug for spec in found if spec.slug in owners]:
+            owner = path_of(owners[taken[0]])
+            problems.append(f"{path_of(name)}: its slug {taken[0]!r} is that of {owner}")
+            continue
+        specs[name] = found
+        owners.update(dict.fromkeys((spec.slug for spec in found), name))
+    return specs, problems

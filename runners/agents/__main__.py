@@ -13,9 +13,9 @@ if __name__ == "__main__":
     package.__path__ = [str(Path(__file__).parent.parent)]
     sys.modules["runners"] = package
 
-    from runners.agents import agents
+    from runners.agents import load
     from runners.desk import Brief, Desk
 
     request = json.load(sys.stdin)
     desk = Desk(Path.cwd(), Brief(**request["brief"]), sys.stdout)
-    agents()[request["adapter"]].work(desk, request["settings"])
+    load(request["adapter"]).work(desk, request["settings"])
