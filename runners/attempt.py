@@ -27,8 +27,8 @@ from runners.clock import Clock
 from runners.confinement import confined, environment
 from runners.door import Answer, Door, refused
 from runners.lease import new_lease
-from runners.recorder import Recorder
-from runners.supervisor import Child, Ended, Ending, stopping
+from runners.recorder import MAX_EVENTS, Recorder
+from runners.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
 from runners.workspace import Unreadable, Workspace
 
 POLL_SECONDS = 0.2
@@ -231,7 +231,11 @@ class _Attempt:
                 text = f"Its {seconds:g} seconds are spent."
                 self._say("limit", {"name": "seconds", "limit": seconds, "text": text})
             case Ending.FLOOD:
-                self._say("limit", {"name": "events", "text": "It said more than a run may hold."})
+                text = f"It said more than {MAX_EVENTS:,} events, the most a run may hold."
+                self._say("limit", {"name": "events", "limit": MAX_EVENTS, "text": text})
+            case Ending.LONG_LINE:
+                text = f"It said a line of more than {LINE_BYTES >> 20} MiB."
+                self._say("limit", {"name": "line_bytes", "limit": LINE_BYTES, "text": text})
             case Ending.EXITED if ended.code != 0:
                 text = f"The agent ended with status {ended.code}."
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}

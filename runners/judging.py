@@ -192,7 +192,7 @@ class _Judging:
                 return f"The judge took more than {self.stage.seconds:g} seconds."
             case Ending.STOPPED:
                 return "The judge was stopped with its worker."
-            case Ending.FLOOD:
+            case Ending.FLOOD | Ending.LONG_LINE:
                 return "The judge said more than can be heard."
             case Ending.EXITED:
                 message = self.report["message"] if self.report else self.error

@@ -34,6 +34,9 @@ class Ending(StrEnum):
     DEADLINE = "deadline"
     STOPPED = "stopped"
     FLOOD = "flood"
+    """The listener had heard enough."""
+    LONG_LINE = "long line"
+    """A line of more than `LINE_BYTES`."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Ended:
     stderr: str
 
 
+class LineTooLong(Exception):
+    """A line is longer than any that is listened to."""
+
+
 class Lines:
     """Bytes as they come, handed on as whole lines."""
 
@@ -53,10 +60,10 @@ class Lines:
         self._limit = limit
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that `data` completes. Raises OverflowError for one longer than the limit."""
+        """The lines that `data` completes. Raises LineTooLong."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > self._limit or any(len(line) > self._limit for line in whole):
-            raise OverflowError
+            raise LineTooLong
         return [line.decode(errors="replace") for line in whole if line.strip()]
 
     def end(self) -> list[str]:
@@ -86,6 +93,7 @@ class Child:
         self._stderr = b""
         self._draining = threading.RLock()
         self._closed = False
+        self._cut: Ending | None = None
         # Stdin is a file, not a pipe: a child that never reads cannot block us.
         with tempfile.TemporaryFile() as given:
             given.write((stdin or "").encode())
@@ -120,16 +128,21 @@ class Child:
         self._close()
 
     def drain(self) -> bool:
-        """Hand on what the child has said, without waiting; False once it can say no more."""
+        """Hand on what the child has said, without waiting; False once no more is to be heard."""
         with self._draining:
             while not self._closed and (data := _read(self._err)):
                 self._stderr = (self._stderr + data)[-STDERR_BYTES:]
-            while not self._closed and (data := _read(self._out)) is not None:
-                if lines := self._lines.feed(data) if data else self._lines.end():
-                    self.on_lines(lines)
+            while not self._closed and not self._cut and (data := _read(self._out)) is not None:
+                try:
+                    if lines := self._lines.feed(data) if data else self._lines.end():
+                        self.on_lines(lines)
+                except LineTooLong:
+                    self._cut = Ending.LONG_LINE
+                except OverflowError:
+                    self._cut = Ending.FLOOD
                 if not data:
                     return False
-            return not self._closed
+            return not self._closed and not self._cut
 
     def follow(
         self, *, deadline: Callable[[], float], beat: Callable[[], bool] = lambda: True
@@ -142,13 +155,11 @@ class Child:
             ending = self._listen(deadline, beat)
             self._end()
             self.drain()
-        except OverflowError:
-            ending = Ending.FLOOD
         finally:
             self._end()
             self._close()
         code, stderr = self._process.returncode, self._stderr.decode(errors="replace").strip()
-        return Ended(ending, code, stderr)
+        return Ended(self._cut or ending, code, stderr)
 
     def _listen(self, deadline: Callable[[], float], beat: Callable[[], bool]) -> Ending:
         next_beat = time.monotonic() + BEAT_SECONDS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.runners.house import TARGET, House
 
 
@@ -89,6 +91,27 @@ def test_time_stands_still_while_a_verdict_is_awaited_and_then_runs_out(house: H
     (limit,) = house.events(run, "limit")
     assert limit["body"]["text"] == "Its 2 seconds are spent."
     assert limit["t_ms"] > 3_400
+
+
+def written_by(command: str) -> list[dict[str, Any]]:
+    """Steps that write to the agent's own output, as a harness without a desk does."""
+    return [{"run": f"{command} > /proc/$PPID/fd/1"}, {"pause": 100}]
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "limit", "text"),
+    [
+        ("yes", "events", 20_000, "It said more than 20,000 events, the most a run may hold."),
+        ("head -c 9000000 /dev/zero", "line_bytes", 8 << 20, "It said a line of more than 8 MiB."),
+    ],
+)
+def test_an_agent_that_says_too_much_is_told_of_which_limit(
+    house: House, command: str, name: str, limit: int, text: str
+) -> None:
+    row = house.ended(run := house.run(written_by(command)), 60)
+    assert (row["status"], row["fault"]) == ("failed", "candidate")
+    (event,) = house.events(run, "limit")
+    assert [event["body"][key] for key in ("name", "limit", "text")] == [name, limit, text]
 
 
 def test_a_cancelled_run_stops_and_leaves_no_process(house: House) -> None:

@@ -114,7 +114,18 @@ def test_a_daemon_that_left_the_session_dies_with_the_child(tmp_path: Path, rest
 def test_a_child_that_shouts_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LINE_BYTES", 1 << 16)
     ended, _ = follow(python("while True: print('x' * 4096, end='')"))
-    assert ended.ending is Ending.FLOOD
+    assert ended.ending is Ending.LONG_LINE
+
+
+def test_a_child_that_was_heard_enough_is_ended_whoever_listened() -> None:
+    def enough(lines: list[str]) -> None:
+        raise OverflowError
+
+    child = Child(python("import time; print('x', flush=True); time.sleep(60)"), on_lines=enough)
+    end = time.monotonic() + 20
+    while child.drain() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert child.follow(deadline=lambda: end).ending is Ending.FLOOD
 
 
 def test_what_the_listener_raises_reaches_the_caller_and_ends_the_child(tmp_path: Path) -> None:
