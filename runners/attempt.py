@@ -202,6 +202,7 @@ class _Attempt:
 
     def _conclude(self, ended: Ended) -> None:
         """Have the best round judged, or end the run and say why there is none."""
+        self._say_stderr(ended)
         if self.broken:
             self._finish(RunStatus.BROKEN, self.broken, Fault.ARENA)
         elif ended.ending is Ending.STOPPED:
@@ -224,6 +225,15 @@ class _Attempt:
         elif Run.objects.filter(pk=self.run.pk, cancel_requested=True).exists():
             self._finish(RunStatus.CANCELLED, "Cancelled.", Fault.USER)
 
+    def _crashed(self, ended: Ended) -> bool:
+        return ended.ending is Ending.EXITED and ended.code != 0 and not self.broken
+
+    def _say_stderr(self, ended: Ended) -> None:
+        """The end of its stderr, unless the error that a crash shows as holds it."""
+        held = Run.objects.active().filter(pk=self.run.pk, lease=self.lease)
+        if ended.stderr and not self._crashed(ended) and held.exists():
+            self._say("log", {"text": ended.stderr, "stream": "stderr"})
+
     def _say_how_it_ended(self, ended: Ended) -> None:
         match ended.ending:
             case Ending.DEADLINE:
@@ -236,7 +246,7 @@ class _Attempt:
             case Ending.LONG_LINE:
                 text = f"It said a line of more than {LINE_BYTES >> 20} MiB."
                 self._say("limit", {"name": "line_bytes", "limit": LINE_BYTES, "text": text})
-            case Ending.EXITED if ended.code != 0:
+            case Ending.EXITED if self._crashed(ended):
                 text = f"The agent ended with status {ended.code}."
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}
                 self._say("error", body)

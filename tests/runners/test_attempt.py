@@ -134,6 +134,32 @@ def test_an_agent_that_crashes_fails_with_its_last_words(house: House) -> None:
     assert error["body"]["message"] == "The agent ended with status 1."
 
 
+WARN = {"run": "echo careful > /proc/$PPID/fd/2"}
+FLOOD = {"run": "yes > /proc/$PPID/fd/1"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "in_log", "in_error"),
+    [
+        ([], 1, 0),
+        (hand_in("speedup 1.5"), 1, 0),
+        (hand_in("breaks"), 1, 0),
+        ([{"pause": 100}], 1, 0),
+        ([FLOOD], 1, 0),
+        ([{"fly": "away"}], 0, 1),
+    ],
+    ids=["ends", "is judged", "cannot be judged", "is late", "floods", "crashes"],
+)
+def test_what_an_agent_says_on_stderr_is_kept_once_however_it_ends(
+    house: House, rest: list[dict[str, Any]], in_log: int, in_error: int
+) -> None:
+    house.ended(run := house.run([WARN, *rest], seconds=3), 60)
+    told = [e["body"] for e in house.events(run, "log") if e["body"]["stream"] == "stderr"]
+    assert [body["text"].count("careful") for body in told] == [1] * in_log
+    errors = [event["body"]["traceback"] for event in house.events(run, "error")]
+    assert [text.count("careful") for text in errors] == [1] * in_error
+
+
 def test_an_agent_whose_adapter_is_not_here_is_the_arenas_fault(house: House) -> None:
     row = house.ended(house.run([], adapter="gone"))
     assert (row["status"], row["fault"]) == ("broken", "arena")
