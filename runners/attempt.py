@@ -35,6 +35,7 @@ POLL_SECONDS = 0.2
 PROFILES = 12
 """How many profiles a run may ask for; the same one again is not another."""
 MOST_CASE = 200
+UNASKED = "as it was left: the agent asked for no verdict"
 HEARING_SECONDS = 3.0
 """How long an agent may go on once it was told that the arena cannot judge what it does."""
 
@@ -75,6 +76,8 @@ class _Attempt:
         self.clock = Clock(run.budget["seconds"])
         self.broken = ""
         """Why the arena could not judge a round, once that has happened."""
+        self.unsent = ""
+        """Why nothing was handed in, once the agent has ended without."""
         self._until = math.inf
         """When the agent is to end, on the monotonic clock."""
         self._over = threading.Event()
@@ -88,13 +91,19 @@ class _Attempt:
     def carry_out(self) -> None:
         with ExitStack() as stack:
             stack.callback(self.workspace.remove)
+            ended = self._let_work()
+            if self.door.failure is not None:
+                raise self.door.failure
+            if not self.broken and ended.ending is not Ending.STOPPED:
+                self._hand_in_unasked()
+        self._conclude(ended)
+
+    def _let_work(self) -> Ended:
+        with ExitStack() as stack:
             stack.enter_context(self.door)
             stack.callback(self._over.set)
             self.agent = self._start_agent()
-            ended = self.agent.follow(deadline=self.clock.deadline, beat=self._beat)
-        if self.door.failure is not None:
-            raise self.door.failure
-        self._conclude(ended)
+            return self.agent.follow(deadline=self.clock.deadline, beat=self._beat)
 
     def _start_agent(self) -> Child:
         agent = self.run.agent
@@ -200,6 +209,21 @@ class _Attempt:
         draft = EventDraft(kind, body, actor="arena")
         services.record(self.run.pk, [draft], producer=self.lease)
 
+    def _hand_in_unasked(self) -> None:
+        """Take what an agent wrote that asked for no verdict, or keep why there is nothing."""
+        if self.run.submissions.exists():
+            return
+        target, given = self.workspace.target, self.run.task_version.public["starter"]
+        try:
+            files = self.workspace.read_target()
+        except Unreadable as error:
+            self.unsent = f"Nothing was handed in: {error}."
+            return
+        if files[target] == given.get(target):
+            self.unsent = f"Nothing was handed in: {target} is as it was given."
+        else:
+            services.submit(self.run.pk, files, UNASKED)
+
     def _conclude(self, ended: Ended) -> None:
         """Have the best round judged, or end the run and say why there is none."""
         self._say_stderr(ended)
@@ -209,9 +233,9 @@ class _Attempt:
             self._finish_stopped()
         else:
             self._say_how_it_ended(ended)
-            best = self._best_round()
-            if best is not None:
-                services.request_evaluation(best.submission, Scope.FINAL)
+            chosen = self._chosen()
+            if chosen is not None:
+                services.request_evaluation(chosen, Scope.FINAL)
             else:
                 self._finish(RunStatus.FAILED, self._why_nothing_passed(ended), Fault.CANDIDATE)
 
@@ -251,17 +275,19 @@ class _Attempt:
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}
                 self._say("error", body)
 
-    def _best_round(self) -> Evaluation | None:
+    def _chosen(self) -> Submission | None:
         """The round that passed whose interval lies highest, so that one noisy figure wins nothing.
 
-        Where nothing can be timed, the latest.
+        Where nothing can be timed, the latest. Where no verdict came, what was handed in last.
         """
+        rounds = self.run.submissions.order_by("-round").select_related("run")
         judged = Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
+        if not judged.exclude(verdict="").exists():
+            return rounds.first()
         passed = judged.filter(status=EvaluationStatus.DONE, verdict=verdicts.ACCEPTED)
         fastest = F("low").desc(nulls_last=True)
-        return (
-            passed.order_by(fastest, "-submission__round").select_related("submission__run").first()
-        )
+        best = passed.order_by(fastest, "-submission__round").first()
+        return rounds.get(pk=best.submission_id) if best else None
 
     def _why_nothing_passed(self, ended: Ended) -> str:
         last = (
@@ -272,7 +298,7 @@ class _Attempt:
             .first()
         )
         if last is None:
-            crashed = (ended.stderr.splitlines() or [""])[-1] if ended.code else ""
-            return " ".join(filter(None, ("Nothing was handed in.", crashed)))
+            crashed = ended.stderr.splitlines()[-1:] if self._crashed(ended) else []
+            return " ".join((self.unsent, *crashed))
         why = last.message or last.reason or last.verdict
         return f"No round passed. Round {last.submission.round}, the last: {why}"

@@ -64,7 +64,8 @@ def test_what_cannot_be_frozen_is_refused_with_a_reason_and_costs_no_round(
     steps = [step for command in spoil for step in ({"run": command}, {"check": ""})]
     row = house.ended(run := house.run(steps))
     assert (row["status"], row["fault"], row["rounds"]) == ("failed", "candidate", 0)
-    assert row["reason"] == "Nothing was handed in."
+    why = "must be a regular file: Too many levels of symbolic links"
+    assert row["reason"] == f"Nothing was handed in: {TARGET} {why}."
     reasons = [event["body"]["text"] for event in house.events(run, "note")]
     assert [reason.partition(f"{TARGET} ")[2] for reason in reasons] == [
         "has 50,000,000 bytes; the limit is 1,000,000",
@@ -72,6 +73,41 @@ def test_what_cannot_be_frozen_is_refused_with_a_reason_and_costs_no_round(
         "is not there",
         "must be a regular file: Too many levels of symbolic links",
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "speedup"), [("speedup 1.4", "passed", 1.4), ("wrong", "failed", None)]
+)
+def test_what_an_agent_wrote_that_asked_for_no_verdict_is_judged(
+    house: House, source: str, status: str, speedup: float | None
+) -> None:
+    row = house.ended(run := house.run([{"write": TARGET, "text": source}]))
+    assert (row["status"], row["rounds"], row["speedup"]) == (status, 1, speedup)
+    assert row["reason"] == ("" if speedup else "case nominal")
+    begun = [e["body"] for e in house.events(run, "span_begin")]
+    assert [body["scope"] for body in begun] == ["", "final"]
+    assert begun[0]["note"] == "as it was left: the agent asked for no verdict"
+
+
+def test_what_is_left_when_the_time_is_up_is_judged_too(house: House) -> None:
+    steps = [{"write": TARGET, "text": "speedup 1.4"}, {"pause": 100}]
+    row = house.ended(house.run(steps, seconds=2))
+    assert (row["status"], row["speedup"]) == ("passed", 1.4)
+
+
+def test_a_verdict_that_the_agent_did_not_wait_for_is_found_in_the_end(house: House) -> None:
+    steps = [
+        {"write": TARGET, "text": "speedup 1.4 takes 2 s"},
+        {"run": "./arena-check > /dev/null 2>&1 & sleep 1"},
+    ]
+    row = house.ended(house.run(steps))
+    assert (row["status"], row["rounds"], row["speedup"]) == ("passed", 1, 1.4)
+
+
+def test_an_agent_that_changed_nothing_and_asked_nothing_is_told_so(house: House) -> None:
+    row = house.ended(house.run([{"say": "I would not know how."}]))
+    assert (row["status"], row["fault"], row["rounds"]) == ("failed", "candidate", 0)
+    assert row["reason"] == f"Nothing was handed in: {TARGET} is as it was given."
 
 
 def test_asking_past_the_budget_is_refused(house: House) -> None:
