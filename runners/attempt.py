@@ -174,6 +174,10 @@ class _Attempt:
         if submission is None:
             text = "Nothing was handed in yet: ./arena-check does, and that round can be profiled."
             return self._refuse("note", text=text)
+        known = self._seen_cases()
+        if case and known and case not in known:
+            text = f"There is no seen case {case!r}; there are: {', '.join(known)}."
+            return self._refuse("note", text=text)
         asked = Evaluation.objects.filter(submission__run=self.run, scope=Scope.PROFILE)
         used = asked.count()
         again = asked.filter(submission=submission, case=case).exists()
@@ -185,6 +189,14 @@ class _Attempt:
             return refused("The run is over.")
         left = PROFILES - used - (not again)
         return verdicts.profile_answer(evaluation, PROFILES, left, self._changed(submission))
+
+    def _seen_cases(self) -> list[str]:
+        """Their names; none where the run is measured on another kind of device than the catalog
+        knows the cases of.
+        """
+        public = self.run.task_version.public
+        here = public.get("kind") == self.run.hardware.kind
+        return [case["name"] for case in public["seen_cases"]] if here else []
 
     def _changed(self, submission: Submission) -> bool:
         """Whether the target in the workspace is no longer what was handed in."""

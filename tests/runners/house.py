@@ -30,13 +30,16 @@ ROLES = {
 }
 ENDED = ("passed", "failed", "cancelled", "broken")
 TARGET = "k.cpp"
+CASES = ("wide", "narrow", *(f"case {number}" for number in range(12)))
+"""The seen cases of the tasks here."""
 
 SEED = f"""
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 operator = Operator.objects.create(slug="k", title="K", category="c", level=1, prompt="", reference_source="")
 task = Task.objects.create(operator=operator, track="cpp-to-cpp", status="published")
 starter = {{"{TARGET}": "speedup 1.0", "TASK.md": "Make it faster."}}
-TaskVersion.objects.create(task=task, content_hash="0", public={{"starter": starter, "target_file": "{TARGET}"}})
+public = {{"starter": starter, "target_file": "{TARGET}", "kind": "cpu", "seen_cases": [{{"name": name}} for name in {CASES}]}}
+TaskVersion.objects.create(task=task, content_hash="0", public=public)
 Hardware.objects.create(slug="fake-cpu", name="Fake", kind="cpu", queue="hw.fake-cpu")
 Agent.objects.create(slug="test", title="T", adapter="scripted")
 """  # noqa: E501
@@ -46,7 +49,8 @@ SEED_GPU = """
 from arena.catalog.models import Operator, Task, TaskVersion
 task = Task.objects.create(operator=Operator.objects.get(), track="cuda-to-cuda", status="published")
 starter = {"k.cu": "speedup 1.0", "TASK.md": "Make it faster."}
-TaskVersion.objects.create(task=task, content_hash="0", public={"starter": starter, "target_file": "k.cu"})
+public = {**TaskVersion.objects.get().public, "starter": starter, "target_file": "k.cu", "kind": "gpu"}
+TaskVersion.objects.create(task=task, content_hash="0", public=public)
 """  # noqa: E501
 GPU_IS = "CUDA_VISIBLE_DEVICES"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runners.attempt import PROFILES
-from tests.runners.house import TARGET, House
+from tests.runners.house import CASES, TARGET, House
 from tests.runners.test_attempt import hand_in, tool_outputs
 
 
@@ -40,7 +40,7 @@ def test_a_profile_is_of_what_was_judged_and_says_when_that_has_changed(house: H
 
 def test_profiles_are_bounded_and_the_same_one_again_is_not_another(house: House) -> None:
     asks = [{"profile": f"case {number}"} for number in range(PROFILES)]
-    run = house.run([*hand_in("speedup 1.5"), *asks, asks[0], {"profile": "one more"}])
+    run = house.run([*hand_in("speedup 1.5"), *asks, asks[0], {"profile": "wide"}])
     house.ended(run, 60)
     told = tool_outputs(house, run)[1:]
     assert told[PROFILES - 1].startswith(f"profile of round 1, 0 of {PROFILES} left")
@@ -51,6 +51,19 @@ def test_profiles_are_bounded_and_the_same_one_again_is_not_another(house: House
     (limit,) = house.events(run, "limit")
     assert (limit["body"]["name"], limit["body"]["used"]) == ("profiles", PROFILES)
     assert len(house.events(run, "profiler_output")) == PROFILES
+
+
+def test_a_name_of_no_seen_case_is_refused_with_those_there_are_and_costs_nothing(
+    house: House,
+) -> None:
+    run = house.run([*hand_in("speedup 1.5"), {"profile": "wid"}, {"profile": "wide"}])
+    house.ended(run)
+    _, refused, told = tool_outputs(house, run)
+    assert refused == f"There is no seen case 'wid'; there are: {', '.join(CASES)}.\n"
+    assert told.startswith(f"profile of round 1, {PROFILES - 1} of {PROFILES} left")
+    (note,) = house.events(run, "note")
+    assert note["body"]["text"] == refused.strip()
+    assert len(house.events(run, "profiler_output")) == 1
 
 
 def test_where_there_is_no_profiler_the_agent_is_told_so(house: House) -> None:
