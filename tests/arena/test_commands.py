@@ -104,6 +104,9 @@ def test_run_says_what_cannot_be_run(task, agent, workers):
         call("run", "--agent", "nobody", "--task", "relu/cpp-to-cpp")
     with pytest.raises(CommandError, match="budget of rounds is 999"):
         call(*RUN, "--rounds", "999")
+    for name in ("rounds", "seconds"):
+        with pytest.raises(CommandError, match=f"budget of {name} is 0"):
+            call(*RUN, f"--{name}", "0")
 
 
 def test_an_interrupted_run_is_cancelled(task, agent, workers, monkeypatch):

@@ -32,7 +32,8 @@ class Command(BaseCommand):
         parser.add_argument("--label", default="")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        budget = {name: options[name] for name in ("rounds", "seconds") if options[name]}
+        asked = {name: options[name] for name in ("rounds", "seconds")}
+        budget = {name: value for name, value in asked.items() if value is not None}
         try:
             with transaction.atomic():
                 run = services.start_run(
