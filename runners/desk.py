@@ -9,7 +9,7 @@ import json
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -32,6 +32,15 @@ class Ran:
 
     code: int
     output: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The tokens that one message of a model took."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
 
 
 class ArenaFailed(Exception):
@@ -73,8 +82,25 @@ class Desk:
         self._out = out
         self._ids = itertools.count(1)
 
-    def say(self, text: str) -> None:
-        self._tell("message", role="assistant", text=text)
+    def say(
+        self,
+        text: str,
+        *,
+        reasoning: str = "",
+        model: str = "",
+        usage: Usage | None = None,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Tell a message. The run shows the sums of what its messages took and cost."""
+        self._tell(
+            "message",
+            role="assistant",
+            text=text,
+            reasoning=reasoning,
+            model=model,
+            usage=asdict(usage) if usage else None,
+            cost_usd=cost_usd,
+        )
 
     def note(self, text: str, **detail: Any) -> None:
         self._tell("note", text=text, detail=detail)

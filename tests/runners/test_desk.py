@@ -1,0 +1,43 @@
+"""What an agent does at its desk is told as events that the arena takes."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from arena.runs import events
+from arena.runs.events import EventDraft, checked_body
+from runners.desk import Brief, Desk, Usage
+
+
+def told(desk_does: Any, folder: Path) -> dict[str, Any]:
+    """The body of the one event that it tells, as the arena keeps it."""
+    out = io.StringIO()
+    desk_does(Desk(folder, Brief("k/cpp-to-cpp", "k.cpp", 3, 60), out))
+    (event,) = map(json.loads, out.getvalue().splitlines())
+    return checked_body(EventDraft(event["kind"], event["body"]))
+
+
+def test_a_message_says_which_model_it_is_of_and_what_it_took_and_cost(tmp_path: Path) -> None:
+    body = told(
+        lambda desk: desk.say(
+            "Wider tiles.",
+            reasoning="Memory bounds it.",
+            model="m-1",
+            usage=Usage(input_tokens=900, output_tokens=80, cached_tokens=700),
+            cost_usd=0.012,
+        ),
+        tmp_path,
+    )
+    assert (body["role"], body["text"]) == ("assistant", "Wider tiles.")
+    assert (body["reasoning"], body["model"]) == ("Memory bounds it.", "m-1")
+    assert body["usage"] == {"input_tokens": 900, "output_tokens": 80, "cached_tokens": 700}
+    assert body["cost_usd"] == 0.012
+
+
+def test_a_message_of_no_model_costs_nothing_that_is_known(tmp_path: Path) -> None:
+    body = told(lambda desk: desk.say("I begin."), tmp_path)
+    assert body == asdict(events.Message(role="assistant", text="I begin."))
