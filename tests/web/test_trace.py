@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
@@ -180,6 +181,42 @@ def test_an_event_of_each_kind_says_what_it_holds(client, run, kind):
     seq = record(run, EventDraft(kind, SAMPLES[kind]))
     page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
     assert f'id="e{seq}"' in page and "told so" in page
+
+
+NAMED = {name: [1, 2] for name in ("items", "keys", "values")}
+COUNTED = dict.fromkeys(NAMED, 1.0)
+TAKEN = {
+    "tool_call": {"tool": "t", "arguments": NAMED},
+    "note": {"text": "n", "detail": NAMED},
+    "span_begin": {"span_kind": "turn", "files": dict.fromkeys(NAMED, 1)},
+    "metric": {"name": "m", "value": 1, "detail": dict.fromkeys(("candidate_us", "items"), "x")},
+    "compiler_output": {
+        "tool": "g++",
+        "ok": True,
+        "duration_ms": 1.0,
+        "resources": {"items": COUNTED},
+        "listings": dict.fromkeys(NAMED, "ret"),
+    },
+    "profiler_output": {
+        "tool": "ncu",
+        "kernels": [{"name": "k", "duration_us": 1.0, "stalls": COUNTED}],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", TAKEN)
+def test_an_event_may_name_its_values_as_it_likes(client, run, kind):
+    seq = record(run, EventDraft(kind, TAKEN[kind]))
+    for query in ("", "?q=1", "?q=t", "events/?after=0"):
+        page = client.get(f"/runs/{run.pk}/{query}")
+        assert page.status_code == 200, query
+    page = page.content.decode()
+    assert f'id="e{seq}"' in page and (kind == "metric" or "items" in page)
+
+
+def test_no_template_takes_a_name_of_a_value_for_a_method():
+    for path in (Path(__file__).resolve().parents[2] / "templates").rglob("*.html"):
+        assert not re.search(r"\.(items|keys|values)\b", path.read_text()), path
 
 
 def test_a_profile_is_a_table_of_kernels(client, run):

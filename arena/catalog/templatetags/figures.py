@@ -14,7 +14,6 @@ from django.utils.safestring import SafeString
 register = template.Library()
 
 NOTHING = "–"
-NOTHING_GIVEN = (None, "")  # a template gives "" for the attribute of something that is not there
 ICONS = {
     "passed", "failed", "rejected", "disputed", "skipped", "broken", "queued", "running",
     "judging", "cancelled",
@@ -49,7 +48,7 @@ class Scale:
 @register.filter
 def times(value: float | None) -> str:
     """A speedup: 0.943x, 1.25x, 13.4x, 134x."""
-    return NOTHING if value in NOTHING_GIVEN else f"{_three_digits(value)}×"
+    return NOTHING if _unknown(value) else f"{_three_digits(value)}×"
 
 
 @register.filter
@@ -77,7 +76,7 @@ def peak_unit(name: str) -> str:
 @register.simple_tag
 def interval(low: float | None, high: float | None) -> str:
     """The 95 % interval of a speedup, as text: 1.04 to 1.07, 1.048 to 1.052."""
-    if low in NOTHING_GIVEN or high in NOTHING_GIVEN:
+    if _unknown(low) or _unknown(high):
         return ""
     ends = [[_three_digits(end, more) for end in (low, high)] for more in range(3)]
     return " to ".join(next((pair for pair in ends if pair[0] != pair[1]), ends[0]))
@@ -85,22 +84,18 @@ def interval(low: float | None, high: float | None) -> str:
 
 @register.filter
 def share(value: float | None) -> str:
-    return NOTHING if value in NOTHING_GIVEN else f"{value:.0%}".replace("%", "\u202f%")
+    return NOTHING if _unknown(value) else f"{value:.0%}".replace("%", "\u202f%")
 
 
 @register.filter
 def signed_percent(value: float | None) -> str:
-    return (
-        NOTHING
-        if value in NOTHING_GIVEN
-        else f"{value:+.1%}".replace("-", "−").replace("%", "\u202f%")
-    )
+    return NOTHING if _unknown(value) else f"{value:+.1%}".replace("-", "−").replace("%", "\u202f%")
 
 
 @register.filter
 def micros(value: float | None) -> str:
     """A duration in microseconds, in the unit that reads best."""
-    if value in NOTHING_GIVEN:
+    if _unknown(value):
         return NOTHING
     for bound, unit in ((1e3, "µs"), (1e6, "ms")):
         if value < bound:
@@ -110,19 +105,19 @@ def micros(value: float | None) -> str:
 
 @register.filter
 def millis(value: float | None) -> str:
-    return NOTHING if value in NOTHING_GIVEN else micros(value * 1e3)
+    return NOTHING if _unknown(value) else micros(value * 1e3)
 
 
 @register.filter
 def figure(value: float | None) -> str:
     """A plain number with three digits that count."""
-    return NOTHING if value in NOTHING_GIVEN else _three_digits(value)
+    return NOTHING if _unknown(value) else _three_digits(value)
 
 
 @register.filter
 def duration(seconds: float | None) -> str:
     """Seconds as 8.2 s, 3 m 05 s, 2 h 10 m."""
-    if seconds in NOTHING_GIVEN:
+    if _unknown(seconds):
         return NOTHING
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
@@ -141,7 +136,13 @@ def clock(t_ms: int | None) -> str:
 
 @register.filter
 def money(value: float | None) -> str:
-    return NOTHING if value in NOTHING_GIVEN else f"${value:,.2f}"
+    return NOTHING if _unknown(value) else f"${value:,.2f}"
+
+
+@register.filter
+def pairs(values: Any) -> list[tuple[str, Any]]:
+    """Names and values. To a template `values.items` is what is called "items", if anything is."""
+    return list(values.items()) if isinstance(values, dict) else []
 
 
 @register.filter
@@ -159,7 +160,7 @@ def whisker(
     kind: str = "",
 ) -> SafeString:
     """A speedup and its interval on a shared logarithmic axis; a dashed line stands at 1x."""
-    if speedup in NOTHING_GIVEN:
+    if _unknown(speedup):
         return SafeString("")
     low, high = (speedup, speedup) if low is None or high is None else (low, high)
     one, at, left, right = (scale.x(value) for value in (1.0, speedup, low, high))
@@ -179,7 +180,7 @@ def whisker(
 @register.simple_tag
 def bar(part: float | None, whole: float = 1, kind: str = "") -> SafeString:
     """How much of a whole, drawn; the number stands beside it."""
-    if part in NOTHING_GIVEN or not whole:
+    if _unknown(part) or not whole:
         return SafeString("")
     width = round(72 * min(part / whole, 1.0), 1)
     return format_html(
@@ -205,6 +206,11 @@ def verdict(name: str, label: str = "", plain: bool = False) -> SafeString:
         '<span class="pill{}" data-verdict="{}">{}{}</span>',
         " plain" if plain else "", name or "queued", icon(sign), label or name or "waiting",
     )  # fmt: skip
+
+
+def _unknown(value: Any) -> bool:
+    """Whether it is no number: None, "" where a template finds nothing, or an agent's words."""
+    return not isinstance(value, int | float)
 
 
 def _three_digits(value: float, more: int = 0) -> str:
