@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Self
 
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import AbstractUser, AnonymousUser
 from django.db import models
 from django.utils import timezone
 
@@ -16,6 +16,9 @@ TOKEN_PREFIX = "arena_"
 
 class User(AbstractUser):
     pass
+
+
+Viewer = User | AnonymousUser
 
 
 class Scope(models.TextChoices):

@@ -97,7 +97,7 @@ class HardwareOut(Schema):
 
 @router.get("/tasks", response=list[TaskOut])
 def list_tasks(request: HttpRequest, category: str = "", track: str = "") -> Any:
-    tasks = Task.objects.listed()
+    tasks = Task.objects.listed(request.user)
     if category:
         tasks = tasks.filter(operator__category=category)
     if track:
@@ -107,7 +107,7 @@ def list_tasks(request: HttpRequest, category: str = "", track: str = "") -> Any
 
 @router.get("/tasks/{operator}/{track}", response=TaskDetail)
 def get_task(request: HttpRequest, operator: str, track: str) -> Task:
-    task = Task.objects.listed().by_slug(f"{operator}/{track}").first()
+    task = Task.objects.listed(request.user).by_slug(f"{operator}/{track}").first()
     if task is None:
         raise NotFound(f"There is no task '{operator}/{track}'.", "See GET /api/v1/tasks.")
     return task

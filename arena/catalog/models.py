@@ -8,6 +8,8 @@ from typing import Any, Self
 from django.db import models
 from django.utils import timezone
 
+from arena.accounts.models import Viewer
+
 WORKER_TIMEOUT = timedelta(seconds=30)
 
 
@@ -32,9 +34,13 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """Tasks that are published and whose folder is there."""
         return self.filter(status=Task.Status.PUBLISHED, in_tree=True)
 
-    def listed(self) -> Self:
-        """All that may be shown: drafts are for staff, in the admin."""
-        shown = self.exclude(status=Task.Status.DRAFT).select_related("operator")
+    def visible_to(self, user: Viewer) -> Self:
+        """All but drafts, which are for staff."""
+        return self if user.is_staff else self.exclude(status=Task.Status.DRAFT)
+
+    def listed(self, user: Viewer) -> Self:
+        """What this user may see, with all that a list says of it."""
+        shown = self.visible_to(user).select_related("operator")
         versions = TaskVersion.objects.defer("public", "admission")
         return shown.prefetch_related(models.Prefetch("versions", versions))
 

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import Agent, Hardware, Operator, Task
+from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import Scale, share
 from arena.leaderboard import comparison
 from arena.leaderboard.analysis import AT_LEAST, Progress, analyse
@@ -60,6 +60,7 @@ def analysis(request: HttpRequest) -> HttpResponse:
     chosen = {
         name: request.GET.get(name, "") for name in ("agent", "hardware", "category", "track")
     }
+    visible = Task.objects.visible_to(request.user)
     found = analyse(Run.objects.visible_to(request.user).matching(**chosen))
     context = {
         "found": found,
@@ -67,8 +68,8 @@ def analysis(request: HttpRequest) -> HttpResponse:
         "narrowed": any(chosen.values()),
         "agents": Agent.objects.all(),
         "devices": Hardware.objects.all(),
-        "categories": distinct(Operator, "category"),
-        "tracks": distinct(Task, "track"),
+        "categories": distinct(visible, "operator__category"),
+        "tracks": distinct(visible, "track"),
         "bounds": AT_LEAST,
         "chart": solved_by_round(found.progress),
         "reading": _gained(found.progress),

@@ -2,7 +2,7 @@
 
 The baseline holds the first one, at 1x. A run takes it when its interval begins CLEARLY above where
 that of the standing one ends, so that none falls by chance. Who is given the answers takes none, as
-on the board, and a task that has changed begins anew.
+on the board, a draft has none, and a task that has changed begins anew.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from arena.catalog.models import Task
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RunStatus, Visibility
@@ -71,7 +72,9 @@ def _marks(runs: RunQuerySet) -> list[_Mark]:
     """Every record, in the order in which they were set."""
     passed = runs.filter(
         status=RunStatus.PASSED, visibility=Visibility.PUBLIC, speedup__isnull=False
-    ).exclude(agent__open_book=True)
+    )
+    passed = passed.exclude(task_version__task__status=Task.Status.DRAFT)
+    passed = passed.exclude(agent__open_book=True)
     fields = ("task_version", "hardware", "pk", "agent__slug", "speedup", "low", "high", "ended_at")
     marks: list[_Mark] = []
     standing: dict[tuple[int, int], int] = {}

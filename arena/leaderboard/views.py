@@ -8,7 +8,7 @@ from datetime import date
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -17,7 +17,7 @@ from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
-from arena.catalog.models import Agent, Hardware, Operator, Task
+from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import Scale, share
 from arena.leaderboard.charts import seen_against_unseen
 from arena.leaderboard.rankings import (
@@ -87,6 +87,8 @@ def home(request: HttpRequest) -> HttpResponse:
 def leaderboard(request: HttpRequest) -> HttpResponse:
     filters = _filters(request)
     runs = ranked_runs(filters)
+    visible = Task.objects.visible_to(request.user)
+    families = visible.values_list("operator__families", flat=True)
     rows = rank(filters, runs)
     context = {
         "rows": rows,
@@ -96,9 +98,9 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "narrowed": replace(filters, generalization=SEEN) != Filters(),
         "generalizations": [(name, _address(request, filters, name)) for name in GENERALIZATIONS],
         "devices": Hardware.objects.all(),
-        "categories": distinct(Operator, "category"),
-        "tracks": distinct(Task, "track"),
-        "families": sorted(set().union(*Operator.objects.values_list("families", flat=True))),
+        "categories": distinct(visible, "operator__category"),
+        "tracks": distinct(visible, "track"),
+        "families": sorted(set().union(*families)),
         "chart": seen_against_unseen(rows),
         "reading": _reading(rows),
         "heat": _heat(filters, rows, runs),
@@ -110,7 +112,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 @require_safe
 def tasks(request: HttpRequest) -> HttpResponse:
     chosen = {name: request.GET.get(name, "") for name in ("category", "track")}
-    found = Task.objects.filter(status=Task.Status.PUBLISHED).select_related("operator")
+    visible = Task.objects.visible_to(request.user)
+    found = visible.filter(status=Task.Status.PUBLISHED).select_related("operator")
     if chosen["category"]:
         found = found.filter(operator__category=chosen["category"])
     if chosen["track"]:
@@ -124,8 +127,8 @@ def tasks(request: HttpRequest) -> HttpResponse:
         "operators": operators,
         "count": len(found),
         "chosen": chosen,
-        "categories": distinct(Operator, "category"),
-        "tracks": distinct(Task, "track"),
+        "categories": distinct(visible, "operator__category"),
+        "tracks": distinct(visible, "track"),
     }
     return render(request, "tasks.html", context)
 
@@ -141,8 +144,9 @@ def operator(request: HttpRequest, operator: str) -> HttpResponse:
 
 @require_safe
 def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
+    visible = Task.objects.visible_to(request.user)
     shown = get_object_or_404(
-        Task.objects.select_related("operator"), operator__slug=operator, track=track
+        visible.select_related("operator"), operator__slug=operator, track=track
     )
     version = shown.version
     public = version.public if version else {}
@@ -166,7 +170,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
         "scale": Scale.over([*history, *(record.run for record in held)]),
-        "siblings": Task.objects.filter(operator=shown.operator).exclude(pk=shown.pk),
+        "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     return render(request, "task.html", context)
 
@@ -196,7 +200,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
             category,
             next((row for row in rank(Filters(category=category)) if row.agent == shown), None),
         )
-        for category in distinct(Operator, "category")
+        for category in distinct(Task.objects.visible_to(request.user), "operator__category")
     ]
     context = {
         "agent": shown,
@@ -263,9 +267,9 @@ def _address(request: HttpRequest, filters: Filters, generalization: str) -> tup
     return f"{reverse('leaderboard')}?{query.urlencode()}", shown
 
 
-def distinct(model: Any, field: str) -> list[str]:
+def distinct(rows: QuerySet[Any], field: str) -> list[str]:
     """The values of a column, in order."""
-    return list(model.objects.order_by(field).values_list(field, flat=True).distinct())
+    return list(rows.order_by(field).values_list(field, flat=True).distinct())
 
 
 def _scale(rows: Iterable[Row]) -> Scale:

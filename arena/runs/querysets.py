@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from django.contrib.auth.models import AnonymousUser
 from django.db import models
 from django.db.models import Q
 
-from arena.accounts.models import User
+from arena.accounts.models import Viewer
+from arena.catalog.models import Task
 from arena.runs.states import RUN_ACTIVE, RunStatus, Split, Visibility
 
 if TYPE_CHECKING:
     from arena.runs.models import Event, Measurement, Run  # noqa: F401  (named in strings)
 
-Viewer = User | AnonymousUser
-
 
 class RunQuerySet(models.QuerySet["Run"]):
     def visible_to(self, user: Viewer) -> Self:
-        """Public runs, one's own, and for staff every run."""
+        """Public runs, one's own, and for staff every run; those of a draft for staff alone."""
         if user.is_staff:
             return self
         public = Q(visibility=Visibility.PUBLIC)
+        shown = self.exclude(task_version__task__status=Task.Status.DRAFT)
         if not user.is_authenticated:
-            return self.filter(public)
-        return self.filter(public | Q(visibility=Visibility.OWNER, owner=user))
+            return shown.filter(public)
+        return shown.filter(public | Q(visibility=Visibility.OWNER, owner=user))
 
     def active(self) -> Self:
         return self.filter(status__in=RUN_ACTIVE)

@@ -32,17 +32,18 @@ SPEEDS = (1, 2, 5, 10, 20, 60)
 @require_safe
 def runs(request: HttpRequest) -> HttpResponse:
     chosen = {name: request.GET.get(name, "") for name in FILTERS}
-    found = Run.objects.visible_to(request.user).with_names().matching(**chosen)
+    visible = Run.objects.visible_to(request.user)
+    found = visible.with_names().matching(**chosen)
     page = Paginator(found, RUNS_A_PAGE).get_page(request.GET.get("page"))
     context = {
         "page": page,
         "scale": Scale.over(page),
         "chosen": chosen,
         "statuses": RunStatus.values,
-        "tasks": Task.objects.select_related("operator"),
+        "tasks": Task.objects.visible_to(request.user).select_related("operator"),
         "agents": Agent.objects.all(),
         "devices": Hardware.objects.all(),
-        "experiments": Experiment.objects.all(),
+        "experiments": Experiment.objects.filter(pk__in=visible.values("experiment")),
     }
     return render(request, "runs.html", context)
 

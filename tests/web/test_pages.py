@@ -7,9 +7,9 @@ import re
 import pytest
 from django.utils import timezone
 
-from arena.catalog.models import Worker
+from arena.catalog.models import Operator, Task, Worker
 from arena.runs import services
-from arena.runs.models import Evaluation, Event, Experiment, Measurement
+from arena.runs.models import Evaluation, Event, Experiment, Measurement, Run
 from arena.runs.rounds import best_of, rounds_of
 from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, report
 from tests.web.world import DEVICE, HIDDEN, SECRET, STAFF_WORD
@@ -185,6 +185,41 @@ def test_a_run_of_somebody_is_no_run_to_a_stranger(client, start, alice, charlie
     assert run.pk not in client.get("/runs/").content.decode()
     client.force_login(alice)
     assert [client.get(a).status_code for a in addresses] == [200, 200, 200]
+
+
+def test_a_draft_and_what_only_hidden_runs_have_are_for_staff(client, world, alice, bob):
+    run = world.passed("swiglu/cpp-to-cpp", "tuner", 2.1, rounds=1)
+    draft = run.task_version.task
+    hidden = Experiment.objects.create(slug="unheard-of", title="Unheard of")
+    world.passed(TASK, "tuner", 2.1, rounds=1)
+    Run.objects.exclude(pk=run.pk).update(experiment=hidden, visibility="staff")
+    Operator.objects.filter(pk=draft.operator_id).update(families=["spies"])
+    draft.operator.tasks.update(status="draft")
+    named = ("swiglu", "spies", hidden.slug)
+    addresses = ["/", "/runs/", "/tasks/", "/leaderboard/", "/analysis/", "/agents/tuner/"]
+    addresses += ["/api/v1/tasks", "/api/v1/runs", "/api/v1/leaderboard/records"]
+    own = ["/tasks/swiglu/cpp-to-cpp/", "/api/v1/tasks/swiglu/cpp-to-cpp", f"/runs/{run.pk}/"]
+    for who in (None, alice):
+        if who:
+            client.force_login(who)
+        for address in addresses:
+            text = client.get(address).content.decode()
+            assert not [name for name in named if name in text], address
+        assert [client.get(address).status_code for address in own] == [404, 404, 404]
+    client.force_login(bob)
+    assert [client.get(address).status_code for address in own] == [200, 200, 200]
+    page = client.get("/runs/").content.decode()
+    assert "swiglu/cpp-to-cpp</option>" in page and "Unheard of" in page
+
+
+def test_a_sibling_that_is_a_draft_is_not_named(client, world, bob):
+    Task.objects.filter(operator__slug="rms_norm").exclude(track="cpp-to-cpp").update(
+        status="draft"
+    )
+    sibling = "/tasks/rms_norm/torch-to-triton/"
+    assert sibling not in client.get(f"/tasks/{TASK}/").content.decode()
+    client.force_login(bob)
+    assert sibling in client.get(f"/tasks/{TASK}/").content.decode()
 
 
 def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
