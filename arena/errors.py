@@ -15,6 +15,13 @@ class UserError(Exception):
         self.hint = hint
 
 
+class Invalid(UserError):
+    """What was asked for has no meaning here."""
+
+    code = "invalid"
+    status = 422
+
+
 class NotFound(UserError):
     code = "not_found"
     status = 404

@@ -109,6 +109,7 @@ MIDDLEWARE = [
     "django.middleware.gzip.GZipMiddleware",  # which pads what it packs against BREACH
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "arena.middleware.security_headers",
+    "arena.api.errors_in_its_form",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

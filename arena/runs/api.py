@@ -10,7 +10,8 @@ from ninja import Query, Router, Status
 from ninja.throttling import AuthRateThrottle
 
 from arena.accounts.auth import RUN
-from arena.errors import NotFound
+from arena.catalog.models import Agent, Hardware, Task
+from arena.errors import Invalid, NotFound
 from arena.runs import services
 from arena.runs.models import Blob, Event, Run, Submission
 from arena.runs.schemas import (
@@ -20,6 +21,7 @@ from arena.runs.schemas import (
     RunFilters,
     RunIn,
     RunOut,
+    RunStarted,
     SubmissionDetail,
 )
 
@@ -35,6 +37,10 @@ def list_runs(
     cursor: str | None = None,
 ) -> dict[str, Any]:
     """Newest first. `cursor` is the `next_cursor` of the page before."""
+    known = [*RunFilters.model_fields, "limit", "cursor"]
+    if unknown := [name for name in request.GET if name not in known]:
+        raise Invalid(f"There is no parameter {unknown[0]!r}.", f"One of {', '.join(known)}.")
+    _check_names(request, filters)
     runs = Run.objects.visible_to(request.user).with_names().matching(**filters.dict())
     if cursor:
         last = _run(request, cursor)
@@ -46,8 +52,9 @@ def list_runs(
     return {"runs": page[:limit], "next_cursor": page[limit - 1].pk if more else None}
 
 
-@router.post("", response={201: RunOut}, auth=RUN, throttle=[AuthRateThrottle("60/m")])
+@router.post("", response={201: RunStarted}, auth=RUN, throttle=[AuthRateThrottle("60/m")])
 def create_run(request: HttpRequest, body: RunIn) -> Status[Run]:
+    """Queue a run; `waiting` says what for, and whether anybody is there to work on it."""
     run = services.start_run(
         task_slug=body.task,
         agent_slug=body.agent,
@@ -75,7 +82,7 @@ def get_submission(request: HttpRequest, run_id: str, number: int) -> Submission
     """What was handed in, with its gates and the measurements of seen cases."""
     submission = _run(request, run_id).submissions.filter(round=number).first()
     if submission is None:
-        raise NotFound(f"This run has no round {number}.")
+        raise NotFound(f"This run has no round {number}.", "Its `submissions` are all.")
     return submission
 
 
@@ -112,12 +119,27 @@ def get_blob(request: HttpRequest, run_id: str, seq: int, path: str = "") -> Htt
     kept = event.body.get("blobs", {}).get(path) if event else None
     blob = Blob.objects.filter(pk=kept["sha256"]).first() if kept else None
     if blob is None:
-        raise NotFound("This event keeps no such text.")
+        raise NotFound("This event keeps no such text.", "`path` is a key of its `body.blobs`.")
     return HttpResponse(blob.content, content_type="text/plain; charset=utf-8")
+
+
+def _check_names(request: HttpRequest, filters: RunFilters) -> None:
+    """What a filter names must be there, or a slip would look like an empty list."""
+    operator, _, track = (filters.task or "").partition("/")
+    tasks = Task.objects.visible_to(request.user).filter(operator__slug=operator)
+    listed = {
+        "task": tasks.filter(track=track) if track else tasks,
+        "agent": Agent.objects.filter(slug=filters.agent),
+        "hardware": Hardware.objects.filter(slug=filters.hardware),
+    }
+    for name, found in listed.items():
+        if (asked := getattr(filters, name)) and not found.exists():
+            plural = name if name == "hardware" else f"{name}s"
+            raise Invalid(f"There is no {name} {asked!r}.", f"See GET /api/v1/{plural}.")
 
 
 def _run(request: HttpRequest, run_id: str) -> Run:
     run = Run.objects.visible_to(request.user).with_names().filter(pk=run_id).first()
     if run is None:
-        raise NotFound(f"There is no run {run_id!r} that you may see.")
+        raise NotFound(f"There is no run {run_id!r} that you may see.", "See GET /api/v1/runs.")
     return run

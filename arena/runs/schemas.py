@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ninja import Field, Schema
+from pydantic import AfterValidator, StrictInt
 
 from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
+from arena.runs.states import RunStatus
 from arena.runs.waiting import Waiting, waiting_of
+
+UNWRITTEN = re.compile("[\x00\ud800-\udfff]")
+
+
+def _written(text: str) -> str:
+    if UNWRITTEN.search(text):
+        raise ValueError("It holds a NUL or half a character.")
+    return text
+
+
+def _statuses(text: str) -> str:
+    if unknown := [name for name in text.split(",") if name not in ("", *RunStatus.values)]:
+        raise ValueError(f"{unknown[0]!r} is none of {', '.join(RunStatus.values)}.")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_written)]
+"""What a database takes."""
 
 Numbers = dict[str, float | None] | None
 
@@ -25,12 +46,12 @@ def _interval(speedup: float | None, low: float | None, high: float | None) -> N
     return None if speedup is None else {"speedup": speedup, "low": low, "high": high}
 
 
-class RunIn(Schema):
-    task: str = Field(examples=["rms_norm/cpp-to-cpp"])
-    agent: str = Field(examples=["tuner"])
-    hardware: str | None = None
-    budget: dict[str, int] | None = Field(None, examples=[{"rounds": 12, "seconds": 300}])
-    label: str = Field("", max_length=100)
+class RunIn(Schema, extra="forbid"):
+    task: Text = Field(examples=["rms_norm/cpp-to-cpp"])
+    agent: Text = Field(examples=["tuner"])
+    hardware: Text | None = None
+    budget: dict[str, StrictInt] | None = Field(None, examples=[{"rounds": 12, "seconds": 300}])
+    label: Text = Field("", max_length=100)
     visibility: Literal["public", "owner", "staff"] = "public"
 
 
@@ -145,13 +166,16 @@ class WaitingOut(Schema):
     reason: str
 
 
-class RunDetail(RunOut):
+class RunStarted(RunOut):
     waiting: WaitingOut | None
-    submissions: list[SubmissionOut]
 
     @staticmethod
     def resolve_waiting(run: Run) -> Waiting | None:
         return waiting_of(run)
+
+
+class RunDetail(RunStarted):
+    submissions: list[SubmissionOut]
 
     @staticmethod
     def resolve_submissions(run: Run) -> list[Submission]:
@@ -218,11 +242,13 @@ class Page(Schema):
 
 
 class RunFilters(Schema):
-    task: str | None = Field(None, description="`operator` or `operator/track`.")
-    agent: str | None = None
-    hardware: str | None = None
-    status: str | None = Field(None, description="One or several, comma separated.")
-    experiment: str | None = None
+    task: Text | None = Field(None, description="`operator` or `operator/track`.")
+    agent: Text | None = None
+    hardware: Text | None = None
+    status: Annotated[str, AfterValidator(_statuses)] | None = Field(
+        None, description=f"One or several of {', '.join(RunStatus.values)}, comma separated."
+    )
+    experiment: Text | None = None
 
 
 class EventsOut(Schema):

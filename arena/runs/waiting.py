@@ -33,7 +33,7 @@ def waiting_of(run: Run) -> Waiting | None:
     if run.ended:
         return None
     if run.status == RunStatus.QUEUED:
-        return _waiting(queue.AGENTS, Run.objects.ahead_of(run).count())
+        return _begun(run)
     asked = Evaluation.objects.filter(submission__run=run, status__in=EVALUATION_WAITING)
     evaluation = asked.select_related("hardware").order_by("pk").first()
     if evaluation is None:
@@ -43,6 +43,14 @@ def waiting_of(run: Run) -> Waiting | None:
         return _waiting(queue.BUILD, before.count())
     same_device = before.filter(hardware=evaluation.hardware)
     return _waiting(evaluation.hardware.queue, same_device.count())
+
+
+def _begun(run: Run) -> Waiting:
+    """What a run needs to begin, or else that a queue it will come to is taken by nobody."""
+    ahead = Run.objects.ahead_of(run).count()
+    needed = (queue.AGENTS, queue.BUILD, run.hardware.queue)
+    unserved = [name for name in needed if not Worker.objects.serving(name)]
+    return Waiting(unserved[0] if unserved else queue.AGENTS, ahead, not unserved)
 
 
 def _waiting(name: str, ahead: int) -> Waiting:

@@ -68,13 +68,30 @@ def test_a_list_of_runs_goes_on_from_its_cursor(client, start):
         ({"task": "relu/cpp-to-cpp", "agent": "tuner", "hardware": "test-cpu"}, 1),
         ({"status": "queued,running"}, 1),
         ({"status": "passed"}, 0),
-        ({"agent": "other"}, 0),
         ({"experiment": "none"}, 0),
     ],
 )
 def test_runs_are_listed_by_filters(client, start, filters, count):
     start()
     assert len(client.get(RUNS, filters).json()["runs"]) == count
+
+
+@pytest.mark.parametrize(
+    ("filters", "word"),
+    [
+        ({"agent": "other"}, "no agent 'other'"),
+        ({"task": "relu/other"}, "no task 'relu/other'"),
+        ({"hardware": "other"}, "no hardware 'other'"),
+        ({"status": "queued,done"}, "'done' is none of queued"),
+        ({"agents": "tuner"}, "no parameter 'agents'"),
+        ({"agent": "\x00"}, "NUL"),
+    ],
+)
+def test_a_filter_that_names_nothing_is_told_so(client, start, filters, word):
+    start()
+    response = client.get(RUNS, filters)
+    assert response.status_code == 422
+    assert word in error_of(response)["message"] and error_of(response)["hint"]
 
 
 def test_a_list_takes_the_same_few_queries_however_long(
@@ -114,7 +131,10 @@ def test_what_waits_says_for_what(client, start, hardware):
     places = [run.events.get().body["queue_position"] for run in (first, second)]
     assert places == [1, 2]
     assert "No live worker takes the queue agents" in waiting(first)["reason"]
-    Worker.objects.create(name="w", queues=["agents", "build"], pid=1)
+    worker = Worker.objects.create(name="w", queues=["agents", "build"], pid=1)
+    assert "No live worker measures on Test CPU" in waiting(first)["reason"]
+    worker.queues.append(hardware.queue)
+    worker.save()
     assert waiting(first)["reason"] == "Waits for a worker of the queue agents: it is next."
     assert waiting(second)["reason"] == "Waits for a worker of the queue agents: 1 before it."
     services.claim_run(second.pk, LEASE)
@@ -124,6 +144,7 @@ def test_what_waits_says_for_what(client, start, hardware):
     services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
     assert waiting(second) is None
     services.finish_build(evaluation.pk, LEASE)
+    worker.delete()
     assert (waiting(second)["queue"], waiting(second)["served"]) == (hardware.queue, False)
     assert f"No live worker measures on {hardware.name}" in waiting(second)["reason"]
 
@@ -189,6 +210,14 @@ def test_a_token_with_the_scope_run_starts_and_cancels(client, start, alice):
     assert post(client, f"{RUNS}/{run['id']}/cancel", **headers).json()["status"] == "cancelled"
 
 
+def test_what_is_started_says_whether_anybody_will_work_on_it(client, start, hardware, alice):
+    headers = bearer(alice, "run")
+    waiting = post(client, RUNS, ASKED, **headers).json()["waiting"]
+    assert waiting["served"] is False and "No live worker" in waiting["reason"]
+    Worker.objects.create(name="w", queues=["agents", "build", hardware.queue], pid=1)
+    assert post(client, RUNS, ASKED, **headers).json()["waiting"]["served"] is True
+
+
 def test_a_token_without_the_scope_is_refused(client, start, alice):
     response = post(client, RUNS, ASKED, **bearer(alice, "read"))
     assert response.status_code == 403 and "scope" in error_of(response)["message"]
@@ -228,6 +257,13 @@ def test_a_session_starts_a_run_only_with_its_csrf_token(start, alice):
         ({"budget": {"rounds": "many"}}, 422, "rounds"),
         ({"label": "x" * 101}, 422, "label"),
         ({"visibility": "secret"}, 422, "visibility"),
+        ({"budget": {"rounds": True}}, 422, "rounds"),
+        ({"budgets": {"rounds": 2}}, 422, "budgets"),
+        *(
+            ({name: f"x{text}"}, 422, name)
+            for name in ("task", "agent", "hardware", "label")
+            for text in ("\x00", "\ud800")
+        ),
     ],
 )
 def test_a_bad_request_is_answered_with_what_is_wrong(client, start, alice, change, status, word):
@@ -242,12 +278,44 @@ def test_an_address_that_is_nowhere_is_answered_as_an_error(client, db, path):
     assert response.status_code == 404 and error_of(response)["code"] == "not_found"
 
 
+@pytest.mark.parametrize("path", ["", "v1/nope", "v1/runs/nope", "v2/runs"])
+def test_an_address_that_is_nowhere_says_where_to_look(path):
+    client = Client(enforce_csrf_checks=True)
+    for ask in (client.get, client.post):
+        error = ask(f"/api/{path}")
+        assert error.status_code in (404, 405)
+        assert error_of(error)["hint"]
+
+
+def test_a_method_that_an_address_does_not_take_is_answered_with_those_it_does(client, db):
+    response = client.delete(RUNS)
+    assert (response.status_code, response.headers["Allow"]) == (405, "GET, POST")
+    assert error_of(response)["hint"] == "It takes GET, POST."
+
+
+def test_a_body_that_is_too_large_is_told_how_large_it_may_be(client, start, alice):
+    response = post(client, RUNS, {**ASKED, "label": "x" * 3_000_000}, **bearer(alice, "run"))
+    assert response.status_code == 413 and "2,621,440 bytes" in error_of(response)["hint"]
+
+
+def test_a_fault_of_ours_is_answered_as_an_error(client, start, monkeypatch):
+    def fail(event):
+        raise OSError("the disk is gone")
+
+    client.raise_request_exception = False
+    monkeypatch.setattr(Event, "envelope", fail)
+    response = client.get(f"{RUNS}/{start().pk}/events")
+    assert response.status_code == 500 and error_of(response)["code"] == "internal"
+    assert "disk" not in response.content.decode()
+
+
 def test_too_many_starts_are_told_to_wait(client, alice):
     cache.clear()
     headers = bearer(alice, "run")
-    statuses = [post(client, RUNS, ASKED, **headers).status_code for _ in range(61)]
+    answers = [post(client, RUNS, ASKED, **headers) for _ in range(61)]
     cache.clear()
-    assert statuses == [404] * 60 + [429]
+    assert [answer.status_code for answer in answers] == [404] * 60 + [429]
+    assert re.fullmatch(r"Wait \d+ seconds\.", error_of(answers[-1])["hint"])
 
 
 def test_what_is_not_json_is_answered_with_an_error(client, start, alice):

@@ -230,7 +230,8 @@ def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
         return "".join(re.findall(r"data-waiting>(.*?)</p>", page))
 
     assert "No live worker takes the queue agents: start the arena" in waits(first)
-    Worker.objects.create(name="worker", queues=["agents", "build"], pid=1)
+    queues = ["agents", "build", first.hardware.queue]
+    worker = Worker.objects.create(name="worker", queues=queues, pid=1)
     assert waits(second) == "Waits for a worker of the queue agents: 1 before it."
     services.claim_run(second.pk, "lease")
     assert waits(second) == ""
@@ -238,6 +239,7 @@ def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
     assert waits(second) == ""  # it is next
     services.claim_evaluation(evaluation.pk, "queued", "building", "lease")
     services.finish_build(evaluation.pk, "lease")
+    worker.delete()
     assert "No live worker measures on Test CPU" in waits(second)
 
 
