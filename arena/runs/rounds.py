@@ -19,6 +19,10 @@ from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Scope
 
 CONTEXT_LINES = 4
+SHOWN_LINES, SHOWN_CHARACTERS = 2_000, 32_000
+"""Of one page's files; to highlight a megabyte takes eight seconds."""
+COMPARED_LINES, COMPARED_CHARACTERS = 3_000, 200_000
+"""Of both sides; what is made to be slow to compare takes the square of its lines."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,15 @@ class Round:
 
 @dataclass(frozen=True)
 class Source:
-    """A file as a page shows it: escaped and highlighted, classes for colours."""
+    """A file as a page shows it: escaped and highlighted, classes for colours. `cut` says that it
+    is longer, and of a difference that it is too large to be looked for.
+    """
 
     path: str
     html: SafeString
     added: int = 0
     removed: int = 0
+    cut: bool = False
 
 
 def rounds_of(run: Run) -> list[Round]:
@@ -108,8 +115,16 @@ def best_of(rounds: list[Round]) -> Round | None:
 
 
 def sources(files: dict[str, str]) -> list[Source]:
-    """The files of a submission, highlighted, with numbered lines."""
-    return [Source(path, highlighted(path, text)) for path, text in sorted(files.items())]
+    """The files of a submission, highlighted, with numbered lines, as far as a page shows them."""
+    found = []
+    lines, characters = SHOWN_LINES, SHOWN_CHARACTERS
+    for path, text in sorted(files.items()):
+        shown = "\n".join(text[: max(characters, 0)].split("\n")[: max(lines, 0)])
+        lines -= shown.count("\n") + 1
+        characters -= len(shown)
+        cut = len(shown) < len(text.rstrip("\n"))
+        found.append(Source(path, highlighted(path, shown), cut=cut))
+    return found
 
 
 def highlighted(path: str, text: str) -> SafeString:
@@ -131,8 +146,17 @@ def highlighted(path: str, text: str) -> SafeString:
 def changes(before: dict[str, str], after: dict[str, str]) -> list[Source]:
     """What differs between two submissions, a unified diff a file."""
     found = []
+    most_lines, most_characters = COMPARED_LINES, COMPARED_CHARACTERS
     for path in sorted({*before, *after}):
-        old, new = before.get(path, "").splitlines(), after.get(path, "").splitlines()
+        texts = before.get(path, ""), after.get(path, "")
+        if texts[0] == texts[1]:
+            continue
+        old, new = (text.splitlines() for text in texts)
+        most_lines -= len(old) + len(new)
+        most_characters -= sum(map(len, texts))
+        if most_lines < 0 or most_characters < 0:
+            found.append(Source(path, mark_safe(""), cut=True))
+            continue
         lines = list(
             difflib.unified_diff(old, new, f"a/{path}", f"b/{path}", "", "", CONTEXT_LINES, "")
         )

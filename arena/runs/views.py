@@ -115,6 +115,7 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
         "profiles": profiles.order_by("pk"),
         "sources": sources(submission.files),
         "changes": changes(baseline, submission.files),
+        "before": before.files if before else {},
         "against": f"round {number - 1}" if before else "the starter files",
         "previous": number - 1 if before else None,
         "next": number + 1 if number < len(every) else None,

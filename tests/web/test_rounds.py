@@ -1,0 +1,54 @@
+"""What was handed in, as pages show and compare it, whatever its size."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from arena.runs import services
+from arena.runs.rounds import changes, sources
+from tests.arena.factories import LEASE, judge, report
+
+pytestmark = pytest.mark.django_db
+
+
+def test_files_share_what_a_page_shows_and_compares():
+    short, long = "int a;\n" * 100, "int a;\n" * 2_500
+    told = sources({"a.cpp": short, "b.cpp": long, "c.cpp": short})
+    assert [source.cut for source in told] == [False, True, True]
+    told = changes({"a.cpp": short, "b.cpp": long}, {"a.cpp": "", "b.cpp": long + short})
+    assert [(change.removed, change.cut) for change in told] == [(100, False), (0, True)]
+    assert changes({"a.cpp": long}, {"a.cpp": long}) == []
+
+
+def slow_to_compare(first: str) -> str:
+    """Half a megabyte, of which no two versions have more than single lines in common."""
+    return "".join(f"{first}{n}\nc{n % 100}\n" for n in range(40_000))
+
+
+def test_a_file_of_any_size_keeps_no_page_busy(client, start):
+    runs = [start(), start()]
+    for run, names in zip(runs, ("ab", "cd"), strict=True):
+        services.claim_run(run.pk, LEASE)
+        for name in names:
+            submission = services.submit(run.pk, {"relu.cpp": slow_to_compare(name)})
+            judge(services.request_evaluation(submission, "round"), report())
+        judge(services.request_evaluation(submission, "final"), report())
+    first, second = (f"/runs/{run.pk}" for run in runs)
+    for address, links in (
+        (f"{first}/", ["rounds/2/files/relu.cpp"]),
+        (f"{first}/summary/", ["rounds/2/files/relu.cpp"]),
+        (f"{first}/rounds/2/", ["rounds/1/files/relu.cpp", "rounds/2/files/relu.cpp"]),
+        (f"/compare/?run={runs[0].pk}&run={runs[1].pk}", [first, second]),
+    ):
+        began = time.process_time()
+        page = client.get(address).content.decode()
+        assert time.process_time() - began < 3, address
+        assert len(page) < 1_000_000, address
+        for link in links:
+            assert re.search(rf'href="[^"]*{link}', page), (address, link)
+    assert page.count("/files/relu.cpp") == 2 and "too large to compare here" in page
+    assert "too large to compare here" in client.get(f"{first}/rounds/2/").content.decode()
+    assert 'id="relu-cpp-L2000"' in client.get(f"{first}/").content.decode()
