@@ -41,7 +41,11 @@ class RunAdmin(Facts):
     date_hierarchy = "created_at"
     actions = ["cancel", "hide", "show"]
 
-    @admin.action(description="Cancel")
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Nobody edits a run; who may change runs cancels, hides and shows them."""
+        return request.user.has_perm("runs.change_run")
+
+    @admin.action(description="Cancel", permissions=["steer"])
     def cancel(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
         for run in runs:
             try:
@@ -49,11 +53,11 @@ class RunAdmin(Facts):
             except UserError as error:
                 self.message_user(request, f"{run}: {error.message}", messages.WARNING)
 
-    @admin.action(description="Hide from all but staff")
+    @admin.action(description="Hide from all but staff", permissions=["steer"])
     def hide(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
         self._show_to(Visibility.STAFF, request, runs)
 
-    @admin.action(description="Show to everybody")
+    @admin.action(description="Show to everybody", permissions=["steer"])
     def show(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
         self._show_to(Visibility.PUBLIC, request, runs)
 

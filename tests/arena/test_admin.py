@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from django.contrib import admin
+from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from arena.accounts.models import ApiToken, User
@@ -58,6 +59,23 @@ def test_runs_are_cancelled_from_their_list(client, root, start):
     waiting.refresh_from_db()
     assert waiting.status == "cancelled"
     assert "ended already" in page.content.decode()
+
+
+def test_who_may_only_look_at_runs_neither_cancels_nor_hides_them(client, bob, start):
+    run = start()
+    client.force_login(bob)
+    path = reverse("admin:runs_run_changelist")
+    may = dict(Permission.objects.filter(content_type__model="run").values_list("codename", "pk"))
+    bob.user_permissions.add(may["view_run"])
+    for action in ("cancel", "hide", "show"):
+        client.post(path, {"action": action, "_selected_action": [run.pk]})
+        assert f'value="{action}"' not in client.get(path).content.decode()
+    run.refresh_from_db()
+    assert (run.status, run.visibility, run.cancel_requested) == ("queued", "public", False)
+    bob.user_permissions.add(may["change_run"])
+    client.post(path, {"action": "hide", "_selected_action": [run.pk]})
+    run.refresh_from_db()
+    assert run.visibility == "staff"
 
 
 def test_a_run_is_hidden_and_shown_again_and_that_is_written_down(client, root, start):
