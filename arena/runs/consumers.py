@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from channels.db import database_sync_to_async
-from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from channels.generic.websocket import AsyncJsonWebsocketConsumer, AsyncWebsocketConsumer
 
 from arena import sockets
 from arena.runs.models import Event, Run
@@ -21,6 +21,7 @@ TICK_SECONDS = 2.0  # how late a lost nudge can make a page
 BOARD_TICK_SECONDS = 60.0
 FRAME_EVENTS = 200
 LAG_EVENTS = 2000  # a client further behind than this is moved to the tail
+LAST_SEQ = 2**31 - 1
 NOT_FOUND = 4404
 INTERNAL_ERROR = 1011
 
@@ -42,6 +43,17 @@ class NudgedConsumer(AsyncJsonWebsocketConsumer):
     """A socket with a task of its own that wakes on nudges, and on a tick should one be lost."""
 
     group: str
+
+    async def receive(self, text_data: str | None = None, **frame: Any) -> None:
+        """What is no text, or no JSON, is a message that asks for nothing."""
+        await self.receive_json(await self.decode_json(text_data or ""))
+
+    @classmethod
+    async def decode_json(cls, text_data: str) -> Any:
+        try:
+            return await super().decode_json(text_data)
+        except (ValueError, RecursionError):
+            return None
 
     async def join(self) -> None:
         self.woken = asyncio.Event()
@@ -80,6 +92,14 @@ class NudgedConsumer(AsyncJsonWebsocketConsumer):
             await self.channel_layer.group_discard(self.group, self.channel_name)
 
 
+class NowhereConsumer(AsyncWebsocketConsumer):
+    """Any other address: told, as one of a run that is not there."""
+
+    async def connect(self) -> None:
+        await self.accept()
+        await self.close(NOT_FOUND)
+
+
 class RunConsumer(NudgedConsumer):
     """`{op: "follow", after: n}` streams the events of a run above seq n, in order, each once."""
 
@@ -95,18 +115,12 @@ class RunConsumer(NudgedConsumer):
 
     async def receive_json(self, content: Any, **kwargs: Any) -> None:
         after = content.get("after", 0) if isinstance(content, dict) else None
-        if not isinstance(after, int) or after < 0 or content.get("op") != "follow":
+        known = type(after) is int and 0 <= after <= LAST_SEQ
+        if not known or content.get("op") != "follow":
             message = 'Send {"op": "follow", "after": <the last seq you have>}.'
             await self.send_json({"type": "error", "message": message})
             return
         await self.start(self._follow(after))
-
-    @classmethod
-    async def decode_json(cls, text_data: str) -> Any:
-        try:
-            return await super().decode_json(text_data)
-        except ValueError:
-            return None
 
     async def _follow(self, cursor: int) -> None:
         status = None

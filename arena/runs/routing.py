@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from django.urls import path
+from django.urls import path, re_path
 
-from arena.runs.consumers import BoardConsumer, RunConsumer
+from arena.runs.consumers import BoardConsumer, NowhereConsumer, RunConsumer
 
 websocket_urls = [
     path("ws/runs/<str:run_id>/", RunConsumer.as_asgi()),
     path("ws/board/", BoardConsumer.as_asgi()),
+    re_path("", NowhereConsumer.as_asgi()),
 ]

@@ -121,13 +121,16 @@ async def test_a_change_of_state_is_told_with_the_status(start):
     await ws.disconnect()
 
 
-@pytest.mark.parametrize(
-    "message", ["not json", "[]", '{"op": "follow", "after": -1}', '{"op": "drop tables"}']
-)
+UNASKED = ["not json", "", "[]", "[" * 100_000, b"\x00", '{"op": "drop tables"}']
+UNASKED += [f'{{"op": "follow", "after": {after}}}' for after in (-1, 1.0, "true", 10**30)]
+
+
+@pytest.mark.parametrize("message", UNASKED, ids=lambda message: repr(message[:40]))
 async def test_a_message_that_is_no_request_is_answered_with_how_to_ask(start, message):
     run = await sync_to_async(start)()
     ws = await opened(f"/ws/runs/{run.pk}/")
-    await ws.send_to(text_data=message)
+    kind = "bytes" if isinstance(message, bytes) else "text"
+    await ws.send_input({"type": "websocket.receive", kind: message})
     answer = await ws.receive_json_from()
     assert answer["type"] == "error" and "follow" in answer["message"]
     await ws.disconnect()
@@ -164,6 +167,21 @@ async def test_who_may_not_see_a_run_or_an_event_gets_neither(start, alice, bob,
         await ws.send_json_to({"op": "follow", "after": 0})
         assert await seqs_until(ws, last) == expected
         await ws.disconnect()
+
+
+async def test_a_board_takes_no_harm_from_what_it_is_sent():
+    ws = await opened("/ws/board/")
+    await ws.send_to(bytes_data=b"\x00")
+    await ws.send_to(text_data="not json")
+    assert await ws.receive_nothing()
+    await ws.disconnect()
+
+
+@pytest.mark.parametrize("path", ["/ws/x/", "/ws/runs/a/b/", "/", "/runs/"])
+async def test_a_socket_that_leads_nowhere_is_closed_as_not_found(path):
+    ws = await opened(path)
+    closed = await ws.receive_output()
+    assert (closed["type"], closed["code"]) == ("websocket.close", consumers.NOT_FOUND)
 
 
 async def test_a_follower_that_fails_closes_its_socket(start, monkeypatch):
