@@ -143,6 +143,7 @@ def test_what_happens_while_a_summary_is_on_its_way_is_in_the_next(open_page, wo
 def test_a_finished_run_is_whole_with_scripting_off(open_page, world):
     run = world.passed(TASK, "tuner", 2.1, rounds=3)
     page = open_page(f"/runs/{run.pk}/", java_script_enabled=False)
+    assert page.locator("[data-toggle-theme]").is_hidden()
     public = run.events.filter(visibility="public").values_list("seq", flat=True)
     shown = [int(row.get_attribute("data-seq")) for row in page.query_selector_all(".event")]
     assert shown == list(public)
@@ -297,6 +298,8 @@ def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, world)
     page.reload(wait_until="commit")
     page.wait_for_selector("body", state="attached")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.emulate_media(media="print")
+    assert page.evaluate(dark) == before, "ink on every sheet"
 
 
 def test_a_home_page_hears_of_a_new_run(open_page, world):
@@ -323,6 +326,29 @@ def test_no_page_complains_or_scrolls_sideways(open_page, world):
             cut = page.evaluate(CUT_OFF)
             assert cut == [], f"{path} cuts off {cut}"
         assert page.complaints == []
+
+
+def test_a_word_without_end_makes_no_page_scroll_sideways(open_page, world, record, offstage):
+    run, word = world.start(TASK, "tuner"), "x" * 300
+    Run.objects.filter(pk=run.pk).update(label=word[:100])
+    record(run, log(word), EventDraft("note", {"text": word, "detail": {word: word}}))
+    record(run, EventDraft("tool_call", {"tool": word, "arguments": {word: word, "y": word[:100]}}))
+    offstage(services).finish_run(run.pk, LEASE, "broken", word, "arena")
+    for viewport in (DESK, PHONE):
+        page = open_page(f"/runs/{run.pk}/", viewport)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        dt = page.locator(".event dt").bounding_box()
+        assert dt["width"] <= viewport["width"] * 0.4
+
+
+def test_a_text_that_turns_the_direction_turns_no_other(open_page, world, record):
+    run = world.start(TASK, "tuner")
+    seq = record(run, EventDraft("tool_call", {"tool": "t", "arguments": {"\u202ename": "value"}}))
+    page = open_page(f"/runs/{run.pk}/")
+    name, value = (
+        page.locator(f"#e{seq} .body .line span {part}").bounding_box() for part in (".dim", "code")
+    )
+    assert name["x"] < value["x"]
 
 
 def test_the_leaders_and_their_intervals_fit_on_a_phone(open_page, world):

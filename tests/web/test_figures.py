@@ -11,6 +11,7 @@ from arena.catalog.templatetags import figures
 from arena.catalog.templatetags.figures import Scale, interval
 
 CSS = Path(__file__).resolve().parents[2] / "static" / "css" / "arena.css"
+TOKEN = r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)"
 WASHED = ("blue", "green", "red", "amber", "pink")
 
 
@@ -91,13 +92,35 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_can_be_read_on_every_ground_it_stands_on(theme):
-    pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", CSS.read_text())
+    pairs = re.findall(TOKEN, CSS.read_text())
     token = {name: light if theme == "light" else dark for name, light, dark in pairs}
     texts = [(ink, ground) for ink in ("ink", "ink-2", "ink-3") for ground in ("paper", "panel")]
     texts += [(name, "panel") for name in WASHED] + [(name, f"{name}-wash") for name in WASHED]
     texts += [("ink-2", "sunk"), ("blue", "paper"), ("paper", "ink-2"), ("ink", "blue-wash")]
     for ink, ground in texts:
         assert contrast(token[ink], token[ground]) >= 4.5, (ink, ground)
+
+
+def mixed(colour: str, ground: str, part: float) -> str:
+    """What `color-mix` in sRGB makes of two colours."""
+    parts = [(int(colour[n : n + 2], 16), int(ground[n : n + 2], 16)) for n in (1, 3, 5)]
+    return "#" + "".join(f"{round(one * part + two * (1 - part)):02x}" for one, two in parts)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_a_cell_of_the_heat_map_can_be_read_however_dark(theme):
+    css = CSS.read_text()
+    token = {name: pair[theme] for name, *pair in re.findall(TOKEN, css)}
+    steps = re.findall(r"--mix: (\d+)%", css)
+    assert len(steps) == 5 and ".heat td[data-step] .sub { color: inherit; }" in css
+    for step in steps:
+        ground = mixed(token["series-1"], token["panel"], int(step) / 100)
+        assert contrast(token["ink"], ground) >= 4.5, step
+
+
+def test_numbers_of_lines_are_not_faded():
+    [rule] = re.findall(r"^\.hl \.ln \{.*?\}", CSS.read_text(), re.MULTILINE)
+    assert "opacity" not in rule and "var(--ink-3)" in rule
 
 
 @pytest.mark.parametrize(
