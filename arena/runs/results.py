@@ -10,12 +10,13 @@ import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from io import BufferedReader, RawIOBase
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 from django.db.models import Model
@@ -25,12 +26,17 @@ from arena.runs.models import Blob, Evaluation, Event, Experiment, Measurement, 
 from arena.runs.states import RUN_JUDGED
 
 FORMAT = 1
-PACKED = {
-    ".gz": (partial(gzip.compress, mtime=0), gzip.decompress),
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": partial(gzip.compress, mtime=0),
     # A third as large: listings of one kernel are alike, and 9 still remembers the last one.
-    ".xz": (partial(lzma.compress, preset=9), lzma.decompress),
+    ".xz": partial(lzma.compress, preset=9),
 }
-"""How a file is packed and unpacked, by what its name ends in."""
+"""How a file is packed, by what its name ends in."""
+LONGEST_LINE = 32 * 2**20
+"""Bytes; the longest of the published ones has 8 MiB."""
+UNPACKING = 128 * 2**20
+"""Bytes of memory that unpacking may take; `xz -9` asks for 65 MiB."""
+PIECE = 2**16
 SCORES = tuple(field.name for field in Scores._meta.get_fields())
 EXPERIMENT = ("slug", "title", "description", "plan", "created_at")
 AGENT = ("slug", "title", "adapter", "model", "settings", "description")
@@ -70,21 +76,63 @@ def export(experiment: Experiment, path: Path) -> int:
     lines = [line_of(run) for run in runs.order_by("created_at", "pk")]
     data = "".join(f"{line}\n" for line in lines).encode()
     draft = path.with_name(f".{path.name}.part")
-    pack, _ = PACKED.get(path.suffix, (bytes, bytes))
-    draft.write_bytes(pack(data))
+    draft.write_bytes(PACKED.get(path.suffix, bytes)(data))
     draft.replace(path)
     return len(lines)
 
 
-def unpacked(packed: bytes, path: Path) -> bytes:
-    """The lines of what was read from `path`. Raises UserError for half a file."""
-    _, unpack = PACKED.get(path.suffix, (bytes, bytes))
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file, unpacked as they are read; of one that is longer than LONGEST_LINE,
+    what is just too long. Raises UserError for half a file.
+    """
     try:
-        return unpack(packed)
+        with _unpacked(path) as file:
+            while line := file.readline(LONGEST_LINE + 1):
+                yield line
+                while not line.endswith(b"\n") and line:
+                    line = file.readline(LONGEST_LINE + 1)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(
             f"{path}: {error}.", f"Fetch it again: it is no whole {path.suffix} file."
         ) from error
+
+
+def _unpacked(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path))
+    return BufferedReader(_Unxz(path), PIECE) if path.suffix == ".xz" else path.open("rb")
+
+
+class _Unxz(RawIOBase):
+    """An xz file, unpacked as it is read, in no more than UNPACKING bytes of memory: what Python
+    has for it takes as much as the file asks for.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._stream = lzma.LZMADecompressor(memlimit=UNPACKING)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        """Fill a part of `room`; 0 at the end, which is that of a stream."""
+        found = b""
+        while not found:
+            packed = b""
+            if self._stream.eof:
+                if not (packed := self._stream.unused_data or self._file.read(PIECE)):
+                    return 0
+                self._stream = lzma.LZMADecompressor(memlimit=UNPACKING)
+            elif self._stream.needs_input and not (packed := self._file.read(PIECE)):
+                raise EOFError("it ends in the middle")
+            found = self._stream.decompress(packed, len(room))
+        room[: len(found)] = found
+        return len(found)
 
 
 def line_of(run: Run) -> str:

@@ -16,9 +16,11 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from arena.catalog.models import Hardware, TaskVersion
+from arena.errors import UserError
 from arena.runs import experiments, results, services
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, Event, Experiment, ImportedFile, Measurement, Run
+from arena.runs.services import imports
 from tests.arena.factories import HIDDEN_CASE, finished
 
 pytestmark = pytest.mark.django_db
@@ -147,6 +149,40 @@ def test_a_packed_file_is_unpacked_and_a_torn_one_refused(line, tmp_path, ending
         call("import_results", tmp_path / "none.jsonl")
 
 
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz", "r.jsonl.xz"])
+def test_a_line_without_end_is_refused_and_the_next_one_loaded(line, tmp_path, monkeypatch, name):
+    good = json.dumps(line).encode()
+    monkeypatch.setattr(results, "LONGEST_LINE", len(good) + 1)
+    lines = b"x" * 3 * len(good) + b"\n" + good
+    path = tmp_path / name
+    path.write_bytes(results.PACKED.get(path.suffix, bytes)(lines))
+    found = services.import_results(path)
+    assert found.loaded == [line["run"]["id"]]
+    (refusal,) = found.refused
+    assert f"{name}:1: longer than" in refusal
+
+
+def test_two_packed_files_one_behind_the_other_are_one(tmp_path):
+    path = tmp_path / "r.jsonl.xz"
+    path.write_bytes(lzma.compress(b"a\nb") + lzma.compress(b"c\n"))
+    assert list(results.lines_of(path)) == [b"a\n", b"bc\n"]
+
+
+def test_a_file_that_asks_for_much_memory_is_refused(tmp_path):
+    large = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2 * results.UNPACKING}]
+    path = tmp_path / "r.jsonl.xz"
+    path.write_bytes(lzma.compress(b"{}\n", filters=large))
+    with pytest.raises(UserError, match="Memory usage limit"):
+        services.import_results(path)
+
+
+def test_no_more_lines_are_read_than_any_experiment_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(imports, "MOST_LINES", 3)
+    path = write(tmp_path / "r.jsonl", "", "", "", "", "")
+    (refusal,) = services.import_results(path).refused
+    assert "more than 3 lines" in refusal
+
+
 def changed(line: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """A copy with one value changed; `path` is of names and numbers with dots between."""
     copy = json.loads(json.dumps(line))
@@ -251,7 +287,8 @@ def test_only_judged_runs_are_exported(start, tmp_path, name):
     path = tmp_path / name
     assert results.export(experiment, path) == 1
     first = path.read_bytes()
-    assert json.loads(results.unpacked(first, path))["run"]["id"] == run.pk
+    (line,) = results.lines_of(path)
+    assert json.loads(line)["run"]["id"] == run.pk
     results.export(experiment, path)
     assert path.read_bytes() == first
     assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -35,6 +35,7 @@ from arena.runs.redaction import clean
 from arena.runs.states import RUN_JUDGED, EvaluationStatus
 
 PRODUCER = "import"
+MOST_LINES = 100_000
 RUN_ID = re.compile(r"[0-9a-z]{12}")
 PIECES = {
     "arena_results", "task", "experiment", "agent", "hardware", "run", "submissions", "events",
@@ -63,14 +64,28 @@ def import_results(path: Path) -> Imported:
     """Load every run of `path` that is not there yet. Raises UserError where it cannot be read."""
     outcome = Imported()
     try:
-        packed = path.read_bytes()
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}.", "Name a file of results.") from error
-    digest = hashlib.sha256(packed).hexdigest()
     if ImportedFile.objects.filter(pk=digest).exists():
         outcome.known = True
         return outcome
-    for number, line in enumerate(results.unpacked(packed, path).splitlines(), start=1):
+    try:
+        _import_lines(path, outcome)
+    finally:  # what came before half a line is here
+        if outcome.loaded:
+            sockets.nudge(sockets.BOARD)
+    if not outcome.refused:
+        ImportedFile.objects.get_or_create(pk=digest, defaults={"name": path.name[:200]})
+    return outcome
+
+
+def _import_lines(path: Path, outcome: Imported) -> None:
+    for number, line in enumerate(results.lines_of(path), start=1):
+        if number > MOST_LINES:
+            outcome.refused.append(f"{path}: more than {MOST_LINES} lines. Export less at a time.")
+            return
         if not line.strip():
             continue
         try:
@@ -79,15 +94,12 @@ def import_results(path: Path) -> Imported:
             outcome.refused.append(f"{path}:{number}: {why}")
         else:
             (outcome.loaded if new else outcome.there).append(run_id)
-    if not outcome.refused:
-        ImportedFile.objects.get_or_create(pk=digest, defaults={"name": path.name[:200]})
-    if outcome.loaded:
-        sockets.nudge(sockets.BOARD)
-    return outcome
 
 
 def _import_line(line: bytes, source: str) -> tuple[str, bool]:
     """Load one run; its id, and whether it was not there before. Raises `Refused`."""
+    if len(line) > results.LONGEST_LINE:
+        raise Refused(f"longer than {results.LONGEST_LINE >> 20} MiB. Export it again.")
     try:
         whole = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
