@@ -216,6 +216,42 @@ def changed(line: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("events.0.visibility", "all", "'all' is not a valid choice"),
         ("events.0.body", {"colour": 1}, "colour is not known"),
         ("blobs", {"0" * 64: "x"}, "does not hold what its hash says"),
+        ("run.created_at", "", "run.created_at: “” value has an invalid format"),
+        ("run.ended_at", None, "run.ended_at is missing"),
+        ("run.created_at", "2026-11-01T10:00:00", "created_at has no time zone"),
+        ("run.ended_at", "2030-01-01T00:00:00+00:00", "ended_at is in the future"),
+        ("events.0.at", "", "event.at: “” value has an invalid format"),
+        ("experiment.created_at", "", "experiment.created_at: “” value has an invalid format"),
+        ("experiment.slug", "a b", "experiment.slug: Enter a valid “slug”"),
+        ("agent.slug", "", "agent.slug: This field cannot be blank"),
+        ("agent.slug", "a b/<c>", "agent.slug: Enter a valid “slug”"),
+        ("agent.settings", [1], "settings should be an object"),
+        ("hardware.slug", "", "hardware.slug: This field cannot be blank"),
+        ("hardware.queue", "build", "hardware.queue should be hw.test-cpu"),
+        ("hardware.peaks", [1], "peaks should be an object"),
+        ("hardware.isolation", "none", "isolation should be an object"),
+        ("hardware.fingerprint", [], "fingerprint should be an object"),
+        ("run.budget", [3], "budget should be an object"),
+        ("run.budget", {"rounds": "three"}, "budget.rounds should be a whole number"),
+        ("run.speedup", "inf", "speedup is inf, which nothing measures"),
+        ("run.low", -2.0, "low is -2.0, which nothing measures"),
+        ("run.roofline_share", 1e-300, "roofline_share is 1e-300, which nothing measures"),
+        ("run.rounds", 10**30, "larger than any number here"),
+        ("submissions.0.note", "\ud800", "surrogates not allowed"),
+        ("submissions.0.files", "int relu;", "files should be an object"),
+        ("submissions.0.files", {"relu.cpp": ["int relu;"]}, "files.relu.cpp should be a text"),
+        ("submissions.0.files", {"": "int relu;"}, "files: '' is no name of a file"),
+        ("submissions.0.files", {"a\nb": "int relu;"}, "files: 'a\\nb' is no name of a file"),
+        ("submissions.0.evaluations.0.report", {"kernels": [{"name": 1}]}, "should be a text"),
+        ("submissions.0.evaluations.0.fingerprint", [1], "fingerprint should be an object"),
+        ("submissions.0.evaluations.0.gates.0.detail", [1], "detail should be an object"),
+        ("submissions.0.evaluations.0.gates.0.detail", {"baseline_us": 1}, "should be an object"),
+        ("submissions.0.evaluations.0.measurements.0.symbols", [1], "symbols should be an object"),
+        ("events.0.body.blobs", ["blobs"], "event 1: blobs should be an object"),
+        ("events.0.body.blobs", "blobs", "event 1: blobs should be an object"),
+        ("events.0.body.blobs", {"blobs": [1]}, "event 1: blobs.blobs should be an object"),
+        ("events.0.body.blobs", {"": {"sha256": "0", "size": 1}}, "the whole of it is missing"),
+        ("events.0.body", {"colour": 1, "blobs": {}}, "colour is not known"),
     ],
 )
 def test_a_line_that_is_wrong_is_refused_by_its_number_and_the_good_are_loaded(
@@ -239,11 +275,26 @@ def test_a_line_that_is_wrong_is_refused_by_its_number_and_the_good_are_loaded(
         ('{"a": NaN}', "not JSON (NaN is no number)"),
         ("[1]", "not a line of results"),
         ("[" * 100_000, "not JSON"),
+        ('{"a": 1e999}', "not JSON (1e999 is larger than any number here)"),
     ],
 )
 def test_what_is_no_line_at_all_is_refused(tmp_path, text, message):
     code, told = call("import_results", write(tmp_path / "r.jsonl", text))
     assert code == 1 and f"r.jsonl:1: {message}" in told
+
+
+def test_settings_too_deep_for_any_page_are_refused(line, tmp_path):
+    deep = changed(line, "agent.settings", {"a": json.loads("[" * 500 + "]" * 500)})
+    (refusal,) = services.import_results(write(tmp_path / "r.jsonl", deep)).refused
+    assert "settings is nested more than 32 deep" in refusal
+
+
+def test_secrets_are_struck_out_of_what_was_cut_too(line, tmp_path):
+    (number,) = [n for n, event in enumerate(line["events"]) if "blobs" in event["body"]]
+    cut = f"events.{number}.body.text"
+    services.import_results(write(tmp_path / "r.jsonl", changed(line, cut, "sk-" + "x1" * 20)))
+    body = Event.objects.get(seq=number + 1).body
+    assert body["text"] == "[redacted]" and body["blobs"] == line["events"][number]["body"]["blobs"]
 
 
 def test_a_refused_line_is_loaded_once_its_task_is_known(line, tmp_path):
@@ -270,6 +321,14 @@ def test_a_device_is_known_as_it_was_seen_last(line, tmp_path, hardware, since, 
     call("import_results", write(tmp_path / "a.jsonl", line))
     hardware.refresh_from_db()
     assert hardware.peaks == {"copy_gbps": known}
+
+
+def test_a_file_does_not_say_where_the_work_of_a_known_device_goes(line, tmp_path, hardware):
+    Hardware.objects.update(seen_at=line["run"]["created_at"], queue="hw.elsewhere")
+    line["hardware"] |= {"kind": "gpu", "arch": "new"}
+    services.import_results(write(tmp_path / "a.jsonl", line))
+    hardware.refresh_from_db()
+    assert (hardware.queue, hardware.kind, hardware.arch) == ("hw.elsewhere", "cpu", "new")
 
 
 def test_an_imported_run_does_not_stand_for_one_of_ones_own(line, tmp_path, task, agent):

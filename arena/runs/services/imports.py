@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
-from django.db.models import NOT_PROVIDED, Model
 from django.utils import timezone
 
 from arena import sockets
 from arena.catalog.models import Agent, Hardware, TaskVersion
 from arena.errors import NotFound
 from arena.runs import results
-from arena.runs.events import BODIES, EventDraft, checked_body
+from arena.runs.events import BODIES, BadEvent, EventDraft, checked_body
 from arena.runs.models import (
     Blob,
     Evaluation,
@@ -32,9 +33,13 @@ from arena.runs.models import (
     Submission,
 )
 from arena.runs.redaction import clean
+from arena.runs.services.columns import Cut, Measured, Refused, columns, look_inside
+from arena.runs.shapes import Mismatch, read
 from arena.runs.states import RUN_JUDGED, EvaluationStatus
 
 PRODUCER = "import"
+MOST_DIGITS = 20
+"""Of a whole number: a seed of 64 bits and a sign."""
 MOST_LINES = 100_000
 RUN_ID = re.compile(r"[0-9a-z]{12}")
 PIECES = {
@@ -54,10 +59,6 @@ class Imported:
     there: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     known: bool = False
-
-
-class Refused(ValueError):
-    """A line that cannot be taken; the message says what is wrong with it and what to do."""
 
 
 def import_results(path: Path) -> Imported:
@@ -101,7 +102,10 @@ def _import_line(line: bytes, source: str) -> tuple[str, bool]:
     if len(line) > results.LONGEST_LINE:
         raise Refused(f"longer than {results.LONGEST_LINE >> 20} MiB. Export it again.")
     try:
-        whole = json.loads(line, parse_constant=_refuse_constant)
+        whole = json.loads(
+            line, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole
+        )
+        json.dumps(whole, ensure_ascii=False).encode()  # half a character can be shown nowhere
     except (ValueError, RecursionError) as error:
         raise Refused(f"not JSON ({error}). Export it again.") from error
     try:
@@ -110,12 +114,24 @@ def _import_line(line: bytes, source: str) -> tuple[str, bool]:
         raise
     except (KeyError, TypeError, AttributeError) as error:
         raise Refused(f"not a run ({type(error).__name__}: {error}). Export it again.") from error
-    except (ValueError, DatabaseError, OverflowError) as error:
+    except (ValueError, ValidationError, DatabaseError, OverflowError) as error:
         raise Refused(f"{error}. Export it again.") from error
 
 
 def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is no number")
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text[:20]} is larger than any number here")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:20]}... is larger than any number here")
+    return int(text)
 
 
 class _Line:
@@ -170,19 +186,22 @@ def _store(line: _Line, source: str) -> tuple[str, bool]:
     if Run.objects.filter(pk=run_id).exists():
         return run_id, False
     ids: dict[str, str] = {}
+    values = columns(Run, results.RUN, line.run)
+    if not values.get("ended_at"):
+        raise Refused("run.ended_at is missing. Export it again.")
     with transaction.atomic():
         run = Run.objects.create(
-            **_values(Run, results.RUN, line.run),
+            **values,
             task_version=version,
             agent=_agent(line.agent),
-            hardware=_hardware(line.hardware, line.run["ended_at"]),
+            hardware=_hardware(line.hardware, values["ended_at"]),
             experiment=_experiment(line.experiment),
             imported_at=timezone.now(),
             imported_from=source[:200],
         )
         for told in line.submissions:
             submission = Submission.objects.create(
-                run=run, **_values(Submission, results.SUBMISSION, told, "evaluations")
+                run=run, **columns(Submission, results.SUBMISSION, told, "evaluations")
             )
             ids[f"submission-{told['id']}"] = f"submission-{submission.pk}"
             for judged in told["evaluations"]:
@@ -191,8 +210,9 @@ def _store(line: _Line, source: str) -> tuple[str, bool]:
             if submission.round == line.final_round:
                 run.final = submission
         run.save(update_fields=["final"])
-        Event.objects.bulk_create(_event(run, told, ids) for told in line.events)
-        Blob.objects.bulk_create(map(_blob, line.blobs.items()), ignore_conflicts=True)
+        blobs = {digest: _blob(digest, content) for digest, content in line.blobs.items()}
+        Event.objects.bulk_create(_event(run, told, ids, blobs) for told in line.events)
+        Blob.objects.bulk_create(blobs.values(), ignore_conflicts=True)
     return run_id, True
 
 
@@ -200,34 +220,53 @@ def _store_evaluation(submission: Submission, told: Mapping[str, Any]) -> Evalua
     evaluation = Evaluation.objects.create(
         submission=submission,
         hardware=submission.run.hardware,
-        **_values(Evaluation, results.EVALUATION, told, "gates", "measurements"),
+        **columns(Evaluation, results.EVALUATION, told, "gates", "measurements"),
     )
     if evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
         raise Refused(f"an evaluation of it is {evaluation.status}. Export it when it has ended.")
     for gate in told["gates"]:
-        values = _values(GateResult, results.GATE, gate)
+        values = columns(GateResult, results.GATE, gate)
         GateResult.objects.create(evaluation=evaluation, **values)
     for measured in told["measurements"]:
-        values = _values(Measurement, results.MEASUREMENT, measured)
+        values = columns(Measurement, results.MEASUREMENT, measured)
         Measurement.objects.create(evaluation=evaluation, **values)
     return evaluation
 
 
-def _event(run: Run, told: Mapping[str, Any], ids: Mapping[str, str]) -> Event:
+def _event(
+    run: Run, told: Mapping[str, Any], ids: Mapping[str, str], blobs: Mapping[str, Blob]
+) -> Event:
     """An event as it was, the ids of what it belongs to as they are here."""
-    values = _values(Event, results.EVENT, told)
+    values = columns(Event, results.EVENT, told)
     if values["kind"] not in BODIES:
         raise Refused(f"event {told['seq']} is of no known kind. Export it again.")
-    if "blobs" not in values["body"]:  # what was cut need not be whole
-        values["body"] = clean(checked_body(EventDraft(values["kind"], values["body"])))
+    try:
+        values["body"] = _body(values["kind"], values["rev"], values["body"], blobs)
+    except (BadEvent, Mismatch) as error:
+        raise Refused(f"event {told['seq']}: {error}. Export it again.") from error
     for name in ("event_id", "span", "parent"):
         first, slash, rest = values[name].partition("/")
         values[name] = f"{ids.get(first, first)}{slash}{rest}"
     return Event(run=run, producer=PRODUCER, **values)
 
 
-def _blob(item: tuple[str, str]) -> Blob:
-    digest, content = item
+def _body(
+    kind: str, rev: int, told: Mapping[str, Any], blobs: Mapping[str, Blob]
+) -> dict[str, Any]:
+    """A body as its kind has it, no secret in it; with what was cut, where the whole is here."""
+    whole = {name: value for name, value in told.items() if name != "blobs"}
+    body: dict[str, Any] = clean(checked_body(EventDraft(kind, whole, rev=rev)))
+    if kind == "metric":
+        look_inside(Measured, body["detail"])
+    if "blobs" in told:
+        cut = read(Cut, {"blobs": told["blobs"]}).blobs
+        if gone := [path for path, kept in cut.items() if kept.sha256 not in blobs]:
+            raise Mismatch(f"the whole of {gone[0] or 'it'} is missing")
+        body["blobs"] = {path: asdict(kept) for path, kept in cut.items()}
+    return body
+
+
+def _blob(digest: str, content: str) -> Blob:
     data = content.encode()
     if hashlib.sha256(data).hexdigest() != digest:
         raise Refused(f"blob {digest[:12]} does not hold what its hash says. Export it again.")
@@ -236,7 +275,7 @@ def _blob(item: tuple[str, str]) -> Blob:
 
 def _agent(told: Mapping[str, Any]) -> Agent:
     """The agent of this name if it is the same, else another that cannot be started here."""
-    values = _values(Agent, results.AGENT, told)
+    values = columns(Agent, results.AGENT, told)
     slug = values.pop("slug")
     what = {name: values[name] for name in ("adapter", "model", "settings")}
     here = Agent.objects.filter(slug=slug).first()
@@ -247,46 +286,27 @@ def _agent(told: Mapping[str, Any]) -> Agent:
     return agent
 
 
-def _hardware(told: Mapping[str, Any], seen_at: str) -> Hardware:
-    """The hardware of this name, as it was last seen: here, or where it was judged on."""
-    values = {**_values(Hardware, results.HARDWARE, told), "seen_at": seen_at}
+def _hardware(told: Mapping[str, Any], seen_at: datetime) -> Hardware:
+    """The hardware of this name, as it was last seen: here, or where it was judged on.
+
+    Which queue its work takes, and of what kind it is, stays as it is known here.
+    """
+    values = columns(Hardware, results.HARDWARE, told)
     slug = values.pop("slug")
-    Hardware.objects.filter(slug=slug, seen_at__lt=seen_at).update(**values)
-    hardware, _ = Hardware.objects.get_or_create(slug=slug, defaults=values)
+    if values["queue"] != f"hw.{slug}":
+        raise Refused(f"hardware.queue should be hw.{slug}. Export it again.")
+    seen = {name: value for name, value in values.items() if name not in ("kind", "queue")}
+    older = Hardware.objects.filter(slug=slug, seen_at__lt=seen_at)
+    older.update(**seen, seen_at=seen_at)
+    defaults = {**values, "seen_at": seen_at}
+    hardware, _ = Hardware.objects.get_or_create(slug=slug, defaults=defaults)
     return hardware
 
 
 def _experiment(told: Mapping[str, Any] | None) -> Experiment | None:
     if told is None:
         return None
-    values = _values(Experiment, results.EXPERIMENT, told)
+    values = columns(Experiment, results.EXPERIMENT, told)
     slug = values.pop("slug")
     experiment, _ = Experiment.objects.get_or_create(slug=slug, defaults=values)
     return experiment
-
-
-def _values(
-    model: type[Model], names: Sequence[str], told: Mapping[str, Any], *inner: str
-) -> dict[str, Any]:
-    """The columns of one row, each checked by its field; what is left out has its default."""
-    if odd := sorted(told.keys() - {*names, *inner, "id"}):
-        raise Refused(f"{model.__name__.lower()}.{odd[0]} is not known. Export it again.")
-    values: dict[str, Any] = {}
-    for name, column in _fields(model, names):
-        if name not in told:
-            if column.default is NOT_PROVIDED and not column.null:
-                raise Refused(f"{model.__name__.lower()}.{name} is missing. Export it again.")
-            continue
-        value = told[name]
-        empty = value in ("", [], {}) or (value is None and column.null)
-        try:
-            values[name] = value if empty else column.clean(value, None)
-        except ValidationError as error:
-            said = "; ".join(error.messages)
-            raise Refused(f"{model.__name__.lower()}.{name}: {said} Export it again.") from error
-    return values
-
-
-def _fields(model: type[Model], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    for name in names:
-        yield name, model._meta.get_field(name)
