@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -9,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from django.core.validators import slug_re
 from django.db import transaction
 from django.db.models import Q
 
@@ -23,6 +25,9 @@ from arena.runs.states import RunStatus
 FOLDER = Path(__file__).parent / "plans"
 AGAIN = (RunStatus.BROKEN, RunStatus.CANCELLED)
 MAX_REPEATS = 100
+MAX_TITLE = 200
+MAX_NAME = 100
+NAME = f"letters of ASCII, digits, - and _, {MAX_NAME} at most"
 
 
 @dataclass(frozen=True)
@@ -84,16 +89,24 @@ def built_in() -> list[str]:
 
 def read_plan(name_or_file: str) -> Plan:
     """The plan of this name here, or of this file; UserError names what is wrong with it."""
-    path = Path(name_or_file) if name_or_file.endswith(".toml") else FOLDER / f"{name_or_file}.toml"
+    own, known = name_or_file.endswith(".toml"), built_in()
+    path = Path(name_or_file) if own else FOLDER / f"{name_or_file}.toml"
+    if own and not _is_name(path.stem):
+        raise UserError(f"{path.stem!r} names no experiment.", f"Call the file {NAME}.")
+    absent = NotFound(
+        f"There is no experiment {name_or_file!r}.",
+        f"Here are: {', '.join(known)}; or name a .toml file.",
+    )
+    if not own and name_or_file not in known:
+        raise absent
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        known = ", ".join(built_in())
-        raise NotFound(
-            f"There is no experiment {name_or_file!r}.", f"Here are: {known}; or name a .toml file."
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise absent from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{path}: {error}", "Write it as TOML.") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{name_or_file!r}: {error}.", "Name a file that can be read.") from error
     return _checked(path, data)
 
 
@@ -162,6 +175,15 @@ def _matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _is_name(text: str) -> bool:
+    """Whether it can stand in an address, as names of experiments and of agents do."""
+    return len(text) <= MAX_NAME and slug_re.match(text) is not None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}…")
+
+
 def _checked(path: Path, data: Mapping[str, Any]) -> Plan:
     def wrong(what: str, should: str) -> UserError:
         return UserError(f"{path}: {what}.", f"It should be {should}.")
@@ -174,11 +196,23 @@ def _checked(path: Path, data: Mapping[str, Any]) -> Plan:
         plan = read(Plan, {**data, "slug": path.stem})
     except Mismatch as error:
         raise UserError(f"{path}: {error}.", "See `manage.py experiment --help`.") from error
+    if not 1 <= len(plan.title) <= MAX_TITLE or not plan.title.isprintable():
+        raise wrong(f"title is {_short(plan.title)}", f"one line, 1 to {MAX_TITLE} characters")
+    if "\0" in plan.description:
+        raise wrong("description has a NUL", "text")
     if not plan.agents:
         raise wrong("agents is []", "a list of at least one agent")
     if not 1 <= plan.repeats <= MAX_REPEATS:
         raise wrong(f"repeats is {plan.repeats}", f"a number, 1 to {MAX_REPEATS}")
     for entrant in plan.agents:
+        for name in (entrant.agent, entrant.slug):
+            if not _is_name(name):
+                raise wrong(f"an agent is called {_short(name)}", NAME)
+        try:
+            json.dumps(entrant.settings, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            should = "texts, finite numbers, true, false, lists and tables of them"
+            raise wrong(f"settings of {entrant.slug}: {error}", should) from error
         if not (entrant.tasks or plan.tasks):
             raise wrong("tasks is []", f"a list of at least one task for {entrant.slug}")
         if entrant.settings and not entrant.name:

@@ -169,6 +169,9 @@ def test_an_experiment_waits_for_its_ends(plan, monkeypatch):
         ("agents = ", "Invalid|Expected|Unexpected"),
         ('agents = ["tuner"]\ntasks = []\ntitle = "x"', "tasks is \\[\\]"),
         ('agents = ["tuner"]\ntasks = ["relu/cpp-to-cpp"]', "title is missing"),
+        (f'title = "{"x" * 201}"\nagents = ["tuner"]\ntasks = ["a/b"]', "title is 'x.* 1 to 200"),
+        ('title = ""\nagents = ["tuner"]\ntasks = ["a/b"]', "title is ''"),
+        ('title = "a\\u0000"\nagents = ["tuner"]\ntasks = ["a/b"]', "title is 'a.x00'"),
         ('title = "x"\nagents = "tuner"\ntasks = ["a/b"]', "agents should be a list"),
         ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\nrepeats = 0', "repeats is 0"),
         ('title = "x"\nagents = ["tuner"]\ntasks = ["a/b"]\ncolour = 1', "colour is not known"),
@@ -186,6 +189,18 @@ def test_a_plan_that_is_wrong_is_refused_and_starts_nothing(plan, text, message)
     assert not Run.objects.exists() and not Experiment.objects.exists()
 
 
+@pytest.mark.parametrize("stem", ["a b", "x" * 101, "a\0b", "ä", ""])
+def test_a_plan_whose_file_names_no_experiment_is_refused(plan, stem):
+    with pytest.raises(CommandError, match=r"names no experiment. Call the file letters of ASCII"):
+        call("experiment", str(plan.with_name("p") / f"{stem}.toml"))
+
+
+@pytest.mark.parametrize("name", ["no\0where", "../settings", "no\0where/a.toml"])
+def test_what_cannot_be_a_file_is_no_experiment(plan, name):
+    with pytest.raises(CommandError, match=r"There is no experiment|embedded null byte"):
+        call("experiment", name)
+
+
 def test_tasks_may_be_globs_and_agents_may_have_tasks_budgets_and_settings(plan):
     plan.write_text(
         'title = "x"\ntasks = ["*/cpp-to-*"]\n[budget]\nrounds = 2\n'
@@ -201,6 +216,9 @@ def test_tasks_may_be_globs_and_agents_may_have_tasks_budgets_and_settings(plan)
     assert "0 started, 2 there" in call("experiment", str(plan))
 
 
+VARIED = '[[agents]]\nagent = "tuner"\nname = "t"\nsettings = {{ seed = {} }}'
+
+
 @pytest.mark.parametrize(
     ("agents", "message"),
     [
@@ -208,6 +226,12 @@ def test_tasks_may_be_globs_and_agents_may_have_tasks_budgets_and_settings(plan)
         ('[[agents]]\nagent = "tuner"\nsettings = { a = 1 }', "tuner has settings"),
         ('[[agents]]\nagent = "tuner"\nname = "x"', "x has no settings"),
         ('[[agents]]\nname = "x"', "agents.0.agent is missing"),
+        ('[[agents]]\nagent = "tuner"\nname = "a b/<c>"\nsettings = { a = 1 }', "called 'a b/<c>'"),
+        (f'[[agents]]\nagent = "tuner"\nname = "{"x" * 101}"\nsettings = {{ a = 1 }}', "called 'x"),
+        ('agents = ["a\\u0000b"]', "letters of ASCII, digits, - and _"),
+        (VARIED.format("inf"), "settings of t: Out of range float values.* finite numbers"),
+        (VARIED.format("[nan]"), "settings of t: Out of range float values.* finite numbers"),
+        (VARIED.format("2024-01-01"), "settings of t: Object of type date is not JSON"),
         ('[[agents]]\nagent = "nobody"\nname = "x"\nsettings = { a = 1 }', "no agent 'nobody'"),
     ],
 )
