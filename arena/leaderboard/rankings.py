@@ -12,8 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from typing import Self
+
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
 from arena.runs.models import Evaluation, Run
@@ -91,6 +94,45 @@ class Estimate:
         return self.low <= other.high and other.low <= self.high
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a board takes of a run that counts."""
+
+    agent: Agent
+    id: str
+    task_id: int
+    hardware_id: int
+    category: str
+    families: list[str]
+    status: str
+    speedup: float | None
+    low: float | None
+    high: float | None
+    unseen_speedup: float | None
+    unseen_low: float | None
+    unseen_high: float | None
+    roofline_share: float | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    rounds: int
+    cost_usd: float | None
+    tokens: int | None
+
+    @property
+    def seconds(self) -> float:
+        began, ended = self.started_at, self.ended_at
+        return (ended - began).total_seconds() if began and ended else 0.0
+
+
+OPERATOR = "task_version__task__operator"
+COLUMNS = (
+    "agent", "id", "task_version__task", "hardware", f"{OPERATOR}__category",
+    f"{OPERATOR}__families", "status", "speedup", "low", "high", "unseen_speedup", "unseen_low",
+    "unseen_high", "roofline_share", "started_at", "ended_at", "rounds", "cost_usd", "tokens",
+)  # fmt: skip
+"""What is read of each run, as `Judged` has it."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One agent on the board. Equal `band`s differ by less than their intervals can tell.
@@ -123,14 +165,14 @@ class Row:
     tokens: int | None
 
 
-def rank(filters: Filters = Filters(), runs: Sequence[Run] | None = None) -> list[Row]:
+def rank(filters: Filters = Filters(), runs: Sequence[Judged] | None = None) -> list[Row]:
     """The board: agents by share of tasks passed and geomean, best first; below them, unranked,
     those that are given answers. `runs` are those that count, where they have been read.
     """
-    by_agent: dict[int, list[Run]] = {}
+    by_agent: dict[int, list[Judged]] = {}
     board: set[Entry] = set()
     for run in ranked_runs(filters) if runs is None else runs:
-        by_agent.setdefault(run.agent_id, []).append(run)
+        by_agent.setdefault(run.agent.pk, []).append(run)
         if not run.agent.open_book:
             board.add(_entry(run))
     scored = [_score(runs, len(board), filters.generalization) for runs in by_agent.values()]
@@ -146,37 +188,38 @@ def rank(filters: Filters = Filters(), runs: Sequence[Run] | None = None) -> lis
     return rows + [row for row, _ in scored if row.agent.open_book]
 
 
-def ranked_runs(filters: Filters = Filters()) -> list[Run]:
+def ranked_runs(filters: Filters = Filters()) -> list[Judged]:
     """The runs that count: judged, public, and of each (task, agent, hardware, repeat) the newest.
 
     A repeat of another experiment is another attempt at the same: the newest of them counts.
     """
-    runs = Run.objects.with_names().filter(status__in=RUN_JUDGED, visibility=Visibility.PUBLIC)
+    runs = Run.objects.filter(status__in=RUN_JUDGED, visibility=Visibility.PUBLIC)
     runs = runs.matching(hardware=filters.hardware, category=filters.category, track=filters.track)
     dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}
     runs = runs.filter(**{lookup: day for lookup, day in dates.items() if day})
-    newest: dict[tuple[int, int, int, int], Run] = {}
-    for run in runs.order_by("-created_at", "-id"):
-        if filters.family and filters.family not in run.task_version.task.operator.families:
-            continue
-        key = (run.task_version.task_id, run.agent_id, run.hardware_id, run.repeat)
-        newest.setdefault(key, run)
-    return list(newest.values())
+    newest_first = (F("created_at").desc(), F("id").desc())
+    repeats = ("task_version__task", "agent", "hardware", "repeat")
+    place = Window(RowNumber(), partition_by=repeats, order_by=newest_first)
+    newest = runs.annotate(place=place).filter(place=1).order_by(*newest_first)
+    agents = Agent.objects.in_bulk()
+    found = (Judged(agents[who], *rest) for who, *rest in newest.values_list(*COLUMNS))
+    return [run for run in found if not filters.family or filters.family in run.families]
 
 
-def judge_versions(runs: Iterable[Run]) -> list[str]:
+def judge_versions(runs: Iterable[Judged]) -> list[str]:
     """Which versions of the judge gave the final verdicts of these runs."""
-    finals = Evaluation.objects.filter(submission__run__in=runs, scope=Scope.FINAL)
+    ids = [run.id for run in runs]
+    finals = Evaluation.objects.filter(submission__run__in=ids, scope=Scope.FINAL)
     return sorted(set(finals.exclude(judge_version="").values_list("judge_version", flat=True)))
 
 
-def _score(runs: Sequence[Run], board: int, generalization: str) -> tuple[Row, Estimate | None]:
+def _score(runs: Sequence[Judged], board: int, generalization: str) -> tuple[Row, Estimate | None]:
     """An agent's row, unplaced, and the estimate that it is ranked by.
 
     Repeats are one entry of the board: it counts by the share of them that passed, and in the mean
     by the geomean of those.
     """
-    tasks: dict[Entry, list[Run]] = {}
+    tasks: dict[Entry, list[Judged]] = {}
     for run in runs:
         tasks.setdefault(_entry(run), []).append(run)
     passed = [run for run in runs if run.status == RunStatus.PASSED]
@@ -208,23 +251,23 @@ def _score(runs: Sequence[Run], board: int, generalization: str) -> tuple[Row, E
         gap=gap and gap.value,
         roofline_share=math.exp(sum(map(math.log, shares)) / len(shares)) if shares else None,
         rounds=sum(run.rounds for run in runs) / len(runs),
-        seconds=sum(run.seconds or 0.0 for run in runs) / len(runs),
+        seconds=sum(run.seconds for run in runs) / len(runs),
         cost=sum(costs) if costs else None,
         tokens=sum(tokens) if tokens else None,
     )
     return row, {SEEN: seen, UNSEEN: unseen, GAP: gap}[generalization]
 
 
-def _entry(run: Run) -> Entry:
+def _entry(run: Judged) -> Entry:
     """What is one line of the board: a task on a hardware."""
-    return run.task_version.task_id, run.hardware_id
+    return run.task_id, run.hardware_id
 
 
-def _share_passed(repeats: Sequence[Run]) -> float:
+def _share_passed(repeats: Sequence[Judged]) -> float:
     return sum(run.status == RunStatus.PASSED for run in repeats) / len(repeats)
 
 
-def _geomean_of_tasks(tasks: Iterable[Sequence[Run]], which: str) -> Estimate | None:
+def _geomean_of_tasks(tasks: Iterable[Sequence[Judged]], which: str) -> Estimate | None:
     means = []
     for repeats in tasks:
         estimates = [estimate for run in repeats if (estimate := _estimate(run, which))]
@@ -233,7 +276,7 @@ def _geomean_of_tasks(tasks: Iterable[Sequence[Run]], which: str) -> Estimate | 
     return Estimate.geomean(means)
 
 
-def _estimate(run: Run, which: str) -> Estimate | None:
+def _estimate(run: Judged, which: str) -> Estimate | None:
     """What one run says; None where it failed or could not be measured."""
     if run.status != RunStatus.PASSED:
         return None

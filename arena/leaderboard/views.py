@@ -8,7 +8,8 @@ from datetime import date
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, QuerySet, Window
+from django.db.models.functions import RowNumber
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -24,6 +25,7 @@ from arena.leaderboard.rankings import (
     GENERALIZATIONS,
     SEEN,
     Filters,
+    Judged,
     Row,
     judge_versions,
     rank,
@@ -60,7 +62,11 @@ class Cell:
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     visible = Run.objects.visible_to(request.user).with_names()
-    boards = [(device, rank(Filters(hardware=device.slug))) for device in Hardware.objects.all()]
+    runs = ranked_runs()
+    boards = [
+        (device, rank(runs=[run for run in runs if run.hardware_id == device.pk]))
+        for device in Hardware.objects.all()
+    ]
     newest = list(visible.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:NEWEST])
     fallen = records(Run.objects.all(), NEWEST_RECORDS)
     leaders = [row for _, rows in boards for row in rows]
@@ -187,7 +193,8 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     shown = get_object_or_404(Agent, slug=slug)
     runs = Run.objects.visible_to(request.user).with_names().filter(agent=shown)
     recent = list(runs[:RECENT])
-    rows = [row for row in rank() if row.agent.pk == shown.pk]
+    ranked = ranked_runs()
+    rows = [row for row in rank(runs=ranked) if row.agent == shown]
     failures = (
         Evaluation.objects.filter(submission__run__in=runs, verdict__in=("failed", "rejected"))
         .values("verdict", "reason", "scope")
@@ -196,11 +203,8 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     )
     evaluations = _verdicts_of(runs)
     by_category = [
-        (
-            category,
-            next((row for row in rank(Filters(category=category)) if row.agent == shown), None),
-        )
-        for category in distinct(Task.objects.visible_to(request.user), "operator__category")
+        (category, next((row for row in board if row.agent == shown), None))
+        for category, board in _by_category(Filters(), ranked).items()
     ]
     context = {
         "agent": shown,
@@ -280,27 +284,32 @@ def _scale(rows: Iterable[Row]) -> Scale:
 
 def _fastest(runs: Any) -> dict[int, Run]:
     """The fastest passed run of each task."""
-    best: dict[int, Run] = {}
     passed = runs.filter(status=RunStatus.PASSED).exclude(speedup=None)
-    for run in passed.with_names().order_by("-speedup"):
-        best.setdefault(run.task_version.task_id, run)
-    return best
+    fastest_first = (F("speedup").desc(), F("id").desc())
+    place = Window(RowNumber(), partition_by="task_version__task", order_by=fastest_first)
+    best = passed.annotate(place=place).filter(place=1).with_names()
+    return {run.task_version.task_id: run for run in best}
 
 
-def _heat(filters: Filters, rows: list[Row], runs: list[Run]) -> dict[str, Any]:
+def _by_category(filters: Filters, runs: list[Judged]) -> dict[str, list[Row]]:
+    """The board of each category that `runs` have, in order."""
+    parts: dict[str, list[Judged]] = {}
+    for run in runs:
+        parts.setdefault(run.category, []).append(run)
+    return {category: rank(filters, part) for category, part in sorted(parts.items())}
+
+
+def _heat(filters: Filters, rows: list[Row], runs: list[Judged]) -> dict[str, Any]:
     """Agents against categories; empty when there is nothing to compare."""
-    present = sorted({run.task_version.task.operator.category for run in runs})
-    if len(present) < 2:
+    boards = _by_category(filters, runs)
+    if len(boards) < 2:
         return {}
-    by_category = {
-        category: {row.agent.pk: row for row in rank(replace(filters, category=category))}
-        for category in present
-    }
+    by_agent = [{row.agent.pk: row for row in board} for board in boards.values()]
     lines = []
     for row in rows:
-        cells = [by_category[category].get(row.agent.pk) for category in present]
+        cells = [board.get(row.agent.pk) for board in by_agent]
         lines.append((row.agent, [_cell(cell, filters.generalization) for cell in cells]))
-    return {"categories": present, "lines": lines}
+    return {"categories": list(boards), "lines": lines}
 
 
 def _cell(row: Row | None, generalization: str) -> Cell | None:

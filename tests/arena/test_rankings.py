@@ -4,10 +4,12 @@ import math
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from arena.catalog.models import Agent, Operator, Task, TaskVersion
+from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 from arena.leaderboard.rankings import ANEW, Estimate, Filters, rank
 from arena.runs.models import Evaluation, Run
 from tests.arena.factories import finished
@@ -30,8 +32,9 @@ def judged(task, agent, hardware):
         if speedup is not None:
             width = more.pop("width", 1.05)
             numbers = {"speedup": speedup, "low": speedup / width, "high": speedup * width}
-        values = {"status": "passed" if speedup else "failed", **numbers, **more}
-        return Run.objects.create(task_version=version, agent=who, hardware=hardware, **values)
+        status = "passed" if speedup else "failed"
+        values = {"hardware": hardware, "status": status, **numbers, **more}
+        return Run.objects.create(task_version=version, agent=who, **values)
 
     return make
 
@@ -234,6 +237,39 @@ def test_a_filter_that_is_no_board_is_refused():
 def test_private_runs_are_on_no_board(judged):
     judged("a", "relu", 2.0, visibility="owner")
     assert rank() == []
+
+
+@pytest.mark.parametrize("page", ["/", "/leaderboard/", "/agents/a/"])
+def test_a_page_reads_the_runs_once_for_all_devices_and_categories(client, judged, page):
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get(page).status_code == 200
+        return len(queries)
+
+    judged("a", "relu", 2.0)
+    judged("a", "gelu", 2.0)
+    Operator.objects.filter(slug="gelu").update(category="Other")
+    asked()
+    before = asked()
+    for name in ("sum", "max"):
+        judged("a", name, 3.0)
+        Operator.objects.filter(slug=name).update(category=name)
+        device = Hardware.objects.create(slug=name, name=name, kind="cpu", queue=f"hw.{name}")
+        judged("a", name, 3.0, hardware=device)
+    assert asked() == before
+
+
+@pytest.mark.parametrize(("page", "shown"), [("leaderboard", 0), ("agents", 0), ("tasks", 2)])
+def test_a_page_over_all_runs_makes_objects_of_those_it_names_alone(
+    client, judged, monkeypatch, page, shown
+):
+    for by, on in (("a", "relu"), ("b", "relu"), ("c", "relu"), ("a", "gelu")):
+        judged(by, on, 2.0)
+    made = []
+    from_db = Run.from_db
+    monkeypatch.setattr(Run, "from_db", lambda *row: made.append(row) or from_db(*row))
+    assert client.get(reverse(page)).status_code == 200
+    assert len(made) == shown
 
 
 def test_the_ratio_of_estimates_widens_their_intervals():
