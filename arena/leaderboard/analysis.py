@@ -21,6 +21,7 @@ AT_LEAST = (0.0, 1.0, 1.25, 1.5, 2.0)
 """Speedups whose share is told by round; 0 stands for any round that passed."""
 RIGHT = ("passed", "skipped")
 """Verdicts that find no fault; what cannot be timed here is skipped."""
+NO_VERDICT = ("", "broken")
 MOST_ROUNDS = 30
 
 
@@ -79,20 +80,24 @@ class Analysis:
 def analyse(runs: Any) -> Analysis:
     """Analyse these runs (a queryset). What broke by our fault is no verdict on anybody."""
     evaluations = Evaluation.objects.filter(submission__run__in=runs)
-    evaluations = evaluations.exclude(scope=Scope.PROFILE).exclude(verdict__in=("", "broken"))
+    evaluations = evaluations.exclude(scope=Scope.PROFILE).exclude(verdict__in=NO_VERDICT)
+    results = GateResult.objects.filter(evaluation__submission__run__in=runs)
+    results = results.exclude(evaluation__scope=Scope.PROFILE)
+    results = results.exclude(evaluation__verdict__in=NO_VERDICT)
+    categories = _categories(evaluations)
     return Analysis(
-        verdicts=evaluations.count(),
+        verdicts=sum(category.total for category in categories),
         runs=evaluations.values("submission__run").distinct().count(),
-        stages=_stages(evaluations),
-        failures=_failures(evaluations),
-        categories=_categories(evaluations),
+        stages=_stages(results),
+        failures=_failures(results),
+        categories=categories,
         progress=_progress(evaluations),
     )
 
 
-def _stages(evaluations: Any) -> list[Stage]:
-    results = GateResult.objects.filter(evaluation__in=evaluations).exclude(verdict="skipped")
-    counted = results.values("gate").annotate(
+def _stages(results: Any) -> list[Stage]:
+    reached = results.exclude(verdict="skipped")
+    counted = reached.values("gate").annotate(
         reached=Count("pk"), passed=Count("pk", filter=Q(verdict="passed"))
     )
     by_gate = {row["gate"]: row for row in counted}
@@ -101,8 +106,7 @@ def _stages(evaluations: Any) -> list[Stage]:
     return [Stage(gate, row["reached"], row["passed"]) for gate, row in found]
 
 
-def _failures(evaluations: Any) -> list[Failure]:
-    results = GateResult.objects.filter(evaluation__in=evaluations)
+def _failures(results: Any) -> list[Failure]:
     counted = (
         results.exclude(verdict__in=RIGHT)
         .values("gate", "verdict", "reason")

@@ -52,6 +52,12 @@ def test_gates_are_counted_as_far_as_they_were_reached(worked):
     assert found.categories == [Category("Activation", 1, 3, "WRONG_VALUES")]
 
 
+def test_verdicts_are_counted_without_another_look_at_them(worked, django_assert_num_queries):
+    worked(None, 2.0)
+    with django_assert_num_queries(6):
+        assert analyse(Run.objects.all()).verdicts == 2
+
+
 def test_a_run_keeps_its_best_after_its_last_round(worked):
     worked(1.1, 1.6, 1.3)
     worked(2.5)
