@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest
 
 from arena.admin import Facts
@@ -29,6 +30,10 @@ class TaskAdmin(admin.ModelAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
+        versions = TaskVersion.objects.defer("public", "admission")
+        return super().get_queryset(request).prefetch_related(Prefetch("versions", versions))
 
     @admin.display(boolean=True)
     def admitted(self, task: Task) -> bool:

@@ -3,9 +3,12 @@ from __future__ import annotations
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from arena.accounts.models import ApiToken, User
+from arena.catalog.models import Task, TaskVersion
 from tests.arena.factories import finished
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +37,19 @@ def test_its_list_search_and_rows_open(client, root, start, model):
     assert client.get(reverse(f"{name}_changelist"), {"q": "relu"}).status_code == 200
     for row in model.objects.all()[:1]:
         assert client.get(reverse(f"{name}_change", args=[row.pk])).status_code == 200
+
+
+def test_the_list_of_tasks_asks_as_much_for_many_as_for_one(client, root, task):
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get(reverse("admin:catalog_task_changelist")).status_code == 200
+        return len(queries)
+
+    before = asked()
+    for track in ("torch-to-cpp", "cpp-to-triton", "torch-to-triton"):
+        other = Task.objects.create(operator=task.operator, track=track, status="published")
+        TaskVersion.objects.create(task=other, content_hash="b" * 64, admitted=True)
+    assert asked() == before
 
 
 def test_facts_are_not_edited(client, root, start):
