@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from django.db.models import F, IntegerField, Max, Min, TextField
+from django.db.models import F, IntegerField, Max, Min, OuterRef, Subquery, TextField
 from django.db.models.functions import Cast
 
 from arena.runs.models import Event
@@ -121,16 +121,19 @@ def outline(events: EventQuerySet) -> list[Entry]:
 
 def folded(events: EventQuerySet, page: Sequence[Event]) -> list[Entry]:
     """Each event of `page` once: its newest revision, at the seq of its first."""
-    named = {event.event_id for event in page if _revisable(event)}
-    first: dict[str, int] = {}
-    newest: dict[str, Event] = {}
-    for event in events.filter(event_id__in=named).order_by("rev"):
-        first.setdefault(event.event_id, event.seq)
-        newest[event.event_id] = event
+    own = {event.pk: event for event in page}
+    named = {event.event_id: event.pk for event in page if _revisable(event)}
+    revisions = events.filter(event_id=OuterRef("event_id"))
+    ends = Event.objects.filter(pk__in=named.values()).annotate(
+        first=Subquery(revisions.order_by("rev").values("seq")[:1]),
+        newest=Subquery(revisions.order_by("-rev").values("pk")[:1]),
+    )
+    found = {name: rest for name, *rest in ends.values_list("event_id", "first", "newest")}
+    own |= events.in_bulk({newest for _, newest in found.values()} - own.keys())
     rows: dict[int, Entry] = {}
     for event in page:
-        seq = first.get(event.event_id, event.seq) if _revisable(event) else event.seq
-        rows.setdefault(seq, Entry(seq, newest[event.event_id] if _revisable(event) else event))
+        seq, newest = found[event.event_id] if _revisable(event) else (event.seq, event.pk)
+        rows.setdefault(seq, Entry(seq, own[newest]))
     return [rows[seq] for seq in sorted(rows)]
 
 

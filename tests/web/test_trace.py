@@ -59,6 +59,19 @@ def test_a_revision_in_a_later_chunk_is_a_row_of_the_earlier_one(run):
     assert (2, "done") not in said(trace.chunk(visible(run), 1).entries)
 
 
+def test_of_many_revisions_only_the_newest_is_read(run, monkeypatch):
+    record(run, *(log(f"{n}", id="build") for n in range(300)))
+    last = record(run, log("between"), log("done", id="build"))
+    made = []
+    from_db = Event.from_db
+    monkeypatch.setattr(Event, "from_db", lambda *row: made.append(row) or from_db(*row))
+    entries, _ = trace.since(visible(run), last - 2, last)
+    assert said(entries) == [(2, "done"), (302, "between")] and len(made) == 2
+    made.clear()
+    assert said(trace.chunk(visible(run), 0).entries) == [(2, "done")]
+    assert len(made) == trace.CHUNK + 1
+
+
 def test_every_change_of_state_keeps_its_row(run):
     services.claim_run(run.pk, "lease")
     states = [e.event.body["state"] for e in trace.chunk(visible(run), 0).entries]
