@@ -236,6 +236,7 @@ def changed(line: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("run.speedup", "inf", "speedup is inf, which nothing measures"),
         ("run.low", -2.0, "low is -2.0, which nothing measures"),
         ("run.roofline_share", 1e-300, "roofline_share is 1e-300, which nothing measures"),
+        ("run.reason", ["late"], "reason should be a text"),
         ("run.rounds", 10**30, "larger than any number here"),
         ("submissions.0.note", "\ud800", "surrogates not allowed"),
         ("submissions.0.files", "int relu;", "files should be an object"),
@@ -287,6 +288,12 @@ def test_settings_too_deep_for_any_page_are_refused(line, tmp_path):
     deep = changed(line, "agent.settings", {"a": json.loads("[" * 500 + "]" * 500)})
     (refusal,) = services.import_results(write(tmp_path / "r.jsonl", deep)).refused
     assert "settings is nested more than 32 deep" in refusal
+
+
+def test_a_refusal_cites_no_more_than_can_be_read(line, tmp_path):
+    long = changed(line, "run.speedup", "x" * 100_000)
+    (refusal,) = services.import_results(write(tmp_path / "r.jsonl", long)).refused
+    assert "run.speedup: “xxx" in refusal and len(refusal) < 1000
 
 
 def test_secrets_are_struck_out_of_what_was_cut_too(line, tmp_path):

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db.models import NOT_PROVIDED, Field, FloatField, JSONField, Model
+from django.db.models import NOT_PROVIDED, CharField, Field, FloatField, JSONField, Model, TextField
 from django.utils import timezone
 
 from arena.runs.events import MAX_DEPTH, ProfiledKernel
@@ -21,7 +21,7 @@ ABOVE_ZERO = {
     "speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high", "candidate_us",
     "baseline_us",
 }  # fmt: skip
-SMALLEST, LARGEST = 1e-9, 1e15
+SMALLEST, LARGEST = 1e-15, 1e15
 """Between these lies what can be measured: pages take logarithms and ratios of it."""
 
 Object = dict[str, Any]
@@ -127,6 +127,8 @@ def _checked(column: Field[Any, Any], told: Any) -> Any:
         return _json(column.name, told)
     if (told == "" and column.blank) or (told is None and column.null):
         return told
+    if isinstance(column, CharField | TextField) and not isinstance(told, str):
+        raise Mismatch(f"{column.name} should be a text")
     value = column.clean(told, None)
     if isinstance(column, FloatField):
         _check_number(column.name, value)

@@ -41,6 +41,8 @@ PRODUCER = "import"
 MOST_DIGITS = 20
 """Of a whole number: a seed of 64 bits and a sign."""
 MOST_LINES = 100_000
+MOST_SAID = 500
+"""Characters of a refusal, which may cite what it refuses."""
 RUN_ID = re.compile(r"[0-9a-z]{12}")
 PIECES = {
     "arena_results", "task", "experiment", "agent", "hardware", "run", "submissions", "events",
@@ -92,7 +94,7 @@ def _import_lines(path: Path, outcome: Imported) -> None:
         try:
             run_id, new = _import_line(line, path.name)
         except Refused as why:
-            outcome.refused.append(f"{path}:{number}: {why}")
+            outcome.refused.append(f"{path}:{number}: {str(why)[:MOST_SAID]}")
         else:
             (outcome.loaded if new else outcome.there).append(run_id)
 
@@ -112,7 +114,7 @@ def _import_line(line: bytes, source: str) -> tuple[str, bool]:
         return _store(_Line(whole), source)
     except Refused:
         raise
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"not a run ({type(error).__name__}: {error}). Export it again.") from error
     except (ValueError, ValidationError, DatabaseError, OverflowError) as error:
         raise Refused(f"{error}. Export it again.") from error
