@@ -18,7 +18,7 @@ from typing import Self
 from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
-from arena.catalog.models import Agent
+from arena.catalog.models import Agent, Task
 from arena.runs.models import Evaluation, Run
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope, Visibility
 
@@ -189,11 +189,13 @@ def rank(filters: Filters = Filters(), runs: Sequence[Judged] | None = None) -> 
 
 
 def ranked_runs(filters: Filters = Filters()) -> list[Judged]:
-    """The runs that count: judged, public, and of each (task, agent, hardware, repeat) the newest.
+    """The runs that count: judged, public, of no draft, and the newest of each
+    (task, agent, hardware, repeat).
 
     A repeat of another experiment is another attempt at the same: the newest of them counts.
     """
     runs = Run.objects.filter(status__in=RUN_JUDGED, visibility=Visibility.PUBLIC)
+    runs = runs.exclude(task_version__task__status=Task.Status.DRAFT)
     runs = runs.matching(hardware=filters.hardware, category=filters.category, track=filters.track)
     dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}
     runs = runs.filter(**{lookup: day for lookup, day in dates.items() if day})

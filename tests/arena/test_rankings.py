@@ -25,7 +25,9 @@ def judged(task, agent, hardware):
         operator, _ = Operator.objects.get_or_create(
             slug=on, defaults={"title": on, "category": "Activation", "level": 1, **NO_TEXT}
         )
-        its_task, _ = Task.objects.get_or_create(operator=operator, track="cpp-to-cpp")
+        its_task, _ = Task.objects.get_or_create(
+            operator=operator, track="cpp-to-cpp", defaults={"status": "published"}
+        )
         version, _ = TaskVersion.objects.get_or_create(task=its_task, content_hash="a" * 64)
         who, _ = Agent.objects.get_or_create(slug=by, defaults={"title": by, "adapter": "tuner"})
         numbers = {}
@@ -48,6 +50,15 @@ def board(**filters):
 
 def test_an_empty_arena_has_an_empty_board(db):
     assert rank() == []
+
+
+def test_a_draft_counts_for_nobody(judged):
+    judged("a", "relu", 2.0)
+    judged("a", "gelu", 8.0)
+    Task.objects.filter(operator__slug="gelu").update(status="draft")
+    row = board()["a"]
+    assert (row.tasks, row.board) == (1, 1)
+    assert row.speedup == pytest.approx(2.0)
 
 
 def test_a_speedup_is_the_geomean_over_tasks_with_an_interval_from_theirs(judged):
