@@ -11,26 +11,45 @@ from typing import Any
 STRUCK = "[redacted]"
 SECRET_NAME = r"(?:api[_-]?key|secret(?:[_-]?key)?|access[_-]?key|token|passwd|password|credential)"
 
-# Text comes from agents, so every repetition is bounded: no text can make a pattern slow.
+PREFIXES = "gho ghp ghs ghu ghr glpat github_pat xoxa xoxb xoxp xoxr hf arena".split()
+NAMES = ("key", "secret", "token", "passwd", "password", "credential")
+
+# Text comes from agents, so every repetition is bounded: no text can make a pattern slow. Most text
+# has none of the words that a secret begins with, and is not searched for that kind.
 PATTERNS = [
-    (re.compile(pattern, re.DOTALL | re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        (r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.{0,8000}?-----END [A-Z ]{0,30}KEY-----", STRUCK),
-        (r"\b(?:sk|pk|rk)-[\w-]{16,200}+", STRUCK),
-        (r"\b(?:gh[opsur]|glpat|github_pat|xox[abpr]|hf|arena)[_-][\w-]{16,200}+", STRUCK),
-        (r"\bAKIA[0-9A-Z]{16}\b", STRUCK),
-        (r"\bAIza[\w-]{35}", STRUCK),
-        (r"\beyJ[\w-]{8,500}+\.[\w-]{8,2000}+\.[\w-]{8,1000}+", STRUCK),
-        (r"\b(bearer|basic)\s{1,5}[\w+/.~-]{12,4000}+=*", rf"\1 {STRUCK}"),
-        (r"(?<=://)([^\s:/@]{0,100}):[^\s/@]{1,200}@", rf"\1:{STRUCK}@"),
+    (words, re.compile(pattern, re.DOTALL | re.IGNORECASE), replacement)
+    for words, pattern, replacement in (
+        (
+            ("private key-----",),
+            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.{0,8000}?-----END [A-Z ]{0,30}KEY-----",
+            STRUCK,
+        ),
+        (("sk-", "pk-", "rk-"), r"\b(?:sk|pk|rk)-[\w-]{16,200}+", STRUCK),
+        (
+            tuple(f"{prefix}{mark}" for prefix in PREFIXES for mark in "_-"),
+            rf"\b(?:{'|'.join(PREFIXES)})[_-][\w-]{{16,200}}+",
+            STRUCK,
+        ),
+        (("akia",), r"\bAKIA[0-9A-Z]{16}\b", STRUCK),
+        (("aiza",), r"\bAIza[\w-]{35}", STRUCK),
+        (("eyj",), r"\beyJ[\w-]{8,500}+\.[\w-]{8,2000}+\.[\w-]{8,1000}+", STRUCK),
+        (
+            ("bearer", "basic"),
+            r"\b(bearer|basic)\s{1,5}[\w+/.~-]{12,4000}+=*",
+            rf"\1 {STRUCK}",
+        ),
+        (("://",), r"(?<=://)([^\s:/@]{0,100}):[^\s/@]{1,200}@", rf"\1:{STRUCK}@"),
         # A value is taken for a secret when it has a digit and is not an expression of code.
         (
+            NAMES,
             rf"({SECRET_NAME}[\"']?\s{{0,5}}[=:]\s{{0,5}}[\"']?)"
             r"(?=[^\s\"',;&]{0,100}\d)[\w+/=.~-]{8,1000}+(?![(\[])",
             rf"\1{STRUCK}",
         ),
     )
 ]
+SHORT = 64
+"""Text of so many characters is cleaned once for all times that it comes."""
 SECRET_VARIABLE = re.compile(rf"(?i){SECRET_NAME}")
 
 
@@ -48,12 +67,21 @@ def clean(value: Any) -> Any:
 
 
 def _clean_text(text: str) -> str:
+    return _cleaned_before(text) if len(text) <= SHORT else _cleaned(text)
+
+
+def _cleaned(text: str) -> str:
     text = text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
     for secret in _secrets_of_this_process():
         text = text.replace(secret, STRUCK)
-    for pattern, replacement in PATTERNS:
-        text = pattern.sub(replacement, text)
+    lowered = text.lower()
+    for words, pattern, replacement in PATTERNS:
+        if any(word in lowered for word in words):
+            text = pattern.sub(replacement, text)
     return text
+
+
+_cleaned_before = functools.lru_cache(maxsize=4096)(_cleaned)
 
 
 @functools.cache
