@@ -4,8 +4,10 @@ compiler said, and the struct it is called with.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
+import resource
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -30,6 +32,10 @@ _DIAGNOSTIC = re.compile(
     r"(?P<severity>fatal error|error|warning): (?P<text>.*)$",
     re.MULTILINE,
 )
+MOST_NAMED, MOST_WRITTEN = 32 << 10, 256 << 10
+"""Bytes of all the names of a source's kernels, as a compiler has them and as they are read."""
+MOST_TAKEN, MOST_SECONDS = 256 << 20, 2
+"""Memory and processor time to write them out with."""
 _SYSTEM_CALLS = "fork|vfork|execve?|execl?p?|system|popen|ptrace|syscall|socket|dlopen|dlsym"
 
 Breach = tuple[str, re.Pattern[str]]
@@ -94,19 +100,35 @@ def first_error(found: Sequence[Diagnostic]) -> str:
 
 
 def demangled(symbols: Sequence[str]) -> Mapping[str, str]:
-    """Names as a source writes them, without parameters unless two would be alike."""
+    """Names as a source writes them, without parameters unless two would be alike; as they are
+    where they are many, or would be long: they come from who is judged.
+    """
     tool = shutil.which("cu++filt") or shutil.which("c++filt")
-    if tool is None or not symbols:
+    text = "\n".join(symbols).encode()
+    if tool is None or not 0 < len(text) <= MOST_NAMED:
         return dict(zip(symbols, symbols, strict=True))
-    answers = []
-    for options in (["-p"], []):
-        done = subprocess.run(
-            [tool, *options], input="\n".join(symbols), capture_output=True, text=True
-        )
-        answers = done.stdout.splitlines()
-        if len(set(answers)) == len(symbols):
+    for command in ([tool, "-p"], [tool]):
+        answers = _written_out(command, text)
+        if len(set(answers)) == len(symbols) == len(answers):
             return dict(zip(symbols, answers, strict=True))
     return dict(zip(symbols, symbols, strict=True))
+
+
+def _written_out(command: Sequence[str], text: bytes) -> list[str]:
+    """What a command makes of each line; nothing where that is too much. A name of 230 bytes may
+    stand for gigabytes.
+    """
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdin and process.stdout
+        for limit, most in ((resource.RLIMIT_AS, MOST_TAKEN), (resource.RLIMIT_CPU, MOST_SECONDS)):
+            resource.prlimit(process.pid, limit, (most, most))
+        with contextlib.suppress(BrokenPipeError), process.stdin as names:
+            names.write(text)
+        said = process.stdout.read(MOST_WRITTEN + 1)
+        process.kill()
+    return said.decode(errors="replace").splitlines() if len(said) <= MOST_WRITTEN else []
 
 
 def struct_table(arguments: Sequence[Argument], slots: Sequence[Slot]) -> Any:

@@ -66,3 +66,35 @@ def test_comments_are_not_read(text: str) -> None:
 )
 def test_strings_and_lines_stay_where_comments_go(source: str, kept: str) -> None:
     assert native.without_comments(source) == kept
+
+
+def bomb(levels: int) -> str:
+    """A mangled name that is written out twice as long for each level. Source: the substitutions of
+    the Itanium C++ ABI.
+    """
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+    def again(number: int) -> str:
+        return f"S{digits[number - 1]}_" if number else "S_"
+
+    inner = "".join(f"S_I{again(level + 1)}{again(level + 1)}E" for level in range(levels))
+    return f"_Z1f1PIiiE{inner}"
+
+
+@pytest.mark.parametrize("levels", [18, 34])
+def test_a_name_that_stands_for_gigabytes_is_left_as_it_is(levels: int) -> None:
+    symbols = (bomb(levels), f"{bomb(levels)}i")  # alike but for what they take
+    began = time.monotonic()
+    assert native.demangled(symbols) == dict(zip(symbols, symbols, strict=True))
+    assert time.monotonic() - began < 10
+
+
+def test_names_are_written_as_a_source_has_them() -> None:
+    many = tuple(f"_Z5scaleILi{number}EEvf" for number in range(300))
+    assert native.demangled(many)[many[7]] == "scale<7>"
+    assert native.demangled(("_Z5scalef", "_Z5scaled")) == {
+        "_Z5scalef": "scale(float)",
+        "_Z5scaled": "scale(double)",
+    }
+    endless = ("_Z5scalef" * 9000,)
+    assert native.demangled(endless) == {endless[0]: endless[0]}
