@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import selectors
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -128,11 +130,15 @@ class Child:
         self._close()
 
     def drain(self) -> bool:
-        """Hand on what the child has said, without waiting; False once no more is to be heard."""
+        """Hand on what the child has said by now, without waiting, however much it goes on to say;
+        False once no more is to be heard.
+        """
         with self._draining:
-            while not self._closed and (data := _read(self._err)):
+            if self._closed:
+                return False
+            for data in _said(self._err):
                 self._stderr = (self._stderr + data)[-STDERR_BYTES:]
-            while not self._closed and not self._cut and (data := _read(self._out)) is not None:
+            for data in () if self._cut else _said(self._out):
                 try:
                     if lines := self._lines.feed(data) if data else self._lines.end():
                         self.on_lines(lines)
@@ -140,9 +146,9 @@ class Child:
                     self._cut = Ending.LONG_LINE
                 except OverflowError:
                     self._cut = Ending.FLOOD
-                if not data:
+                if not data or self._cut:
                     return False
-            return not self._closed and not self._cut
+            return not self._cut
 
     def follow(
         self, *, deadline: Callable[[], float], beat: Callable[[], bool] = lambda: True
@@ -200,9 +206,17 @@ def shepherded(command: Sequence[str], grace_seconds: float = 0) -> list[str]:
     return [*shepherd, *command]
 
 
-def _read(stream: int) -> bytes | None:
-    """What can be read now: empty at the end of the stream, None when there is nothing yet."""
-    try:
-        return os.read(stream, CHUNK)
-    except BlockingIOError:
-        return None
+def _said(stream: int) -> Iterator[bytes]:
+    """What stands in a pipe now, and little of what is written meanwhile; at its end empty bytes
+    come last.
+    """
+    left = int.from_bytes(fcntl.ioctl(stream, termios.FIONREAD, bytes(4)), sys.byteorder)
+    while left >= 0:  # once more when all is read: the end may stand behind it
+        try:
+            data = os.read(stream, CHUNK)
+        except BlockingIOError:
+            return
+        yield data
+        if not data:
+            return
+        left -= len(data)

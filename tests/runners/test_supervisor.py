@@ -97,6 +97,35 @@ def test_the_deadline_ends_a_child_that_ignores_sigterm() -> None:
     assert (ended.ending, heard) == (Ending.DEADLINE, ["up"])
 
 
+TALKS = "import sys\nwhile True: sys.stdout.write('x' * 20_000 + '\\n')"
+
+
+def slowly(lines: list[str]) -> None:
+    """Listen at the pace of a recorder, behind that of who talks."""
+    time.sleep(0.001 * len(lines))
+
+
+def test_a_child_that_never_stops_talking_is_held_to_its_time_and_to_the_beat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervisor, "BEAT_SECONDS", 0.2)
+    beats: list[float] = []
+    child = Child(python(f"import signal; signal.alarm(15)\n{TALKS}"), on_lines=slowly)
+    end = time.monotonic() + 1.0
+    ended = child.follow(deadline=lambda: end, beat=lambda: not beats.append(time.monotonic()))
+    assert ended.ending is Ending.DEADLINE
+    assert time.monotonic() - end < 3 and len(beats) >= 2
+
+
+def test_what_was_said_is_heard_in_time_though_the_child_talks_on() -> None:
+    child = Child(python(f"import signal; signal.alarm(15)\n{TALKS}"), on_lines=slowly)
+    begun = time.monotonic()
+    while time.monotonic() - begun < 1:
+        assert child.drain()
+    assert time.monotonic() - begun < 3
+    child.end()
+
+
 def test_a_beat_that_says_stop_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "BEAT_SECONDS", 0.05)
     beats = iter([True, True, False])
