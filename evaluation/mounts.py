@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from evaluation.policy import Policy
 
 libc = ctypes.CDLL(None, use_errno=True)
+
+SYSTEM_PATHS = (
+    "/usr /lib /lib64 /lib32 /bin /sbin /proc /sys/devices/system /sys/fs/cgroup /etc/ld.so.cache"
+    " /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives /etc/localtime /etc/passwd /etc/group"
+    " /etc/nsswitch.conf /dev/random /dev/urandom"
+).split()
+DEVICE_PATHS = ("/dev/null", "/dev/zero")
+DEVICE_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
+"""Of `/dev`, to `/proc/self`."""
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
@@ -47,8 +56,11 @@ def arrange(policy: Policy, user: int) -> None:
         for path in filter(os.path.exists, _kernel_paths(policy) if named else ()):
             _mount(path, path, None, MS_BIND)  # and read-only it stays
         here = os.getcwd()
-        if user:
-            _open_ways((*policy.readable, *policy.writable))
+        own = (*policy.readable, *policy.writable)
+        if policy.enclosed:
+            _enclose((*SYSTEM_PATHS, *DEVICE_PATHS, *own))
+        elif user:
+            _open_ways(own)
         for path in policy.writable:
             owned = f",mode=700,uid={user},gid={user}" if user else ""
             size = f"size={policy.scratch_bytes}{owned}"
@@ -60,18 +72,29 @@ def arrange(policy: Policy, user: int) -> None:
         os.chdir(here)
 
 
-def _open_ways(paths: Iterable[str]) -> None:
+def _enclose(paths: Iterable[str]) -> None:
+    """Leave these paths alone, and the links that lead there: a socket that has a path can be
+    reached by whoever sees it.
+    """
+    with os.scandir("/") as entries:
+        folders = {Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)}
+    _open_ways(paths, folders)
+    for name, target in DEVICE_LINKS.items():
+        Path("/dev", name).symlink_to(f"/proc/self/{target}")
+
+
+def _open_ways(paths: Iterable[str], shut: Set[Path] = frozenset()) -> None:
     """Have a stranger reach these paths, which it may read: over every folder on the way that lets
-    no others in lies an empty one, with nothing but what was asked for and the links that lead
-    there.
+    no others in, and over those to be `shut`, lies an empty one, with nothing but what was asked
+    for and the links that lead there.
     """
     links: dict[Path, str] = {}
     granted = {path for path in (_followed(path, links) for path in paths) if path.exists()}
     handles = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in granted}
-    files = {path for path in granted if path.is_file()}
+    files = {path for path in granted if not path.is_dir()}
     wanted = sorted({*granted, *links})
     laid: list[Path] = []
-    for gate in _closed(wanted):
+    for gate in sorted({*_closed(wanted), *(shut - granted)}):
         above = [each for each in laid if each in gate.parents]
         bound = granted & {gate, *gate.parents}
         if above and not any(above[-1] in path.parents for path in bound):
@@ -93,10 +116,10 @@ def _open_ways(paths: Iterable[str]) -> None:
         os.close(handle)
 
 
-def _closed(paths: Iterable[Path]) -> list[Path]:
-    """The folders on the way to these that let no others in, outer ones first."""
+def _closed(paths: Iterable[Path]) -> set[Path]:
+    """The folders on the way to these that let no others in."""
     folders = {folder for path in paths for folder in path.parents}
-    return sorted(folder for folder in folders if not folder.stat().st_mode & OTHERS_ENTER)
+    return {folder for folder in folders if not folder.stat().st_mode & OTHERS_ENTER}
 
 
 def _followed(path: str, links: dict[Path, str]) -> Path:

@@ -35,7 +35,8 @@ class Policy:
     `gpu` it reaches this machine's GPUs. No `memory_bytes` are no limit on addresses.
     `fork=False` leaves threads but neither new processes nor other programs; who is `pinned` stays
     on the cores that it is put on. A `stranger` is a user of its own, who owns nothing but its
-    writable folders, which must be of memory.
+    writable folders, which must be of memory. Who is `enclosed` finds no path but the system's and
+    its own, for `unix_sockets` reach whatever has one.
     """
 
     walls: Walls
@@ -51,6 +52,7 @@ class Policy:
     unix_sockets: bool = False
     gpu: bool = False
     stranger: bool = False
+    enclosed: bool = False
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

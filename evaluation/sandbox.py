@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evaluation import mounts, seccomp
-from evaluation.mounts import checked, libc
+from evaluation.mounts import DEVICE_PATHS, SYSTEM_PATHS, checked, libc
 from evaluation.policy import Policy, Walls
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
@@ -35,12 +35,6 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
 
-SYSTEM_PATHS = (
-    "/usr /lib /lib64 /lib32 /bin /sbin /proc /sys/devices/system /sys/fs/cgroup /etc/ld.so.cache"
-    " /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives /etc/localtime /etc/passwd /etc/group"
-    " /etc/nsswitch.conf /dev/random /dev/urandom"
-).split()
-DEVICE_PATHS = ("/dev/null", "/dev/zero")
 GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
 MOST_SAID = 1 << 20
 END_SECONDS = 10.0

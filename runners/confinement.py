@@ -18,11 +18,12 @@ def confined(workspace: Path) -> list[str]:
     """The command line of an agent's process in `workspace`; its brief is read from stdin."""
     policy = Policy(
         walls=sandbox.walls(),
-        readable=(sys.prefix, sys.base_prefix, str(PACKAGE)),
+        readable=(sys.prefix, sys.base_prefix, sys.executable, str(PACKAGE)),
         writable=(str(workspace),),
         file_bytes=FILE_BYTES,
         cpu_seconds=24 * 3600,  # its time is kept by the run's clock
         unix_sockets=True,
+        enclosed=True,  # through no door but its own
     )
     agent = [sys.executable, "-P", "-s", str(PACKAGE / "agents" / "__main__.py")]
     return sandbox.command(agent, policy)

@@ -158,6 +158,18 @@ def test_scripted_takes_each_kind_of_step_through_the_door(tmp_path: Path) -> No
     assert studio.asked == ["int b;\n"]
 
 
+def test_an_agent_works_where_its_python_is_a_link_through_other_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = Path(sys.executable).resolve()
+    (tmp_path / "newest").symlink_to(python.parent)
+    (tmp_path / "python").symlink_to(Path("newest") / python.name)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    studio = Studio(tmp_path / "studio", "int a;\n")
+    ended = studio.work("scripted", lambda source: timed(1.5), {"steps": [{"check": "it runs"}]})
+    assert (ended.code, ended.stderr, len(studio.asked)) == (0, "", 1)
+
+
 def test_scripted_without_a_recording_for_the_task_says_which_there_are(tmp_path: Path) -> None:
     ended = Studio(tmp_path, "").work("scripted", lambda source: timed(1.0))
     assert ended.code == 1

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runners.arena_check import DOOR
 from tests.runners.house import TARGET, House
 
 
@@ -237,6 +241,37 @@ def test_an_agent_sees_its_workspace_and_nothing_of_the_arena(house: House) -> N
     assert set(folder.split()) == {
         ".door", ".tmp", "TASK.md", "arena-check", "arena-profile", TARGET,
     }  # fmt: skip
+
+
+KNOCK = """
+import socket, sys
+for path in sys.argv[1:]:
+    asked = socket.socket(socket.AF_UNIX)
+    try:
+        asked.connect(path)
+        asked.sendall(b'{"op": "profile", "case": ""}\\n')
+        print(asked.makefile().readline())
+    except OSError as error:
+        print(type(error).__name__)
+"""
+
+
+def test_an_agent_reaches_its_own_door_and_no_other_socket(house: House, tmp_path: Path) -> None:
+    waits = house.run([{"run": "while [ ! -e go ]; do sleep 0.1; done"}, {"say": "Not disturbed."}])
+    others = house.home / "workspaces" / waits
+    house.wait_until((others / DOOR).exists, 20)
+    with socket.socket(socket.AF_UNIX) as service:
+        service.bind(outside := str(tmp_path / "service"))
+        service.listen()
+        ask = f"{sys.executable} knock.py {DOOR} {others / DOOR} {outside}"
+        run = house.run([{"write": "knock.py", "text": KNOCK}, {"run": ask}])
+        house.ended(run)
+    (others / "go").touch()
+    house.ended(waits)
+    own, *closed = filter(None, tool_outputs(house, run)[-1].splitlines())
+    assert "Nothing was handed in yet" in own
+    assert closed == ["FileNotFoundError"] * 2
+    assert not house.events(waits, "note")
 
 
 def test_what_this_machine_cannot_judge_ends_at_once_and_fails_nobody(house: House) -> None:
