@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
+from evaluation.building import leavings
 from runners import verdicts
 from runners.agents import given
 from runners.clock import Clock
@@ -30,6 +31,8 @@ from runners.lease import new_lease
 from runners.recorder import MAX_EVENTS, Recorder
 from runners.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
 from runners.workspace import Unreadable, Workspace
+
+logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 PROFILES = 12
@@ -46,8 +49,8 @@ def attempt(run_id: str) -> None:
     run = services.claim_run(run_id, lease)
     if run is None:
         return
-    sweep()
     try:
+        sweep()
         _Attempt(run, lease).carry_out()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -56,11 +59,17 @@ def attempt(run_id: str) -> None:
 
 
 def sweep() -> None:
-    """Remove the workspaces of runs that have ended, which a killed worker left behind."""
-    left = {path.name: path for path in workspaces().iterdir()} if workspaces().exists() else {}
-    alive = Run.objects.active().filter(pk__in=left).values_list("pk", flat=True)
-    for run_id in left.keys() - set(alive):
-        shutil.rmtree(left[run_id], ignore_errors=True)
+    """Remove the workspaces of runs that have ended, which a killed worker left behind. Whatever
+    keeps it from that is logged alone: the run at hand has no part in it.
+    """
+    try:
+        left = {path.name: path for path in workspaces().iterdir()} if workspaces().exists() else {}
+        alive = Run.objects.active().filter(pk__in=left).values_list("pk", flat=True)
+        for run_id in left.keys() - set(alive):
+            if not leavings.remove(left[run_id]):
+                logger.warning("not removed: %s", left[run_id])
+    except Exception:
+        logger.exception("workspaces are not swept")
 
 
 def workspaces() -> Path:

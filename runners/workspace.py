@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluation.building import leavings
 from runners import arena_check
 
 FILE_BYTES = 1_000_000
@@ -31,7 +31,7 @@ class Workspace:
         """Make the folder afresh with `files`, executable `arena-check` and `arena-profile`, and
         nothing else.
         """
-        shutil.rmtree(folder, ignore_errors=True)
+        leavings.remove(folder)
         folder.mkdir(parents=True, mode=0o700)
         for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
@@ -78,4 +78,4 @@ class Workspace:
             ) from None
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        leavings.remove(self.folder)

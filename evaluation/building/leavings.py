@@ -4,9 +4,12 @@ such once all its processes are gone.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
+import secrets
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 BLOCK = 4096
@@ -57,11 +60,81 @@ def size(folder: Path) -> int:
     )
 
 
-def remove(folder: Path) -> None:
-    """Remove a folder that its owner may have locked, or folders in it; no link is followed."""
-    folder.chmod(0o700)
-    for place, names, _ in os.walk(folder):
-        for name in names:
-            if not (path := Path(place, name)).is_symlink():
-                path.chmod(0o700)
-    shutil.rmtree(folder)
+@contextlib.contextmanager
+def scratch(place: Path | None = None, prefix: str = "arena-") -> Iterator[Path]:
+    """A new folder in `place`, or where such folders lie, for strangers to write into."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+def remove(folder: Path) -> bool:
+    """Remove a folder that may be of any depth, hold names of any length and be locked; whether it
+    is gone. Nothing that lies there raises; no link is followed and no mount entered.
+    """
+    try:
+        top = _open(folder)
+        try:
+            _empty(top)
+        finally:
+            os.close(top)
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _empty(top: int) -> None:
+    """Remove what lies in an open folder. The folders in it are moved to its top first, from where
+    no path is long; a mount cannot be moved.
+    """
+    left = list(_clear(top, top))
+    while left:
+        name = left.pop()
+        with contextlib.suppress(OSError):
+            folder = _open(name, top)
+            try:
+                left.extend(_clear(folder, top))
+            finally:
+                os.close(folder)
+            os.rmdir(name, dir_fd=top)
+
+
+def _clear(folder: int, top: int) -> Iterator[str]:
+    """Remove what lies in one folder, and move the folders that hold something to the top, by the
+    names that are told.
+    """
+    held = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                os.unlink(entry.name, dir_fd=folder)
+            except IsADirectoryError:
+                try:
+                    os.rmdir(entry.name, dir_fd=folder)
+                except OSError:
+                    held.append(entry.name)
+            except OSError:
+                pass  # a file that something is mounted on
+    for name in held:
+        with contextlib.suppress(OSError):
+            new = secrets.token_hex(16)
+            os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
+            os.close(_open(new, folder))  # what is locked cannot be moved to another folder
+            os.rename(new, new, src_dir_fd=folder, dst_dir_fd=top)
+            yield new
+
+
+def _open(folder: Path | str, at: int | None = None) -> int:
+    """A handle of a folder, unlocked; no link is followed."""
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+    try:
+        with contextlib.suppress(OSError):  # another's, which may be open to us all the same
+            os.chmod(f"/proc/self/fd/{place}", 0o700)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place)
+    finally:
+        os.close(place)

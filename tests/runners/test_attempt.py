@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runners import attempt
 from runners.arena_check import DOOR
 from tests.runners.house import TARGET, House
 
@@ -280,3 +281,19 @@ def test_what_this_machine_cannot_judge_ends_at_once_and_fails_nobody(house: Hou
     assert row["reason"] == "fake-cpu cannot judge this task: there is no GPU"
     codes = [event["body"]["exit_code"] for event in house.events(run, "tool_result")]
     assert codes == [3]
+
+
+def test_folders_too_deep_to_be_walked_are_no_ones_fault_and_gone(house: House) -> None:
+    code = "import os\nfor _ in range(1100):\n os.mkdir('d'); os.chdir('d')"
+    row = house.ended(run := house.run([{"run": f'python3 -c "{code}"'}, *hand_in("speedup 1.5")]))
+    assert (row["status"], row["speedup"]) == ("passed", 1.5)
+    assert not (house.home / "workspaces" / run).exists()
+
+
+def test_workspaces_that_cannot_be_swept_end_no_run(
+    tmp_path: Path, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.ARENA_HOME = tmp_path
+    (tmp_path / "workspaces").touch()
+    attempt.sweep()
+    assert "workspaces are not swept" in caplog.text

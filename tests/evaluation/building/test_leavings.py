@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,10 +47,78 @@ def test_locked_folders_are_removed_and_what_links_point_to_stays_as_it_was(
     (folder / "locked" / "within").chmod(0)
     (folder / "locked").chmod(0o500)
     folder.chmod(0o700)
-    leavings.remove(folder)
+    assert leavings.remove(folder)
     assert not folder.exists()
     assert (tmp_path / "ours" / "secret").read_text() == "secret"
     assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o750
+
+
+def deep(folder: Path, name: str, levels: int) -> Path:
+    """A folder with so many of that name in one another, and a file in the last."""
+    folder.mkdir()
+    place = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=place)
+        within = os.open(name, os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = within
+    os.close(os.open("file", os.O_CREAT, dir_fd=place))
+    os.close(place)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "levels"), [("d", 3000), ("d" * 250, 30)])
+def test_folders_are_removed_however_deep_they_lie_and_whatever_their_paths_are(
+    tmp_path: Path, name: str, levels: int
+) -> None:
+    assert leavings.remove(deep(tmp_path / "left", name, levels))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_strange_names_many_folders_and_what_is_already_gone_are_no_matter(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    for number in range(50):
+        (left / f"a\nb {number}" / "c" / "d").mkdir(parents=True)
+        (left / f"a\nb {number}" / "c" / "file").write_text("x")
+    os.mkdir(os.fsencode(left) + b"/\xff")
+    assert leavings.remove(left) and not left.exists()
+    assert leavings.remove(left)
+
+
+def test_what_is_not_a_folder_stays_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "file").touch()
+    (tmp_path / "link").symlink_to("ours")
+    assert not leavings.remove(tmp_path / "link")
+    assert not leavings.remove(tmp_path / "ours" / "file")
+    assert (tmp_path / "ours" / "file").exists()
+
+
+def test_what_is_mounted_is_not_entered(tmp_path: Path) -> None:
+    ours, left = tmp_path / "ours", tmp_path / "left"
+    ours.mkdir()
+    (ours / "file").touch()
+    (left / "within" / "mount").mkdir(parents=True)
+    (left / "within" / "file").touch()
+    remove = (
+        "import sys, pathlib; from evaluation.building import leavings\n"
+        "print(leavings.remove(pathlib.Path(sys.argv[1])))"
+    )
+    script = (
+        f"mount --bind {ours} {left}/within/mount && exec '{sys.executable}' -c '{remove}' {left}"
+    )
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    assert done.stdout == "False\n"
+    assert [path.name for path in ours.iterdir()] == ["file"]
+    assert not (left / "within" / "file").exists()
+
+
+def test_a_folder_for_strangers_is_gone_afterwards(tmp_path: Path) -> None:
+    with leavings.scratch(tmp_path, "for-") as folder:
+        deep(folder / "left", "d", 1100)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_built_is_kept_up_to_a_size(
