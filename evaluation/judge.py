@@ -7,7 +7,6 @@ import json
 import math
 import secrets
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from typing import Self
 import torch
 
 from evaluation import JUDGE_VERSION, audit, clock, hardware, order
+from evaluation.building import leavings
 from evaluation.building.builds import Build, replace_text
 from evaluation.clock import Block
 from evaluation.contestants.arm import Arm
@@ -109,9 +109,7 @@ class Judge:
         if name not in self._arms:
             started = time.perf_counter()
             build = self._builds[name]
-            scratch = build.scratch or Path(
-                self._stack.enter_context(tempfile.TemporaryDirectory("-arena"))
-            )
+            scratch = build.scratch or self._stack.enter_context(leavings.scratch())
             limits = self.operator.limits
             rights = Rights(
                 folder=build.folder,

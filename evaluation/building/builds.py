@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import tempfile
 import time
@@ -21,6 +22,8 @@ from evaluation.errors import BuildError
 from evaluation.languages import languages
 from evaluation.task import Task
 from evaluation.types import CompilerOutput, Diagnostic, to_json
+
+logger = logging.getLogger(__name__)
 
 DONE = "build.json"
 MOST_KEPT = 256 << 20
@@ -74,8 +77,8 @@ def build(
     if _found(folder):
         return Build(name, language, folder, _read_outputs(folder), compiles=compiles)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="building-", dir=folder.parent) as scratch:
-        workshop = Path(scratch) / "artefact"
+    with leavings.scratch(folder.parent, "building-") as scratch:
+        workshop = scratch / "artefact"
         workshop.mkdir()
         outputs = tuple(maker.build(files, task, workshop))
         if (size := leavings.size(workshop)) > MOST_KEPT:
@@ -88,8 +91,11 @@ def build(
         except OSError:  # another build of the same content was first
             if not (folder / DONE).is_file():
                 raise
-    if _long_ago(cache / "room-made"):
-        make_room(folder.parent)
+    try:
+        if _long_ago(cache / "room-made"):
+            make_room(folder.parent)
+    except Exception:  # of others' builds: this one has no part in it
+        logger.exception("no room is made in %s", cache)
     return Build(name, language, folder, outputs, compiles=compiles)
 
 
@@ -141,12 +147,9 @@ def _size(folder: Path) -> int:
 
 def _remove(folder: Path) -> None:
     """Remove a build at once for who looks for it, then file by file."""
-    with tempfile.TemporaryDirectory(prefix="removing-", dir=folder.parent) as scratch:
-        try:
-            gone = folder.rename(Path(scratch) / folder.name)
-        except OSError:
-            return  # another process was first
-        leavings.remove(gone)
+    beside = leavings.scratch(folder.parent, "removing-")
+    with beside as scratch, contextlib.suppress(OSError):  # another process was first
+        folder.rename(scratch / folder.name)
 
 
 def baselines(task: Task, cache: Path) -> list[Build]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaluation import sandbox
-from evaluation.building import native
+from evaluation.building import leavings, native
 from evaluation.errors import BuildError
 from evaluation.policy import Policy
 from evaluation.types import CompilerOutput, Diagnostic, Reason
@@ -93,7 +92,7 @@ def compile_all(
         try:
             return _compile(job, folder, work, readable, seconds)
         finally:
-            shutil.rmtree(work)
+            leavings.remove(work)
 
     cores = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(min(len(jobs), cores)) as pool:

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,13 +60,10 @@ def build(source: Path, seconds: float) -> CompilerOutput:
     kept = folder / FOLDER
     kept.mkdir()
     started = time.perf_counter()
-    work = tempfile.mkdtemp(prefix="extensions-", dir=folder.parent)
-    try:
-        done = _imported(source, work, limit)
-        Path(work).chmod(0o700)  # whatever was done to it
-        _keep(Path(work), kept)
-    finally:
-        leavings.remove(Path(work))
+    with leavings.scratch(folder.parent, "extensions-") as work:
+        done = _imported(source, str(work), limit)
+        work.chmod(0o700)  # whatever was done to it
+        _keep(work, kept)
     said = re.sub(rf"(?:{work}|{folder})/(?:[0-9a-f]{{40}}/)?", "", done.stdout)[-MOST_TEXT:]
     found, resources = nvcc.read(said)
     output = CompilerOutput(

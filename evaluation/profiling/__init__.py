@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from evaluation import pipeline
+from evaluation.building import leavings
 from evaluation.building.builds import Build, build
 from evaluation.contestants.rights import Rights
 from evaluation.errors import Broken, RequestError
@@ -93,10 +92,10 @@ def profile(task: Task, built: Build, case: Case) -> Profile:
 
 def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Profile:
     limits = task.operator.limits
-    with tempfile.TemporaryDirectory("-arena") as scratch:
+    with leavings.scratch() as scratch:
         rights = Rights(
             folder=built.folder.resolve(),
-            scratch=Path(scratch),
+            scratch=scratch,
             memory_bytes=limits.memory_mb << 20,
             seconds=SECONDS,
             threads=1,

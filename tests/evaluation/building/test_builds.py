@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.building import builds
+from evaluation.task import Task
 
 HOUR = 3600
 
@@ -65,3 +66,16 @@ def test_all_builds_are_gone_through_once_in_an_hour(tmp_path: Path) -> None:
     then = time.time() - 1.1 * HOUR
     os.utime(mark, (then, then))
     assert [builds._long_ago(mark) for _ in range(2)] == [True, False]
+
+
+def test_what_is_wrong_with_the_builds_of_others_decides_nothing(
+    tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(folder: Path) -> None:
+        raise RecursionError(f"{folder} is too deep")
+
+    monkeypatch.setattr(builds, "make_room", fails)
+    source = (
+        '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // room\n'
+    )
+    assert builds.build(task, "cpp", {task.target_file: source}, tmp_path).outputs[0].ok

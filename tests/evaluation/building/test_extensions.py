@@ -143,6 +143,24 @@ def test_a_build_that_ends_itself_or_never_ends_is_a_build_error(task: Task, cac
 
 
 @pytest.mark.usefixtures("tools")
+@pytest.mark.parametrize(("name", "levels"), [("d", 1100), ("d" * 250, 20)])
+def test_folders_that_a_build_leaves_are_gone_however_deep(
+    task: Task, cache: Path, name: str, levels: int
+) -> None:
+    lines = (
+        "from torch.utils.cpp_extension import load_inline",
+        "import os",
+        "os.chdir(os.environ['TORCH_EXTENSIONS_DIR'])",
+        f"for _ in range({levels}):",
+        f"    os.mkdir('{name}')",
+        f"    os.chdir('{name}')",
+        "print('made')",
+    )
+    assert "made" in built("\n".join(lines), task, cache).outputs[1].text
+    assert sorted(path.name for path in cache.joinpath("builds").glob("*-*")) == []
+
+
+@pytest.mark.usefixtures("tools")
 @pytest.mark.skipif(torch.version.cuda is not None, reason="PyTorch was built for CUDA")
 def test_cuda_is_refused_in_words_where_pytorch_was_not_built_for_it(
     task: Task, cache: Path
