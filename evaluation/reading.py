@@ -8,7 +8,7 @@ import io
 import linecache
 import sys
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,50 +33,77 @@ _MACHINE = frozenset(
     " subprocess sys tempfile threading traceback warnings weakref".split()
 )
 """Modules that an allowed one may have imported, and so has by their names."""
-_TORCH_PARTS = frozenset(
-    "torch.classes torch.compile torch.distributed torch.export torch.hub torch.jit"
-    " torch.library torch.load torch.multiprocessing torch.package torch.save torch.utils"
-    " torch.ops.load_library torch.from_file torch.serialization torch._C torch._dynamo"
-    " torch._inductor".split()
+_TORCH_PARTS = tuple(
+    f"torch.{part}."
+    for part in "classes compile distributed export hub jit library load multiprocessing package"
+    " save utils ops.load_library from_file serialization _C _dynamo _inductor".split()
 )
+MOST_PATH = 200
+"""Characters of a dotted name that are read; what is refused or exempt has fewer."""
+MOST_QUOTED = 120
 
 
 class Source:
-    """One parsed file; `tree` is empty where its syntax is wrong, which the build reports."""
+    """One parsed file; `tree` is empty where its syntax is wrong, which the build reports, and
+    where it is `too_deep` to be read.
+    """
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
+        self.text = text
         self.encoding = _encoding(text)
+        self.tree = ast.Module([], [])
+        self.too_deep = False
         try:
             self.tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            self.tree = ast.Module([], [])
-        self.modules = dict(_imports(self.tree))
+        except (RecursionError, MemoryError):
+            self.too_deep = True
+        except (SyntaxError, ValueError):
+            pass
+        found = ast.walk(self.tree)
+        self.nodes = [node for node in found if not isinstance(node, ast.expr_context)]
+        self.modules = dict(_imports(self.nodes))
+        self._paths: dict[ast.AST, str] = {}
+        self._of_modules: set[ast.AST] = set()
+        for node in reversed(self.nodes):  # inner ones first: no chain is gone along twice
+            self._note(node)
+
+    def _note(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name):
+            self._paths[node] = self.modules.get(node.id, node.id)[:MOST_PATH]
+            if node.id in self.modules:
+                self._of_modules.add(node)
+        elif isinstance(node, ast.Attribute | ast.Subscript):
+            if node.value in self._of_modules:
+                self._of_modules.add(node)
+            path = self._paths.get(node.value, "")
+            if path and isinstance(node, ast.Attribute):
+                whole = path if len(path) == MOST_PATH else f"{path}.{node.attr}"
+                self._paths[node] = whole[:MOST_PATH]
 
     def reject(self, node: ast.AST, rule: str, message: str) -> Rejected:
         return Rejected(rule, f"{self.name}:{getattr(node, 'lineno', 1)}: {message}")
 
+    def quote(self, node: ast.AST) -> str:
+        """What an expression says, the middle left out where it is long."""
+        said = " ".join((ast.get_source_segment(self.text, node) or "").split())
+        half = MOST_QUOTED // 2
+        return said if len(said) <= MOST_QUOTED else f"{said[:half]} ... {said[-half:]}"
+
     def path(self, node: ast.AST) -> str:
-        """The dotted name an expression spells: `F.relu` -> `torch.nn.functional.relu`."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        return ".".join([self.modules.get(node.id, node.id), *reversed(parts)])
+        """The dotted name an expression spells: `F.relu` -> `torch.nn.functional.relu`; of a long
+        one the first MOST_PATH characters.
+        """
+        return self._paths.get(node, "")
 
     def uses(self, path: str) -> bool:
         """Whether it spells the dotted name, or imports it."""
-        nodes = list(ast.walk(self.tree))
-        named = {self.path(node) for node in nodes if isinstance(node, ast.Attribute)}
-        return path in named or any(path in _imported_by(node) for node in nodes)
+        named = {self.path(node) for node in self.nodes if isinstance(node, ast.Attribute)}
+        return path in named or any(path in _imported_by(node) for node in self.nodes)
 
     def of_module(self, node: ast.AST) -> bool:
         """Whether an expression is an imported module or something inside one."""
-        while isinstance(node, ast.Attribute | ast.Subscript):
-            node = node.value
-        return isinstance(node, ast.Name) and node.id in self.modules
+        return node in self._of_modules
 
 
 def refuse_breaches(
@@ -88,14 +115,18 @@ def refuse_breaches(
     """
     if source.encoding != "utf-8":
         raise source.reject(source.tree, "encoding", f"{source.encoding}; a source is UTF-8")
-    for node in ast.walk(source.tree):
+    if source.too_deep:
+        raise source.reject(source.tree, "nesting", "nested too deeply to be read")
+    for node in source.nodes:
         for module in _imported_by(node):
             if module in exempt:
                 continue
-            if module.partition(".")[0] not in modules or _within(module, _TORCH_PARTS):
+            if module.partition(".")[0] not in modules or _within_torch(module):
                 known = ", ".join(sorted(modules - {"__future__"}))
                 raise source.reject(
-                    node, "import", f"`{module}` may not be imported here; these may: {known}"
+                    node,
+                    "import",
+                    f"`{module[:MOST_PATH]}` may not be imported here; these may: {known}",
                 )
         if (
             isinstance(node, ast.Call)
@@ -106,23 +137,23 @@ def refuse_breaches(
         if (
             isinstance(node, ast.Call)
             and source.path(node.func) == "setattr"
-            and source.of_module(node.args[0])
+            and any(source.of_module(argument) for argument in node.args[:1])
         ):
             raise source.reject(
-                node, "patching", f"`{source.path(node.args[0])}` is not yours to change"
+                node, "patching", f"`{source.quote(node.args[0])}` is not yours to change"
             )
         if isinstance(node, ast.Attribute) and node.attr in _DUNDERS:
             raise source.reject(node, "introspection", f"`.{node.attr}` has no place in a kernel")
         if isinstance(node, ast.Attribute) and node.attr in _MACHINE and source.of_module(node):
-            raise source.reject(node, "introspection", f"`{ast.unparse(node)}` is not for kernels")
+            raise source.reject(node, "introspection", f"`{source.quote(node)}` is not for kernels")
         path = source.path(node) if isinstance(node, ast.Attribute) else ""
-        if path not in exempt and _within(path, _TORCH_PARTS):
+        if path not in exempt and _within_torch(path):
             raise source.reject(node, "call", f"`{path}` has no place in a kernel")
         changed = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(
             node.ctx, ast.Load
         )
         if changed and source.of_module(node):
-            raise source.reject(node, "patching", f"`{ast.unparse(node)}` is not yours to change")
+            raise source.reject(node, "patching", f"`{source.quote(node)}` is not yours to change")
 
 
 def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
@@ -173,9 +204,9 @@ def _encoding(text: str) -> str:
         return str(error)
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     """Local names that imports bind, and what each stands for."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 full = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -193,5 +224,6 @@ def _imported_by(node: ast.AST) -> list[str]:
     return []
 
 
-def _within(path: str, parts: frozenset[str]) -> bool:
-    return any(path == part or path.startswith(f"{part}.") for part in parts)
+def _within_torch(path: str) -> bool:
+    """Whether a dotted name is or lies in a part of PyTorch that is refused."""
+    return f"{path}.".startswith(_TORCH_PARTS)

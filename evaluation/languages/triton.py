@@ -219,9 +219,9 @@ def _version() -> str:
 
 def _refuse_wrappers(source: reading.Source) -> None:
     """Raise Rejected for a host part that computes by library, and for a file without kernels."""
-    if source.tree.body and not any(_is_kernel(source, node) for node in ast.walk(source.tree)):
+    if source.tree.body and not any(_is_kernel(source, node) for node in source.nodes):
         raise Rejected("no-kernel", f"{source.name}: no function is decorated with @triton.jit")
-    for node in _host_nodes(source, source.tree):
+    for node in _host_nodes(source):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             raise source.reject(
                 node, "library-wrapper", "`@` is PyTorch's matrix product; write the kernel"
@@ -231,18 +231,20 @@ def _refuse_wrappers(source: reading.Source) -> None:
             wraps = path.startswith("torch.") and path not in _ALLOCATING
             method = isinstance(node.func, ast.Attribute) and node.func.attr in _COMPUTING
             if wraps or method:
-                what = path or ast.unparse(node.func)
+                what = path or source.quote(node.func)
                 raise source.reject(
                     node, "library-wrapper", f"`{what}` computes outside your kernels"
                 )
 
 
-def _host_nodes(source: reading.Source, node: ast.AST) -> Iterator[ast.AST]:
+def _host_nodes(source: reading.Source) -> Iterator[ast.AST]:
     """Every node outside kernels."""
-    for child in ast.iter_child_nodes(node):
-        if not _is_kernel(source, child):
-            yield child
-            yield from _host_nodes(source, child)
+    left: list[ast.AST] = [source.tree]
+    while left:
+        node = left.pop()
+        yield node
+        within = [child for child in ast.iter_child_nodes(node) if not _is_kernel(source, child)]
+        left.extend(reversed(within))
 
 
 def _is_kernel(source: reading.Source, node: ast.AST) -> bool:
