@@ -28,7 +28,7 @@ from runners.clock import Clock
 from runners.confinement import confined, environment
 from runners.door import Answer, Door, refused
 from runners.lease import new_lease
-from runners.recorder import MAX_EVENTS, Recorder
+from runners.recorder import MAX_BYTES, MAX_EVENTS, Recorder
 from runners.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
 from runners.workspace import Unreadable, Workspace
 
@@ -286,7 +286,8 @@ class _Attempt:
                 text = f"Its {seconds:g} seconds are spent."
                 self._say("limit", {"name": "seconds", "limit": seconds, "text": text})
             case Ending.FLOOD:
-                text = f"It said more than {MAX_EVENTS:,} events, the most a run may hold."
+                most = f"{MAX_EVENTS:,} events or {MAX_BYTES >> 20} MiB"
+                text = f"It said more than {most}, the most a run may hold."
                 self._say("limit", {"name": "events", "limit": MAX_EVENTS, "text": text})
             case Ending.LONG_LINE:
                 text = f"It said a line of more than {LINE_BYTES >> 20} MiB."

@@ -19,7 +19,8 @@ SPANS = ("turn", "subagent")
 SPAN_FIELDS = frozenset({"span_kind", "title", "note", "ok", "duration_ms", "message"})
 """A span of what is judged says more, and is the arena's."""
 ID = re.compile(r"agent-[\w.-]{1,80}")
-MAX_EVENTS = 20_000
+MAX_EVENTS, MAX_BYTES = 20_000, 256 << 20
+"""Of one run."""
 
 
 class Recorder:
@@ -28,14 +29,15 @@ class Recorder:
     def __init__(self, run_id: str, producer: str) -> None:
         self._run_id = run_id
         self._producer = producer
-        self._heard = 0
+        self._heard = self._bytes = 0
 
     def hear(self, lines: list[str]) -> None:
-        """Raises OverflowError past the number of events that one run may hold."""
+        """Raises OverflowError past what one run may hold."""
         drafts = [self._draft(line, self._heard + index) for index, line in enumerate(lines)]
         self._heard += len(lines)
-        if self._heard > MAX_EVENTS:
-            raise OverflowError(f"more than {MAX_EVENTS} events")
+        self._bytes += sum(map(len, lines))
+        if self._heard > MAX_EVENTS or self._bytes > MAX_BYTES:
+            raise OverflowError(f"more than {MAX_EVENTS} events or {MAX_BYTES >> 20} MiB")
         services.record(self._run_id, drafts, producer=self._producer)
 
     def _draft(self, line: str, number: int) -> EventDraft:

@@ -142,7 +142,12 @@ def written_by(command: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("command", "name", "limit", "text"),
     [
-        ("yes", "events", 20_000, "It said more than 20,000 events, the most a run may hold."),
+        (
+            "yes",
+            "events",
+            20_000,
+            "It said more than 20,000 events or 256 MiB, the most a run may hold.",
+        ),
         ("head -c 9000000 /dev/zero", "line_bytes", 8 << 20, "It said a line of more than 8 MiB."),
     ],
 )

@@ -77,3 +77,13 @@ def test_an_agent_tells_its_turns(start: Callable[..., Run]) -> None:
         "span_begin",
         "span_end",
     ]
+
+
+def test_no_run_holds_more_than_so_many_bytes(
+    start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.recorder.MAX_BYTES", 10_000)
+    recorder = Recorder(start().pk, "agent")
+    recorder.hear(["a" * 6000])
+    with pytest.raises(OverflowError):
+        recorder.hear(["b" * 6000])
