@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -248,40 +245,6 @@ if pid == 0: os._exit(0)
 print(pid, os.strerror(ctypes.get_errno()))
 """
     assert inside(code, tmp_path) == (0, "-1 Operation not permitted\n")
-
-
-@pytest.fixture
-def scattered() -> Iterator[Path]:
-    """A folder at another end of the file system than a test's own."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        yield Path(folder)
-
-
-@pytest.mark.parametrize("rights", [pytest.param({}, id="all walls"), NO_LANDLOCK])
-def test_who_is_enclosed_reaches_sockets_in_its_own_folders_alone(
-    tmp_path: Path, scattered: Path, rights: dict[str, object]
-) -> None:
-    if not sandbox.walls().read_only_system:
-        pytest.skip("no mounts of its own on this machine")
-    own, other = tmp_path / "own", tmp_path / "other"
-    paths = [str(folder / "door") for folder in (own, other, scattered)]
-    code = f"""
-import os, socket
-for path in {paths!r}:
-    try: socket.socket(socket.AF_UNIX).connect(path); print('reached')
-    except OSError as error: print(error.strerror)
-print(*map(os.path.exists, ({str(other)!r}, '/var/tmp', '/var/lib', '/dev/log', '/usr/bin')))
-open('mine', 'w').close(); open('/dev/null', 'w').close(); open('/dev/stdin').close()
-"""
-    with ExitStack() as stack:
-        for path in map(Path, paths):
-            path.parent.mkdir(exist_ok=True)
-            stack.enter_context(server := socket.socket(socket.AF_UNIX))
-            server.bind(str(path))
-            server.listen()
-        status, said = inside(code, own, unix_sockets=True, enclosed=True, **rights)
-    assert said == "reached\n" + "No such file or directory\n" * 2 + "False " * 4 + "True\n"
-    assert status == 0
 
 
 @pytest.fixture
