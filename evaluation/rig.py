@@ -202,7 +202,8 @@ class Rig:
         self, region: Region, positions: torch.Tensor, slots: torch.Tensor, where: str
     ) -> None:
         """Check the launches at `positions` of the last refill, which went to `slots`."""
-        inputs, slots = self._inputs(positions, slots, where), slots.to(self._device)
+        slots = slots.to(self._device)
+        inputs = self._inputs(positions, slots, where)
         outputs = {
             spec.name: self._shaped(spec.name, region.column(spec.name)[slots])
             for spec in region.layout.specs

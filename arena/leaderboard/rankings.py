@@ -18,9 +18,9 @@ from typing import Self
 from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
-from arena.catalog.models import Agent, Task
+from arena.catalog.models import Agent
 from arena.runs.models import Evaluation, Run
-from arena.runs.states import RUN_JUDGED, RunStatus, Scope, Visibility
+from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"
 GENERALIZATIONS = (SEEN, UNSEEN, GAP)
@@ -194,8 +194,7 @@ def ranked_runs(filters: Filters = Filters()) -> list[Judged]:
 
     A repeat of another experiment is another attempt at the same: the newest of them counts.
     """
-    runs = Run.objects.filter(status__in=RUN_JUDGED, visibility=Visibility.PUBLIC)
-    runs = runs.exclude(task_version__task__status=Task.Status.DRAFT)
+    runs = Run.objects.public().filter(status__in=RUN_JUDGED)
     runs = runs.matching(hardware=filters.hardware, category=filters.category, track=filters.track)
     dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}
     runs = runs.filter(**{lookup: day for lookup, day in dates.items() if day})

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from arena.catalog.models import Task
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
-from arena.runs.states import RunStatus, Visibility
+from arena.runs.states import RunStatus
 
 CLEARLY = 1.01
 """An interval holds what varies within a verdict; the next one on the same may be off by more."""
@@ -70,10 +69,7 @@ def records(runs: RunQuerySet, most: int | None = None, agent: str = "") -> list
 
 def _marks(runs: RunQuerySet) -> list[_Mark]:
     """Every record, in the order in which they were set."""
-    passed = runs.filter(
-        status=RunStatus.PASSED, visibility=Visibility.PUBLIC, speedup__isnull=False
-    )
-    passed = passed.exclude(task_version__task__status=Task.Status.DRAFT)
+    passed = runs.public().filter(status=RunStatus.PASSED, speedup__isnull=False)
     passed = passed.exclude(agent__open_book=True)
     fields = ("task_version", "hardware", "pk", "agent__slug", "speedup", "low", "high", "ended_at")
     marks: list[_Mark] = []

@@ -291,7 +291,7 @@ def checked_body(draft: EventDraft) -> dict[str, Any]:
     """The body as its kind has it, all fields present."""
     if type(draft.rev) is not int or not 0 <= draft.rev <= MAX_REV:
         raise BadEvent(f"event {draft.kind!r}: rev is a number, 0 to {MAX_REV}")
-    if _deeper_than(MAX_DEPTH, draft.body):
+    if deeper_than(MAX_DEPTH, draft.body):
         raise BadEvent(f"event {draft.kind!r}: nested more than {MAX_DEPTH} deep")
     if draft.kind not in BODIES:
         raise BadEvent(f"event {draft.kind!r}: there is no such kind")
@@ -301,7 +301,8 @@ def checked_body(draft: EventDraft) -> dict[str, Any]:
         raise BadEvent(f"event {draft.kind!r}: {error}") from error
 
 
-def _deeper_than(depth: int, body: Mapping[str, Any]) -> bool:
+def deeper_than(depth: int, body: Any) -> bool:
+    """Whether something in `body` lies so deep, or deeper."""
     level: list[Any] = [body]
     for _ in range(depth):
         level = [child for value in level for child in _children(value)]

@@ -20,11 +20,18 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Public runs, one's own, and for staff every run; those of a draft for staff alone."""
         if user.is_staff:
             return self
-        public = Q(visibility=Visibility.PUBLIC)
-        shown = self.exclude(task_version__task__status=Task.Status.DRAFT)
         if not user.is_authenticated:
-            return shown.filter(public)
-        return shown.filter(public | Q(visibility=Visibility.OWNER, owner=user))
+            return self.public()
+        own = Q(visibility=Visibility.OWNER, owner=user)
+        return self.of_no_draft().filter(Q(visibility=Visibility.PUBLIC) | own)
+
+    def public(self) -> Self:
+        """What everybody may see, and boards and records count."""
+        return self.of_no_draft().filter(visibility=Visibility.PUBLIC)
+
+    def of_no_draft(self) -> Self:
+        """Those whose task is no draft, which is for staff."""
+        return self.exclude(task_version__task__status=Task.Status.DRAFT)
 
     def active(self) -> Self:
         return self.filter(status__in=RUN_ACTIVE)

@@ -33,7 +33,8 @@ def waiting_of(run: Run) -> Waiting | None:
     if run.ended:
         return None
     if run.status == RunStatus.QUEUED:
-        return _begun(run)
+        nobody = dead_end(run)
+        return Waiting(nobody or queue.AGENTS, Run.objects.ahead_of(run).count(), not nobody)
     asked = Evaluation.objects.filter(submission__run=run, status__in=EVALUATION_WAITING)
     evaluation = asked.select_related("hardware").order_by("pk").first()
     if evaluation is None:
@@ -45,12 +46,10 @@ def waiting_of(run: Run) -> Waiting | None:
     return _waiting(evaluation.hardware.queue, same_device.count())
 
 
-def _begun(run: Run) -> Waiting:
-    """What a run needs to begin, or else that a queue it will come to is taken by nobody."""
-    ahead = Run.objects.ahead_of(run).count()
+def dead_end(run: Run) -> str | None:
+    """The first queue that a run will come to and no live worker takes, if there is one."""
     needed = (queue.AGENTS, queue.BUILD, run.hardware.queue)
-    unserved = [name for name in needed if not Worker.objects.serving(name)]
-    return Waiting(unserved[0] if unserved else queue.AGENTS, ahead, not unserved)
+    return next((name for name in needed if not Worker.objects.serving(name)), None)
 
 
 def _waiting(name: str, ahead: int) -> Waiting:

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import NOT_PROVIDED, CharField, Field, FloatField, JSONField, Model, TextField
 from django.utils import timezone
 
-from arena.runs.events import MAX_DEPTH, ProfiledKernel
+from arena.runs.events import MAX_DEPTH, ProfiledKernel, deeper_than
 from arena.runs.shapes import Mismatch, read
 
 SKEW = timedelta(minutes=10)
@@ -139,20 +139,13 @@ def _checked(column: Field[Any, Any], told: Any) -> Any:
 
 def _json(name: str, told: Any) -> Any:
     read(Json, {name: told})
-    _check_depth(name, told, MAX_DEPTH)
+    if deeper_than(MAX_DEPTH, told):
+        raise Mismatch(f"{name} is nested more than {MAX_DEPTH} deep")
     if name == "files" and (odd := [path for path in told if not path or not path.isprintable()]):
         raise Mismatch(f"files: {odd[0]!r} is no name of a file")
     if name in INSIDE:
         look_inside(INSIDE[name], told)
     return told
-
-
-def _check_depth(name: str, value: Any, room: int) -> None:
-    if not room:
-        raise Mismatch(f"{name} is nested more than {MAX_DEPTH} deep")
-    inner = list(value.values()) if isinstance(value, dict) else value
-    for each in inner if isinstance(inner, list) else ():
-        _check_depth(name, each, room - 1)
 
 
 def _check_number(name: str, value: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from django.db import OperationalError, transaction
+from django.db import OperationalError
 from django.utils import timezone
 
 from arena import queue
@@ -63,8 +63,7 @@ def _reap_runs(lease: timedelta | None = None) -> int:
 def _each(end: Callable[..., bool], pk: str | int, *how: Any) -> bool:
     """Whether that one was ended. One that cannot be is told, and left: others are to be ended."""
     try:
-        with transaction.atomic():
-            return end(pk, *how)
+        return end(pk, *how)
     except OperationalError:  # the database is away or busy: all of it is asked for again
         raise
     except Exception:

@@ -8,14 +8,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
-from arena import queue
-from arena.catalog.models import Worker
 from arena.errors import UserError
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.states import RunStatus
 from arena.runs.terminal import follow, line_of, verdict_of
-from arena.runs.waiting import unserved
+from arena.runs.waiting import dead_end, unserved
 
 
 class Command(BaseCommand):
@@ -55,10 +53,9 @@ class Command(BaseCommand):
 
     def _check_workers(self, run: Run) -> None:
         """A run that nobody would work on is not started."""
-        for needed in (queue.AGENTS, queue.BUILD, run.hardware.queue):
-            if not Worker.objects.serving(needed):
-                missing, remedy = unserved(needed)
-                raise CommandError(f"{missing}, so nothing would happen: {remedy}, and try again.")
+        if nobody := dead_end(run):
+            missing, remedy = unserved(nobody)
+            raise CommandError(f"{missing}, so nothing would happen: {remedy}, and try again.")
 
     def _follow(self, run: Run, after: int = 0) -> None:
         """Show the run to its end. Ctrl-C cancels it; a second one leaves at once."""
