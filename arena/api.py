@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
 
@@ -26,6 +27,7 @@ api = NinjaAPI(
     version="1",
     description="Tasks, agents, hardware, runs with their events, and the leaderboard.",
     auth=READ,
+    docs_decorator=lambda view: csrf_exempt(require_safe(view)),
 )
 api.add_router("", catalog_router)
 api.add_router("/runs", runs_router)

@@ -293,6 +293,16 @@ def test_a_method_that_an_address_does_not_take_is_answered_with_those_it_does(c
     assert error_of(response)["hint"] == "It takes GET, POST."
 
 
+@pytest.mark.parametrize("path", ["/api/v1/docs", "/api/v1/openapi.json"])
+def test_the_documentation_is_read_and_takes_no_other_method(path):
+    client = Client(enforce_csrf_checks=True)
+    assert client.get(path).status_code == client.head(path).status_code == 200
+    for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+        response = client.generic(method, path)
+        assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD"), method
+        assert error_of(response)["code"] == "method_not_allowed"
+
+
 def test_a_body_that_is_too_large_is_told_how_large_it_may_be(client, start, alice):
     response = post(client, RUNS, {**ASKED, "label": "x" * 3_000_000}, **bearer(alice, "run"))
     assert response.status_code == 413 and "2,621,440 bytes" in error_of(response)["hint"]
