@@ -24,6 +24,7 @@ def shrink(body: dict[str, Any]) -> tuple[dict[str, Any], list[Blob]]:
 
     `body["blobs"]` maps the path of each cut value, such as `output` or `listings/main.s`, to its
     hash and size; a body that is large without any large text is cut as a whole, under the path "".
+    In a path keys are written as in a JSON Pointer (RFC 6901); those of older events are not.
     """
     if _size(body) <= INLINE_BYTES:
         return body, []
@@ -56,7 +57,8 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str, Replace]]:
     """Every text inside `value`, with its path and a way to put another in its place."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in list(items):
-        here = f"{path}/{key}" if path else str(key)
+        name = str(key).replace("~", "~0").replace("/", "~1")
+        here = f"{path}/{name}" if path else name
         if isinstance(item, str):
             yield here, item, lambda text, k=key: value.__setitem__(k, text)
         elif isinstance(item, (dict, list)):

@@ -183,6 +183,17 @@ def test_the_whole_of_a_cut_text_is_read_through_its_event(client, start, alice)
     assert client.get(path, {"path": "other"}).status_code == 404
 
 
+def test_a_text_keeps_the_path_that_it_was_recorded_under(client, start):
+    run = start()
+    draft = EventDraft("tool_call", {"tool": "t", "arguments": {"a/b": "x" * 50_000}})
+    event = run.events.get(seq=services.record(run.pk, [draft], producer="p"))
+    address = f"{RUNS}/{run.pk}/events/{event.seq}/blob"
+    assert client.get(address, {"path": "arguments/a~1b"}).content == b"x" * 50_000
+    event.body["blobs"] = {"arguments/a/b": event.body["blobs"].pop("arguments/a~1b")}
+    event.save()
+    assert client.get(address, {"path": "arguments/a/b"}).content == b"x" * 50_000
+
+
 def test_the_leaderboard_answers_with_its_filters(client, start):
     finished(start())
     board = client.get("/api/v1/leaderboard", {"generalization": "unseen"}).json()

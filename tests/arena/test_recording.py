@@ -94,6 +94,23 @@ def test_a_large_text_keeps_its_ends_inline_and_the_whole_in_a_blob(start):
     assert Blob.objects.count() == 1
 
 
+def test_texts_whose_keys_hold_slashes_are_kept_apart(start):
+    texts = {"a/b": "1" * 20_000, "a~1b": "2" * 20_000, "a~b": "3" * 20_000}
+    inner = {"b": "4" * 20_000}
+    run = start()
+    draft = EventDraft("tool_call", {"tool": "t", "arguments": {**texts, "a": inner}})
+    seq = record(run.pk, [draft], producer="p")
+    kept = Event.objects.get(run=run, seq=seq).body["blobs"]
+    whole = {path: Blob.objects.get(pk=blob["sha256"]).content for path, blob in kept.items()}
+    whole.pop("")
+    assert whole == {
+        "arguments/a~1b": texts["a/b"],
+        "arguments/a~01b": texts["a~1b"],
+        "arguments/a~0b": texts["a~b"],
+        "arguments/a/b": inner["b"],
+    }
+
+
 def test_a_body_of_many_small_parts_is_outlined(start):
     run = start()
     many = [{"file": "a.cpp", "line": n, "message": f"warning {n}"} for n in range(3000)]
