@@ -138,12 +138,21 @@ if not HEADLESS:  # else Django's checks would load every page
     ]
 
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["arena.accounts.backends.SlowedBackend"]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
+
+CACHES = {
+    "default": {
+        # Counts of tries and of requests, in the memory of the one web server.
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "OPTIONS": {"MAX_ENTRIES": 100_000},  # names that are made up push out no count
+    }
+}
 
 CHANNEL_LAYERS = {
     "default": {
