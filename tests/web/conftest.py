@@ -26,6 +26,7 @@ CHROMIUM_ARGS = (
     "--disable-component-update --disable-sync"
 ).split()
 START_SECONDS = 60
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 class Server:
@@ -108,6 +109,29 @@ def browser() -> Iterator[Any]:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, server: Server) -> Iterator[Callable[..., Any]]:
+    """Open an address; what the console complains of is collected in `page.complaints`."""
+    contexts: list[Any] = []
+
+    def open_at(path: str, viewport: dict[str, int] = DESK, **more: Any) -> Any:
+        context = browser.new_context(viewport=viewport, **more)
+        contexts.append(context)
+        page = context.new_page()
+        page.complaints = []
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda line: line.type in ("error", "warning") and page.complaints.append(line.text),
+        )
+        page.goto(server.url + path)
+        return page
+
+    yield open_at
+    for context in contexts:
+        context.close()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any
 
 import pytest
 from django.db.models import F
@@ -13,6 +12,7 @@ from django.utils import timezone
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Run
+from tests.web.conftest import DESK, PHONE
 from tests.web.world import LEASE, World
 
 TASK = "rms_norm/cpp-to-cpp"
@@ -20,32 +20,8 @@ PATIENCE = 20_000  # ms
 PACE = 10_000  # ms from event to event: a replay is not over before a busy machine pauses it
 CUT_OFF = """[...document.querySelectorAll(".segments, .filters label")]
     .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.textContent.trim())"""
-DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture
-def open_page(browser, server):
-    """Open an address; what the console complains of is collected in `page.complaints`."""
-    contexts = []
-
-    def open_at(path: str, viewport: dict[str, int] = DESK, **more: Any) -> Any:
-        context = browser.new_context(viewport=viewport, **more)
-        contexts.append(context)
-        page = context.new_page()
-        page.complaints = []
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.on(
-            "console",
-            lambda line: line.type in ("error", "warning") and page.complaints.append(line.text),
-        )
-        page.goto(server.url + path)
-        return page
-
-    yield open_at
-    for context in contexts:
-        context.close()
 
 
 @pytest.fixture

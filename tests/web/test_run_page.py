@@ -1,0 +1,33 @@
+"""The page of a run in a real browser: on a phone, on paper, and moved about by keys."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.web.conftest import PHONE
+from tests.web.world import World
+
+TASK = "rms_norm/cpp-to-cpp"
+PATIENCE = 20_000  # ms
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def world(server, offstage):
+    built = offstage(World())
+    built.build()
+    return built
+
+
+@pytest.mark.parametrize("width", [320, PHONE["width"]])
+def test_the_head_of_a_run_says_as_much_on_a_phone(open_page, world, width):
+    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+    page = open_page(f"/runs/{run.pk}/", {**PHONE, "width": width})
+    head = page.locator("#run-head")
+    assert all(figure.is_visible() for figure in head.locator("dt, dd, .best, .interval").all())
+    assert re.search(r"final\s+2.10×\s+2.06 to 2.14\s+unseen\s+1.78×", head.inner_text())
+    assert head.bounding_box()["height"] < PHONE["height"] / 8
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
