@@ -1,7 +1,7 @@
 // Draws the figures of a page with Plotly, which is loaded when the first of them comes into view.
 //
 // A figure holds its data as JSON whose colours are custom properties of the stylesheet; they are
-// resolved here, and again when the theme changes.
+// resolved here, and again when the theme changes. On paper they are those of the light theme.
 
 const BUNDLE = new URL("../vendor/plotly/plotly-cartesian.min.js", import.meta.url);
 // The bundle carries the style sheet of a map library and adds it as an inline style, which the
@@ -10,6 +10,7 @@ const UNUSED_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc01
 const CONFIG = { displayModeBar: false, responsive: true };
 const drawn = new Set();
 let loading;
+let onPaper = false;
 
 function plotly() {
   loading ??= new Promise((resolve, reject) => {
@@ -42,6 +43,7 @@ async function draw(figure) {
     const Plotly = await plotly();
     if (!plot.isConnected) return;
     const probe = document.body.appendChild(document.createElement("i"));
+    if (onPaper) probe.style.colorScheme = "light";
     const { data, layout } = resolveColours(JSON.parse(figure.querySelector("script").textContent), probe);
     probe.remove();
     layout.font.family = getComputedStyle(document.body).fontFamily;
@@ -80,3 +82,13 @@ function redraw() {
 }
 document.addEventListener("themechange", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+/** Draws for paper, or for the screen again: at once, for a page that is printed does not wait. */
+function print(begins) {
+  if (onPaper === begins) return;
+  onPaper = begins;
+  redraw();
+}
+addEventListener("beforeprint", () => print(true));
+addEventListener("afterprint", () => print(false));
+matchMedia("print").addEventListener("change", ({ matches }) => print(matches));

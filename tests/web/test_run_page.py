@@ -31,3 +31,24 @@ def test_the_head_of_a_run_says_as_much_on_a_phone(open_page, world, width):
     assert re.search(r"final\s+2.10×\s+2.06 to 2.14\s+unseen\s+1.78×", head.inner_text())
     assert head.bounding_box()["height"] < PHONE["height"] / 8
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_a_chart_is_printed_light_and_is_dark_again_afterwards(open_page, world):
+    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+    ink = "document.querySelector('#chart-rounds .xtick text')?.style.fill"
+    light = open_page(f"/runs/{run.pk}/", color_scheme="light")
+    dark = open_page(f"/runs/{run.pk}/", color_scheme="dark")
+    on_paper, on_screen = (
+        page.wait_for_function(f"() => {ink}").json_value() for page in (light, dark)
+    )
+    assert on_paper != on_screen
+
+    for media, wanted in (("print", on_paper), ("screen", on_screen)):
+        dark.emulate_media(media=media)
+        dark.wait_for_function(f"wanted => {ink} === wanted", arg=wanted, timeout=PATIENCE)
+
+    dark.evaluate(f"() => addEventListener('beforeprint', () => (window.printed = {ink}))")
+    dark.pdf()
+    assert dark.evaluate("window.printed") == on_paper
+    dark.wait_for_function(f"wanted => {ink} === wanted", arg=on_screen, timeout=PATIENCE)
+    assert dark.complaints == []
