@@ -8,6 +8,7 @@ import { Replay, clock } from "./replay.js";
 import { AGAIN_MS, Stream, chunkOf, rowsOf } from "./stream.js";
 
 const root = document.querySelector("[data-stream]");
+const found = document.querySelector("[data-found]"); // instead of the stream, where one searched
 const help = document.querySelector("dialog.help");
 const toTail = document.querySelector("[data-to-tail]");
 const announcer = document.querySelector("[data-announce]");
@@ -35,11 +36,14 @@ function mark(row) {
 async function jump(seq) {
   await stream.load(chunkOf(seq));
   const row = stream.row(seq) ?? stream.rows.find((other) => Number(other.dataset.seq) >= seq);
-  if (!row) return;
+  if (row) show(row, "center");
+}
+
+function show(row, block) {
   mark(row);
-  row.scrollIntoView({ block: "center", behavior: "instant" });
+  row.scrollIntoView({ block, behavior: "instant" });
   // Rows above are measured as they are first drawn, which may move this one: once more, then.
-  requestAnimationFrame(() => row.scrollIntoView({ block: "center", behavior: "instant" }));
+  requestAnimationFrame(() => row.scrollIntoView({ block, behavior: "instant" }));
 }
 
 /** The seq where one is: of the marked row while it is in view, else of the row in the middle. */
@@ -55,6 +59,13 @@ function step(stop, direction) {
   const at = position();
   const next = direction > 0 ? seqs.find((seq) => seq > at) : seqs.findLast((seq) => seq < at);
   if (next !== undefined) jump(next);
+}
+
+/** To the next event that was found or the one before: from the marked one, else to the first. */
+function stepFound(direction) {
+  const rows = [...found.querySelectorAll(".event")];
+  const next = rows[rows.indexOf(here) + direction];
+  if (next) show(next, "start");
 }
 
 function follow(on) {
@@ -87,7 +98,6 @@ async function permalink() {
   }
 }
 
-const everywhere = ["/", "?"]; // on the page of a search too, which has no stream
 const keys = {
   j: () => step("turn", 1),
   k: () => step("turn", -1),
@@ -106,14 +116,20 @@ const keys = {
   p: () => replay?.toggle(),
   "?": () => help.showModal(),
 };
+const keysOfSearch = {
+  j: () => stepFound(1),
+  k: () => stepFound(-1),
+  "/": keys["/"],
+  "?": keys["?"],
+};
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
   if (event.target.closest("input:not([type=range]), select, textarea, [contenteditable]")) return;
-  const action = root || everywhere.includes(event.key) ? keys[event.key] : undefined;
+  const action = (found ? keysOfSearch : keys)[event.key];
   if (!action) return;
   event.preventDefault();
-  if (["j", "k", "[", "]", "g"].includes(event.key)) follow(false);
+  if (root && ["j", "k", "[", "]", "g"].includes(event.key)) follow(false);
   action();
 }
 
@@ -254,7 +270,6 @@ const helpButton = document.querySelector("[data-help]");
 helpButton.hidden = false;
 helpButton.addEventListener("click", () => help.showModal());
 document.addEventListener("keydown", onKey);
-const found = document.querySelector("[data-found]");
 if (found) markFound(found, found.dataset.found);
 
 if (root) {

@@ -52,3 +52,25 @@ def test_a_chart_is_printed_light_and_is_dark_again_afterwards(open_page, world)
     assert dark.evaluate("window.printed") == on_paper
     dark.wait_for_function(f"wanted => {ink} === wanted", arg=on_screen, timeout=PATIENCE)
     assert dark.complaints == []
+
+
+def test_in_a_search_the_keys_step_through_what_was_found(open_page, world):
+    run = world.passed(TASK, "tuner", 2.1, rounds=6)
+    page = open_page(f"/runs/{run.pk}/?q=lanes#trace")
+    found = page.locator(".event").evaluate_all("them => them.map(it => it.id)")
+    assert len(found) > 5
+    for key, at in (*(("j", n) for n in (0, 1, 2, 3)), ("k", 2), *(("k", n) for n in (1, 0, 0))):
+        page.keyboard.press(key)
+        page.wait_for_selector(f"#{found[at]}.here", timeout=PATIENCE)
+        assert page.locator(".here").count() == 1
+        box = page.locator(".here").bounding_box()
+        assert box["y"] > 0 and box["y"] + min(box["height"], 300) < page.viewport_size["height"]
+    for _ in range(len(found) + 1):
+        page.keyboard.press("j")
+    page.wait_for_selector(f"#{found[-1]}.here", timeout=PATIENCE)
+    page.keyboard.press("?")
+    assert "found" in page.locator("dialog.help dd").first.inner_text()
+    for key in ("Escape", "]", "g", ".", "p", "e", "y"):
+        page.keyboard.press(key)  # what moves about a whole trace does nothing here
+    assert page.locator(".here").get_attribute("id") == found[-1]
+    assert page.complaints == []
