@@ -47,7 +47,7 @@ def check(timer: Timer, memory: HostMemory | DeviceMemory) -> None:
         rig.refill(timer.region, first, count)
         rows.copy_(inputs)
         for number, row in enumerate(inputs):
-            part = _part(layout.stride)
+            part = secret_part(layout.stride)
             row[part] = rows[(number + 1) % count, part]
         if inputs.is_cuda:
             torch.cuda.synchronize()
@@ -58,8 +58,14 @@ def check(timer: Timer, memory: HostMemory | DeviceMemory) -> None:
         stage.close()
 
 
-def _part(size: int) -> slice:
-    """A secret part of `size` bytes: of any order from LEAST_BYTES on, one in four whole."""
+def secret_part(size: int, most: int | None = None) -> slice:
+    """A secret part of `size` bytes, of any order from LEAST_BYTES to `most`; one in four is of
+    that size, or whole.
+    """
+    if most is not None and most < size:
+        first = secrets.randbelow((size - most) // ALIGNMENT + 1) * ALIGNMENT
+        part = secret_part(most)
+        return slice(first + part.start, first + part.stop)
     if secrets.randbelow(4) == 0:
         return slice(0, size)
     doublings = max(1, (size // LEAST_BYTES).bit_length())

@@ -54,10 +54,10 @@ class Plan:
     """Measure with warm caches, and one call after the other, besides."""
     rings: int = 1
     """Measure so often, each time in memory of its own and for so many seconds."""
-    glanced: float = 0.0
-    """For so large a share of the windows another one is glanced at (see `order`)."""
-    glanced_after: int = 0
-    """And so many of the candidate's after all of them."""
+    unannounced: float = 0.0
+    """So large a share of windows has one before it that is looked at (see `arrivals`)."""
+    looked_at_after: int = 0
+    """And so many of the candidate's come after all of them, in each of both ways."""
 
 
 FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 3.0, rings=2)
@@ -66,8 +66,10 @@ less of a block the sooner its four windows follow each other.
 """
 QUICK_PLAN = Plan(0.005, 5, 15, 0.015, 1.5, every_regime=False)
 """For rounds, of which only the last will count, and for hidden cases, of which there are many."""
-GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0, glanced=0.25, glanced_after=3)
-GPU_QUICK_PLAN = Plan(0.001, 5, 9, 0.02, 0.3, every_regime=False, glanced=0.1, glanced_after=1)
+GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0, unannounced=0.4, looked_at_after=2)
+GPU_QUICK_PLAN = Plan(
+    0.001, 5, 9, 0.02, 0.3, every_regime=False, unannounced=0.15, looked_at_after=1
+)
 """What is clocked by sight is known to some microseconds, so short windows say enough."""
 APART = 0.05
 """Log speedups in two rings that differ by more are not both right."""

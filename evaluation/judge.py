@@ -17,7 +17,7 @@ from typing import Self
 
 import torch
 
-from evaluation import JUDGE_VERSION, audit, clock, hardware, order
+from evaluation import JUDGE_VERSION, arrivals, audit, clock, hardware, order
 from evaluation.building import leavings
 from evaluation.building.builds import Build, replace_text
 from evaluation.clock import Block
@@ -216,12 +216,17 @@ class Judge:
         with self.bench(case, plan, ("candidate", self.baseline())) as (candidate, against):
             # What the candidate does on an empty trip is not given back to it.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
-            windows = [self._watch.glancing(timer, plan.glanced) for timer in (candidate, against)]
+            windows = [
+                arrivals.unannounced(timer, plan.unannounced, self._watch)
+                for timer in (candidate, against)
+            ]
             blocks = clock.blocks(windows[0], windows[1], plan)
             if self.task.kind == GPU:
                 unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
                 blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
-            self._watch.check(candidate, plan.glanced_after)
+            self._watch.check(candidate, plan.looked_at_after)
+            for _ in range(plan.looked_at_after):
+                arrivals.check(candidate)
             audit.check(candidate, self._memory)
             captured = candidate.captured
             eager = candidate.eager() if captured and plan.every_regime else None

@@ -9,9 +9,6 @@ a little, most glances see them in order: so a window has as many as there is ti
 
 A glance that sees them out of order may be wrong: it goes through memory while that is written, and
 is held up when others copy too. So no window tells by itself.
-
-What is glanced at is not clocked. To the contestant both are the same request, and they come in an
-order that it cannot know: else it would be orderly once enough windows have been clocked.
 """
 
 from __future__ import annotations
@@ -25,20 +22,20 @@ import torch
 
 from evaluation import cuda
 from evaluation.errors import SubmissionError
-from evaluation.sight import poisoned, secret_place
+from evaluation.sight import LEAST_BYTES, poisoned, secret_place, telling
 from evaluation.timer import blame
 from evaluation.types import Reason
 
 if TYPE_CHECKING:
-    from evaluation.memory import Region, TensorSpec
+    from evaluation.memory import Region
     from evaluation.timer import Timer
 
 STRETCH = 512
 """Slots that a glance goes to at most: it takes some tens of microseconds."""
 PLACES = 8
 """In each slot it goes to so many places, evenly apart."""
-WORD_BYTES, LEAST_BYTES = 8, 4
-"""Of a place that are read, or of a smaller output; fewer may be right and be the poison itself."""
+WORD_BYTES = 8
+"""Of a place that are read; of a smaller output, LEAST_BYTES."""
 MOST_GLANCES, MOST_SECONDS = 64, 1.0
 """Of one window; glances that see nothing new are not counted."""
 PROOF = 3
@@ -58,8 +55,7 @@ class Glances:
         which must have LEAST_BYTES.
         """
         layout = region.layout
-        filled = [p for p in zip(layout.specs, layout.offsets, strict=True) if _tells(p[0])]
-        spec, offset = secrets.choice(filled)
+        spec, offset = secrets.choice(telling(layout))
         width = WORD_BYTES if spec.bytes >= WORD_BYTES else LEAST_BYTES
         self._word = torch.int64 if width == WORD_BYTES else torch.int32
         unwritten = bytearray(poisoned(spec, width, secret))
@@ -113,10 +109,6 @@ class Glances:
         return (words != self._unwritten).view(len(seen), -1, PLACES)[:, :, self._inside]
 
 
-def _tells(spec: TensorSpec) -> bool:
-    return spec.bytes >= LEAST_BYTES
-
-
 def in_order(written: torch.Tensor) -> bool:
     """Whether at no glance anything was written of a launch behind an unfinished one. Shape
     [glances, slots, places].
@@ -132,24 +124,8 @@ class Watch:
     def __init__(self) -> None:
         self._out_of_order = 0
 
-    def glancing(self, timer: Timer, share: float) -> Callable[[], float]:
-        """`timer.window`, which glances at another window first in so large a share of calls, at
-        times drawn in secret. Raises what `check` does. What a baseline is seen to do says nothing:
-        its windows are to have a candidate's surroundings.
-        """
-
-        def window() -> float:
-            if secrets.SystemRandom().random() < share:
-                if timer.trusted:
-                    _glanced(timer)
-                else:
-                    self.check(timer, 1)
-            return timer.window()
-
-        return window
-
-    def check(self, timer: Timer, windows: int) -> None:
-        """Glance at so many windows of a timer.
+    def check(self, timer: Timer, windows: int = 1) -> None:
+        """Glance at so many windows of a timer. Of a baseline nothing is asked.
 
         Raises SubmissionError where an output is written before its window begins, by work that
         waited on the GPU for the inputs, or at the third window in which launches are seen beside
@@ -157,7 +133,9 @@ class Watch:
         """
         for _ in range(windows):
             glances = _glanced(timer)
-            self._out_of_order += not (glances is None or in_order(glances.telling()))
+            if timer.trusted or glances is None or in_order(glances.telling()):
+                continue
+            self._out_of_order += 1
             if self._out_of_order == PROOF:
                 raise SubmissionError(
                     Reason.FORBIDDEN,
@@ -169,7 +147,7 @@ def _glanced(timer: Timer) -> Glances | None:
     """One window, each launch to a slot of its own; None where no output tells."""
     rig, launches = timer.rig, min(timer.launches, timer.rig.slots)
     outputs = rig.outputs[timer.region]
-    if not any(map(_tells, outputs.layout.specs)):
+    if not telling(outputs.layout):
         return None
     rig.refill(timer.region, 0, launches)
     glances = Glances(outputs, rig.secret, launches)

@@ -182,7 +182,7 @@ class Rig:
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
         if sample:
-            self._verify_some(region, first, count, min(sample, count), f"{where}, timed launch")
+            self._verify_some(arm, first, count, min(sample, count), f"{where}, timed launch")
         self._whole(region, where)
 
     def unchanged(self, where: str) -> None:
@@ -191,12 +191,18 @@ class Rig:
         for positions in torch.split(torch.arange(count), self._batch()):
             self._inputs(positions, (positions + first) % self.slots, where)
 
-    def _verify_some(self, region: Region, first: int, count: int, sample: int, where: str) -> None:
-        chosen = torch.tensor(secrets.SystemRandom().sample(range(count), sample))
+    def _verify_some(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
+        chosen = secrets.SystemRandom().sample(range(count), sample)
         started = time.perf_counter()
-        for positions in torch.split(chosen, self._batch()):
-            self._verify(region, positions, (positions + first) % self.slots, where)
+        self.verify_launches(arm, first, chosen, where)
         self.check_seconds = (time.perf_counter() - started) / sample
+
+    def verify_launches(self, arm: int, first: int, chosen: Sequence[int], where: str) -> None:
+        """Check the values of those launches of a window that are `chosen`."""
+        for positions in torch.split(torch.tensor(chosen, dtype=torch.int64), self._batch()):
+            if len(positions):
+                slots = (positions + first) % self.slots
+                self._verify(self.outputs[arm], positions, slots, where)
 
     def _verify(
         self, region: Region, positions: torch.Tensor, slots: torch.Tensor, where: str

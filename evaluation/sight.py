@@ -27,7 +27,7 @@ from evaluation import cuda
 from evaluation.memory import poison
 
 if TYPE_CHECKING:
-    from evaluation.memory import Region, TensorSpec
+    from evaluation.memory import Layout, Region, TensorSpec
 
 PLACE_BYTES = 16
 """Of an output that are looked at, where it has as many."""
@@ -67,7 +67,7 @@ class Sight:
         start = offset if marked else offset + secret_place(spec)
         rows = layout.rows(region.bytes)[:, start : start + width]
         self._launches = launches
-        self._looks = [_looker(rows[at % layout.slots]) for at in (first, first + launches - 1)]
+        self._looks = [looker(rows[at % layout.slots]) for at in (first, first + launches - 1)]
         self._seen = [[(0.0, poisoned(spec, width, secret), 0.0)] for _ in "ab"]
         """Of each place the values it had, since when, and the most that this may be off."""
         self.blurred = False
@@ -126,6 +126,23 @@ def secret_place(spec: TensorSpec) -> int:
     return secrets.randbelow(room // PLACE_BYTES + 1) * PLACE_BYTES
 
 
+LEAST_BYTES = 4
+"""Of an output that tells whether it is written: fewer may be right and be the poison itself."""
+
+
+def telling(layout: Layout) -> list[tuple[TensorSpec, int]]:
+    """Those outputs, each with its offset."""
+    pairs = zip(layout.specs, layout.offsets, strict=True)
+    return [(spec, offset) for spec, offset in pairs if spec.bytes >= LEAST_BYTES]
+
+
+def watched(region: Region, slot: int) -> Callable[[], bytes]:
+    """What reads a secret place in the outputs of a slot, of which one tells."""
+    spec, offset = secrets.choice(telling(region.layout))
+    start, row = offset + secret_place(spec), region.layout.rows(region.bytes)[slot]
+    return looker(row[start : start + min(PLACE_BYTES, spec.bytes)])
+
+
 def poisoned(spec: TensorSpec, size: int, secret: int) -> bytes:
     """So many bytes of a tensor that is unwritten yet."""
     values = torch.empty(size // spec.itemsize, dtype=spec.torch_dtype)
@@ -133,6 +150,6 @@ def poisoned(spec: TensorSpec, size: int, secret: int) -> bytes:
     return values.view(torch.uint8).numpy().tobytes()
 
 
-def _looker(place: torch.Tensor) -> Callable[[], bytes]:
+def looker(place: torch.Tensor) -> Callable[[], bytes]:
     """What reads a place of a few bytes (uint8, shape [bytes]), wherever it is."""
     return cuda.looker(place) if place.is_cuda else place.numpy().tobytes

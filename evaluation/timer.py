@@ -57,6 +57,8 @@ class Timer:
         self.clocked = 0.0
         """Seconds spent in windows."""
         self.captured = False
+        self.elapsed = 0
+        """Nanoseconds of the last window, from request to answer."""
         self.besides: list[float] = []
         """Nanoseconds of each window that were not its launches' own."""
         self.count = self.launches = 1
@@ -133,13 +135,13 @@ class Timer:
         sight = self._sight(first, launches) if 1 < launches <= filled else None
         with blame(self):
             elapsed = self.arm.run(first, launches, rig.look, replay, sight or idle)
-            self.clocked += elapsed / 1e9
+            self.elapsed, self.clocked = elapsed, self.clocked + elapsed / 1e9
             self.arm.rest()
             if launches >= filled and self.checked:
-                rig.verify(self.region, first, filled, self._sample(), self.where)
+                rig.verify(self.region, first, filled, self.sample(), self.where)
         return elapsed, sight
 
-    def _sample(self) -> int:
+    def sample(self) -> int:
         """Launches of a window to check."""
         device, each = self.rig.oracle.device.type, self.rig.check_seconds
         if each is None:

@@ -6,7 +6,6 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
@@ -44,9 +43,12 @@ class Window:
     def rest(self) -> None:
         """It leaves nothing running."""
 
+    def given(self, slot: int) -> dict[str, torch.Tensor]:
+        return self.rig.inputs.slot(slot)
+
     def write(self, count: int) -> None:
         for slot, half in self.steps(count):
-            given, out = self.rig.inputs.slot(slot), self.rig.outputs[0].slot(slot)["out"]
+            given, out = self.given(slot), self.rig.outputs[0].slot(slot)["out"]
             answer = given["x"] * given["weight"] + self.rig.values["shift"]
             rows = slice(None, len(out) // 2) if half == 0 else slice(len(out) // 2, None)
             with UNDISTURBED:
@@ -72,6 +74,10 @@ class Window:
 def timed(rig: Rig, side_by_side: int) -> Timer:
     class Timed:
         region, launches, captured, where, trusted = 0, SLOTS, True, "here", False
+        checked, elapsed = True, int(2e9 * SLOTS * STEP_SECONDS)
+
+        def sample(self) -> int:
+            return SLOTS
 
     timer: Any = Timed()
     timer.rig, timer.arm = rig, Window(rig, side_by_side)
@@ -116,36 +122,10 @@ def test_a_glance_may_be_mistaken_so_three_windows_of_a_verdict_tell(rig: Rig) -
     Watch().check(crowded, windows=1)  # another verdict begins anew
 
 
-@pytest.mark.parametrize(
-    ("crowded", "trusted", "refused"), [(0, False, False), (20, True, False), (20, False, True)]
-)
-def test_windows_that_are_clocked_have_others_between_them(
-    rig: Rig, crowded: int, trusted: bool, refused: bool
-) -> None:
-    """So a crowd that is orderly once it has been clocked is told, unless it is the baseline."""
-    asked = clocked = 0
-
-    class AtFirst(Window):
-        def run(self, *given: Any, **named: Any) -> int:
-            nonlocal asked
-            self.side_by_side = 4 if asked < crowded else 1
-            asked += 1
-            return super().run(*given, **named)
-
-    timer: Any = timed(rig, side_by_side=1)
-    timer.arm, timer.trusted = AtFirst(rig, 1), trusted
-
-    def window() -> float:
-        nonlocal asked, clocked
-        asked, clocked = asked + 1, clocked + 1
-        return 7.0
-
-    timer.window, watch = window, Watch()
-    with pytest.raises(SubmissionError, match="ran beside") if refused else nullcontext():
-        times = [watch.glancing(timer, 0.5)() for _ in range(20)]
-        assert times == [7.0] * 20
-    glanced = asked - clocked
-    assert (glanced == order.PROOF) if refused else 2 < glanced < 18
+def test_of_a_baseline_nothing_is_asked(rig: Rig) -> None:
+    timer: Any = timed(rig, side_by_side=4)
+    timer.trusted = True
+    Watch().check(timer, windows=order.PROOF)
 
 
 def test_an_answer_that_came_before_the_question_is_refused(rig: Rig) -> None:

@@ -83,7 +83,7 @@ def test_all_launches_but_one_lie_between_the_two(rig: Rig, world: World, share:
 def test_looks_take_time_and_favour_neither_place(
     rig: Rig, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = sight._looker
+    at_once = sight.looker
 
     def slow(place: torch.Tensor) -> Callable[[], bytes]:
         look = at_once(place)
@@ -95,7 +95,7 @@ def test_looks_take_time_and_favour_neither_place(
 
         return late
 
-    monkeypatch.setattr(sight, "_looker", slow)
+    monkeypatch.setattr(sight, "looker", slow)
     found = []
     for share in range(1, 40):
         rig.refill(0, 0, SLOTS)

@@ -1,0 +1,157 @@
+"""Whether each launch of a window answers from the inputs that it finds when it begins.
+
+All inputs of a window lie ready before it, so who answers launches ahead of their turn can do so in
+a crowd, into memory of its own, and only copy later: its outputs are right, and in order. Here some
+inputs are those of no launch until the window is under way; then the judge puts the right ones
+there, by the copy engine, which works beside another process's kernels. A launch that had not begun
+by then must answer from them. It had not where the launch before it was unfinished: where a secret
+place of that one's output still changed afterwards.
+
+To the contestant it is the same request as any other window, with the same graph and nothing
+between its launches (there `audit` is stricter, and can be told). Not found is who compares all
+inputs of a launch with those it answered; where memory bounds a kernel, that costs what it saves.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from evaluation import cuda, order
+from evaluation.audit import secret_part
+from evaluation.errors import SubmissionError
+from evaluation.sight import telling, watched
+from evaluation.timer import blame
+
+if TYPE_CHECKING:
+    from evaluation.timer import Timer
+
+LEAST_LAUNCHES = 3
+TARGETS = 8
+"""Launches of a window whose inputs come late, at most."""
+MOST_BYTES = 1 << 20
+"""Of such a launch's inputs that come late: a copy of more takes longer than many a window."""
+MOST_SECONDS = 1.0
+"""That the first copy waits for its moment."""
+
+
+@dataclass(frozen=True)
+class _Late:
+    """A part of one launch's inputs."""
+
+    launch: int
+    place: torch.Tensor
+    right: torch.Tensor
+    before: Callable[[], bytes]
+    """Reads a secret place in the output of the launch before it."""
+
+    def arrive(self) -> None:
+        if self.place.is_cuda:
+            cuda.send(self.right, self.place)
+        else:
+            self.place.copy_(self.right)
+
+
+class Arrivals:
+    """The inputs of some launches of one window, which come right while it is under way: from when
+    a secret launch has written, or from a secret time on.
+    """
+
+    def __init__(self, timer: Timer, launches: int) -> None:
+        """Of a timer with so many launches, LEAST_LAUNCHES or more, whose ring is refilled."""
+        rig, outputs = timer.rig, timer.rig.outputs[timer.region]
+        front = secrets.randbelow(launches - 2)
+        chosen = _targets(front, launches)
+        parts = [secret_part(rig.inputs.layout.stride, MOST_BYTES) for _ in chosen]
+        rows = rig.inputs.layout.rows(rig.inputs.bytes)
+        # What is there until then is of an earlier window: no kernel sees it twice, and wonders.
+        rig.refill(timer.region, 0, launches)
+        wrong = [rows[launch, part].clone() for launch, part in zip(chosen, parts, strict=True)]
+        rig.refill(timer.region, 0, launches)
+        self._late = []
+        for launch, part, other in zip(chosen, parts, wrong, strict=True):
+            place = rows[launch, part]
+            right = torch.empty(place.shape, dtype=torch.uint8, pin_memory=place.is_cuda)
+            right.copy_(place)
+            place.copy_(other)
+            self._late.append(_Late(launch, place, right, watched(outputs, launch - 1)))
+        self._front = watched(outputs, front)
+        self._unwritten = self._front()
+        self._timed = bool(secrets.randbelow(2))
+        self._seconds = secrets.SystemRandom().random() * timer.elapsed / 1e9
+        self._found: list[bytes] = []
+        if rows.is_cuda:
+            torch.cuda.synchronize()
+
+    def __call__(self, answered: Callable[[], bool]) -> None:
+        asked = time.perf_counter()
+        while not answered() and time.perf_counter() < asked + MOST_SECONDS:
+            if self._timed and time.perf_counter() > asked + self._seconds:
+                break
+            if not self._timed and self._front() != self._unwritten:
+                break
+        for late in self._late:
+            late.arrive()
+            self._found.append(late.before())
+
+    def put_right(self) -> None:
+        """Let all inputs be what they are to be, whether or not the window came so far."""
+        for late in self._late:
+            late.arrive()
+
+    def in_time(self) -> list[int]:
+        """Once the window is over, the launches that had not begun when their inputs came."""
+        pairs = zip(self._late, self._found, strict=True)
+        return [late.launch for late, found in pairs if late.before() != found]
+
+
+def _targets(front: int, launches: int) -> list[int]:
+    """Launches behind the next after `front`, evenly by the order of how far, in secret order."""
+    random, room = secrets.SystemRandom(), launches - 2 - front
+    chosen = {front + 1 + min(room, int((room + 1) ** random.random())) for _ in range(TARGETS)}
+    return random.sample(sorted(chosen), len(chosen))
+
+
+def unannounced(timer: Timer, share: float, watch: order.Watch) -> Callable[[], float]:
+    """`timer.window`, before which in so large a share of calls there is a window that is not
+    clocked but looked at: at the order of its launches, or at whose inputs they answer from.
+
+    To the contestant all are the same request, in an order that it cannot know: else it would be
+    orderly once enough windows have been clocked. Baselines have them for their windows to have a
+    candidate's surroundings. Raises what `watch.check` and `check` do.
+    """
+
+    def window() -> float:
+        if secrets.SystemRandom().random() < share:
+            secrets.choice((watch.check, check))(timer)
+        return timer.window()
+
+    return window
+
+
+def check(timer: Timer) -> None:
+    """Launch a window of a timer's, inputs of some of its launches arriving meanwhile. Raises
+    SubmissionError.
+    """
+    rig, launches = timer.rig, min(timer.launches, timer.rig.slots)
+    if launches < LEAST_LAUNCHES or not telling(rig.outputs[timer.region].layout):
+        return
+    arrivals = Arrivals(timer, launches)
+    with blame(timer):
+        timer.arm.rest()
+        try:
+            timer.arm.run(0, launches, rig.look, timer.captured, arrivals)
+        except SubmissionError:
+            arrivals.put_right()  # what fails before they came has changed no inputs
+            raise
+        timer.arm.rest()
+        if timer.checked:
+            where = f"{timer.where}, inputs that arrive before their launch"
+            rig.verify(timer.region, 0, launches, 0, where)
+            some = arrivals.in_time()[: max(1, timer.sample())]
+            rig.verify_launches(timer.region, 0, some, where)
