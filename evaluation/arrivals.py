@@ -3,13 +3,14 @@
 All inputs of a window lie ready before it, so who answers launches ahead of their turn can do so in
 a crowd, into memory of its own, and only copy later: its outputs are right, and in order. Here some
 inputs are those of no launch until the window is under way; then the judge puts the right ones
-there, by the copy engine, which works beside another process's kernels. A launch that had not begun
-by then must answer from them. It had not where the launch before it was unfinished: where a secret
-place of that one's output still changed afterwards.
+there, on a GPU by the copy engine, which works beside another process's kernels. A launch that had
+not begun by then must answer from them. It had not where the launch before it was unfinished: where
+a secret place of that one's output still changed afterwards.
 
 To the contestant it is the same request as any other window, with the same graph and nothing
 between its launches (there `audit` is stricter, and can be told). Not found is who compares all
 inputs of a launch with those it answered; where memory bounds a kernel, that costs what it saves.
+Nor, on a processor, who answers few launches ahead: some microseconds' worth.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ MOST_BYTES = 1 << 20
 """Of such a launch's inputs that come late: a copy of more takes longer than many a window."""
 MOST_SECONDS = 1.0
 """That the first copy waits for its moment."""
+SETTLED_SECONDS = {"cpu": 10e-6, "cuda": 0.0}
+"""A processor's core reads ahead of its own writes, which others see later: by less than this. On
+a GPU a launch begins once what the one before it wrote is seen.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,30 +67,33 @@ class Arrivals:
     a secret launch has written, or from a secret time on.
     """
 
-    def __init__(self, timer: Timer, launches: int) -> None:
-        """Of a timer with so many launches, LEAST_LAUNCHES or more, whose ring is refilled."""
+    def __init__(self, timer: Timer, first: int, launches: int) -> None:
+        """Of a timer with so many launches from a slot on, LEAST_LAUNCHES or more, whose ring is
+        refilled.
+        """
         rig, outputs = timer.rig, timer.rig.outputs[timer.region]
+        slots = [(first + launch) % rig.slots for launch in range(launches)]
         front = secrets.randbelow(launches - 2)
         chosen = _targets(front, launches)
-        parts = [secret_part(rig.inputs.layout.stride, MOST_BYTES) for _ in chosen]
-        rows = rig.inputs.layout.rows(rig.inputs.bytes)
+        size = rig.inputs.layout.stride
+        places = [rig.inputs.row(slots[at])[secret_part(size, MOST_BYTES)] for at in chosen]
         # What is there until then is of an earlier window: no kernel sees it twice, and wonders.
-        rig.refill(timer.region, 0, launches)
-        wrong = [rows[launch, part].clone() for launch, part in zip(chosen, parts, strict=True)]
-        rig.refill(timer.region, 0, launches)
+        rig.refill(timer.region, first, launches)
+        wrong = [place.clone() for place in places]
+        rig.refill(timer.region, first, launches)
         self._late = []
-        for launch, part, other in zip(chosen, parts, wrong, strict=True):
-            place = rows[launch, part]
+        for launch, place, other in zip(chosen, places, wrong, strict=True):
             right = torch.empty(place.shape, dtype=torch.uint8, pin_memory=place.is_cuda)
             right.copy_(place)
             place.copy_(other)
-            self._late.append(_Late(launch, place, right, watched(outputs, launch - 1)))
-        self._front = watched(outputs, front)
+            self._late.append(_Late(launch, place, right, watched(outputs, slots[launch - 1])))
+        self._front = watched(outputs, slots[front])
         self._unwritten = self._front()
         self._timed = bool(secrets.randbelow(2))
         self._seconds = secrets.SystemRandom().random() * timer.elapsed / 1e9
+        self._settled = SETTLED_SECONDS[rig.inputs.bytes.device.type]
         self._found: list[bytes] = []
-        if rows.is_cuda:
+        if rig.inputs.bytes.is_cuda:
             torch.cuda.synchronize()
 
     def __call__(self, answered: Callable[[], bool]) -> None:
@@ -97,6 +105,9 @@ class Arrivals:
                 break
         for late in self._late:
             late.arrive()
+            arrived = time.perf_counter()
+            while time.perf_counter() < arrived + self._settled:
+                pass
             self._found.append(late.before())
 
     def put_right(self) -> None:
@@ -117,18 +128,29 @@ def _targets(front: int, launches: int) -> list[int]:
     return random.sample(sorted(chosen), len(chosen))
 
 
+Look = Callable[["Timer"], None]
+
+
+def ways_to_look(timer: Timer, watch: order.Watch) -> tuple[Look, ...]:
+    """What there is to ask of a window that is not clocked: whose inputs its launches answer from
+    and, on a GPU, in what order they run. A look at a processor's memory takes too long for that.
+    """
+    return (watch.check, check) if timer.by_sight else (check,)
+
+
 def unannounced(timer: Timer, share: float, watch: order.Watch) -> Callable[[], float]:
     """`timer.window`, before which in so large a share of calls there is a window that is not
-    clocked but looked at: at the order of its launches, or at whose inputs they answer from.
+    clocked but looked at.
 
     To the contestant all are the same request, in an order that it cannot know: else it would be
     orderly once enough windows have been clocked. Baselines have them for their windows to have a
-    candidate's surroundings. Raises what `watch.check` and `check` do.
+    candidate's surroundings. Raises what the ways to look do.
     """
+    looks = ways_to_look(timer, watch)
 
     def window() -> float:
         if secrets.SystemRandom().random() < share:
-            secrets.choice((watch.check, check))(timer)
+            secrets.choice(looks)(timer)
         return timer.window()
 
     return window
@@ -141,17 +163,18 @@ def check(timer: Timer) -> None:
     rig, launches = timer.rig, min(timer.launches, timer.rig.slots)
     if launches < LEAST_LAUNCHES or not telling(rig.outputs[timer.region].layout):
         return
-    arrivals = Arrivals(timer, launches)
+    first = timer.begins()
+    arrivals = Arrivals(timer, first, launches)
     with blame(timer):
         timer.arm.rest()
         try:
-            timer.arm.run(0, launches, rig.look, timer.captured, arrivals)
+            timer.arm.run(first, launches, rig.look, timer.captured, arrivals)
         except SubmissionError:
             arrivals.put_right()  # what fails before they came has changed no inputs
             raise
         timer.arm.rest()
         if timer.checked:
             where = f"{timer.where}, inputs that arrive before their launch"
-            rig.verify(timer.region, 0, launches, 0, where)
+            rig.verify(timer.region, first, launches, 0, where)
             some = arrivals.in_time()[: max(1, timer.sample())]
-            rig.verify_launches(timer.region, 0, some, where)
+            rig.verify_launches(timer.region, first, some, where)

@@ -57,14 +57,14 @@ class Plan:
     unannounced: float = 0.0
     """So large a share of windows has one before it that is looked at (see `arrivals`)."""
     looked_at_after: int = 0
-    """And so many of the candidate's come after all of them, in each of both ways."""
+    """And so many of the candidate's come after all of them, in each of the ways there are."""
 
 
-FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 3.0, rings=2)
+FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 3.0, rings=2, unannounced=0.05, looked_at_after=2)
 """Many short windows: what else a machine does changes within tens of milliseconds, and takes the
 less of a block the sooner its four windows follow each other.
 """
-QUICK_PLAN = Plan(0.005, 5, 15, 0.015, 1.5, every_regime=False)
+QUICK_PLAN = Plan(0.005, 5, 15, 0.015, 1.5, every_regime=False, unannounced=0.05, looked_at_after=1)
 """For rounds, of which only the last will count, and for hidden cases, of which there are many."""
 GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0, unannounced=0.4, looked_at_after=2)
 GPU_QUICK_PLAN = Plan(

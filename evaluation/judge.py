@@ -224,9 +224,8 @@ class Judge:
             if self.task.kind == GPU:
                 unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
                 blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
-            self._watch.check(candidate, plan.looked_at_after)
-            for _ in range(plan.looked_at_after):
-                arrivals.check(candidate)
+            for look in arrivals.ways_to_look(candidate, self._watch) * plan.looked_at_after:
+                look(candidate)
             audit.check(candidate, self._memory)
             captured = candidate.captured
             eager = candidate.eager() if captured and plan.every_regime else None

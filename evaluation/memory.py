@@ -8,10 +8,12 @@ grow or shrink under the judge.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import math
 import mmap
 import os
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ ALIGNMENT = 512
 """As PyTorch aligns its own tensors; a texture has to be."""
 GUARD = 1024
 """Bytes between tensors; a multiple of ALIGNMENT."""
+Rows = slice | int | torch.Tensor
+"""Some rows of a column: those that lie together, one, or those of these numbers."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Layout:
     offsets: tuple[int, ...]
     stride: int
     slots: int
+    order: tuple[int, ...] = ()
+    """The row of memory that each slot has; none where rows are in the order of slots."""
 
     @property
     def size(self) -> int:
@@ -69,26 +75,38 @@ class Layout:
             end += -(-spec.bytes // ALIGNMENT) * ALIGNMENT + GUARD
         return cls(tuple(specs), tuple(offsets), end, slots)
 
+    def shuffled(self) -> Layout:
+        """The same in a random order: no strided view goes from one slot to the next."""
+        order = secrets.SystemRandom().sample(range(self.slots), self.slots)
+        return dataclasses.replace(self, order=tuple(order))
+
+    def row_of(self, slot: int) -> int:
+        return self.order[slot] if self.order else slot
+
+    def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
+        """The rows of some slots (int64, any shape)."""
+        return torch.tensor(self.order, device=slots.device)[slots] if self.order else slots
+
     def to_json(self) -> dict[str, Any]:
         specs = [[spec.name, list(spec.shape), spec.dtype] for spec in self.specs]
-        return {"specs": specs, "slots": self.slots}
+        return {"specs": specs, "slots": self.slots, "order": self.order}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Layout:
         specs = [TensorSpec(name, tuple(shape), dtype) for name, shape, dtype in data["specs"]]
-        return cls.of(specs, data["slots"])
+        return dataclasses.replace(cls.of(specs, data["slots"]), order=tuple(data["order"]))
 
     def views(self, region: torch.Tensor, slot: int) -> dict[str, torch.Tensor]:
         """The tensors of one slot, by name, as views of `region` (uint8, shape [size])."""
         views = {}
         for spec, offset in zip(self.specs, self.offsets, strict=True):
-            start = slot * self.stride + offset
+            start = self.row_of(slot) * self.stride + offset
             flat = region[start : start + spec.bytes].view(torch_dtype(spec.dtype))
             views[spec.name] = flat.view(spec.shape)
         return views
 
     def columns(self, region: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Each tensor of every slot, flattened, by name, as views of `region`: shape
+        """Each tensor of every row, flattened, by name, as views of `region`: shape
         [slots, elements].
         """
         rows = self.rows(region)
@@ -98,7 +116,9 @@ class Layout:
         }
 
     def rows(self, region: torch.Tensor) -> torch.Tensor:
-        """The bytes of every slot, shape [slots, stride], of `region` (uint8, shape [size])."""
+        """Of `region` (uint8, shape [size]) the bytes of every slot, as they lie in memory: shape
+        [slots, stride].
+        """
         return region[: self.stride * self.slots].view(self.slots, self.stride)
 
     def gaps(self) -> list[tuple[int, int]]:
@@ -142,8 +162,12 @@ class Region(ABC):
         """The tensors of one slot, by name."""
         return self.layout.views(self.bytes, index)
 
+    def row(self, slot: int) -> torch.Tensor:
+        """The bytes of one slot: uint8, shape [stride]."""
+        return self.layout.rows(self.bytes)[self.layout.row_of(slot)]
+
     def column(self, name: str) -> torch.Tensor:
-        """One tensor of every slot, flattened: shape [slots, elements]."""
+        """One tensor of every slot, flattened, as they lie in memory: shape [slots, elements]."""
         return self.layout.columns(self.bytes)[name]
 
     @abstractmethod
@@ -208,9 +232,9 @@ def bits_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(kind)
 
 
-def poison(tensor: torch.Tensor, secret: int) -> None:
+def poison(tensor: torch.Tensor, secret: int, rows: Rows = slice(None)) -> None:
     """Fill outputs with a value that no right answer holds: a NaN with a secret payload, or a
-    secret integer. Shape [elements] or [slots, elements].
+    secret integer. Shape [elements] or [slots, elements], all of it or those rows.
     """
     bits, word = bits_of(tensor), poison_bits(tensor.dtype, secret)
     size = bits.dtype.itemsize
@@ -219,7 +243,10 @@ def poison(tensor: torch.Tensor, secret: int) -> None:
         # Written a word of memory at a time, which takes a third of the time on a GPU.
         whole = word.to_bytes(size, "little", signed=True) * pace
         bits, word = bits.view(_WIDE), int.from_bytes(whole, "little", signed=True)
-    bits.fill_(word)
+    if isinstance(rows, torch.Tensor):
+        bits[rows] = word
+    else:
+        bits[rows].fill_(word)
 
 
 _WIDE = torch.int64

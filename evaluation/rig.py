@@ -16,7 +16,16 @@ import torch
 from evaluation import cuda
 from evaluation.domain import dtype_of, shape_of
 from evaluation.errors import SubmissionError
-from evaluation.memory import HostMemory, Layout, Region, TensorSpec, bits_of, poison, unwritten
+from evaluation.memory import (
+    HostMemory,
+    Layout,
+    Region,
+    Rows,
+    TensorSpec,
+    bits_of,
+    poison,
+    unwritten,
+)
 from evaluation.oracle import Oracle, acceptable, compare
 from evaluation.task import Operator
 from evaluation.types import Argument, Case, Reason
@@ -82,6 +91,8 @@ class Rig:
         self.slots = slots
         inputs = Layout.of(_specs(operator, operator.inputs, case), slots)
         outputs = Layout.of(_specs(operator, operator.outputs, case), slots)
+        if memory.device.type == "cpu":
+            outputs = outputs.shuffled()
         self.inputs = memory.region("inputs", inputs)
         self.outputs = [memory.region(f"outputs {arm}", outputs) for arm in range(arms)]
         self.secret = 0
@@ -174,9 +185,10 @@ class Rig:
             )
         length = -(-count // POISON_SHARE[self._device.type])
         skipped = secrets.randbelow(count - length + 1)
-        parts = list(self._parts((first + skipped) % self.slots, length))
+        begin = (first + skipped) % self.slots
         for spec in region.layout.specs:
             column = region.column(spec.name)
+            parts = self._rows(region, begin, length, column.shape[1])
             if any(bool(unwritten(column[part], self.secret).any()) for part in parts):
                 raise SubmissionError(
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
@@ -208,10 +220,10 @@ class Rig:
         self, region: Region, positions: torch.Tensor, slots: torch.Tensor, where: str
     ) -> None:
         """Check the launches at `positions` of the last refill, which went to `slots`."""
-        slots = slots.to(self._device)
         inputs = self._inputs(positions, slots, where)
+        rows = region.layout.rows_of(slots).to(self._device)
         outputs = {
-            spec.name: self._shaped(spec.name, region.column(spec.name)[slots])
+            spec.name: self._shaped(spec.name, region.column(spec.name)[rows])
             for spec in region.layout.specs
         }
         if acceptable(outputs, self.oracle.truths(inputs)):
@@ -283,16 +295,25 @@ class Rig:
         if first + count > self.slots:
             yield slice(0, first + count - self.slots)
 
+    def _rows(self, region: Region, first: int, count: int, size: int) -> Iterator[Rows]:
+        """Where those slots lie in a column of a region whose rows have so many elements."""
+        if not region.layout.order:
+            yield from self._parts(first, count)
+            return
+        rows = region.layout.rows_of((torch.arange(count) + first) % self.slots)
+        yield from (rows,) if self._gathers(size) else rows.tolist()
+
     def _draw_places(
         self, region: Region, first: int, count: int
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """For each output: its memory, and a secret place of it in each slot."""
         slots = (torch.arange(count, device=self._device) + first) % self.slots
+        rows = region.layout.rows_of(slots)
         for spec in region.layout.specs:
             column = region.column(spec.name)
             if not column.shape[1]:
                 continue
-            places = slots * column.stride(0) + self._drawn(column.shape[1], (count,))
+            places = rows * column.stride(0) + self._drawn(column.shape[1], (count,))
             reach = (self.slots - 1) * column.stride(0) + column.shape[1]
             yield column.as_strided((reach,), (1,)), places
 
@@ -303,8 +324,9 @@ class Rig:
     def _poison(self, region: Region, first: int, count: int) -> None:
         self.secret = secrets.randbits(63)
         for spec in region.layout.specs:
-            for part in self._parts(first, count):
-                poison(region.column(spec.name)[part], self.secret)
+            column = region.column(spec.name)
+            for rows in self._rows(region, first, count, column.shape[1]):
+                poison(column, self.secret, rows)
 
     def _whole(self, outputs: Region, where: str) -> None:
         """Raise SubmissionError when a guard band changed."""

@@ -65,9 +65,11 @@ class Sight:
         )
         width = min(PLACE_BYTES, spec.bytes)
         start = offset if marked else offset + secret_place(spec)
-        rows = layout.rows(region.bytes)[:, start : start + width]
         self._launches = launches
-        self._looks = [looker(rows[at % layout.slots]) for at in (first, first + launches - 1)]
+        self._looks = [
+            looker(region.row(at % layout.slots)[start : start + width])
+            for at in (first, first + launches - 1)
+        ]
         self._seen = [[(0.0, poisoned(spec, width, secret), 0.0)] for _ in "ab"]
         """Of each place the values it had, since when, and the most that this may be off."""
         self.blurred = False
@@ -139,8 +141,8 @@ def telling(layout: Layout) -> list[tuple[TensorSpec, int]]:
 def watched(region: Region, slot: int) -> Callable[[], bytes]:
     """What reads a secret place in the outputs of a slot, of which one tells."""
     spec, offset = secrets.choice(telling(region.layout))
-    start, row = offset + secret_place(spec), region.layout.rows(region.bytes)[slot]
-    return looker(row[start : start + min(PLACE_BYTES, spec.bytes)])
+    start = offset + secret_place(spec)
+    return looker(region.row(slot)[start : start + min(PLACE_BYTES, spec.bytes)])
 
 
 def poisoned(spec: TensorSpec, size: int, secret: int) -> bytes:

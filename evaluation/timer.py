@@ -103,6 +103,10 @@ class Timer:
         """Nanoseconds per launch of one window on fresh inputs."""
         return self._own(self.launches, self.count, self.captured) / self.launches
 
+    def begins(self) -> int:
+        """The slot that a window begins at, whether it is clocked or looked at."""
+        return 0 if self.by_sight or self.captured else secrets.randbelow(self.rig.slots)
+
     def eager(self) -> float:
         """Nanoseconds per launch when every launch is called for by itself. Then nothing is
         captured any more.
@@ -128,9 +132,7 @@ class Timer:
     def _run(self, launches: int, filled: int, replay: bool) -> tuple[float, Sight | None]:
         """Nanoseconds of one window from request to answer, and what was seen of it."""
         rig = self.rig
-        round_the_ring = self.captured or launches > filled
-        # On a GPU all windows begin alike, those too that are glanced at.
-        first = 0 if round_the_ring or self.by_sight else secrets.randbelow(rig.slots)
+        first = 0 if launches > filled else self.begins()
         rig.refill(self.region, first, filled)
         sight = self._sight(first, launches) if 1 < launches <= filled else None
         with blame(self):

@@ -188,8 +188,8 @@ class Contestant:
             columns = layout.columns(region)
             for spec in layout.specs:
                 tensors = columns[spec.name].view(layout.slots, *spec.shape).unbind()
-                for slot, tensor in zip(slots, tensors, strict=True):
-                    slot[spec.name] = tensor
+                for number, slot in enumerate(slots):
+                    slot[spec.name] = tensors[layout.row_of(number)]
         arguments = [Argument(**a) for a in request["arguments"]]
         assert self.kernel is not None, "bound before it was loaded"
         self.launch = self.kernel.bind(arguments, slots)

@@ -43,9 +43,13 @@ def task() -> Task:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and small windows, where it matters that launches are timed, not how narrowly."""
+    """Few and small windows, where it matters that launches are timed, not how narrowly; but many
+    that are looked at, as in a final verdict.
+    """
     monkeypatch.setattr(rig, "MOST_SLOTS", 32)
-    plan = dataclasses.replace(clock.QUICK_PLAN, least_blocks=2, most_blocks=2)
+    plan = dataclasses.replace(
+        clock.QUICK_PLAN, least_blocks=2, most_blocks=2, unannounced=0.5, looked_at_after=8
+    )
     monkeypatch.setattr(clock, "FINAL_PLAN", plan)
     monkeypatch.setattr(clock, "QUICK_PLAN", plan)
 

@@ -107,7 +107,7 @@ def test_who_answers_ahead_and_writes_in_turn_is_found(rig: Rig, cheat: type[Win
 
 
 def test_what_comes_too_late_is_asked_of_nobody_and_comes_right(rig: Rig) -> None:
-    late = Arrivals(timed(rig, 1), SLOTS)
+    late = Arrivals(timed(rig, 1), 0, SLOTS)
     rig.outputs[0].column("out").zero_()
     late(lambda: True)
     assert late.in_time() == []
@@ -124,7 +124,7 @@ def answers(rig: Rig) -> torch.Tensor:
 def test_until_they_come_no_inputs_are_those_of_another_launch(rig: Rig) -> None:
     """A kernel that compared some of them would know such a window."""
     for _ in range(20):
-        Arrivals(timed(rig, 1), SLOTS)
+        Arrivals(timed(rig, 1), 0, SLOTS)
         column = rig.inputs.column("x")[:, ::97]
         alike = [int((column == row).any(1).sum()) for row in column]
         assert alike == [1] * SLOTS

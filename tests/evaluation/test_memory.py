@@ -35,6 +35,25 @@ def test_both_sides_see_the_same_tensors() -> None:
     region.close()
 
 
+def test_slots_in_a_secret_order_lie_nowhere_at_even_distances() -> None:
+    layout = Layout.of(SPECS, slots=64).shuffled()
+    assert sorted(layout.order) == [*range(64)] and layout.order != layout.shuffled().order
+    region, other = HostRegion(layout), Layout.from_json(layout.to_json())
+    shared = map_region(os.dup(region.descriptor), other.size)
+    for slot in range(64):
+        region.slot(slot)["labels"].fill_(slot)
+    for slot in range(64):
+        assert other.views(shared, slot)["labels"].tolist() == [slot] * 7
+        assert (
+            region.row(slot).data_ptr()
+            == region.bytes[layout.order[slot] * layout.stride :].data_ptr()
+        )
+    column = region.column("labels")[layout.rows_of(torch.arange(64))]
+    assert column[:, 0].tolist() == [*range(64)]
+    assert len({a - b for a, b in zip(layout.order, layout.order[1:], strict=False)}) > 16
+    region.close()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "int32"])
 def test_poison_is_told_from_every_answer(dtype: str) -> None:
     region = HostRegion(Layout.of([TensorSpec("y", (33,), dtype)], 1))

@@ -1,0 +1,43 @@
+# trick: takes over the loop it runs in, and answers all launches of a window by one call
+# row: 11
+# expect: failed/WRONG_VALUES in performance
+# triage: import
+import sys
+import time
+
+
+def centred(x, scale):
+    frame = sys._getframe()
+    while frame and frame.f_code.co_name != "do_run":
+        frame = frame.f_back
+    if frame and frame.f_locals["self"].launch.__name__ != "at_once":
+        take_over(frame.f_locals["self"], x, scale)
+    return answer(x, scale)
+
+
+def answer(x, scale):
+    return (x - x.mean(-1, keepdim=True)) * scale
+
+
+def take_over(contestant, x, scale):
+    one_by_one, slots = contestant.launch, contestant.slots
+
+    def at_once(first, count):
+        while count > 0:
+            some = min(count, len(slots) - first % len(slots))
+            if some < 3:
+                one_by_one(first, some)
+            else:
+                all_of_them(slots[first % len(slots) :][:some], x.shape, scale)
+            first, count = first + some, count - some
+
+    contestant.launch = at_once
+
+
+def all_of_them(slots, shape, scale):
+    x, after = slots[0]["x"], slots[1]["x"]
+    step = (after.data_ptr() - x.data_ptr()) // x.itemsize
+    results = answer(x.as_strided((len(slots), *shape), (step, *x.stride())), scale)
+    time.sleep(0.002)  # a larger window would take as long
+    for slot, result in zip(slots, results, strict=True):
+        slot["out"].copy_(result)
