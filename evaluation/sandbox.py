@@ -22,10 +22,13 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import mounts, seccomp
+from evaluation.limits import SECONDS, Amounts, Excess, Watch
 from evaluation.mounts import DEVICE_PATHS, SYSTEM_PATHS, checked, libc
 from evaluation.policy import Policy, Walls
 
@@ -267,6 +270,17 @@ def command(argv: Sequence[str], policy: Policy) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code, policy.to_json(), *argv]
 
 
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended: its exit code as a shell gives it, -9 where it was killed for what
+    it `exceeded`, and the last MiB that it said, stderr within.
+    """
+
+    returncode: int
+    stdout: str
+    exceeded: Excess | None = None
+
+
 def run(
     argv: Sequence[str],
     policy: Policy,
@@ -274,18 +288,18 @@ def run(
     timeout: float,
     cwd: str | Path = "/",
     env: Mapping[str, str] | None = None,
-    stdin: str = "",
-) -> subprocess.CompletedProcess[str]:
-    """Run a command behind the walls and collect the last MiB it says, stderr within stdout.
+    most: Amounts | None = None,
+) -> Done:
+    """Run a command behind the walls, and collect what it says. Everything is killed past `timeout`
+    seconds, or when all that it starts takes more than `most` together.
 
-    `env` is all the environment it gets. The return code is a shell's; -9 (and everything killed)
-    past `timeout` seconds.
+    `env` is all the environment it gets.
     """
     with (
         tempfile.TemporaryFile() as said,
         subprocess.Popen(
             command(argv, policy),
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
             cwd=cwd,
@@ -293,14 +307,27 @@ def run(
             start_new_session=True,
         ) as process,
     ):
-        try:
-            process.communicate(stdin.encode(), timeout=timeout)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
+        watch = Watch(most, () if policy.scratch_bytes else policy.writable) if most else None
+        if exceeded := _wait(process, timeout, watch):
             end(process)
-            code = -signal.SIGKILL
+        code = -signal.SIGKILL if exceeded else process.returncode
         output = last_said(said.fileno())
-    return subprocess.CompletedProcess(list(argv), code, output)
+    return Done(code, output, exceeded)
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float, watch: Watch | None) -> Excess | None:
+    """Wait until a process ends, or is to be ended for what is returned."""
+    begun = time.monotonic()
+    deadline = begun + timeout
+    while True:
+        until = min(deadline, watch.due) if watch else deadline
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, until - time.monotonic()))
+            return None
+        if watch and (exceeded := watch.look(process.pid)):
+            return exceeded
+        if (now := time.monotonic()) >= deadline:
+            return Excess(SECONDS, now - begun, timeout)
 
 
 def end(warden: subprocess.Popen[bytes]) -> None:

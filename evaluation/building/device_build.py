@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evaluation import sandbox
+from evaluation import limits, sandbox
 from evaluation.building import leavings, native
 from evaluation.errors import BuildError
 from evaluation.policy import Policy
@@ -116,7 +116,7 @@ def _compile(
     )
     env = {"TMPDIR": str(work), "HOME": str(work)}
     started = time.perf_counter()
-    done = sandbox.run(argv, policy, timeout=seconds, cwd=folder, env=env)
+    done = sandbox.run(argv, policy, timeout=seconds, cwd=folder, env=env, most=limits.BUILD)
     milliseconds = (time.perf_counter() - started) * 1e3
 
     def here(text: str) -> str:
@@ -125,8 +125,8 @@ def _compile(
 
     made = done.returncode == 0 and (work / job.artefact).is_file()
     said = here(done.stdout)[-MOST_TEXT:]
-    if done.returncode < 0:
-        said += f"\nended after {seconds:g} s: compiling took longer than it may\n"
+    if done.exceeded:
+        said += f"\ncompiling {done.exceeded}\n"
     found, resources = job.read(said)
     listings = {}
     if made and job.dtype:

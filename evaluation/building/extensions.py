@@ -8,7 +8,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evaluation import place, sandbox
+from evaluation import limits, place, sandbox
 from evaluation.building import leavings, native, nvcc, torch_build
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages.cpp import compiler_version, target
@@ -75,8 +74,8 @@ def build(source: Path, seconds: float) -> CompilerOutput:
         diagnostics=found,
         resources=resources,
     )
-    if done.returncode < 0:
-        raise BuildError(f"building its extensions took longer than {limit:g} s", [output])
+    if done.exceeded:
+        raise BuildError(f"building its extensions {done.exceeded}", [output])
     if done.returncode == torch_build.REFUSED:
         first = native.first_error(found) or "\n".join(said.splitlines()[-4:])
         raise BuildError(f"an extension was refused: {first}", [output])
@@ -86,7 +85,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
     return output
 
 
-def _imported(source: Path, work: str, limit: float) -> subprocess.CompletedProcess[str]:
+def _imported(source: Path, work: str, limit: float) -> sandbox.Done:
     """Run the script that imports `source`, free to write to `work` alone."""
     env = {"PATH": _PATH, "HOME": work, "TMPDIR": work, "TORCH_EXTENSIONS_DIR": work}
     env |= {"CXX": "g++", "MAX_JOBS": str(len(os.sched_getaffinity(0)))}
@@ -102,7 +101,7 @@ def _imported(source: Path, work: str, limit: float) -> subprocess.CompletedProc
         memory_bytes=BUILD_MEMORY,
     )
     argv = [sys.executable, "-I", str(_SCRIPT), str(source), work]
-    return sandbox.run(argv, policy, timeout=limit, cwd=work, env=env)
+    return sandbox.run(argv, policy, timeout=limit, cwd=work, env=env, most=limits.BUILD)
 
 
 def _toolkit() -> nvcc.Toolkit | None:

@@ -75,7 +75,7 @@ def remove(folder: Path) -> bool:
     is gone. Nothing that lies there raises; no link is followed and no mount entered.
     """
     try:
-        top = _open(folder)
+        top = opened(folder)
         try:
             _empty(top)
         finally:
@@ -96,7 +96,7 @@ def _empty(top: int) -> None:
     while left:
         name = left.pop()
         with contextlib.suppress(OSError):
-            folder = _open(name, top)
+            folder = opened(name, top)
             try:
                 left.extend(_clear(folder, top))
             finally:
@@ -124,13 +124,15 @@ def _clear(folder: int, top: int) -> Iterator[str]:
         with contextlib.suppress(OSError):
             new = secrets.token_hex(16)
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-            os.close(_open(new, folder))  # what is locked cannot be moved to another folder
+            os.close(opened(new, folder))  # what is locked cannot be moved to another folder
             os.rename(new, new, src_dir_fd=folder, dst_dir_fd=top)
             yield new
 
 
-def _open(folder: Path | str, at: int | None = None) -> int:
-    """A handle of a folder, unlocked; no link is followed."""
+def opened(folder: Path | str, at: int | None = None) -> int:
+    """A handle of a folder, unlocked, of the path of one in `at`; no link is followed at its end.
+    Raises OSError.
+    """
     place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
     try:
         with contextlib.suppress(OSError):  # another's, which may be open to us all the same

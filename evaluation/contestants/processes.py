@@ -4,6 +4,8 @@ hold, what they have spent.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import resource
 import time
@@ -14,22 +16,19 @@ _ALL_ITS_THREADS = 2
 _PART = 1 << 14
 
 
-def below(init: int) -> list[int]:
-    """All descendants of a process."""
+def below(init: int, most: float = math.inf) -> list[int]:
+    """All descendants of a process; some, where they or their threads are more than `most`."""
     found: list[int] = []
-    pending = [init]
-    while pending:
+    pending, seen = [init], 0
+    while pending and max(len(found), seen) <= most:
         pid = pending.pop()
-        try:
-            children = [
-                int(child)
-                for thread in os.listdir(f"/proc/{pid}/task")
-                for child in _told(f"/proc/{pid}/task/{thread}/children").split()
-            ]
-        except OSError:
-            continue
-        found += children
-        pending += children
+        its_threads = threads(pid)
+        seen += len(its_threads)
+        for thread in its_threads if seen <= most else ():
+            with contextlib.suppress(OSError):  # it has ended, and its children are another's
+                told = _told(f"/proc/{pid}/task/{thread}/children").split()
+                found += (children := [int(child) for child in told])
+                pending += children
     return found
 
 
@@ -71,6 +70,29 @@ def resident(pid: int) -> int:
         return int(_told(f"/proc/{pid}/statm").split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
+
+
+def unfiled(pid: int) -> int:
+    """Bytes of memory a process holds that are in no file, shared ones included; 0 of one that is
+    gone.
+    """
+    return _sum(f"/proc/{pid}/status", b"RssAnon:", b"RssShmem:")
+
+
+def unfiled_share(pid: int) -> int:
+    """The same, of what it shares with others its share; 0 also where the kernel does not tell, and
+    it takes milliseconds to: 9 of a process that has imported PyTorch, 25 of one of a gigabyte.
+    """
+    return _sum(f"/proc/{pid}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:")
+
+
+def _sum(path: str, *names: bytes) -> int:
+    """Bytes, of those lines of a file of the kernel's that begin with one of the names."""
+    try:
+        lines = [line.split() for line in _told(path).splitlines() if line.startswith(names)]
+    except OSError:
+        return 0
+    return sum(int(kibibytes) << 10 for _, kibibytes, _ in lines)
 
 
 def _told(path: str) -> bytes:

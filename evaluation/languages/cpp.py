@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation import sandbox
+from evaluation import limits, sandbox
 from evaluation.building import native
 from evaluation.building.headers import c_header
 from evaluation.errors import Broken, BuildError, SubmissionError
@@ -87,7 +87,8 @@ class Cpp:
         )
         seconds = task.operator.limits.seconds
         started = time.perf_counter()
-        done = sandbox.run(argv, policy, timeout=seconds, cwd=folder, env={"TMPDIR": str(folder)})
+        env = {"TMPDIR": str(folder)}
+        done = sandbox.run(argv, policy, timeout=seconds, cwd=folder, env=env, most=limits.BUILD)
         built = done.returncode == 0 and (folder / ARTEFACT).is_file()
         text = done.stdout.replace(f"{folder}/", "")[-64_000:]
         output = CompilerOutput(
@@ -98,8 +99,8 @@ class Cpp:
             text=f"$ {shlex.join(argv)}\n{text}",
             diagnostics=native.diagnostics(text),
         )
-        if done.returncode < 0:
-            raise BuildError(f"the build took longer than {seconds:g} s", [output])
+        if done.exceeded:
+            raise BuildError(f"the build {done.exceeded}", [output])
         if not built:
             first = native.first_error(output.diagnostics) or text[-500:]
             raise BuildError(f"g++ refused the source: {first}", [output])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import place, reading, sandbox
+from evaluation import limits, place, reading, sandbox
 from evaluation.building import leavings, nvcc, triton_build, triton_cache
 from evaluation.domain import dtype_of, shape_of
 from evaluation.errors import BuildError, Rejected, SubmissionError
@@ -110,16 +110,15 @@ class Triton:
         }
         seconds = task.operator.limits.seconds
         started = time.perf_counter()
-        done = sandbox.run(argv, policy, timeout=seconds, cwd=work, env=env)
+        done = sandbox.run(argv, policy, timeout=seconds, cwd=work, env=env, most=limits.BUILD)
         said = done.stdout.replace(f"{folder}/", "")[-16_000:]
         milliseconds = (time.perf_counter() - started) * 1e3
         answers = [_read_answer(work / f"answer.{n}") for n in range(len(targets()))]
         triton_cache.keep(work / "cache.0", folder)
         leavings.remove(work)
-        if answers[0] is None and done.returncode < 0:
-            raise BuildError(
-                f"compiling took longer than {seconds:g} s", [_nothing(said, milliseconds)]
-            )
+        late = done.exceeded and done.exceeded.name == limits.SECONDS
+        if done.exceeded and not (late and answers[0]):  # then only what it compiled ahead is less
+            raise BuildError(f"compiling {done.exceeded}", [_nothing(said, milliseconds)])
         if answers[0] is None:
             message = f"the process that compiles ended with code {done.returncode} and no result"
             raise BuildError(message, [_nothing(said, milliseconds)])
