@@ -21,7 +21,9 @@ from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
+from evaluation import limits
 from evaluation.building import leavings
+from evaluation.limits import Watch
 from runners import verdicts
 from runners.agents import given
 from runners.clock import Clock
@@ -112,7 +114,8 @@ class _Attempt:
             stack.enter_context(self.door)
             stack.callback(self._over.set)
             self.agent = self._start_agent()
-            return self.agent.follow(deadline=self.clock.deadline, beat=self._beat)
+            watch = Watch(limits.AGENT, [str(self.workspace.folder)])
+            return self.agent.follow(deadline=self.clock.deadline, beat=self._beat, watch=watch)
 
     def _start_agent(self) -> Child:
         agent = self.run.agent
@@ -292,6 +295,10 @@ class _Attempt:
             case Ending.LONG_LINE:
                 text = f"It said a line of more than {LINE_BYTES >> 20} MiB."
                 self._say("limit", {"name": "line_bytes", "limit": LINE_BYTES, "text": text})
+            case Ending.EXCESS if ended.excess:
+                over = ended.excess
+                body = {"name": over.name, "limit": over.limit, "used": over.found}
+                self._say("limit", {**body, "text": f"It {over}."})
             case Ending.EXITED if self._crashed(ended):
                 text = f"The agent ended with status {ended.code}."
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}

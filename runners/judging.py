@@ -192,6 +192,8 @@ class _Judging:
                 return f"The judge took more than {self.stage.seconds:g} seconds."
             case Ending.STOPPED:
                 return "The judge was stopped with its worker."
+            case Ending.EXCESS:
+                return f"The judge {ended.excess}."
             case Ending.FLOOD | Ending.LONG_LINE:
                 return "The judge said more than can be heard."
             case Ending.EXITED:

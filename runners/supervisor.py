@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import selectors
 import signal
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from evaluation.limits import Excess, Watch
 
 SHEPHERD = Path(__file__).with_name("shepherd.py")
 BEAT_SECONDS = 2.0
@@ -39,15 +42,20 @@ class Ending(StrEnum):
     """The listener had heard enough."""
     LONG_LINE = "long line"
     """A line of more than `LINE_BYTES`."""
+    EXCESS = "excess"
+    """It took more than it may, with all that it started."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: `code` as a shell gives it (128 + n after signal n), its last stderr."""
+    """How a child ended: `code` as a shell gives it (128 + n after signal n), its last stderr, and
+    what it took too much of.
+    """
 
     ending: Ending
     code: int
     stderr: str
+    excess: Excess | None = None
 
 
 class LineTooLong(Exception):
@@ -96,6 +104,7 @@ class Child:
         self._draining = threading.RLock()
         self._closed = False
         self._cut: Ending | None = None
+        self._excess: Excess | None = None
         # Stdin is a file, not a pipe: a child that never reads cannot block us.
         with tempfile.TemporaryFile() as given:
             given.write((stdin or "").encode())
@@ -151,33 +160,44 @@ class Child:
             return not self._cut
 
     def follow(
-        self, *, deadline: Callable[[], float], beat: Callable[[], bool] = lambda: True
+        self,
+        *,
+        deadline: Callable[[], float],
+        beat: Callable[[], bool] = lambda: True,
+        watch: Watch | None = None,
     ) -> Ended:
-        """Listen until the child ends; end it past `deadline()` or when `beat()` says stop.
+        """Listen until the child ends; end it past `deadline()`, when `beat()` says stop, or when
+        `watch` finds too much below it.
 
         `deadline` is asked again and again, and answers on the monotonic clock.
         """
         try:
-            ending = self._listen(deadline, beat)
+            ending = self._listen(deadline, beat, watch)
             self._end()
             self.drain()
         finally:
             self._end()
             self._close()
         code, stderr = self._process.returncode, self._stderr.decode(errors="replace").strip()
-        return Ended(self._cut or ending, code, stderr)
+        return Ended(self._cut or ending, code, stderr, self._excess)
 
-    def _listen(self, deadline: Callable[[], float], beat: Callable[[], bool]) -> Ending:
+    def _listen(
+        self, deadline: Callable[[], float], beat: Callable[[], bool], watch: Watch | None
+    ) -> Ending:
         next_beat = time.monotonic() + BEAT_SECONDS
         with selectors.DefaultSelector() as selector:
             for stream in (self._out, self._err):
                 selector.register(stream, selectors.EVENT_READ)
             while True:
-                selector.select(max(0.0, min(next_beat, deadline()) - time.monotonic()))
+                next_look = watch.due if watch else math.inf
+                selector.select(max(0.0, min(next_beat, next_look, deadline()) - time.monotonic()))
                 if not self.drain():
                     return Ending.EXITED
                 if time.monotonic() >= deadline():
                     return Ending.DEADLINE
+                if watch and (excess := watch.look(self._process.pid)):
+                    self._excess = excess
+                    return Ending.EXCESS
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + BEAT_SECONDS
                     if stopping.is_set() or not beat():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ import django
 django.setup()
 
 from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
+from evaluation import limits  # noqa: E402
 from runners import attempt, bench, judging, supervisor, worker  # noqa: E402
 from runners.__main__ import main  # noqa: E402
 
@@ -20,6 +22,7 @@ supervisor.BEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 50
 worker.TEND_SECONDS = 0.5
 bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
+limits.AGENT = dataclasses.replace(limits.AGENT, file_bytes=256 << 20)  # disks of tests are small
 reaper.LEASE = timedelta(seconds=5)
 reaper.MESSAGE_GRACE = timedelta(seconds=1)
 sys.exit(main())

@@ -1,0 +1,75 @@
+"""An agent that takes too much with all that it started is ended, and what it left is judged."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.runners.house import TARGET, House
+
+FORKS = """
+import os, time
+for _ in range({most}):
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep({seconds})
+        os._exit(0)
+time.sleep({seconds})
+"""
+FILLS = """
+import os, time
+for number in range({files}):
+    file = os.open(f".tmp/{{number}}", os.O_CREAT | os.O_WRONLY)
+    os.posix_fallocate(file, 0, 50 << 20)
+time.sleep({seconds})
+"""
+
+
+def at_work(code: str) -> list[dict[str, Any]]:
+    """Steps of an agent that writes an answer, and then runs this."""
+    answer = {"write": TARGET, "text": "speedup 1.4"}
+    return [answer, {"write": "it.py", "text": code}, {"run": "python3 it.py"}]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "limit", "text"),
+    [
+        (
+            FORKS.format(most=600, seconds=60),
+            "processes",
+            256,
+            " processes at a time; the limit is 256.",
+        ),
+        (
+            FILLS.format(files=8, seconds=60),
+            "file_bytes",
+            256 << 20,
+            " MiB of files; the limit is 256.",
+        ),
+    ],
+    ids=["forks", "disk"],
+)
+def test_an_agent_that_takes_too_much_is_ended_and_what_it_left_is_judged(
+    house: House, code: str, name: str, limit: int, text: str
+) -> None:
+    begun = time.monotonic()
+    row = house.ended(run := house.run(at_work(code)))
+    assert time.monotonic() - begun < 50
+    assert (row["status"], row["speedup"]) == ("passed", 1.4)
+    (event,) = house.events(run, "limit")
+    assert (event["body"]["name"], event["body"]["limit"]) == (name, limit)
+    assert event["body"]["used"] > limit
+    assert event["body"]["text"].startswith("It took at least ")
+    assert event["body"]["text"].endswith(text)
+    assert not (house.home / "workspaces" / run).exists()
+
+
+@pytest.mark.parametrize(
+    "code", [FORKS.format(most=30, seconds=1), FILLS.format(files=3, seconds=1)]
+)
+def test_an_agent_that_takes_less_is_left_alone(house: House, code: str) -> None:
+    row = house.ended(run := house.run(at_work(code)))
+    assert (row["status"], row["speedup"]) == ("passed", 1.4)
+    assert house.events(run, "limit") == []
