@@ -25,8 +25,8 @@ _CALLS = frozenset(
 )
 _DUNDERS = frozenset(
     "__builtins__ __class__ __closure__ __code__ __dict__ __getattribute__ __globals__"
-    " __loader__ __mro__ __spec__ __subclasses__ gi_frame f_back f_globals f_locals f_builtins"
-    " tb_frame _getframe".split()
+    " __loader__ __mro__ __spec__ __subclasses__ __traceback__ with_traceback gi_frame cr_frame"
+    " ag_frame f_back f_globals f_locals f_builtins tb_frame tb_next _getframe".split()
 )
 _MACHINE = frozenset(
     "builtins ctypes gc importlib inspect io multiprocessing os pathlib platform shutil socket"
@@ -64,12 +64,19 @@ class Source:
         self.nodes = [node for node in found if not isinstance(node, ast.expr_context)]
         self.modules = dict(_imports(self.nodes))
         self._paths: dict[ast.AST, str] = {}
+        self._texts: dict[ast.AST, str] = {}
         self._of_modules: set[ast.AST] = set()
         for node in reversed(self.nodes):  # inner ones first: no chain is gone along twice
             self._note(node)
 
     def _note(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self._texts[node] = node.value[:MOST_PATH]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left, right = self._texts.get(node.left), self._texts.get(node.right)
+            if left is not None and right is not None:
+                self._texts[node] = (left + right)[:MOST_PATH]
+        elif isinstance(node, ast.Name):
             self._paths[node] = self.modules.get(node.id, node.id)[:MOST_PATH]
             if node.id in self.modules:
                 self._of_modules.add(node)
@@ -95,6 +102,12 @@ class Source:
         one the first MOST_PATH characters.
         """
         return self._paths.get(node, "")
+
+    def spelled(self, node: ast.AST) -> str:
+        """What a text says, also one that is put together from others by `+`; of a long one the
+        first MOST_PATH characters.
+        """
+        return self._texts.get(node, "")
 
     def uses(self, path: str) -> bool:
         """Whether it spells the dotted name, or imports it."""
@@ -142,8 +155,9 @@ def refuse_breaches(
             raise source.reject(
                 node, "patching", f"`{source.quote(node.args[0])}` is not yours to change"
             )
-        if isinstance(node, ast.Attribute) and node.attr in _DUNDERS:
-            raise source.reject(node, "introspection", f"`.{node.attr}` has no place in a kernel")
+        named = node.attr if isinstance(node, ast.Attribute) else source.spelled(node)
+        if named in _DUNDERS:
+            raise source.reject(node, "introspection", f"`{named}` has no place in a kernel")
         if isinstance(node, ast.Attribute) and node.attr in _MACHINE and source.of_module(node):
             raise source.reject(node, "introspection", f"`{source.quote(node)}` is not for kernels")
         path = source.path(node) if isinstance(node, ast.Attribute) else ""

@@ -27,6 +27,8 @@ def refused(text: str) -> Rejected:
         (f"setattr(torch{LONG}, 'a', 1)", "patching", ".a.a` is not yours to change"),
         (f"torch.hub{LONG}", "call", ".a.` has no place in a kernel"),
         (f"import torch.hub{LONG}", "import", "these may: "),
+        ("getattr(torch, '__di' + 'ct__')", "introspection", "`__dict__` has no place in a kernel"),
+        ("torch.x.__traceback__", "introspection", "`__traceback__` has no place in a kernel"),
         ("torch.nn.Module.forward = 1", "patching", "`torch.nn.Module.forward` is not yours"),
     ],
 )
