@@ -27,12 +27,11 @@ from evaluation import cuda, order
 from evaluation.audit import secret_part
 from evaluation.errors import SubmissionError
 from evaluation.sight import telling, watched
-from evaluation.timer import blame
+from evaluation.timer import LEAST_LAUNCHES, blame
 
 if TYPE_CHECKING:
     from evaluation.timer import Timer
 
-LEAST_LAUNCHES = 3
 TARGETS = 8
 """Launches of a window whose inputs come late, at most."""
 MOST_BYTES = 1 << 20
@@ -75,14 +74,15 @@ class Arrivals:
         slots = [(first + launch) % rig.slots for launch in range(launches)]
         front = secrets.randbelow(launches - 2)
         chosen = _targets(front, launches)
-        size = rig.inputs.layout.stride
-        places = [rig.inputs.row(slots[at])[secret_part(size, MOST_BYTES)] for at in chosen]
-        # What is there until then is of an earlier window: no kernel sees it twice, and wonders.
-        rig.refill(timer.region, first, launches)
-        wrong = [place.clone() for place in places]
+        parts = [secret_part(rig.inputs.layout.stride, MOST_BYTES) for _ in chosen]
+        # What is there until then is of no window: no kernel sees it twice, and wonders. All is not
+        # refilled for it, which would take long, and tell such a window by what came before it.
+        rig.refill(timer.region, first, len(chosen))
+        wrong = [rig.inputs.row(slots[n])[part].clone() for n, part in enumerate(parts)]
         rig.refill(timer.region, first, launches)
         self._late = []
-        for launch, place, other in zip(chosen, places, wrong, strict=True):
+        for launch, part, other in zip(chosen, parts, wrong, strict=True):
+            place = rig.inputs.row(slots[launch])[part]
             right = torch.empty(place.shape, dtype=torch.uint8, pin_memory=place.is_cuda)
             right.copy_(place)
             place.copy_(other)

@@ -31,7 +31,7 @@ from evaluation.oracle import compare
 from evaluation.place import GPU, contestant_cores
 from evaluation.rig import Rig, ring_slots, slot_bytes
 from evaluation.task import Operator, Task
-from evaluation.timer import Timer
+from evaluation.timer import LEAST_LAUNCHES, Timer
 from evaluation.types import Case, Measurement, Split
 
 COMPUTED_TWICE = 2
@@ -39,7 +39,7 @@ COMPUTED_TWICE = 2
 CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """Two slots stay in cache. They are written again and again, so not clocked by sight but longer."""
-LEAST_LAUNCHES, MOST_LAUNCHES = 3, 4096
+MOST_LAUNCHES = 4096
 LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
 """What the time of a launch is guessed from before there is any: its least, and a good kernel's
 share of the roofline.
@@ -227,6 +227,7 @@ class Judge:
             for look in arrivals.ways_to_look(candidate, self._watch) * plan.looked_at_after:
                 look(candidate)
             audit.check(candidate, self._memory)
+            candidate.rig.intact(candidate.region, candidate.where)
             captured = candidate.captured
             eager = candidate.eager() if captured and plan.every_regime else None
         return _Take(blocks, candidate, captured, eager)

@@ -22,6 +22,12 @@ LEAST_CHECKED = 1 / 8
 secret: in this share of them at least.
 """
 EAGER_LAUNCHES = 64
+LEAST_LAUNCHES = 3
+"""Of a window whose launches are looked at."""
+SETTLING, MUCH_TOO_LONG = 3, 4
+"""The least of so many windows tells how many launches one is to have, unless the first takes so
+many times too long.
+"""
 MOST_RUNS = 3
 """Of a window, while the judge is kept from looking at it."""
 
@@ -79,12 +85,25 @@ class Timer:
         )
 
     def settle(self, seconds: float) -> None:
-        """Grow the window over the ring until it takes about so long."""
+        """Grow the window over the ring until it takes about so long; of launches that take less,
+        it has LEAST_LAUNCHES or more.
+        """
         target = seconds * 1e9
-        while (took := self.window() * self.count) < target / 2 and self.count < self.rig.slots:
+        while (took := self._took(target)) < target / 2 and self.count < self.rig.slots:
             more = max(self.count * 2, int(self.count * target / max(took, target / 8)))
             self.resize(min(self.rig.slots, more))
-        self.resize(max(1, min(self.rig.slots, round(self.count * target / took))))
+        wanted = round(self.count * target / took)
+        self.resize(min(self.rig.slots, max(wanted, LEAST_LAUNCHES) if wanted else 1))
+
+    def _took(self, target: float) -> float:
+        """Nanoseconds of a window; of one that is not much too long the least of some, for a busy
+        machine makes many out of one.
+        """
+        took = self.window() * self.count
+        for _ in range(SETTLING - 1):
+            if took < MUCH_TOO_LONG * target:
+                took = min(took, self.window() * self.count)
+        return took
 
     def resize(self, count: int) -> None:
         """Windows of one launch for each of `count` slots."""

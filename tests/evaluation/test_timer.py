@@ -4,6 +4,7 @@ besides.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -14,7 +15,7 @@ from evaluation.contestants.arm import Arm
 from evaluation.errors import Broken, SubmissionError
 from evaluation.rig import Rig
 from evaluation.task import Task
-from evaluation.timer import EAGER_LAUNCHES, Timer
+from evaluation.timer import EAGER_LAUNCHES, LEAST_LAUNCHES, Timer
 from evaluation.types import Reason, Split
 
 LAUNCH, FIXED, EMPTY, EAGER = 1_000, 40_000, 25_000, 7_000
@@ -153,6 +154,18 @@ def test_a_window_grows_over_the_ring_until_it_takes_its_time(task: Task) -> Non
         assert 10e-6 <= timer.window() * timer.count / 1e9 <= 80e-6
         timer.settle(1.0)
         assert timer.count == 64, "no window is longer than the ring"
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(2e-6, LEAST_LAUNCHES), (40e-6, 40), (1e-7, 1)])
+def test_a_window_is_settled_by_the_least_of_some_and_has_three_launches_or_more(
+    task: Task, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
+) -> None:
+    """A launch that takes longer than a window is one by itself."""
+    with timed(task, captures=False) as (timer, _):
+        held_up = itertools.cycle([3, 5, 1])
+        monkeypatch.setattr(timer, "window", lambda: LAUNCH * next(held_up))
+        timer.settle(seconds)
+        assert timer.count == count
 
 
 def test_launches_that_are_called_for_one_by_one_are_timed_as_such(task: Task) -> None:
