@@ -209,7 +209,7 @@ def test_what_a_build_does_once_it_has_answered_counts_too(
     [
         ("cpp", "scaled", OPERATORS, '#include "scaled.h"\n#include <regex>\n'),
         ("torch", "scaled", OPERATORS, "from torch.utils.cpp_extension import load_inline\n"),
-        ("triton", "twice", LANGUAGES, HONEST),
+        ("triton", "twice", LANGUAGES, f"{HONEST}# built nowhere else\n"),
         pytest.param("cuda", "shifted", LANGUAGES, '#include "shifted.h"\n', marks=needs_nvcc),
     ],
 )
