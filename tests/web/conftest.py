@@ -26,6 +26,7 @@ CHROMIUM_ARGS = (
     "--disable-component-update --disable-sync"
 ).split()
 START_SECONDS = 60
+PATIENCE = 20_000  # ms
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -137,5 +138,13 @@ def open_page(browser: Any, server: Server) -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def world(db: None) -> World:
     built = World()
+    built.build()
+    return built
+
+
+@pytest.fixture
+def stage(server: Server, offstage: Callable[[Any], Any]) -> Any:
+    """A world like that, which the real server shows."""
+    built = offstage(World())
     built.build()
     return built

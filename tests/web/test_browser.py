@@ -12,23 +12,15 @@ from django.utils import timezone
 from arena.runs import services
 from arena.runs.events import EventDraft
 from arena.runs.models import Run
-from tests.web.conftest import DESK, PHONE
-from tests.web.world import LEASE, World
+from tests.web.conftest import DESK, PATIENCE, PHONE
+from tests.web.world import LEASE
 
 TASK = "rms_norm/cpp-to-cpp"
-PATIENCE = 20_000  # ms
 PACE = 10_000  # ms from event to event: a replay is not over before a busy machine pauses it
 CUT_OFF = """[...document.querySelectorAll(".segments, .filters label")]
     .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.textContent.trim())"""
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture
-def world(server, offstage):
-    built = offstage(World())
-    built.build()
-    return built
 
 
 @pytest.fixture
@@ -51,9 +43,9 @@ def state(page, name: str) -> None:
 
 
 def test_a_live_run_is_followed_without_losing_or_repeating(
-    open_page, server, world, record, offstage
+    open_page, server, stage, record, offstage
 ):
-    run = world.start(TASK, "tuner")
+    run = stage.start(TASK, "tuner")
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
     record(run, log("one"), log("two"))
@@ -73,8 +65,8 @@ def test_a_live_run_is_followed_without_losing_or_repeating(
     assert seqs(page) == list(range(1, last + 2))
 
 
-def test_a_revision_replaces_its_row_on_an_open_page(open_page, world, record):
-    run = world.start(TASK, "tuner")
+def test_a_revision_replaces_its_row_on_an_open_page(open_page, stage, record):
+    run = stage.start(TASK, "tuner")
     draft = EventDraft("tool_call", {"tool": "compile", "arguments": {"step": "begun"}}, id="c")
     seq = record(run, draft)
     page = open_page(f"/runs/{run.pk}/")
@@ -86,28 +78,28 @@ def test_a_revision_replaces_its_row_on_an_open_page(open_page, world, record):
     assert seqs(page) == list(range(1, seq + 1))
 
 
-def test_gates_and_rounds_of_a_live_run_appear_by_themselves(open_page, world):
-    run = world.start(TASK, "tuner")
+def test_gates_and_rounds_of_a_live_run_appear_by_themselves(open_page, stage):
+    run = stage.start(TASK, "tuner")
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
-    world.round(run, 1, "passed", 1.6)
+    stage.round(run, 1, "passed", 1.6)
     page.wait_for_selector("#rounds >> text=1.60×", timeout=PATIENCE)
     assert page.locator('.gates li[data-verdict="passed"]').count() == 4
     page.wait_for_selector("#chart-rounds .main-svg", timeout=PATIENCE)
-    world.round(run, 2, "failed", 1.6)
+    stage.round(run, 2, "failed", 1.6)
     page.wait_for_selector("#rounds >> text=WRONG_VALUES", timeout=PATIENCE)
     assert page.locator("#chart-rounds .main-svg").count() > 0, "the chart was kept"
     assert page.complaints == []
 
 
-def test_what_happens_while_a_summary_is_on_its_way_is_in_the_next(open_page, world, record):
-    run = world.start(TASK, "tuner")
+def test_what_happens_while_a_summary_is_on_its_way_is_in_the_next(open_page, stage, record):
+    run = stage.start(TASK, "tuner")
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
 
     def late(route):
         old = route.fetch()
-        world.round(run, 1, "passed", 1.6)
+        stage.round(run, 1, "passed", 1.6)
         time.sleep(1)  # the page hears of it and asks for its rows meanwhile
         route.fulfill(response=old)
 
@@ -116,8 +108,8 @@ def test_what_happens_while_a_summary_is_on_its_way_is_in_the_next(open_page, wo
     page.wait_for_selector("#rounds >> text=1.60×", timeout=PATIENCE)
 
 
-def test_a_finished_run_is_whole_with_scripting_off(open_page, world):
-    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+def test_a_finished_run_is_whole_with_scripting_off(open_page, stage):
+    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
     page = open_page(f"/runs/{run.pk}/", java_script_enabled=False)
     assert page.locator("[data-toggle-theme]").is_hidden()
     public = run.events.filter(visibility="public").values_list("seq", flat=True)
@@ -128,8 +120,8 @@ def test_a_finished_run_is_whole_with_scripting_off(open_page, world):
     assert page.locator("#code >> text=round 3: lanes").is_visible()
 
 
-def test_a_long_run_keeps_few_rows_and_reaches_every_one(open_page, world):
-    run = world.long(TASK, "scripted", 6000)
+def test_a_long_run_keeps_few_rows_and_reaches_every_one(open_page, stage):
+    run = stage.long(TASK, "scripted", 6000)
     page = open_page(f"/runs/{run.pk}/?at=3000#e3000")
     page.wait_for_function("document.querySelector('#e3000')?.classList.contains('here')")
     below, reached = set(range(3000, run.last_seq + 1)), set(seqs(page))
@@ -150,8 +142,8 @@ def test_a_long_run_keeps_few_rows_and_reaches_every_one(open_page, world):
     assert page.complaints == []
 
 
-def test_a_finished_run_is_played_again_on_its_own_clock(open_page, world):
-    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+def test_a_finished_run_is_played_again_on_its_own_clock(open_page, stage):
+    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
     run.events.update(t_ms=F("seq") * PACE)
     public = list(run.events.filter(visibility="public").values_list("seq", flat=True))
     page = open_page(f"/runs/{run.pk}/")
@@ -179,8 +171,8 @@ def test_a_finished_run_is_played_again_on_its_own_clock(open_page, world):
     assert page.complaints == []
 
 
-def test_a_run_that_ends_while_its_page_is_open_is_played_again(open_page, world, record, offstage):
-    run = world.start(TASK, "tuner")
+def test_a_run_that_ends_while_its_page_is_open_is_played_again(open_page, stage, record, offstage):
+    run = stage.start(TASK, "tuner")
     record(run, log("one"), log("two"))
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
@@ -201,8 +193,8 @@ def test_a_run_that_ends_while_its_page_is_open_is_played_again(open_page, world
     assert len(page.complaints) == 1, "of the answer that did not come"
 
 
-def test_a_long_run_is_played_again_chunk_by_chunk(open_page, world):
-    run = world.long(TASK, "scripted", 2000)
+def test_a_long_run_is_played_again_chunk_by_chunk(open_page, stage):
+    run = stage.long(TASK, "scripted", 2000)
     run.events.update(t_ms=F("seq") * PACE)
     Run.objects.filter(pk=run.pk).update(status="failed", ended_at=timezone.now())
     page = open_page(f"/runs/{run.pk}/")
@@ -221,8 +213,8 @@ def test_a_long_run_is_played_again_chunk_by_chunk(open_page, world):
     assert len(page.complaints) == 1, "of the chunk that did not come at first"
 
 
-def test_the_keys_move_search_and_link(open_page, world):
-    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+def test_the_keys_move_search_and_link(open_page, stage):
+    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
     page = open_page(f"/runs/{run.pk}/")
     stops = page.eval_on_selector_all(
         '.outline a[data-stop="turn"]', "links => links.map(link => link.dataset.seq)"
@@ -252,8 +244,8 @@ def test_the_keys_move_search_and_link(open_page, world):
     assert page.locator("dialog.help").is_visible()
 
 
-def test_what_a_search_found_is_marked_and_unfolded(open_page, world):
-    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+def test_what_a_search_found_is_marked_and_unfolded(open_page, stage):
+    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
     page = open_page(f"/runs/{run.pk}/?q=Dependency")
     marks = page.locator(".event .body mark")
     marks.first.wait_for()
@@ -265,7 +257,7 @@ def test_what_a_search_found_is_marked_and_unfolded(open_page, world):
     assert page.complaints == []
 
 
-def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, world):
+def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, stage):
     page = open_page("/methodology/", color_scheme="light")
     dark = "getComputedStyle(document.documentElement).backgroundColor"
     before = page.evaluate(dark)
@@ -278,17 +270,17 @@ def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, world)
     assert page.evaluate(dark) == before, "ink on every sheet"
 
 
-def test_a_home_page_hears_of_a_new_run(open_page, world):
+def test_a_home_page_hears_of_a_new_run(open_page, stage):
     page = open_page("/")
     assert page.locator("#active >> text=Nothing is running").is_visible()
     page.wait_for_timeout(1000)
-    world.start("softmax/cpp-to-cpp", "tuner")
+    stage.start("softmax/cpp-to-cpp", "tuner")
     page.wait_for_selector("#active >> text=softmax/cpp-to-cpp", timeout=PATIENCE)
 
 
-def test_no_page_complains_or_scrolls_sideways(open_page, world):
-    run = world.passed(TASK, "tuner", 2.1, rounds=3)
-    live = world.live("swiglu/cpp-to-cpp", "hill-climber", 1)
+def test_no_page_complains_or_scrolls_sideways(open_page, stage):
+    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
+    live = stage.live("swiglu/cpp-to-cpp", "hill-climber", 1)
     paths = ["/", "/leaderboard/", "/tasks/", f"/tasks/{TASK}/", "/runs/", f"/runs/{run.pk}/"]
     paths += [f"/runs/{live.pk}/", f"/runs/{run.pk}/rounds/2/", "/agents/tuner/", "/hardware/"]
     paths += ["/login/"]
@@ -304,8 +296,8 @@ def test_no_page_complains_or_scrolls_sideways(open_page, world):
         assert page.complaints == []
 
 
-def test_a_word_without_end_makes_no_page_scroll_sideways(open_page, world, record, offstage):
-    run, word = world.start(TASK, "tuner"), "x" * 300
+def test_a_word_without_end_makes_no_page_scroll_sideways(open_page, stage, record, offstage):
+    run, word = stage.start(TASK, "tuner"), "x" * 300
     Run.objects.filter(pk=run.pk).update(label=word[:100])
     record(run, log(word), EventDraft("note", {"text": word, "detail": {word: word}}))
     record(run, EventDraft("tool_call", {"tool": word, "arguments": {word: word, "y": word[:100]}}))
@@ -317,8 +309,8 @@ def test_a_word_without_end_makes_no_page_scroll_sideways(open_page, world, reco
         assert dt["width"] <= viewport["width"] * 0.4
 
 
-def test_a_text_that_turns_the_direction_turns_no_other(open_page, world, record):
-    run = world.start(TASK, "tuner")
+def test_a_text_that_turns_the_direction_turns_no_other(open_page, stage, record):
+    run = stage.start(TASK, "tuner")
     seq = record(run, EventDraft("tool_call", {"tool": "t", "arguments": {"\u202ename": "value"}}))
     page = open_page(f"/runs/{run.pk}/")
     name, value = (
@@ -327,14 +319,14 @@ def test_a_text_that_turns_the_direction_turns_no_other(open_page, world, record
     assert name["x"] < value["x"]
 
 
-def test_the_leaders_and_their_intervals_fit_on_a_phone(open_page, world):
-    world.passed(TASK, "tuner", 2.1, rounds=2)
+def test_the_leaders_and_their_intervals_fit_on_a_phone(open_page, stage):
+    stage.passed(TASK, "tuner", 2.1, rounds=2)
     page = open_page("/", PHONE)
     hidden = page.locator("#leaders-now .scroll").evaluate("it => it.scrollWidth - it.clientWidth")
     assert hidden == 0
 
 
-def test_a_filter_chosen_by_keys_keeps_the_focus(open_page, world):
+def test_a_filter_chosen_by_keys_keeps_the_focus(open_page, stage):
     page = open_page("/leaderboard/")
     page.focus("select[name=track]")
     with page.expect_navigation():
@@ -343,8 +335,8 @@ def test_a_filter_chosen_by_keys_keeps_the_focus(open_page, world):
     assert "track=" in page.url
 
 
-def test_the_chart_of_the_board_is_drawn_under_the_strict_policy(open_page, world):
-    world.passed(TASK, "tuner", 2.1, rounds=2)
+def test_the_chart_of_the_board_is_drawn_under_the_strict_policy(open_page, stage):
+    stage.passed(TASK, "tuner", 2.1, rounds=2)
     page = open_page("/leaderboard/")
     page.locator("#chart-gap").scroll_into_view_if_needed()
     page.wait_for_selector("#chart-gap .main-svg", timeout=PATIENCE)

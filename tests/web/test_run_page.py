@@ -6,25 +6,16 @@ import re
 
 import pytest
 
-from tests.web.conftest import PHONE
-from tests.web.world import World
+from tests.web.conftest import PATIENCE, PHONE
 
 TASK = "rms_norm/cpp-to-cpp"
-PATIENCE = 20_000  # ms
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-@pytest.fixture
-def world(server, offstage):
-    built = offstage(World())
-    built.build()
-    return built
-
-
 @pytest.mark.parametrize("width", [320, PHONE["width"]])
-def test_the_head_of_a_run_says_as_much_on_a_phone(open_page, world, width):
-    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+def test_the_head_of_a_run_says_as_much_on_a_phone(open_page, stage, width):
+    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
     page = open_page(f"/runs/{run.pk}/", {**PHONE, "width": width})
     head = page.locator("#run-head")
     assert all(figure.is_visible() for figure in head.locator("dt, dd, .best, .interval").all())
@@ -33,8 +24,8 @@ def test_the_head_of_a_run_says_as_much_on_a_phone(open_page, world, width):
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-def test_a_chart_is_printed_light_and_is_dark_again_afterwards(open_page, world):
-    run = world.passed(TASK, "tuner", 2.1, rounds=3)
+def test_a_chart_is_printed_light_and_is_dark_again_afterwards(open_page, stage):
+    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
     ink = "document.querySelector('#chart-rounds .xtick text')?.style.fill"
     light = open_page(f"/runs/{run.pk}/", color_scheme="light")
     dark = open_page(f"/runs/{run.pk}/", color_scheme="dark")
@@ -54,8 +45,8 @@ def test_a_chart_is_printed_light_and_is_dark_again_afterwards(open_page, world)
     assert dark.complaints == []
 
 
-def test_in_a_search_the_keys_step_through_what_was_found(open_page, world):
-    run = world.passed(TASK, "tuner", 2.1, rounds=6)
+def test_in_a_search_the_keys_step_through_what_was_found(open_page, stage):
+    run = stage.passed(TASK, "tuner", 2.1, rounds=6)
     page = open_page(f"/runs/{run.pk}/?q=lanes#trace")
     found = page.locator(".event").evaluate_all("them => them.map(it => it.id)")
     assert len(found) > 5
