@@ -26,12 +26,21 @@ def {name}(*given):
 def widened(value):
     return value.float() if torch.is_tensor(value) and value.is_floating_point() else value
 """
-_HONEST = {"wide": (_WIDE, "the reference in float32; in half precision it rounds on the way")}
-_COMPILED_WIDE = _WIDE + "\n\n{name} = torch.compile({name}, dynamic=True)"
-HONEST = {
-    CPU: _HONEST,
-    GPU: {**_HONEST, "compiled": (_COMPILED_WIDE, "that, compiled for any shape")},
+_INTO = """
+
+returning = {name}
+
+
+def {name}(*given, {outputs}):
+    for y, output in zip(returning(*given), ({outputs},)):
+        output.copy_(y)
+"""
+_COMPILED = _WIDE + _INTO + "\n\n{name} = torch.compile({name}, dynamic=True)"
+_HONEST = {
+    "wide": (_WIDE, "the reference in float32; in half precision it rounds on the way"),
+    "filled": (_WIDE + _INTO, "that, into the outputs it is given"),
 }
+HONEST = {CPU: _HONEST, GPU: {**_HONEST, "compiled": (_COMPILED, "that, compiled for any shape")}}
 """By the kind of device: only on a GPU may a contestant start a compiler."""
 _CHANGED = """\
 def {{name}}(*given):
@@ -60,7 +69,10 @@ def source(operator: Operator, ending: str) -> str:
     reference = read_text(operator.folder / "reference.py")
     given = [argument.dtype for argument in operator.arguments if argument.role != "output"]
     own = [argument.dtype == "dtype" for argument in operator.outputs]
-    words = {"name": operator.name, "like": given.index("dtype"), "own": own}
+    outputs = ", ".join(argument.name for argument in operator.outputs)
+    words = {
+        "name": operator.name, "outputs": outputs, "like": given.index("dtype"), "own": own
+    }  # fmt: skip
     return f"{reference}\n\n{ending.format(**words)}\n"
 
 

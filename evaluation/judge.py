@@ -253,11 +253,7 @@ class Judge:
 
     def _timer(self, rig: Rig, region: int, name: str, case: Case) -> Timer:
         trusted, build = name != "candidate", self._builds[name]
-        # In half precision PyTorch rounds between the steps of a reference.
-        exact = build.language != "torch"
-        return Timer(
-            self.arm(name), rig, region, trusted, f"case {case.name}", build.discards, exact
-        )
+        return Timer(self.arm(name), rig, region, trusted, f"case {case.name}", build.discards)
 
     @contextmanager
     def bench(

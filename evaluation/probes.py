@@ -154,7 +154,7 @@ def _written(operator: Operator, language: str, probe: str) -> str:
     words = {
         "name": operator.name,
         "language": language,
-        "parameters": parameters(operator, language),
+        "parameters": parameters(operator),
         "input": first.name,
         "input_size": _c_size(first),
         "sizes": "".join(f"{size}, " for size in sizes),

@@ -47,7 +47,7 @@ import torch
 
 
 def {name}({parameters}):
-    \"\"\"Return {outputs}.\"\"\"
+    \"\"\"Fill {outputs} from the inputs.\"\"\"
     raise NotImplementedError
 """
 
@@ -79,10 +79,12 @@ _CONVENTION = {
         "{outputs}. Tensors are contiguous and do not overlap; only outputs may be written."
     ),
     "torch": (
-        "`{file}` defines `{name}({parameters})`, which returns {outputs} as a new tensor or a\n"
-        "tuple of them; or a `torch.nn.Module` named `ModelNew` whose `forward` does. What its\n"
-        "`__init__` names of the sizes and scalars, it is given there and not again. Tensors are\n"
-        "contiguous; inputs must not be written. The copy of what is returned is timed.\n"
+        "`{file}` defines `{name}({parameters})`, which fills {outputs}, as\n"
+        "`torch.mul(a, b, out=c)` fills `c`; or a `torch.nn.Module` named `ModelNew` whose\n"
+        "`forward` does. What its `__init__` names of the sizes and scalars, it is given there\n"
+        "and not again. Tensors are contiguous; only outputs may be written. Who does not name\n"
+        "the outputs among its parameters returns a new tensor or a tuple of them instead. Those\n"
+        "are copied on the clock, while what is to be beaten pays for no copy.\n"
         "`torch.utils.cpp_extension.load_inline` may be called while the file is imported: what\n"
         "it asks for is built once, with no GPU in reach, and found ready-made from then on."
     ),
@@ -179,13 +181,9 @@ def starter_files(task: Task) -> dict[str, str]:
     return files
 
 
-def parameters(operator: Operator, language: str) -> str:
-    """Parameters of a Python entry point: torch returns its outputs, others are given them."""
-    return ", ".join(
-        argument.name
-        for argument in operator.arguments
-        if not (language == "torch" and argument.role == "output")
-    )
+def parameters(operator: Operator) -> str:
+    """Parameters of a Python entry point, which is given its outputs."""
+    return ", ".join(argument.name for argument in operator.arguments)
 
 
 def _target(task: Task) -> str:
@@ -212,7 +210,7 @@ def _words(task: Task) -> dict[str, str]:
         "name": task.operator.name,
         "file": task.target_file,
         "outputs": " and ".join(f"`{argument.name}`" for argument in task.operator.outputs),
-        "parameters": parameters(task.operator, task.track.target),
+        "parameters": parameters(task.operator),
     }
 
 

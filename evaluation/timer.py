@@ -48,17 +48,14 @@ class Timer:
         trusted: bool,
         where: str,
         discards: bool = False,
-        exact: bool = True,
     ) -> None:
-        """`discards` says of a baseline that it writes no outputs but marks; one that is not
-        `exact` may miss the tolerance.
-        """
+        """`discards` says of a baseline that it writes no outputs but marks."""
         self.arm, self.rig, self.region = arm, rig, region
         self.trusted, self.where = trusted, where
         self.by_sight = rig.oracle.device.type != "cpu"
         # A baseline is checked on a GPU, for its windows to have a candidate's surroundings; on a
         # processor that would take half of the time there is to measure.
-        self.checked = not trusted or (self.by_sight and exact and not discards)
+        self.checked = not trusted or (self.by_sight and not discards)
         self._marked = rig.oracle.operator.outputs[0].name if discards else ""
         self.clocked = 0.0
         """Seconds spent in windows."""

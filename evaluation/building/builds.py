@@ -161,9 +161,8 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         name = operator.name + languages()[source].suffix
         alone = build(task, source, {name: operator.baseline(source)}, cache, "baseline")
         return [_keeping(alone, cache / "compiled" / alone.folder.name)]
-    # Nothing is copied for a baseline beside candidates that write where they are told.
-    in_place = task.track.target != "torch"
-    dropped = "\n{name}.discards_result = True" if in_place else ""
+    # Candidates may write where they are told, so nothing is copied for what they are to beat.
+    dropped = "\n{name}.discards_result = True"
     endings = {"eager": derived.EAGER, "compile": derived.COMPILED}
     made = [
         build(
@@ -178,7 +177,7 @@ def baselines(task: Task, cache: Path) -> list[Build]:
     scratch = cache / "inductor"
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch)}
     kept = [_keeping(each, scratch, environment) for each in made]
-    return [dataclasses.replace(each, discards=in_place) for each in kept]
+    return [dataclasses.replace(each, discards=True) for each in kept]
 
 
 def _keeping(made: Build, scratch: Path, environment: Mapping[str, str] | None = None) -> Build:

@@ -1,6 +1,7 @@
-"""PyTorch: a function or a module returns its outputs, which are copied to the judge's memory on
-the clock. Extensions that it builds by `load_inline` are built beforehand; what it gives to
-`torch.compile`, on a GPU alone, is compiled when it is first called.
+"""PyTorch: a function or a module that fills the outputs it names among its parameters, or returns
+them, to be copied to where they belong on the clock. Extensions that it builds by `load_inline` are
+built beforehand; what it gives to `torch.compile`, on a GPU alone, is compiled when it is first
+called.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 MODEL = "ModelNew"
 """The name of an answer that is a `torch.nn.Module`, as KernelBench has it."""
 DISCARDS = "discards_result"
-"""An attribute by which a function asks that its result be dropped, not copied: a baseline's,
-beside candidates that write in place and pay for no copy. A candidate that asks wrote nothing.
+"""An attribute by which a function asks that its result be dropped, not copied: a baseline's, which
+pays for no copy. A candidate that asks wrote nothing.
 """
 WATCHED = 16
 """Launches of each binding whose results are held to see that no memory is handed out twice."""
@@ -151,7 +152,8 @@ def compile_any_number() -> None:
 
 
 class TorchKernel:
-    """What returns one tensor or a tuple of them: a function of inputs and scalars, or a module.
+    """A function of inputs and scalars, or a module. It takes all outputs by name, and fills them,
+    or returns one tensor or a tuple of them.
 
     A module is made once for each binding. What its `__init__` names of the sizes and scalars, it
     is given there by name; `forward` is given the inputs and all other scalars, in calling order.
@@ -170,22 +172,24 @@ class TorchKernel:
             taken = _taken_by(function, slots[0])
             given = [name for name in given if name not in taken]
             function = function(**taken).to(slots[0][wanted[0]].device)
+        if into := _filled_by(function, given, wanted):
+            return _filling(function, into, slots)
         calls = [([slot[n] for n in given], [slot[n] for n in wanted]) for slot in slots]
         ring = len(calls)
         discards = getattr(function, DISCARDS, False)
-        watch: Watch | None = Watch(wanted)
+        sharing: Sharing | None = Sharing(wanted)
 
         @torch.inference_mode()
         def run(first: int, count: int) -> None:
-            nonlocal watch
+            nonlocal sharing
             for index in range(first, first + count):
                 inputs, outputs = calls[index % ring]
                 returned = function(*inputs)
                 if discards:
                     continue
                 results = returned if type(returned) is tuple else (returned,)
-                if watch is not None:
-                    watch = watch if watch.holds(inputs, results) else None
+                if sharing is not None:
+                    sharing = sharing if sharing.holds(inputs, results) else None
                 if len(results) != len(outputs):
                     raise _mismatch(results, outputs, wanted)
                 for output, result in zip(outputs, results, strict=True):
@@ -224,7 +228,54 @@ def _taken_by(model: Callable[..., Any], slot: Slot) -> dict[str, int | float]:
     return taken
 
 
-class Watch:
+def _filled_by(
+    function: Callable[..., Any], given: Sequence[str], wanted: Sequence[str]
+) -> tuple[list[str], list[str]] | None:
+    """What a function that takes its outputs is called with, by position and by keyword; None of
+    one that returns them. Raises SubmissionError where it takes some of them.
+    """
+    try:
+        parameters = inspect.signature(getattr(function, "forward", function)).parameters
+    except (TypeError, ValueError):  # as many a function of PyTorch's own
+        return None
+    taken = [name for name in wanted if name in parameters]
+    if not taken:
+        return None
+    if len(taken) < len(wanted):
+        raise SubmissionError(
+            Reason.CALL_ERROR,
+            f"takes {', '.join(taken)}, of the outputs {', '.join(wanted)}; take all or none",
+        )
+    positions, rest = [], list(given)
+    for name, parameter in parameters.items():
+        by_position = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        if not by_position or not (name in wanted or rest):
+            break
+        positions.append(name if name in wanted else rest.pop(0))
+    positions += rest
+    return positions, [name for name in wanted if name not in positions]
+
+
+def _filling(
+    function: Callable[..., Any], taken: tuple[list[str], list[str]], slots: Sequence[Slot]
+) -> Launch:
+    """Launches of what is given its outputs; what it returns is dropped."""
+    import torch
+
+    positions, keywords = taken
+    calls = [([slot[n] for n in positions], {n: slot[n] for n in keywords}) for slot in slots]
+    ring = len(calls)
+
+    @torch.inference_mode()
+    def run(first: int, count: int) -> None:
+        for index in range(first, first + count):
+            given, named = calls[index % ring]
+            function(*given, **named)
+
+    return run
+
+
+class Sharing:
     """Looks for results that share memory with an input or with the result of the call before."""
 
     def __init__(self, names: Sequence[str]) -> None:

@@ -5,8 +5,8 @@ Its modes that tune are left out: they tune anew in every verdict, for minutes o
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from runners.agents import Spec
@@ -29,21 +29,51 @@ SPECS = (
     ),
 )
 
-WAYS = {
-    "any shape": "reference, dynamic=True",
-    "shapes as they come": "reference",
-}
-"""What `torch.compile` is given."""
+WAYS = {"any shape": ", dynamic=True", "shapes as they come": ""}
+"""What `torch.compile` is given beside a function."""
+
+_ANSWER = """\
+{reference}
+
+import torch
+
+
+def {entry}({parameters}):
+    returned = reference({given})
+    returned = returned if isinstance(returned, tuple) else (returned,)
+    for y, output in zip(returned, ({outputs},)):
+        output.copy_(y)
+
+
+{entry} = torch.compile({entry}{way})
+"""
 
 
 def work(desk: Desk, settings: Mapping[str, Any]) -> None:
     desk.say(f"I compile the reference in {len(WAYS)} ways: {', '.join(WAYS)}.")
-    try_each(desk, compiled(desk.read("reference.py"), PurePath(desk.brief.target).stem))
+    try_each(desk, compiled(desk.read("reference.py"), desk.read(desk.brief.target)))
 
 
-def compiled(reference: str, entry: str) -> dict[str, str]:
-    """A source for each way to compile a reference, by the way's name."""
-    return {
-        name: f"{reference}\n\nimport torch\n\n{entry} = torch.compile({given})\n"
-        for name, given in WAYS.items()
+def compiled(reference: str, skeleton: str) -> dict[str, str]:
+    """A source for each way to compile a reference, by the way's name. It fills the outputs, which
+    are what the entry point of `skeleton` takes and the reference does not.
+    """
+    (entry,) = _functions(skeleton).values()
+    taken, given = _parameters(entry), _parameters(_functions(reference)["reference"])
+    words = {
+        "reference": reference,
+        "entry": entry.name,
+        "parameters": ", ".join(taken),
+        "given": ", ".join(given),
+        "outputs": ", ".join(name for name in taken if name not in given),
     }
+    return {name: _ANSWER.format(**words, way=way) for name, way in WAYS.items()}
+
+
+def _functions(source: str) -> dict[str, ast.FunctionDef]:
+    body = ast.parse(source).body
+    return {each.name: each for each in body if isinstance(each, ast.FunctionDef)}
+
+
+def _parameters(function: ast.FunctionDef) -> list[str]:
+    return [argument.arg for argument in function.args.args]

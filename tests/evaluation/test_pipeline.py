@@ -84,7 +84,7 @@ def test_an_honest_submission_is_timed_against_pytorch(cache: Path, in_a_hurry: 
 
 
 @pytest.mark.slow
-def test_one_reference_is_measured_once_for_all_tracks_that_write_where_they_are_told(
+def test_one_reference_is_measured_once_for_all_tracks_from_it(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[str] = []
@@ -106,7 +106,7 @@ def test_one_reference_is_measured_once_for_all_tracks_that_write_where_they_are
                 judge.device = hardware.device_for("cpu", cache)
                 assert judge.baseline() == "compile"
                 assert judge.baseline_times() == {"eager": 2.0, "compile": 1.0}
-    assert measured == ["torch-to-cpp", "torch-to-torch", "torch-to-cpp"]
+    assert measured == ["torch-to-cpp", "torch-to-cpp"]  # once more for another case
 
 
 def test_a_round_learns_nothing_of_hidden_cases(task: Task, cache: Path) -> None:

@@ -314,8 +314,9 @@ def test_the_expert_stops_when_its_rounds_are_spent(tmp_path: Path) -> None:
 
 
 def test_the_compiler_hands_in_the_reference_compiled_in_each_way(tmp_path: Path) -> None:
-    studio = Studio(tmp_path, "a skeleton", "softmax.py")
-    files = {"softmax.py": "a skeleton", "reference.py": "import torch\n"}
+    skeleton = "def softmax(x, out, sums):\n    raise NotImplementedError\n"
+    studio = Studio(tmp_path, skeleton, "softmax.py")
+    files = {"softmax.py": skeleton, "reference.py": "def reference(x):\n    return x, x\n"}
     studio.workspace = Workspace.lay_out(tmp_path / "w", files, "softmax.py")
 
     def judged(source: str) -> Answer:
@@ -324,14 +325,17 @@ def test_the_compiler_hands_in_the_reference_compiled_in_each_way(tmp_path: Path
     assert studio.work("compiler", judged).code == 0
     assert len(studio.asked) == 2
     for source in studio.asked:
-        assert "\n\nsoftmax = torch.compile(reference" in source
+        assert "def softmax(x, out, sums):\n    returned = reference(x)\n" in source
+        assert "zip(returned, (out, sums,))" in source
+        assert "\n\nsoftmax = torch.compile(softmax" in source
     assert "dynamic" not in (studio.workspace.folder / "softmax.py").read_text()
 
 
 @pytest.mark.parametrize("name", find_operators(ROOT / "tasks"))
 def test_what_the_compiler_hands_in_breaks_no_rule(name: str) -> None:
     task = load_task(ROOT / "tasks", name, "torch-to-torch", "gpu")
-    for source in compiler.compiled(task.starter()["reference.py"], name).values():
+    files = task.starter()
+    for source in compiler.compiled(files["reference.py"], files[task.target_file]).values():
         files = {task.target_file: source}
         languages()["torch"].check(files, task)
         assert languages()["torch"].compiles(files, "gpu")

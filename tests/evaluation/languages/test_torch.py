@@ -23,9 +23,11 @@ ARGUMENTS = (
 )
 
 
-def bound(body: str, folder: Path, slots: int = 2) -> tuple[Launch, list[dict[str, Any]]]:
-    """`def twice(x, by): <body>`, loaded and bound to `slots` slots of four elements."""
-    source = f"import torch\n\n\ndef twice(x, by):\n    {body}\n"
+def bound(
+    body: str, folder: Path, slots: int = 2, parameters: str = "x, by"
+) -> tuple[Launch, list[dict[str, Any]]]:
+    """`def twice(<parameters>): <body>`, loaded and bound to `slots` slots of four elements."""
+    source = f"import torch\n\n\ndef twice({parameters}):\n    {body}\n"
     TORCH.build({"twice.py": source}, TASK, folder)
     memory = [
         {"x": torch.arange(4.0), "out": torch.zeros(4), "n": 4, "by": 2.0} for _ in range(slots)
@@ -58,6 +60,33 @@ def test_what_is_not_a_result_is_named(
     with pytest.raises(SubmissionError, match=said) as caught:
         launch(0, 1)
     assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    ["x, by, out", "out, x, by", "x, out, by", "x, by, *, out", "x, by, block=4, out=None"],
+)
+def test_what_names_its_outputs_fills_them_wherever_they_stand(
+    parameters: str, tmp_path: Path
+) -> None:
+    launch, slots = bound("return torch.mul(x, by, out=out)", tmp_path, 3, parameters)
+    launch(2, 2)
+    assert [float(slot["out"].sum()) for slot in slots] == [12.0, 0.0, 12.0]
+
+
+def test_what_takes_any_number_of_inputs_fills_its_outputs_too(tmp_path: Path) -> None:
+    launch, slots = bound("out.copy_(given[0] * given[1])", tmp_path, 1, "*given, out")
+    launch(0, 1)
+    assert slots[0]["out"].tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_who_takes_some_outputs_takes_all(tmp_path: Path) -> None:
+    arguments = (*ARGUMENTS, Argument("sums", "output", "dtype", ("n",)))
+    TORCH.build({"twice.py": "def twice(x, by, out):\n    pass\n"}, TASK, tmp_path)
+    said = "takes out, of the outputs out, sums; take all or none"
+    with pytest.raises(SubmissionError, match=said) as caught:
+        TORCH.load(tmp_path, "twice").bind(arguments, [{}])
+    assert caught.value.reason is Reason.CALL_ERROR
 
 
 def test_memory_returned_twice_is_aliased(tmp_path: Path) -> None:
@@ -99,6 +128,18 @@ def test_a_module_is_made_once_and_called_like_a_function(tmp_path: Path) -> Non
     launch(0, 4)
     launch(0, 2)
     assert [slot["out"].tolist() for slot in slots] == [[1.0, 3.0, 5.0, 7.0]] * 2
+
+
+def test_a_module_fills_the_outputs_that_its_forward_names(tmp_path: Path) -> None:
+    launch, slots = of_module(
+        tmp_path,
+        parameters="by",
+        body="self.by = by",
+        inputs="x, out",
+        result="torch.mul(x, self.by, out=out)",
+    )
+    launch(0, 2)
+    assert [slot["out"].tolist() for slot in slots] == [[0.0, 2.0, 4.0, 6.0]] * 2
 
 
 def test_what_a_module_is_made_with_it_is_not_called_with(tmp_path: Path) -> None:
