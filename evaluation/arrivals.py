@@ -18,24 +18,19 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from evaluation import cuda, order
-from evaluation.audit import secret_part
+from evaluation import order
 from evaluation.errors import SubmissionError
+from evaluation.parts import Parts
 from evaluation.sight import telling, watched
 from evaluation.timer import LEAST_LAUNCHES, blame
 
 if TYPE_CHECKING:
     from evaluation.timer import Timer
 
-TARGETS = 8
-"""Launches of a window whose inputs come late, at most."""
-MOST_BYTES = 1 << 20
-"""Of such a launch's inputs that come late: a copy of more takes longer than many a window."""
 MOST_SECONDS = 1.0
 """That the first copy waits for its moment."""
 SETTLED_SECONDS = {"cpu": 10e-6, "cuda": 0.0}
@@ -44,57 +39,43 @@ a GPU a launch begins once what the one before it wrote is seen.
 """
 
 
-@dataclass(frozen=True)
-class _Late:
-    """A part of one launch's inputs."""
-
-    launch: int
-    place: torch.Tensor
-    right: torch.Tensor
-    before: Callable[[], bytes]
-    """Reads a secret place in the output of the launch before it."""
-
-    def arrive(self) -> None:
-        if self.place.is_cuda:
-            cuda.send(self.right, self.place)
-        else:
-            self.place.copy_(self.right)
-
-
 class Arrivals:
     """The inputs of some launches of one window, which come right while it is under way: from when
     a secret launch has written, or from a secret time on.
     """
 
     def __init__(self, timer: Timer, first: int, launches: int) -> None:
-        """Of a timer with so many launches from a slot on, LEAST_LAUNCHES or more, whose ring is
-        refilled.
+        """Of a timer with so many launches from a slot on, LEAST_LAUNCHES or more. What is to be
+        there until the inputs come is of no window: no kernel sees it twice, and wonders.
         """
-        rig, outputs = timer.rig, timer.rig.outputs[timer.region]
-        slots = [(first + launch) % rig.slots for launch in range(launches)]
-        front = secrets.randbelow(launches - 2)
-        chosen = _targets(front, launches)
-        parts = [secret_part(rig.inputs.layout.stride, MOST_BYTES) for _ in chosen]
-        # What is there until then is of no window: no kernel sees it twice, and wonders. All is not
-        # refilled for it, which would take long, and tell such a window by what came before it.
-        rig.refill(timer.region, first, len(chosen))
-        wrong = [rig.inputs.row(slots[n])[part].clone() for n, part in enumerate(parts)]
-        rig.refill(timer.region, first, launches)
-        self._late = []
-        for launch, part, other in zip(chosen, parts, wrong, strict=True):
-            place = rig.inputs.row(slots[launch])[part]
-            right = torch.empty(place.shape, dtype=torch.uint8, pin_memory=place.is_cuda)
-            right.copy_(place)
-            place.copy_(other)
-            self._late.append(_Late(launch, place, right, watched(outputs, slots[launch - 1])))
-        self._front = watched(outputs, slots[front])
-        self._unwritten = self._front()
+        self._rig, self._region = timer.rig, timer.region
+        self._first, self._launches = first, launches
+        self._parts = Parts(timer.rig, first, launches)
+        # All is not refilled for it, which would take long, and tell such a window by that.
+        timer.rig.refill(timer.region, first, len(self._parts.launches))
+        self._wrong = [
+            timer.rig.inputs.row(self._slot(number))[part].clone()
+            for number, part in enumerate(self._parts.slices)
+        ]
         self._timed = bool(secrets.randbelow(2))
         self._seconds = secrets.SystemRandom().random() * timer.elapsed / 1e9
-        self._settled = SETTLED_SECONDS[rig.inputs.bytes.device.type]
+        self._settled = SETTLED_SECONDS[timer.rig.inputs.bytes.device.type]
         self._found: list[bytes] = []
-        if rig.inputs.bytes.is_cuda:
+
+    def begin(self) -> None:
+        """Refill the ring, but for what is to come right."""
+        outputs, parts = self._rig.outputs[self._region], self._parts
+        self._rig.refill(self._region, self._first, self._launches)
+        parts.keep()
+        parts.lay(self._wrong)
+        self._befores = [watched(outputs, self._slot(launch - 1)) for launch in parts.launches]
+        self._front = watched(outputs, self._slot(parts.front))
+        self._unwritten = self._front()
+        if self._rig.inputs.bytes.is_cuda:
             torch.cuda.synchronize()
+
+    def _slot(self, launch: int) -> int:
+        return (self._first + launch) % self._rig.slots
 
     def __call__(self, answered: Callable[[], bool]) -> None:
         asked = time.perf_counter()
@@ -103,29 +84,22 @@ class Arrivals:
                 break
             if not self._timed and self._front() != self._unwritten:
                 break
-        for late in self._late:
-            late.arrive()
+        for number, before in enumerate(self._befores):
+            self._parts.arrive(number)
             arrived = time.perf_counter()
             while time.perf_counter() < arrived + self._settled:
                 pass
-            self._found.append(late.before())
+            self._found.append(before())
 
     def put_right(self) -> None:
         """Let all inputs be what they are to be, whether or not the window came so far."""
-        for late in self._late:
-            late.arrive()
+        for number in range(len(self._befores)):
+            self._parts.arrive(number)
 
     def in_time(self) -> list[int]:
         """Once the window is over, the launches that had not begun when their inputs came."""
-        pairs = zip(self._late, self._found, strict=True)
-        return [late.launch for late, found in pairs if late.before() != found]
-
-
-def _targets(front: int, launches: int) -> list[int]:
-    """Launches behind the next after `front`, evenly by the order of how far, in secret order."""
-    random, room = secrets.SystemRandom(), launches - 2 - front
-    chosen = {front + 1 + min(room, int((room + 1) ** random.random())) for _ in range(TARGETS)}
-    return random.sample(sorted(chosen), len(chosen))
+        seen = zip(self._parts.launches, self._befores, self._found, strict=True)
+        return [launch for launch, before, found in seen if before() != found]
 
 
 Look = Callable[["Timer"], None]
@@ -165,6 +139,9 @@ def check(timer: Timer) -> None:
         return
     first = timer.begins()
     arrivals = Arrivals(timer, first, launches)
+    with blame(timer):
+        timer.arm.announce(first, launches)
+    arrivals.begin()
     with blame(timer):
         timer.arm.rest()
         try:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from evaluation import clock
 from evaluation.contestants.arm import Arm, idle
 from evaluation.errors import Broken, SubmissionError
+from evaluation.parts import Parts
 from evaluation.rig import Rig
 from evaluation.sight import Sight
 
@@ -67,9 +68,8 @@ class Timer:
         self.count = self.launches = 1
         with blame(self):
             self._bind()
-            rig.refill(region, 0, 1)
             trips = clock.EMPTY_TRIPS[rig.oracle.device.type]
-            self.empty = float(min(arm.run(0, 0, rig.look) for _ in range(trips)))
+            self.empty = float(min(self._empty_trip() for _ in range(trips)))
             """Nanoseconds that are taken off a window which is clocked from request to answer: at
             first the least trip without any launch.
             """
@@ -80,6 +80,12 @@ class Timer:
         self.arm.bind(
             self.rig.oracle.operator.arguments, self.rig.regions(self.region), self.rig.values
         )
+
+    def _empty_trip(self) -> int:
+        """Nanoseconds of a window without any launch."""
+        self.arm.announce(0, 0)
+        self.rig.refill(self.region, 0, 1)
+        return self.arm.run(0, 0, self.rig.look)
 
     def settle(self, seconds: float) -> None:
         """Grow the window over the ring until it takes about so long; of launches that take less,
@@ -149,7 +155,14 @@ class Timer:
         """Nanoseconds of one window from request to answer, and what was seen of it."""
         rig = self.rig
         first = 0 if launches > filled else self.begins()
+        alike = not self.by_sight and LEAST_LAUNCHES <= launches <= filled
+        parts = Parts(rig, first, launches) if alike else None
+        with blame(self):
+            self.arm.announce(first, launches)
         rig.refill(self.region, first, filled)
+        if parts:  # as much is done for one whose inputs arrive late, who could tell it by that
+            parts.keep()
+            parts.lay()
         sight = self._sight(first, launches) if 1 < launches <= filled else None
         with blame(self):
             elapsed = self.arm.run(first, launches, rig.look, replay, sight or idle)

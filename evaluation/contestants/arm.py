@@ -12,18 +12,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from evaluation import cuda
 from evaluation.contestants import processes
-from evaluation.contestants.link import Link, LinkClosed, LinkError, LinkTimeout, Message
+from evaluation.contestants.confession import reason_of, signal_name, text_of
+from evaluation.contestants.hold import Hold
+from evaluation.contestants.link import (
+    WORD_BYTES,
+    Link,
+    LinkClosed,
+    LinkError,
+    LinkTimeout,
+    Message,
+)
 from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import START_SECONDS, Zygote
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import Region
-from evaluation.place import GPU, contestant_cores
+from evaluation.place import GPU
 from evaluation.types import Argument, Reason
 
+T = TypeVar("T")
 During = Callable[[Callable[[], bool]], None]
 END_SECONDS = 10.0
 MOST_THREADS = 256
@@ -35,7 +45,11 @@ RESTLESS_NS = 3_000_000
 """Processor time that a contestant may have had in all its rests together. Who rests has next to
 none: of 13 302 rests on a busy virtual machine one had any, 0.14 ms.
 """
-REST_LOOKS = 100
+READY_NS = 1_000_000
+"""Processor time in which announced launches are made ready; more is the window's. It takes a tenth
+or two of that.
+"""
+REST_SECONDS = 10.0
 AFTER_NS = 200_000
 """Processor time between an answer and the rest after it, in which threads that wait may spin; more
 is the window's.
@@ -54,14 +68,12 @@ class Arm:
     def __init__(self, zygote: Zygote, rights: Rights) -> None:
         self.rights = rights
         self._shared_bytes = 0
-        self._pids: tuple[int, ...] = ()
-        self._placed: set[int] = set()
-        self._rested: dict[int, int] = {}
-        """What each of its processes had spent, in nanoseconds, when it came to rest."""
-        self._restless = 0
-        """Nanoseconds that it had in its rests so far."""
         self._taken = 0.0
         """Seconds that its answers took so far."""
+        self._announced: tuple[int, int] | None = None
+        """The first and the number of the launches that it has been told of."""
+        self._unready = 0
+        """Nanoseconds that it took too long to make them ready."""
         self._ended = False
         limited = rights.kind == GPU and not rights.trusted
         self._holding = cuda.Holding() if limited else None
@@ -79,7 +91,7 @@ class Arm:
         link_end.close()
         status_end.close()
         try:
-            self._init = int(self._status.receive(START_SECONDS)[0]["init"])
+            self._hold = Hold(int(self._status.receive(START_SECONDS)[0]["init"]))
         except LinkError as error:
             raise Broken(f"a contestant did not start: {self.log()}") from error
 
@@ -109,6 +121,18 @@ class Arm:
         }
         self.ask(message, [number for _, descriptors in shared for number in descriptors])
 
+    def announce(self, first: int, count: int) -> None:
+        """On a processor, tell of launches that `run` will begin, before their inputs are there: to
+        read a request takes Python as long as many a launch, and to hear a word does not. On a GPU,
+        whose windows are clocked by sight, they are told of when they are to begin.
+        """
+        if self.rights.kind == GPU:
+            return
+        spent = self._hold.spent()
+        self.ask({"do": "announce", "first": first, "count": count})
+        self._announced = first, count
+        self._unready = max(0, self._hold.since(spent) - READY_NS)
+
     def run(
         self,
         first: int,
@@ -125,8 +149,23 @@ class Arm:
         the empty round trip (`count` 0) is the caller's to subtract. What the judge does `during`
         the launches is on the clock; it is given what tells whether the contestant has answered.
         """
-        message = {"do": "run", "first": first, "count": count, "replay": replay}
-        return self.ask(message, look=look, during=during)
+        if self.rights.kind == GPU:
+            message = {"do": "run", "first": first, "count": count, "replay": replay}
+            return self.ask(message, look=look, during=during)
+        if self._announced != (first, count):
+            self.announce(first, count)
+        self._announced = None
+        word = secrets.token_bytes(WORD_BYTES)
+        said, elapsed = self._trip(
+            lambda: self._link.send_word(word),
+            lambda: self._link.receive_word(self.rights.seconds, self._watch, spin=SPIN_SECONDS),
+            look,
+            during,
+        )
+        if said != word:
+            self.ask({"do": "explain"})
+            raise self._strange_answer()
+        return elapsed + self._unready
 
     def run_staged(self, stage: Region, first: int, look: Callable[[], None]) -> None:
         """Launch the slots from `first` on, each once its inputs have been copied to it from the
@@ -165,19 +204,45 @@ class Arm:
         Raises SubmissionError when the contestant reports a fault, dies, stalls or breaks the
         protocol.
         """
-        self.was_at_rest()
+        assert self._announced is None, "asked while launches are announced"
         nonce = secrets.token_hex(8)
-        message = {**message, "nonce": nonce}
+        answer, elapsed = self._trip(
+            lambda: self._link.send({**message, "nonce": nonce}, descriptors),
+            lambda: self._link.receive(self.rights.seconds, self._watch, spin=SPIN_SECONDS)[0],
+            look,
+            during,
+        )
+        if answer.get("echo") != nonce:
+            raise self._strange_answer()
+        if answer.get("reason") is not None:
+            raise SubmissionError(reason_of(answer["reason"]), text_of(answer.get("message", "")))
+        return elapsed
+
+    def _strange_answer(self) -> SubmissionError:
+        self.close()
+        return SubmissionError(Reason.PROTOCOL, "answered a question that was not asked")
+
+    def _trip(
+        self,
+        send: Callable[[], None],
+        receive: Callable[[], T],
+        look: Callable[[], None],
+        during: During,
+    ) -> tuple[T, int]:
+        """Thaw the contestant for what is sent, and freeze it when it has answered: the answer, and
+        the nanoseconds that took.
+        """
+        self.was_at_rest()
         if self._holding:
             self._holding.begin()
         try:
             started = time.perf_counter_ns()
-            self._link.send(message, descriptors)
-            self._signal(signal.SIGCONT)
+            send()
+            self._hold.thaw()
             during(self._link.pending)
-            answer, _ = self._link.receive(self.rights.seconds, self._watch, spin=SPIN_SECONDS)
-            self._signal(signal.SIGSTOP)
-            spent = self._spent()
+            answer = receive()
+            self._hold.freeze()
+            spent = self._hold.spent()
             self._looked(look)
             elapsed = time.perf_counter_ns() - started
         except LinkClosed:
@@ -191,15 +256,9 @@ class Arm:
             self.close()
             raise SubmissionError(Reason.PROTOCOL, f"broke the protocol: {error}") from None
         self._settle()
-        after = sum(max(0, self._rested.get(pid, 0) - before) for pid, before in spent.items())
-        elapsed += max(0, after - AFTER_NS)
+        elapsed += max(0, self._hold.since(spent) - AFTER_NS)
         self._within_patience(elapsed)
-        if answer.get("echo") != nonce:
-            self.close()
-            raise SubmissionError(Reason.PROTOCOL, "answered a question that was not asked")
-        if answer.get("reason") is not None:
-            raise SubmissionError(_reason(answer["reason"]), _text(answer.get("message", "")))
-        return elapsed
+        return answer, elapsed
 
     def _within_patience(self, elapsed: float) -> None:
         """End one that answers in time, but so slowly that judging it would take hours."""
@@ -208,20 +267,11 @@ class Arm:
             self.leave()
             raise SubmissionError(Reason.TIMEOUT, f"took more than {most:g} s in all its calls")
 
-    def _spent(self) -> dict[int, int]:
-        """Nanoseconds of processor time that each of its processes has had."""
-        return {pid: processes.spent(pid) for pid in self._pids}
-
     def was_at_rest(self) -> None:
         """Raise SubmissionError where it has run in its rests: a signal that it had sent to itself,
         by a timer say, undoes the one that stops it.
         """
-        if self.rights.trusted:
-            return
-        for pid, before in list(self._rested.items()):
-            self._rested[pid] = max(before, processes.spent(pid))
-            self._restless += self._rested[pid] - before
-        if self._restless > RESTLESS_NS:
+        if not self.rights.trusted and self._hold.restless_ns() > RESTLESS_NS:
             self.leave()
             raise SubmissionError(Reason.FORBIDDEN, "ran while it had been put to rest")
 
@@ -247,54 +297,17 @@ class Arm:
             Reason.FORBIDDEN, "left work running on the GPU after it had answered"
         )
 
-    def _signal(self, number: int) -> None:
-        for pid in self._pids or processes.below(self._init):
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                continue
-
     def _settle(self) -> None:
         """Return once every thread of the contestant, and of whatever it started, has stopped."""
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            self._pids = tuple(processes.below(self._init))
-            if all(processes.stopped(pid) for pid in self._pids):
-                self._come_to_rest()
-                self._within_limits(self._pids)
-                self._spread()
-                return
-            self._signal(signal.SIGSTOP)
-            time.sleep(0.0002)
-        self.close()
-        raise SubmissionError(Reason.PROTOCOL, "did not come to rest after its answer")
-
-    def _come_to_rest(self) -> None:
-        """Note what it has spent, once that grows no more: a thread that is stopped may still be
-        on its way off its core. What grows for longer is no rest, and will be told so.
-        """
-        for _ in range(REST_LOOKS):
-            before, self._rested = self._rested, self._spent()
-            if self._rested == before:
-                return
-
-    def _spread(self) -> None:
-        """Give each thread one of the contestants' cores, in the order of their birth.
-
-        Threads that thaw together are otherwise often put on one core, where a team that waits for
-        its slowest member takes many times as long, for as long as a window lasts.
-        """
-        cores = contestant_cores()
-        for pid in self._pids:
-            for place, thread in enumerate(processes.threads(pid)):
-                if thread not in self._placed:
-                    self._placed.add(thread)
-                    with contextlib.suppress(ProcessLookupError):  # the next ask hears of its end
-                        os.sched_setaffinity(thread, {cores[place % len(cores)]})
+        if not self._hold.settle(REST_SECONDS):
+            self.close()
+            raise SubmissionError(Reason.PROTOCOL, "did not come to rest after its answer")
+        self._within_limits(self._hold.pids)
+        self._hold.spread()
 
     def _watch(self) -> None:
         """What is done now and then while an answer is waited for."""
-        self._within_limits(processes.below(self._init))
+        self._within_limits(self._hold.found())
 
     def _within_limits(self, pids: Sequence[int]) -> None:
         """End a contestant whose processes take more than they may."""
@@ -330,7 +343,7 @@ class Arm:
         if code == 128 + signal.SIGXCPU:
             return SubmissionError(Reason.TIMEOUT, "used up its processor time")
         if code > 128:
-            return SubmissionError(Reason.CRASH, f"ended by {_signal_name(code - 128)}{said}")
+            return SubmissionError(Reason.CRASH, f"ended by {signal_name(code - 128)}{said}")
         return SubmissionError(Reason.CRASH, f"ended itself with exit code {code}{said}")
 
     def log(self) -> str:
@@ -343,7 +356,7 @@ class Arm:
         """Kill the contestant and everything it started; once, since its pid may be another's
         afterwards.
         """
-        for pid in () if self._ended else (self._init, *processes.below(self._init)):
+        for pid in () if self._ended else (self._hold.init, *self._hold.found()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._ended = True
@@ -365,26 +378,3 @@ class Arm:
         if self.rights.kind == GPU:
             with contextlib.suppress(LinkError):
                 self._status.receive(END_SECONDS)
-
-
-def _text(said: object) -> str:
-    """What a contestant says, bounded, and as text that can be written down."""
-    return str(said)[:4000].encode(errors="replace").decode()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-_OWN_REASONS = frozenset(
-    "BUILD_ERROR MISSING_ENTRY WRONG_SHAPE WRONG_DTYPE ALIASED_OUTPUT OUT_OF_MEMORY CRASH".split()
-)
-"""What a contestant can know of its own failure."""
-
-
-def _reason(word: object) -> Reason:
-    """A contestant's own account of its failure; anything outlandish is an error of its call."""
-    return Reason(word) if isinstance(word, str) and word in _OWN_REASONS else Reason.CALL_ERROR

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import sandbox
-from evaluation.contestants.link import Link, LinkError, Message
+from evaluation.contestants.link import WORD_BYTES, Link, LinkError, Message
 from evaluation.errors import Broken, SubmissionError
 from evaluation.languages import Kernel, Launch, languages
 from evaluation.policy import Policy
@@ -100,8 +100,13 @@ def serve(judge: Link, threads: int) -> None:
         except LinkError:
             return
         judge.send({"echo": request.get("nonce"), **contestant.answer(request, descriptors)})
+        if contestant.announced is not None:
+            word = judge.receive_word()
+            judge.send_word(word if contestant.begin() else FAILED)
 
 
+FAILED = bytes(WORD_BYTES)
+"""What a word is answered by where launches failed; `do_explain` says why."""
 _TELLING = {
     "can't allocate memory": Reason.OUT_OF_MEMORY,
     "out of memory": Reason.OUT_OF_MEMORY,
@@ -140,6 +145,21 @@ class Contestant:
         """The region that they take their inputs from, shape [slots, bytes]."""
         self.staged: Callable[[], None] | None = None
         """Launches whose inputs arrive just before each."""
+        self.announced: Callable[[], None] | None = None
+        """Launches for which the next word is the sign."""
+        self.failed: Exception | None = None
+        """Why those that were announced last did."""
+
+    def begin(self) -> bool:
+        """Launch what was announced; whether it did not fail."""
+        launch, self.announced = self.announced, None
+        assert launch is not None, "begun before it was announced"
+        try:
+            launch()
+        except Exception as error:
+            self.failed = error
+            return False
+        return True
 
     def answer(self, request: Message, descriptors: list[int]) -> Message:
         """Carry out one request. Whatever goes wrong is the candidate's, and is told as a reason
@@ -280,6 +300,20 @@ class Contestant:
         except Broken:  # a launch that allocates memory is not copied, only captured anew
             launches = (functools.partial(renewed, number) for number in range(len(copies)))
             return Chain(launches, self.pool)
+
+    def do_announce(self, request: Message, descriptors: list[int]) -> None:
+        """Make ready launches on a processor, to be begun at a word."""
+        self.announced = functools.partial(self._launch, request["first"], request["count"])
+
+    def _launch(self, first: int, count: int) -> None:
+        if count:
+            assert self.launch is not None, "run before it was bound"
+            self.launch(first, count)
+
+    def do_explain(self, request: Message, descriptors: list[int]) -> None:
+        """Say why launches failed."""
+        if self.failed is not None:
+            raise self.failed
 
     def do_run(self, request: Message, descriptors: list[int]) -> None:
         first, count = request["first"], request["count"]

@@ -1,5 +1,5 @@
 """Framed messages between judge and contestant: JSON of bounded size, with file descriptors beside
-it.
+it; and words, of WORD_BYTES, where JSON would take too long.
 
 A frame is a four-byte length and JSON text. The judge reads what a contestant sends as a stranger's
 words: a frame that is too long, not JSON or not an object is a breach of protocol, never an
@@ -20,6 +20,7 @@ from typing import Any
 MAX_FRAME = 1 << 20
 MAX_DESCRIPTORS = 16
 SEND_SECONDS = 5.0
+WORD_BYTES = 16
 
 Message = dict[str, Any]
 
@@ -71,6 +72,17 @@ class Link:
         finally:
             self.socket.settimeout(None)
 
+    def send_word(self, word: bytes) -> None:
+        """Send WORD_BYTES. Raises LinkClosed when the peer is gone, LinkError when it leaves so
+        much unread that there is no room for them.
+        """
+        try:
+            self.socket.send(word, socket.MSG_DONTWAIT)
+        except BlockingIOError as error:
+            raise LinkError("what it was told is left unread") from error
+        except OSError as error:
+            raise LinkClosed(str(error)) from error
+
     def pending(self) -> bool:
         """Whether a message has begun to arrive, or the peer is gone."""
         return bool(select.select([self.socket], [], [], 0)[0])
@@ -91,9 +103,7 @@ class Link:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         descriptors: list[int] = []
-        spins = time.perf_counter() + spin
-        while time.perf_counter() < spins and not self.pending():
-            pass
+        self._spin(spin)
         length = struct.unpack("<I", self._read(4, descriptors, deadline, watch, interval))[0]
         if length > MAX_FRAME:
             raise LinkError(f"a frame of {length} bytes, of at most {MAX_FRAME}")
@@ -105,6 +115,24 @@ class Link:
         if not isinstance(message, dict):
             raise LinkError("a frame that is not a JSON object")
         return message, descriptors
+
+    def receive_word(
+        self,
+        timeout: float | None = None,
+        watch: Callable[[], None] | None = None,
+        interval: float = 0.05,
+        spin: float = 0.0,
+    ) -> bytes:
+        """The next WORD_BYTES, waited for like a message."""
+        self._spin(spin)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        return self._read(WORD_BYTES, [], deadline, watch, interval)
+
+    def _spin(self, seconds: float) -> None:
+        """Wait without sleep for something to arrive."""
+        ends = time.perf_counter() + seconds
+        while time.perf_counter() < ends and not self.pending():
+            pass
 
     def _read(
         self,
@@ -120,7 +148,7 @@ class Link:
             if left is not None and left <= 0:
                 raise LinkTimeout("no answer in time")
             pause = left if watch is None else interval if left is None else min(left, interval)
-            if not select.select([self.socket], [], [], pause)[0]:
+            if pause is not None and not select.select([self.socket], [], [], pause)[0]:
                 if watch:
                     watch()
                 continue

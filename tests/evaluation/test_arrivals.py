@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from evaluation import order
-from evaluation.arrivals import Arrivals, _targets, check, unannounced
+from evaluation.arrivals import Arrivals, check, unannounced
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import HostMemory
+from evaluation.parts import _behind
 from evaluation.rig import Rig
 from evaluation.timer import Timer
 from evaluation.types import Reason
@@ -108,6 +109,7 @@ def test_who_answers_ahead_and_writes_in_turn_is_found(rig: Rig, cheat: type[Win
 
 def test_what_comes_too_late_is_asked_of_nobody_and_comes_right(rig: Rig) -> None:
     late = Arrivals(timed(rig, 1), 0, SLOTS)
+    late.begin()
     rig.outputs[0].column("out").zero_()
     late(lambda: True)
     assert late.in_time() == []
@@ -124,7 +126,7 @@ def answers(rig: Rig) -> torch.Tensor:
 def test_until_they_come_no_inputs_are_those_of_another_launch(rig: Rig) -> None:
     """A kernel that compared some of them would know such a window."""
     for _ in range(20):
-        Arrivals(timed(rig, 1), 0, SLOTS)
+        Arrivals(timed(rig, 1), 0, SLOTS).begin()
         column = rig.inputs.column("x")[:, ::97]
         alike = [int((column == row).any(1).sum()) for row in column]
         assert alike == [1] * SLOTS
@@ -134,7 +136,7 @@ def test_until_they_come_no_inputs_are_those_of_another_launch(rig: Rig) -> None
 def test_targets_are_near_and_far_and_never_the_next(launches: int) -> None:
     fronts = [0, launches - 3]
     for front in fronts:
-        seen = {target for _ in range(3000) for target in _targets(front, launches)}
+        seen = {target for _ in range(3000) for target in _behind(front, launches)}
         assert min(seen) == front + 2 and max(seen) > 0.98 * launches - 2
         assert max(seen) <= launches - 1
 

@@ -55,6 +55,9 @@ class Window:
                 out[rows] = answer[rows]
             time.sleep(STEP_SECONDS)
 
+    def announce(self, first: int, count: int) -> None:
+        """It needs no time to make ready."""
+
     def run(
         self,
         first: int,

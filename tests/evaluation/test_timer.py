@@ -41,6 +41,10 @@ class FakeArm:
         self.marked = marked
         return self.captures
 
+    def announce(self, first: int, count: int) -> None:
+        self.announced = first, count
+        self.inputs = self.rig.inputs.bytes.clone()
+
     def rest(self) -> None:
         """It leaves nothing running."""
 
@@ -52,6 +56,8 @@ class FakeArm:
         replay: bool = False,
         during: Callable[[Callable[[], bool]], None] = lambda answered: None,
     ) -> int:
+        assert (first, count) == self.announced, "asked for what was not announced"
+        assert not self.rig.inputs.bytes.equal(self.inputs), "announced with its inputs there"
         self.asked.append((first, count, replay))
         if self.fails:
             raise self.fails

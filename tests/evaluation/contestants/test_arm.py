@@ -7,18 +7,23 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from evaluation import cuda, sandbox
 from evaluation.contestants import processes
-from evaluation.contestants.arm import Arm
+from evaluation.contestants.arm import READY_NS, Arm
+from evaluation.contestants.contestant import FAILED
+from evaluation.contestants.link import WORD_BYTES
 from evaluation.contestants.rights import Rights
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Broken, SubmissionError
+from evaluation.memory import HostMemory, Layout, TensorSpec
 from evaluation.sandbox import STRANGERS
-from evaluation.types import Reason
+from evaluation.types import Argument, Reason
 
 GIB = 1 << 30
 NOTHING = {"do": "run", "first": 0, "count": 0, "replay": False}
@@ -67,7 +72,7 @@ def test_who_takes_more_of_the_gpus_memory_than_it_may_is_ended(
         with pytest.raises(SubmissionError, match="4096 MiB of the GPU's memory") as caught:
             arm.ask(NOTHING, look=lambda: take(device, 2 * GIB))
         assert caught.value.reason is Reason.OUT_OF_MEMORY
-        assert not processes.below(arm._init)
+        assert not processes.below(arm._hold.init)
 
 
 def test_where_the_judge_finds_no_memory_left_it_is_told_who_took_it(
@@ -123,7 +128,7 @@ def test_who_keeps_the_gpu_busy_is_found_by_ending_the_contestant(
             kind = SubmissionError if error == "left" else Broken
             with pytest.raises(kind, match=error):
                 arm.rest()
-            assert not processes.below(arm._init)
+            assert not processes.below(arm._hold.init)
     assert not answers
 
 
@@ -134,11 +139,11 @@ def test_who_ends_while_it_comes_to_rest_is_no_failure_of_the_judge(
     dead = subprocess.Popen(["true"])
     dead.wait()
     with Arm(zygote, dataclasses.replace(rights, kind="cpu")) as arm:
-        arm._pids = (dead.pid,)
+        arm._hold.pids = (dead.pid,)
         if gone == "thread":
             monkeypatch.setattr(processes, "threads", lambda pid: [dead.pid])
         assert processes.stopped(dead.pid)
-        arm._spread()
+        arm._hold.spread()
 
 
 def test_on_a_processor_nobody_is_asked_to_rest(zygote: Zygote, rights: Rights) -> None:
@@ -158,7 +163,88 @@ def test_a_contestant_that_cannot_reach_the_gpu_before_its_code_runs_is_our_faul
 def test_a_candidate_is_a_user_of_its_own(zygote: Zygote, rights: Rights, trusted: bool) -> None:
     with Arm(zygote, dataclasses.replace(rights, kind="cpu", trusted=trusted)) as arm:
         arm.ask(NOTHING)
-        (pid,) = processes.below(arm._init)
+        (pid,) = processes.below(arm._hold.init)
         user = Path(f"/proc/{pid}").stat().st_uid
     stranger = sandbox.walls().other_user and not trusted
     assert user > STRANGERS if stranger else user == os.getuid()
+
+
+TWICE = """
+def twice(x):
+    if x[0] < 0:
+        raise ValueError("below nothing")
+    return x + x
+"""
+ARGUMENTS = (
+    Argument("x", "input", "float32", ("4",)),
+    Argument("out", "output", "float32", ("4",)),
+)
+
+
+@pytest.fixture
+def arm(zygote: Zygote, rights: Rights, tmp_path: Path) -> Iterator[Arm]:
+    """Holds TWICE, on a processor."""
+    (tmp_path / "twice.py").write_text(TWICE)
+    with Arm(zygote, dataclasses.replace(rights, kind="cpu", trusted=True)) as arm:
+        arm.load("torch", tmp_path, "twice")
+        yield arm
+
+
+@pytest.fixture
+def slots(arm: Arm) -> Iterator[list[dict[str, torch.Tensor]]]:
+    """Three launches, bound: their inputs and outputs."""
+    names = (["x"], ["out"])
+    layouts = [Layout.of([TensorSpec(n, (4,), "float32") for n in each], 3) for each in names]
+    regions = [HostMemory().region("", layout) for layout in layouts]
+    arm.bind(ARGUMENTS, regions, {})
+    yield [{**regions[0].slot(i), **regions[1].slot(i)} for i in range(3)]
+    for region in regions:
+        region.close()
+
+
+def test_what_is_announced_runs_on_the_inputs_that_come_after_it(
+    arm: Arm, slots: list[dict[str, torch.Tensor]]
+) -> None:
+    arm.announce(1, 2)
+    for number, slot in enumerate(slots):
+        slot["x"].fill_(number + 1)
+        slot["out"].zero_()
+    assert arm.run(1, 2) > 0
+    assert [slot["out"].tolist() for slot in slots] == [[0.0] * 4, [4.0] * 4, [6.0] * 4]
+    arm.announce(0, 1)
+    with pytest.raises(AssertionError, match="asked while launches are announced"):
+        arm.announce(0, 1)
+
+
+def test_what_fails_after_it_was_announced_says_why_and_goes_on(
+    arm: Arm, slots: list[dict[str, torch.Tensor]]
+) -> None:
+    for slot in slots:
+        slot["x"].fill_(-1)
+    with pytest.raises(SubmissionError, match="below nothing") as caught:
+        arm.run(0, 3)
+    assert caught.value.reason is Reason.CALL_ERROR
+    slots[0]["x"].fill_(1)
+    arm.run(0, 1)
+    assert slots[0]["out"].tolist() == [2.0] * 4
+
+
+def test_who_takes_long_to_make_ready_has_it_on_the_clock(
+    arm: Arm, slots: list[dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arm._hold, "since", lambda spent: READY_NS + 7_000_000_000)
+    arm.announce(0, 1)
+    monkeypatch.undo()
+    assert 7e9 < arm.run(0, 1) < 8e9
+    assert arm.run(0, 1) < 1e9
+
+
+@pytest.mark.parametrize("said", [FAILED, bytes(range(WORD_BYTES))])
+def test_who_answers_with_another_word_breaks_the_protocol(
+    said: bytes, arm: Arm, slots: list[dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has failed says so, and why when it is asked."""
+    monkeypatch.setattr(arm._link, "receive_word", lambda *given, **named: said)
+    with pytest.raises(SubmissionError) as caught:
+        arm.run(0, 1)
+    assert caught.value.reason is Reason.PROTOCOL

@@ -7,6 +7,7 @@ import pytest
 from evaluation.contestants.contestant import Contestant
 from evaluation.contestants.link import Message
 
+SAID = {"reason": None}
 ADVICE = "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
 
 
@@ -29,3 +30,22 @@ def test_an_error_of_cuda_is_told_by_what_it_says_and_not_by_what_pytorch_advise
     answer = Failing().answer({"do": "run"}, [])
     assert answer["reason"] == reason
     assert said in answer["message"]
+
+
+def test_what_was_announced_is_launched_once_and_says_why_it_failed() -> None:
+    launched: list[tuple[int, int]] = []
+
+    def launch(first: int, count: int) -> None:
+        launched.append((first, count))
+        if count == 3:
+            raise MemoryError("no more of it")
+
+    contestant = Contestant()
+    contestant.launch = launch
+    for count, begun in ((2, True), (0, True), (3, False)):
+        assert contestant.answer({"do": "announce", "first": 5, "count": count}, []) == SAID
+        assert contestant.begin() is begun
+        assert contestant.announced is None
+    assert launched == [(5, 2), (5, 3)]  # an empty trip launches nothing
+    answer = contestant.answer({"do": "explain"}, [])
+    assert answer == {"reason": "OUT_OF_MEMORY", "message": "out of memory: no more of it"}

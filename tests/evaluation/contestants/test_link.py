@@ -11,7 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from evaluation.contestants import link
-from evaluation.contestants.link import MAX_FRAME, Link, LinkClosed, LinkError, LinkTimeout
+from evaluation.contestants.link import (
+    MAX_FRAME,
+    WORD_BYTES,
+    Link,
+    LinkClosed,
+    LinkError,
+    LinkTimeout,
+)
 
 Ends = tuple[Link, socket.socket]
 
@@ -37,6 +44,29 @@ def test_a_frame_in_pieces_is_put_together(ends: Ends) -> None:
     theirs.sendall(frame[3:7])
     theirs.sendall(frame[7:])
     assert judge.receive(1)[0] == {"a": 1}
+
+
+def test_a_word_arrives_whole_and_a_message_may_follow_it(ends: Ends) -> None:
+    judge, theirs = ends
+    peer = Link(theirs)
+    theirs.send(b"half a wo")
+    theirs.send(b"rd, and")
+    peer.send({"a": 1})
+    assert judge.receive_word(1) == b"half a word, and"
+    assert judge.receive(1)[0] == {"a": 1}
+
+
+def test_no_word_in_time_and_none_for_who_reads_nothing(ends: Ends) -> None:
+    judge, theirs = ends
+    theirs.send(b"half")
+    with pytest.raises(LinkTimeout):
+        judge.receive_word(0.05)
+    with pytest.raises(LinkError, match="left unread"):  # noqa: PT012 - at some word or other
+        for _ in range(1 << 20):
+            judge.send_word(bytes(WORD_BYTES))
+    theirs.close()
+    with pytest.raises(LinkClosed):
+        judge.send_word(bytes(WORD_BYTES))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_what_is_prepared_is_there_in_every_contestant(tmp_path: Path, prepared:
         for _ in "ab":
             with Arm(zygote, rights) as arm:
                 arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
-                (pid,) = processes.below(arm._init)
+                (pid,) = processes.below(arm._hold.init)
                 assert ("libtriton" in Path(f"/proc/{pid}/maps").read_text()) == prepared
 
 
@@ -68,7 +68,7 @@ def test_contestants_have_nothing_open_but_their_link(tmp_path: Path) -> None:
     rights = Rights(folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=30, threads=1)
     with Zygote() as zygote, Arm(zygote, rights), Arm(zygote, rights) as arm:
         arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
-        (pid,) = processes.below(arm._init)
+        (pid,) = processes.below(arm._hold.init)
         opened = {file.name: file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()}
     assert opened.pop("0") == Path(os.devnull) and opened.pop("1") == opened.pop("2")
     assert [str(path).partition(":")[0] for path in opened.values()] == ["socket"]

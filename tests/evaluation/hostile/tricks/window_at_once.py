@@ -8,7 +8,7 @@ import time
 
 def centred(x, scale):
     frame = sys._getframe()
-    while frame and frame.f_code.co_name != "do_run":
+    while frame and not hasattr(frame.f_locals.get("self"), "launch"):
         frame = frame.f_back
     if frame and frame.f_locals["self"].launch.__name__ != "at_once":
         take_over(frame.f_locals["self"], x, scale)
