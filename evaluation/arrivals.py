@@ -45,18 +45,12 @@ class Arrivals:
     """
 
     def __init__(self, timer: Timer, first: int, launches: int) -> None:
-        """Of a timer with so many launches from a slot on, LEAST_LAUNCHES or more. What is to be
-        there until the inputs come is of no window: no kernel sees it twice, and wonders.
+        """Of a timer with so many launches from a slot on, LEAST_LAUNCHES or more. What the
+        contestant sees is as it was: it is asked for the window only now.
         """
         self._rig, self._region = timer.rig, timer.region
         self._first, self._launches = first, launches
         self._parts = Parts(timer.rig, first, launches)
-        # All is not refilled for it, which would take long, and tell such a window by that.
-        timer.rig.refill(timer.region, first, len(self._parts.launches))
-        self._wrong = [
-            timer.rig.inputs.row(self._slot(number))[part].clone()
-            for number, part in enumerate(self._parts.slices)
-        ]
         self._timed = bool(secrets.randbelow(2))
         self._seconds = secrets.SystemRandom().random() * timer.elapsed / 1e9
         self._settled = SETTLED_SECONDS[timer.rig.inputs.bytes.device.type]
@@ -67,7 +61,7 @@ class Arrivals:
         outputs, parts = self._rig.outputs[self._region], self._parts
         self._rig.refill(self._region, self._first, self._launches)
         parts.keep()
-        parts.lay(self._wrong)
+        parts.lay(parts.strays)
         self._befores = [watched(outputs, self._slot(launch - 1)) for launch in parts.launches]
         self._front = watched(outputs, self._slot(parts.front))
         self._unwritten = self._front()
@@ -112,7 +106,7 @@ def ways_to_look(timer: Timer, watch: order.Watch) -> tuple[Look, ...]:
     return (watch.check, check) if timer.by_sight else (check,)
 
 
-def unannounced(timer: Timer, share: float, watch: order.Watch) -> Callable[[], float]:
+def looked_at_between(timer: Timer, share: float, watch: order.Watch) -> Callable[[], float]:
     """`timer.window`, before which in so large a share of calls there is a window that is not
     clocked but looked at.
 

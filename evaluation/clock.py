@@ -54,21 +54,23 @@ class Plan:
     """Measure with warm caches, and one call after the other, besides."""
     rings: int = 1
     """Measure so often, each time in memory of its own and for so many seconds."""
-    unannounced: float = 0.0
+    looked_at_between: float = 0.0
     """So large a share of windows has one before it that is looked at (see `arrivals`)."""
     looked_at_after: int = 0
     """And so many of the candidate's come after all of them, in each of the ways there are."""
 
 
-FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 3.0, rings=2, unannounced=0.05, looked_at_after=2)
+FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 3.0, rings=2, looked_at_between=0.05, looked_at_after=2)
 """Many short windows: what else a machine does changes within tens of milliseconds, and takes the
 less of a block the sooner its four windows follow each other.
 """
-QUICK_PLAN = Plan(0.005, 5, 15, 0.015, 1.5, every_regime=False, unannounced=0.05, looked_at_after=1)
+QUICK_PLAN = Plan(
+    0.005, 5, 15, 0.015, 1.5, every_regime=False, looked_at_between=0.05, looked_at_after=1
+)
 """For rounds, of which only the last will count, and for hidden cases, of which there are many."""
-GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0, unannounced=0.4, looked_at_after=2)
+GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0, looked_at_between=0.4, looked_at_after=2)
 GPU_QUICK_PLAN = Plan(
-    0.001, 5, 9, 0.02, 0.3, every_regime=False, unannounced=0.15, looked_at_after=1
+    0.001, 5, 9, 0.02, 0.3, every_regime=False, looked_at_between=0.15, looked_at_after=1
 )
 """What is clocked by sight is known to some microseconds, so short windows say enough."""
 APART = 0.05
@@ -117,8 +119,9 @@ def apart(rings: Sequence[Sequence[Block]]) -> float:
 
 
 def unseen(candidate: Sequence[float], baseline: Sequence[float]) -> float:
-    """Nanoseconds that a candidate's windows take longer besides their launches than a baseline's,
-    where that is more than chance: three standard errors of the difference of medians.
+    """Nanoseconds that a candidate takes longer for each window than a baseline, off the clock or
+    besides its launches, where that is more than chance: three standard errors of the difference of
+    medians.
     """
     difference = statistics.median(candidate) - statistics.median(baseline)
     error = math.hypot(_error_of_median(candidate), _error_of_median(baseline))

@@ -217,13 +217,15 @@ class Judge:
             # What the candidate does on an empty trip is not given back to it.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
             windows = [
-                arrivals.unannounced(timer, plan.unannounced, self._watch)
+                arrivals.looked_at_between(timer, plan.looked_at_between, self._watch)
                 for timer in (candidate, against)
             ]
             blocks = clock.blocks(windows[0], windows[1], plan)
+            unseen = clock.unseen(candidate.ready, against.ready)
             if self.task.kind == GPU:
-                unseen = clock.unseen(candidate.besides, against.besides) / candidate.launches
-                blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
+                unseen += clock.unseen(candidate.besides, against.besides)
+            unseen /= candidate.launches
+            blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
             for look in arrivals.ways_to_look(candidate, self._watch) * plan.looked_at_after:
                 look(candidate)
             audit.check(candidate, self._memory)
@@ -268,6 +270,7 @@ class Judge:
         with settled(case, plan, names) as timers:
             for timer in timers:
                 timer.besides.clear()  # what went before was not measured
+                timer.ready.clear()
             yield timers
             for timer in timers:
                 self._spend("clocked", timer.clocked)

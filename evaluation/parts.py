@@ -33,9 +33,11 @@ class Parts:
         self.front = secrets.randbelow(launches - 2)
         self.launches = _behind(self.front, launches)
         slots = [(first + launch) % rig.slots for launch in self.launches]
-        self.slices = [secret_part(inputs.layout.stride, MOST_BYTES) for _ in slots]
-        pairs = zip(slots, self.slices, strict=True)
-        self.places = [inputs.row(slot)[part] for slot, part in pairs]
+        parts = [secret_part(inputs.layout.stride, MOST_BYTES) for _ in slots]
+        self.places = [inputs.row(slot)[part] for slot, part in zip(slots, parts, strict=True)]
+        rows = rig.strays(len(slots))
+        self.strays = [row[part] for row, part in zip(rows, parts, strict=True)]
+        """What may stand there and is of no launch: no kernel sees it twice, and wonders."""
         self._kept = [
             torch.empty(place.shape, dtype=torch.uint8, pin_memory=place.is_cuda)
             for place in self.places

@@ -4,6 +4,7 @@ window.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import secrets
@@ -146,11 +147,9 @@ class Rig:
         """
         if not self._pool:
             self._fill_pools()
-        for name, pool in self._pool.items():
-            places = pool.numel() - pool.numel() // len(POOL) + 1
+        for name in self._pool:
             column, position = self.inputs.column(name), 0
-            pace = 1 if self._gathers(column.shape[1]) else ALIGNED
-            self._starts[name] = self._drawn(-(-places // pace), (2, count)) * pace
+            self._draw_starts(name, count)
             for part in self._parts(first, count):
                 target = column[part]
                 self._cut(name, slice(position, position + len(target)), target)
@@ -161,6 +160,28 @@ class Rig:
             self._places = list(self._draw_places(self.outputs[arm], first, count))
             cuda.forget_persisting()
         self._written()
+
+    def strays(self, count: int) -> torch.Tensor:
+        """Inputs of no launch, like those of a slot, guard bands included: uint8, shape
+        [count, stride].
+        """
+        if not self._pool:
+            self._fill_pools()
+        kept, self._starts = self._starts, {}
+        layout = dataclasses.replace(self.inputs.layout, slots=count)
+        rows = self.inputs.layout.rows(self.inputs.bytes)[:count].clone()
+        for name, column in layout.columns(rows.flatten()).items():
+            self._draw_starts(name, count)
+            self._cut(name, slice(0, count), column)
+        self._starts = kept
+        return rows
+
+    def _draw_starts(self, name: str, count: int) -> None:
+        """Where so many launches' values of an input are cut from."""
+        pool, size = self._pool[name], self.inputs.column(name).shape[1]
+        places = pool.numel() - pool.numel() // len(POOL) + 1
+        pace = 1 if self._gathers(size) else ALIGNED
+        self._starts[name] = self._drawn(-(-places // pace), (2, count)) * pace
 
     def _written(self) -> None:
         """Return once what the judge wrote has arrived."""

@@ -54,24 +54,28 @@ class Timer:
         self.arm, self.rig, self.region = arm, rig, region
         self.trusted, self.where = trusted, where
         self.by_sight = rig.oracle.device.type != "cpu"
-        # A baseline is checked on a GPU, for its windows to have a candidate's surroundings; on a
-        # processor that would take half of the time there is to measure.
+        # A baseline that writes is checked on a GPU, for its windows to have a candidate's
+        # surroundings; on a processor that would take half of the time there is to measure.
         self.checked = not trusted or (self.by_sight and not discards)
         self._marked = rig.oracle.operator.outputs[0].name if discards else ""
         self.clocked = 0.0
         """Seconds spent in windows."""
         self.captured = False
         self.elapsed = 0
-        """Nanoseconds of the last window, from request to answer."""
+        """Nanoseconds of the last window, from request, or word, to answer."""
         self.besides: list[float] = []
         """Nanoseconds of each window that were not its launches' own."""
+        self.ready: list[float] = []
+        """Nanoseconds of processor time in which each window's launches were made ready: 0 on a
+        GPU.
+        """
         self.count = self.launches = 1
         with blame(self):
             self._bind()
             trips = clock.EMPTY_TRIPS[rig.oracle.device.type]
             self.empty = float(min(self._empty_trip() for _ in range(trips)))
-            """Nanoseconds that are taken off a window which is clocked from request to answer: at
-            first the least trip without any launch.
+            """Nanoseconds that are taken off a window which is not clocked by sight: at first the
+            least trip without any launch.
             """
         self.window()  # the first call pays for pages, compilation and lazy set-up
 
@@ -158,9 +162,9 @@ class Timer:
         alike = not self.by_sight and LEAST_LAUNCHES <= launches <= filled
         parts = Parts(rig, first, launches) if alike else None
         with blame(self):
-            self.arm.announce(first, launches)
+            self.ready.append(self.arm.announce(first, launches))
         rig.refill(self.region, first, filled)
-        if parts:  # as much is done for one whose inputs arrive late, who could tell it by that
+        if parts:  # as much as for a window whose inputs arrive late, which could be told by it
             parts.keep()
             parts.lay()
         sight = self._sight(first, launches) if 1 < launches <= filled else None

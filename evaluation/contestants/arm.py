@@ -45,10 +45,6 @@ RESTLESS_NS = 3_000_000
 """Processor time that a contestant may have had in all its rests together. Who rests has next to
 none: of 13 302 rests on a busy virtual machine one had any, 0.14 ms.
 """
-READY_NS = 1_000_000
-"""Processor time in which announced launches are made ready; more is the window's. It takes a tenth
-or two of that.
-"""
 REST_SECONDS = 10.0
 AFTER_NS = 200_000
 """Processor time between an answer and the rest after it, in which threads that wait may spin; more
@@ -72,8 +68,6 @@ class Arm:
         """Seconds that its answers took so far."""
         self._announced: tuple[int, int] | None = None
         """The first and the number of the launches that it has been told of."""
-        self._unready = 0
-        """Nanoseconds that it took too long to make them ready."""
         self._ended = False
         limited = rights.kind == GPU and not rights.trusted
         self._holding = cuda.Holding() if limited else None
@@ -121,17 +115,18 @@ class Arm:
         }
         self.ask(message, [number for _, descriptors in shared for number in descriptors])
 
-    def announce(self, first: int, count: int) -> None:
+    def announce(self, first: int, count: int) -> int:
         """On a processor, tell of launches that `run` will begin, before their inputs are there: to
         read a request takes Python as long as many a launch, and to hear a word does not. On a GPU,
-        whose windows are clocked by sight, they are told of when they are to begin.
+        whose windows are clocked by sight, they are told of when they are to begin. Returns the
+        nanoseconds of processor time that it took to make them ready.
         """
         if self.rights.kind == GPU:
-            return
+            return 0
         spent = self._hold.spent()
         self.ask({"do": "announce", "first": first, "count": count})
         self._announced = first, count
-        self._unready = max(0, self._hold.since(spent) - READY_NS)
+        return self._hold.since(spent)
 
     def run(
         self,
@@ -145,9 +140,10 @@ class Arm:
         clock. With `replay`, by the graph that was captured.
 
         The clock starts before the contestant thaws, its order waiting for it, and ends after it
-        has been told to freeze and the judge has had its `look`, so nothing it does falls outside;
-        the empty round trip (`count` 0) is the caller's to subtract. What the judge does `during`
-        the launches is on the clock; it is given what tells whether the contestant has answered.
+        has been told to freeze and the judge has had its `look`, so nothing it does with its inputs
+        falls outside; the empty round trip (`count` 0) is the caller's to subtract. What the judge
+        does `during` the launches is on the clock; it is given what tells whether the contestant
+        has answered.
         """
         if self.rights.kind == GPU:
             message = {"do": "run", "first": first, "count": count, "replay": replay}
@@ -161,11 +157,12 @@ class Arm:
             lambda: self._link.receive_word(self.rights.seconds, self._watch, spin=SPIN_SECONDS),
             look,
             during,
+            lambda: self._link.answered(words=True),
         )
         if said != word:
             self.ask({"do": "explain"})
             raise self._strange_answer()
-        return elapsed + self._unready
+        return elapsed
 
     def run_staged(self, stage: Region, first: int, look: Callable[[], None]) -> None:
         """Launch the slots from `first` on, each once its inputs have been copied to it from the
@@ -211,6 +208,7 @@ class Arm:
             lambda: self._link.receive(self.rights.seconds, self._watch, spin=SPIN_SECONDS)[0],
             look,
             during,
+            self._link.answered,
         )
         if answer.get("echo") != nonce:
             raise self._strange_answer()
@@ -228,6 +226,7 @@ class Arm:
         receive: Callable[[], T],
         look: Callable[[], None],
         during: During,
+        answered: Callable[[], bool],
     ) -> tuple[T, int]:
         """Thaw the contestant for what is sent, and freeze it when it has answered: the answer, and
         the nanoseconds that took.
@@ -239,7 +238,7 @@ class Arm:
             started = time.perf_counter_ns()
             send()
             self._hold.thaw()
-            during(self._link.pending)
+            during(answered)
             answer = receive()
             self._hold.freeze()
             spent = self._hold.spent()

@@ -94,15 +94,13 @@ def serve(judge: Link, threads: int) -> None:
     torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = False  # float32 is IEEE float32
     contestant = Contestant()
-    while True:
-        try:
+    with contextlib.suppress(LinkError):
+        while True:
             request, descriptors = judge.receive()
-        except LinkError:
-            return
-        judge.send({"echo": request.get("nonce"), **contestant.answer(request, descriptors)})
-        if contestant.announced is not None:
-            word = judge.receive_word()
-            judge.send_word(word if contestant.begin() else FAILED)
+            judge.send({"echo": request.get("nonce"), **contestant.answer(request, descriptors)})
+            if contestant.announced is not None:
+                word = judge.receive_word()
+                judge.send_word(word if contestant.begin() else FAILED)
 
 
 FAILED = bytes(WORD_BYTES)
@@ -148,7 +146,7 @@ class Contestant:
         self.announced: Callable[[], None] | None = None
         """Launches for which the next word is the sign."""
         self.failed: Exception | None = None
-        """Why those that were announced last did."""
+        """Why the last of them that failed did."""
 
     def begin(self) -> bool:
         """Launch what was announced; whether it did not fail."""

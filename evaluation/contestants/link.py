@@ -87,6 +87,23 @@ class Link:
         """Whether a message has begun to arrive, or the peer is gone."""
         return bool(select.select([self.socket], [], [], 0)[0])
 
+    def answered(self, words: bool = False) -> bool:
+        """Whether a whole message has arrived, or a whole word, or the peer is gone: its first byte
+        says nothing, and may be sent early.
+        """
+        try:
+            size = WORD_BYTES if words else 4
+            begin = self.socket.recv(size, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            if not begin or words or len(begin) < size:
+                return len(begin) in (0, size)
+            length: int = struct.unpack("<I", begin)[0]
+            whole = size + min(length, MAX_FRAME)
+            return len(self.socket.recv(whole, socket.MSG_PEEK | socket.MSG_DONTWAIT)) == whole
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def receive(
         self,
         timeout: float | None = None,

@@ -234,8 +234,9 @@ def _filled_by(
     """What a function that takes its outputs is called with, by position and by keyword; None of
     one that returns them. Raises SubmissionError where it takes some of them.
     """
+    plain = getattr(function, "_orig_mod", function)  # of a module that PyTorch compiles
     try:
-        parameters = inspect.signature(getattr(function, "forward", function)).parameters
+        parameters = inspect.signature(getattr(plain, "forward", plain)).parameters
     except (TypeError, ValueError):  # as many a function of PyTorch's own
         return None
     taken = [name for name in wanted if name in parameters]

@@ -48,7 +48,7 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(rig, "MOST_SLOTS", 32)
     plan = dataclasses.replace(
-        clock.QUICK_PLAN, least_blocks=2, most_blocks=2, unannounced=0.5, looked_at_after=8
+        clock.QUICK_PLAN, least_blocks=2, most_blocks=2, looked_at_between=0.5, looked_at_after=8
     )
     monkeypatch.setattr(clock, "FINAL_PLAN", plan)
     monkeypatch.setattr(clock, "QUICK_PLAN", plan)

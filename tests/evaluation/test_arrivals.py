@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evaluation import order
-from evaluation.arrivals import Arrivals, check, unannounced
+from evaluation.arrivals import Arrivals, check, looked_at_between
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import HostMemory
@@ -132,6 +132,31 @@ def test_until_they_come_no_inputs_are_those_of_another_launch(rig: Rig) -> None
         assert alike == [1] * SLOTS
 
 
+def test_when_it_is_announced_a_window_is_as_the_one_before_left_it(rig: Rig) -> None:
+    """Whether it will be clocked or looked at is not to be seen by its inputs or its outputs."""
+
+    class Announced(Window):
+        def announce(self, first: int, count: int) -> int:
+            seen.append(memory())
+            return 0
+
+        def run(self, *given: Any, **named: Any) -> int:
+            took = super().run(*given, **named)
+            left.append(memory())
+            return took
+
+    def memory() -> bytes:
+        return b"".join(each.bytes.numpy().tobytes() for each in (rig.inputs, rig.outputs[0]))
+
+    seen: list[bytes] = []
+    left: list[bytes] = []
+    timer: Any = timed(rig, side_by_side=1)
+    timer.arm = Announced(rig, 1)
+    for _ in range(4):
+        check(timer)
+    assert len(seen) == 4 and seen[1:] == left[:-1]
+
+
 @pytest.mark.parametrize("launches", [3, 12, 4096])
 def test_targets_are_near_and_far_and_never_the_next(launches: int) -> None:
     fronts = [0, launches - 3]
@@ -160,7 +185,7 @@ def test_windows_that_are_clocked_have_others_between_them(
         if refused
         else nullcontext(),
     ):
-        windows = unannounced(timer, 1.0, cast(order.Watch, Blind()))
+        windows = looked_at_between(timer, 1.0, cast(order.Watch, Blind()))
         assert all(windows() > 0 for _ in range(20))
 
 
@@ -172,4 +197,4 @@ def test_a_baseline_that_fails_is_our_fault(rig: Rig) -> None:
     timer: Any = timed(rig, side_by_side=1)
     timer.arm, timer.trusted = Failing(rig, 1), True
     with pytest.raises(Broken, match="the baseline failed: gone"):
-        unannounced(timer, 1.0, order.Watch())()
+        looked_at_between(timer, 1.0, order.Watch())()

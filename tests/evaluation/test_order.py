@@ -55,8 +55,8 @@ class Window:
                 out[rows] = answer[rows]
             time.sleep(STEP_SECONDS)
 
-    def announce(self, first: int, count: int) -> None:
-        """It needs no time to make ready."""
+    def announce(self, first: int, count: int) -> int:
+        return 0
 
     def run(
         self,

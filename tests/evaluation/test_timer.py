@@ -18,7 +18,7 @@ from evaluation.task import Task
 from evaluation.timer import EAGER_LAUNCHES, LEAST_LAUNCHES, Timer
 from evaluation.types import Reason, Split
 
-LAUNCH, FIXED, EMPTY, EAGER = 1_000, 40_000, 25_000, 7_000
+LAUNCH, FIXED, EMPTY, EAGER, READY = 1_000, 40_000, 25_000, 7_000, 90_000
 """Nanoseconds."""
 
 
@@ -41,9 +41,10 @@ class FakeArm:
         self.marked = marked
         return self.captures
 
-    def announce(self, first: int, count: int) -> None:
+    def announce(self, first: int, count: int) -> int:
         self.announced = first, count
         self.inputs = self.rig.inputs.bytes.clone()
+        return READY
 
     def rest(self) -> None:
         """It leaves nothing running."""
@@ -85,6 +86,7 @@ def test_a_window_is_what_it_took_less_an_empty_trip_for_each_launch(task: Task)
         assert timer.empty == EMPTY
         timer.resize(40)
         assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY) / 40)
+        assert timer.ready[-1] == READY
         assert timer.clocked == pytest.approx((FIXED + LAUNCH + FIXED + 40 * LAUNCH) / 1e9)
         assert arm.asked[-1][1:] == (40, False)
 

@@ -113,7 +113,11 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: Zygote) -> None:
     monkeypatch.setattr(pipeline, "Zygote", lambda: nullcontext(zygote))
     monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
     plan = dataclasses.replace(
-        clock.GPU_QUICK_PLAN, least_blocks=3, most_blocks=3, unannounced=0.9, looked_at_after=6
+        clock.GPU_QUICK_PLAN,
+        least_blocks=3,
+        most_blocks=3,
+        looked_at_between=0.9,
+        looked_at_after=6,
     )
     monkeypatch.setattr(clock, "GPU_FINAL_PLAN", plan)
     monkeypatch.setattr(clock, "GPU_QUICK_PLAN", plan)

@@ -56,6 +56,23 @@ def test_a_word_arrives_whole_and_a_message_may_follow_it(ends: Ends) -> None:
     assert judge.receive(1)[0] == {"a": 1}
 
 
+def test_a_message_or_a_word_is_an_answer_once_it_is_whole(ends: Ends) -> None:
+    judge, theirs = ends
+    frame = struct.pack("<I", 8) + b'{"a": 1}'
+    for sent, words in ((frame, False), (bytes(WORD_BYTES), True)):
+        assert not judge.answered(words)
+        theirs.send(sent[:3])
+        assert not judge.answered(words)
+        theirs.send(sent[3:-1])
+        assert judge.pending() and not judge.answered(words)
+        theirs.send(sent[-1:])
+        assert judge.answered(words)
+        judge.receive_word(1) if words else judge.receive(1)
+    theirs.close()
+    assert judge.answered()
+    assert judge.answered(words=True)
+
+
 def test_no_word_in_time_and_none_for_who_reads_nothing(ends: Ends) -> None:
     judge, theirs = ends
     theirs.send(b"half")
