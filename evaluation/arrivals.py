@@ -46,7 +46,7 @@ class Arrivals:
 
     def __init__(self, timer: Timer, first: int, launches: int) -> None:
         """Of a timer with so many launches from a slot on, LEAST_LAUNCHES or more. What the
-        contestant sees is as it was: it is asked for the window only now.
+        contestant sees is as it was: it is asked for the window only afterwards.
         """
         self._rig, self._region = timer.rig, timer.region
         self._first, self._launches = first, launches
@@ -54,16 +54,17 @@ class Arrivals:
         self._timed = bool(secrets.randbelow(2))
         self._seconds = secrets.SystemRandom().random() * timer.elapsed / 1e9
         self._settled = SETTLED_SECONDS[timer.rig.inputs.bytes.device.type]
+        outputs = timer.rig.outputs[timer.region]
+        befores = [self._slot(launch - 1) for launch in self._parts.launches]
+        self._befores = [watched(outputs, slot) for slot in befores]
+        self._front = watched(outputs, self._slot(self._parts.front))
         self._found: list[bytes] = []
 
     def begin(self) -> None:
         """Refill the ring, but for what is to come right."""
-        outputs, parts = self._rig.outputs[self._region], self._parts
         self._rig.refill(self._region, self._first, self._launches)
-        parts.keep()
-        parts.lay(parts.strays)
-        self._befores = [watched(outputs, self._slot(launch - 1)) for launch in parts.launches]
-        self._front = watched(outputs, self._slot(parts.front))
+        self._parts.keep()
+        self._parts.lay(self._parts.strays)
         self._unwritten = self._front()
         if self._rig.inputs.bytes.is_cuda:
             torch.cuda.synchronize()

@@ -31,7 +31,7 @@ from evaluation.oracle import compare
 from evaluation.place import GPU, contestant_cores
 from evaluation.rig import Rig, ring_slots, slot_bytes
 from evaluation.task import Operator, Task
-from evaluation.timer import LEAST_LAUNCHES, Timer
+from evaluation.timer import LEAST_LAUNCHES, Timer, unseen_ns
 from evaluation.types import Case, Measurement, Split
 
 COMPUTED_TWICE = 2
@@ -221,10 +221,7 @@ class Judge:
                 for timer in (candidate, against)
             ]
             blocks = clock.blocks(windows[0], windows[1], plan)
-            unseen = clock.unseen(candidate.ready, against.ready)
-            if self.task.kind == GPU:
-                unseen += clock.unseen(candidate.besides, against.besides)
-            unseen /= candidate.launches
+            unseen = unseen_ns(candidate, against)
             blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
             for look in arrivals.ways_to_look(candidate, self._watch) * plan.looked_at_after:
                 look(candidate)

@@ -29,6 +29,10 @@ SETTLING, MUCH_TOO_LONG = 3, 4
 """The least of so many windows tells how many launches one is to have, unless the first takes so
 many times too long.
 """
+READY_NS = 1_000_000
+"""In which the launches of a window are made ready, which takes less than half of it; more is on
+the clock.
+"""
 MOST_RUNS = 3
 """Of a window, while the judge is kept from looking at it."""
 
@@ -38,7 +42,7 @@ class Timer:
 
     On a GPU the launches of a window are captured in a CUDA graph where the kernel allows it, and
     `captured` says whether it did. They are clocked by sight (see `sight`); where nothing is to be
-    seen, and on a processor, from request to answer.
+    seen from request to answer, and on a processor from a word to its answer.
     """
 
     def __init__(
@@ -66,9 +70,7 @@ class Timer:
         self.besides: list[float] = []
         """Nanoseconds of each window that were not its launches' own."""
         self.ready: list[float] = []
-        """Nanoseconds of processor time in which each window's launches were made ready: 0 on a
-        GPU.
-        """
+        """Nanoseconds in which each window's launches were made ready: 0 on a GPU."""
         self.count = self.launches = 1
         with blame(self):
             self._bind()
@@ -162,7 +164,8 @@ class Timer:
         alike = not self.by_sight and LEAST_LAUNCHES <= launches <= filled
         parts = Parts(rig, first, launches) if alike else None
         with blame(self):
-            self.ready.append(self.arm.announce(first, launches))
+            ready = self.arm.announce(first, launches)
+            self.ready.append(ready)
         rig.refill(self.region, first, filled)
         if parts:  # as much as for a window whose inputs arrive late, which could be told by it
             parts.keep()
@@ -170,6 +173,7 @@ class Timer:
         sight = self._sight(first, launches) if 1 < launches <= filled else None
         with blame(self):
             elapsed = self.arm.run(first, launches, rig.look, replay, sight or idle)
+            elapsed += max(0, ready - READY_NS)
             self.elapsed, self.clocked = elapsed, self.clocked + elapsed / 1e9
             self.arm.rest()
             if launches >= filled and self.checked:
@@ -190,6 +194,16 @@ class Timer:
         if not self.by_sight or not any(spec.bytes for spec in outputs.layout.specs):
             return None
         return Sight(outputs, self.rig.secret, first, launches, self._marked)
+
+
+def unseen_ns(candidate: Timer, against: Timer) -> float:
+    """Nanoseconds per launch that a candidate's windows take longer than the baseline's where its
+    launches are not clocked: before their word, or on a GPU before they are seen to write.
+    """
+    unseen = clock.unseen(candidate.ready, against.ready)
+    if candidate.by_sight:
+        unseen += clock.unseen(candidate.besides, against.besides)
+    return unseen / candidate.launches
 
 
 @contextmanager

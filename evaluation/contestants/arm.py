@@ -119,14 +119,13 @@ class Arm:
         """On a processor, tell of launches that `run` will begin, before their inputs are there: to
         read a request takes Python as long as many a launch, and to hear a word does not. On a GPU,
         whose windows are clocked by sight, they are told of when they are to begin. Returns the
-        nanoseconds of processor time that it took to make them ready.
+        nanoseconds that it took to make them ready.
         """
         if self.rights.kind == GPU:
             return 0
-        spent = self._hold.spent()
-        self.ask({"do": "announce", "first": first, "count": count})
+        elapsed = self.ask({"do": "announce", "first": first, "count": count})
         self._announced = first, count
-        return self._hold.since(spent)
+        return elapsed
 
     def run(
         self,

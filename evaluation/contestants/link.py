@@ -9,10 +9,12 @@ exception of ours.
 from __future__ import annotations
 
 import array
+import fcntl
 import json
 import select
 import socket
 import struct
+import termios
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -91,17 +93,18 @@ class Link:
         """Whether a whole message has arrived, or a whole word, or the peer is gone: its first byte
         says nothing, and may be sent early.
         """
-        try:
-            size = WORD_BYTES if words else 4
-            begin = self.socket.recv(size, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            if not begin or words or len(begin) < size:
-                return len(begin) in (0, size)
-            length: int = struct.unpack("<I", begin)[0]
-            whole = size + min(length, MAX_FRAME)
-            return len(self.socket.recv(whole, socket.MSG_PEEK | socket.MSG_DONTWAIT)) == whole
-        except BlockingIOError:
+        if not self.pending():
             return False
-        except OSError:
+        try:
+            told = fcntl.ioctl(self.socket, termios.FIONREAD, bytes(4))
+            arrived: int = struct.unpack("i", told)[0]
+            if not arrived or words:
+                return not arrived or arrived >= WORD_BYTES
+            if arrived < 4:
+                return False
+            length: int = struct.unpack("<I", self.socket.recv(4, socket.MSG_PEEK))[0]
+            return arrived >= 4 + min(length, MAX_FRAME)
+        except OSError:  # the peer is gone
             return True
 
     def receive(

@@ -135,3 +135,27 @@ def test_a_scalar_reaches_an_entry_point_in_its_type(task: Task) -> None:
     values = values_of(task.operator, case_of(task, 8, 32))
     assert values == {"rows": 8, "cols": 32, "shift": SHIFT}
     assert [type(value) for value in values.values()] == [int, int, float]
+
+
+@pytest.mark.parametrize("size", [(8, 32), (128, 1024)], ids=["small", "large"])
+def test_strays_are_like_a_slots_inputs_and_leave_the_ring_as_it_is(
+    task: Task, size: tuple[int, int]
+) -> None:
+    with Rig(task.operator, case_of(task, *size), slots=4, arms=1) as rig:
+        first = rig.strays(2)  # before there is anything else
+        rig.refill(0, 1, 3)
+        before = [region.bytes.clone() for region in rig.regions(0)]
+        rows = rig.strays(3)
+        for region, old in zip(rig.regions(0), before, strict=True):
+            assert region.bytes.equal(old)
+        layout = dataclasses.replace(rig.inputs.layout, slots=3)
+        assert first.shape == (2, layout.stride) and rows.shape == (3, layout.stride)
+        for start, end in layout.gaps():
+            assert rows[:, start:end].equal(layout.rows(rig.inputs.bytes)[:3, start:end])
+        strange, known = layout.columns(rows.flatten()), rig.inputs.column("x")[:, ::7]
+        assert set(strange) == {"x", "weight"}
+        assert strange["x"].isfinite().all() and len(strange["x"].unique()) > 100
+        for row in strange["x"][:, ::7]:
+            assert not (known == row).any()
+        answer(rig, range(1, 4))
+        rig.verify_launches(0, 1, range(3), "here")  # by the values of the refill, not of strays

@@ -7,15 +7,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from evaluation.contestants.arm import Arm
 from evaluation.errors import Broken, SubmissionError
+from evaluation.parts import Parts
 from evaluation.rig import Rig
 from evaluation.task import Task
-from evaluation.timer import EAGER_LAUNCHES, LEAST_LAUNCHES, Timer
+from evaluation.timer import EAGER_LAUNCHES, LEAST_LAUNCHES, READY_NS, Timer, unseen_ns
 from evaluation.types import Reason, Split
 
 LAUNCH, FIXED, EMPTY, EAGER, READY = 1_000, 40_000, 25_000, 7_000, 90_000
@@ -256,3 +258,48 @@ def test_who_changes_the_inputs_of_a_baseline_that_fails_is_to_blame(task: Task)
         cast(Any, arm).run = woken
         with pytest.raises(SubmissionError, match="in the baseline's turn: input x was changed"):
             timer.window()
+
+
+def test_what_takes_too_long_to_be_made_ready_is_on_the_clock(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with timed(task, captures=False) as (timer, arm):
+        timer.resize(40)
+        monkeypatch.setattr(arm, "announce", slowly(arm, READY_NS + 80_000))
+        assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY + 80_000) / 40)
+
+
+def slowly(arm: FakeArm, took: int) -> Callable[[int, int], int]:
+    announce = arm.announce
+    return lambda first, count: announce(first, count) and took
+
+
+def test_what_a_candidate_does_before_its_word_beyond_its_baseline_is_charged() -> None:
+    def timer(ready: int, besides: int, by_sight: bool) -> Any:
+        values = {"ready": [ready] * 20, "besides": [besides] * 20}
+        return SimpleNamespace(**values, by_sight=by_sight, launches=10)
+
+    assert unseen_ns(timer(300, 9, False), timer(100, 5, False)) == 20
+    assert unseen_ns(timer(100, 9, False), timer(300, 5, False)) == 0
+    assert unseen_ns(timer(0, 90, True), timer(0, 50, True)) == 4
+
+
+def test_as_much_is_done_for_a_clocked_window_as_for_one_whose_inputs_arrive_late(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    for name in ("keep", "lay"):
+        original = getattr(Parts, name)
+
+        def noted(parts: Parts, *given: Any, name: str = name, of: Any = original) -> None:
+            done.append(name)
+            of(parts, *given)
+
+        monkeypatch.setattr(Parts, name, noted)
+    with timed(task, captures=False) as (timer, _):
+        for launches, wanted in ((LEAST_LAUNCHES, ["keep", "lay"]), (LEAST_LAUNCHES - 1, [])):
+            done.clear()
+            timer.resize(launches)
+            timer.window()
+            assert done == wanted
+            timer.rig.unchanged("here")

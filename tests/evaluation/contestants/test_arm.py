@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -243,16 +244,13 @@ def test_what_it_takes_to_make_launches_ready_is_told(
 def test_who_looks_during_a_window_hears_of_its_answer(
     arm: Arm, slots: list[dict[str, torch.Tensor]]
 ) -> None:
-    heard: list[bool] = []
-
     def during(answered: Callable[[], bool]) -> None:
-        heard.append(answered())  # it is milliseconds away
+        ends = time.monotonic() + 20
         while not answered():
-            pass
+            assert time.monotonic() < ends
 
     arm.announce(0, 3)
     assert arm.run(0, 3, during=during) > 0
-    assert heard == [False]
 
 
 @pytest.mark.parametrize("said", [FAILED, bytes(range(WORD_BYTES))])

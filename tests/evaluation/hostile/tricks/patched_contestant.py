@@ -1,10 +1,10 @@
-# trick: patches the loop it runs in: every request to run is answered, none is carried out
+# trick: patches the loop it runs in: whatever is to be launched is answered, and not launched
 # row: 45
 # expect: failed/STALE_OUTPUT
 # triage: import
 from evaluation.contestants import contestant
 
-contestant.Contestant.do_run = lambda self, request, descriptors: None
+contestant.Contestant.begin = lambda self: setattr(self, "announced", None) or True
 
 
 def centred(x, scale):
