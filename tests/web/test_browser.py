@@ -296,6 +296,13 @@ def test_no_page_complains_or_scrolls_sideways(open_page, stage):
         assert page.complaints == []
 
 
+@pytest.mark.parametrize("width", [320, 360, 390])
+def test_all_of_the_main_navigation_is_seen_on_a_phone(open_page, stage, width):
+    page = open_page("/", {"width": width, "height": 700})
+    hidden = page.locator(".nav").evaluate("it => it.scrollWidth - it.clientWidth")
+    assert hidden == 0
+
+
 def test_a_word_without_end_makes_no_page_scroll_sideways(open_page, stage, record, offstage):
     run, word = stage.start(TASK, "tuner"), "x" * 300
     Run.objects.filter(pk=run.pk).update(label=word[:100])
