@@ -100,14 +100,14 @@ class Arrivals:
 Look = Callable[["Timer"], None]
 
 
-def ways_to_look(timer: Timer, watch: order.Watch) -> tuple[Look, ...]:
+def ways_to_look(timer: Timer, witness: order.Witness) -> tuple[Look, ...]:
     """What there is to ask of a window that is not clocked: whose inputs its launches answer from
     and, on a GPU, in what order they run. A look at a processor's memory takes too long for that.
     """
-    return (watch.check, check) if timer.by_sight else (check,)
+    return (witness.check, check) if timer.by_sight else (check,)
 
 
-def looked_at_between(timer: Timer, share: float, watch: order.Watch) -> Callable[[], float]:
+def looked_at_between(timer: Timer, share: float, witness: order.Witness) -> Callable[[], float]:
     """`timer.window`, before which in so large a share of calls there is a window that is not
     clocked but looked at.
 
@@ -115,7 +115,7 @@ def looked_at_between(timer: Timer, share: float, watch: order.Watch) -> Callabl
     orderly once enough windows have been clocked. Baselines have them for their windows to have a
     candidate's surroundings. Raises what the ways to look do.
     """
-    looks = ways_to_look(timer, watch)
+    looks = ways_to_look(timer, witness)
 
     def window() -> float:
         if secrets.SystemRandom().random() < share:

@@ -101,7 +101,7 @@ class Judge:
         # A team of threads would wait for whichever of them shares its core with someone else.
         torch.set_num_threads(1)
         self._builds["candidate"] = candidate
-        self._watch = order.Watch()
+        self._witness = order.Witness()
         return self
 
     def arm(self, name: str) -> Arm:
@@ -217,13 +217,13 @@ class Judge:
             # What the candidate does on an empty trip is not given back to it.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
             windows = [
-                arrivals.looked_at_between(timer, plan.looked_at_between, self._watch)
+                arrivals.looked_at_between(timer, plan.looked_at_between, self._witness)
                 for timer in (candidate, against)
             ]
             blocks = clock.blocks(windows[0], windows[1], plan)
             unseen = unseen_ns(candidate, against)
             blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
-            for look in arrivals.ways_to_look(candidate, self._watch) * plan.looked_at_after:
+            for look in arrivals.ways_to_look(candidate, self._witness) * plan.looked_at_after:
                 look(candidate)
             audit.check(candidate, self._memory)
             candidate.rig.intact(candidate.region, candidate.where)

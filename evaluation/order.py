@@ -118,7 +118,7 @@ def in_order(written: torch.Tensor) -> bool:
     return not bool((begun[:, 1:] & (all_before[:, :-1] == 0)).any())
 
 
-class Watch:
+class Witness:
     """Of one verdict: how many of its windows were glanced at and seen out of order."""
 
     def __init__(self) -> None:

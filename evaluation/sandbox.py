@@ -40,6 +40,7 @@ SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
 
 GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
 MOST_SAID = 1 << 20
+OPENING_BYTES = 64 << 10
 END_SECONDS = 10.0
 STRANGERS = 0x7000_0000
 """Users that nobody else here is; each stranger is the one of its warden's pid."""
@@ -271,14 +272,27 @@ def command(argv: Sequence[str], policy: Policy) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Opening:
+    """A word that a command is to say within so many seconds, early in what it says."""
+
+    word: str
+    seconds: float
+
+    def heard(self, said: int) -> bool:
+        """Whether it is in the first of what was said into a file."""
+        return self.word.encode() in os.pread(said, OPENING_BYTES, 0)
+
+
+@dataclass(frozen=True)
 class Done:
     """A command that has ended: its exit code as a shell gives it, -9 where it was killed for what
-    it `exceeded`, and the last MiB that it said, stderr within.
+    it `exceeded`, the last MiB that it said, stderr within, and whether its opening was `heard`.
     """
 
     returncode: int
     stdout: str
     exceeded: Excess | None = None
+    heard: bool = False
 
 
 def run(
@@ -289,9 +303,11 @@ def run(
     cwd: str | Path = "/",
     env: Mapping[str, str] | None = None,
     most: Amounts | None = None,
+    opening: Opening | None = None,
 ) -> Done:
     """Run a command behind the walls, and collect what it says. Everything is killed past `timeout`
-    seconds, or when all that it starts takes more than `most` together.
+    seconds, where its `opening` is not heard in time, or when all that it starts takes more than
+    `most` together.
 
     `env` is all the environment it gets.
     """
@@ -308,26 +324,36 @@ def run(
         ) as process,
     ):
         watch = Watch(most, () if policy.scratch_bytes else policy.writable) if most else None
-        if exceeded := _wait(process, timeout, watch):
+        if exceeded := _wait(process, timeout, watch, opening, said.fileno()):
             end(process)
         code = -signal.SIGKILL if exceeded else process.returncode
+        heard = opening is not None and opening.heard(said.fileno())
         output = last_said(said.fileno())
-    return Done(code, output, exceeded)
+    return Done(code, output, exceeded, heard)
 
 
-def _wait(process: subprocess.Popen[bytes], timeout: float, watch: Watch | None) -> Excess | None:
+def _wait(
+    process: subprocess.Popen[bytes],
+    timeout: float,
+    watch: Watch | None,
+    opening: Opening | None,
+    said: int,
+) -> Excess | None:
     """Wait until a process ends, or is to be ended for what is returned."""
     begun = time.monotonic()
-    deadline = begun + timeout
+    limit = min(opening.seconds, timeout) if opening else timeout
     while True:
-        until = min(deadline, watch.due) if watch else deadline
+        until = min(begun + limit, watch.due) if watch else begun + limit
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, until - time.monotonic()))
             return None
         if watch and (exceeded := watch.look(process.pid)):
             return exceeded
-        if (now := time.monotonic()) >= deadline:
-            return Excess(SECONDS, now - begun, timeout)
+        taken = time.monotonic() - begun
+        if opening and taken >= limit and opening.heard(said):
+            limit, opening = timeout, None
+        if taken >= limit:
+            return Excess(SECONDS, taken, limit)
 
 
 def end(warden: subprocess.Popen[bytes]) -> None:

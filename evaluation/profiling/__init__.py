@@ -12,15 +12,16 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation import pipeline
+from evaluation import pipeline, sandbox
 from evaluation.building import leavings
 from evaluation.building.builds import Build, build
 from evaluation.contestants.rights import Rights
 from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
+from evaluation.limits import BUILD, SECONDS
 from evaluation.place import GPU
 from evaluation.policy import Policy
-from evaluation.profiling import confined, inmate
+from evaluation.profiling import inmate
 from evaluation.profiling.facts import Profile, Unprofiled, merged, plain, table
 from evaluation.profiling.tools import Tool, tools
 from evaluation.task import Task
@@ -28,10 +29,11 @@ from evaluation.types import Case, Reason, Split, Verdict
 
 __all__ = ["Profile", "chosen_case", "profile", "profile_of", "table", "unprofilable"]
 
-BEGIN_SECONDS, SECONDS = 40.0, 100.0
+BEGIN_SECONDS, MOST_SECONDS = 40.0, 100.0
 """For a profiler to get to the candidate, and for all of it."""
 TOOL_BYTES = 8 << 30
 """Memory that a profiler may take beside the candidate."""
+TOO_MUCH = {SECONDS: Reason.TIMEOUT, "memory_bytes": Reason.OUT_OF_MEMORY}
 CACHE_BYTES = 256 << 20
 """More than the caches of a GPU hold: launches go round so much memory."""
 MOST_MESSAGE, MOST_SAID = 2000, 600
@@ -97,7 +99,7 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
             folder=built.folder.resolve(),
             scratch=scratch,
             memory_bytes=limits.memory_mb << 20,
-            seconds=SECONDS,
+            seconds=MOST_SECONDS,
             threads=1,
             compiles=True,  # the walls stand before the program starts that is profiled
             kind=task.kind,
@@ -109,16 +111,16 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
         policy = dataclasses.replace(policy, readable=readable, stranger=False)
         if tool.command():
             policy, job["policy"] = _parted(policy)
-        said = confined.run(
+        done = sandbox.run(
             [*tool.command(), sys.executable, "-I", inmate.__file__, json.dumps(job)],
             policy,
-            env=rights.variables(),
+            timeout=MOST_SECONDS,
             cwd=rights.scratch,
-            limits=confined.Limits(
-                inmate.REACHED, BEGIN_SECONDS, SECONDS, rights.memory_bytes + TOOL_BYTES
-            ),
+            env=rights.variables(),
+            most=dataclasses.replace(BUILD, memory_bytes=rights.memory_bytes + TOOL_BYTES),
+            opening=sandbox.Opening(inmate.REACHED, BEGIN_SECONDS),
         )
-    return _concluded(said, case, tool)
+    return _concluded(done, case, tool)
 
 
 def _parted(policy: Policy) -> tuple[Policy, str]:
@@ -152,26 +154,24 @@ def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[st
     }
 
 
-def _concluded(said: confined.Said, case: Case, tool: Tool) -> Profile:
+def _concluded(done: sandbox.Done, case: Case, tool: Tool) -> Profile:
     """What came of it, all of which a stranger may have written once it has begun. Raises
     Unprofiled.
     """
-    answer = _answer(said.text)
-    kernels = merged(tool.read(said.text, answer))
+    answer = _answer(done.stdout)
+    kernels = merged(tool.read(done.stdout, answer))
     if kernels:
         return Profile(case.name, tool.title(), kernels)
-    if not said.begun:
-        why = answer.get("message") or said.text.strip() or f"no answer, exit code {said.code}"
+    said = done.stdout.strip()
+    if not done.heard:
+        why = answer.get("message") or said or f"no answer, exit code {done.returncode}"
         raise Unprofiled(f"{tool.title()} did not get to the kernel: {str(why)[-MOST_SAID:]}")
-    if said.ended is Reason.TIMEOUT:
-        message = f"took longer than {SECONDS:g} s to profile"
-        return Profile(case.name, reason=said.ended, message=message)
-    if said.ended is not None:
-        message = "took more memory than it may while it was profiled"
-        return Profile(case.name, reason=said.ended, message=message)
+    if done.exceeded:
+        reason = TOO_MUCH.get(done.exceeded.name, Reason.FORBIDDEN)
+        return Profile(case.name, reason=reason, message=f"the profile {done.exceeded}")
     if not answer:
-        end = f"the process that was profiled ended with code {said.code}"
-        message = f"{end}; it said: {said.text.strip()[-MOST_SAID:]}"
+        end = f"the process that was profiled ended with code {done.returncode}"
+        message = f"{end}; it said: {said[-MOST_SAID:]}"
         return Profile(case.name, reason=Reason.CRASH, message=message)
     known = Reason.__members__.get(str(answer.get("reason")), Reason.CALL_ERROR)
     message = str(answer.get("message") or "no kernel was launched")

@@ -101,7 +101,7 @@ def test_honest_launches_answer_what_they_are_given(rig: Rig) -> None:
 def test_who_answers_ahead_and_writes_in_turn_is_found(rig: Rig, cheat: type[Window]) -> None:
     timer: Any = timed(rig, side_by_side=1)
     timer.arm = cheat(rig, 1)
-    order.Watch().check(timer, 3)  # it is in order
+    order.Witness().check(timer, 3)  # it is in order
     with pytest.raises(SubmissionError, match="inputs that arrive before") as caught:
         _ = [check(timer) for _ in range(20)]
     assert caught.value.reason is Reason.WRONG_VALUES
@@ -185,7 +185,7 @@ def test_windows_that_are_clocked_have_others_between_them(
         if refused
         else nullcontext(),
     ):
-        windows = looked_at_between(timer, 1.0, cast(order.Watch, Blind()))
+        windows = looked_at_between(timer, 1.0, cast(order.Witness, Blind()))
         assert all(windows() > 0 for _ in range(20))
 
 
@@ -197,4 +197,4 @@ def test_a_baseline_that_fails_is_our_fault(rig: Rig) -> None:
     timer: Any = timed(rig, side_by_side=1)
     timer.arm, timer.trusted = Failing(rig, 1), True
     with pytest.raises(Broken, match="the baseline failed: gone"):
-        looked_at_between(timer, 1.0, order.Watch())()
+        looked_at_between(timer, 1.0, order.Witness())()

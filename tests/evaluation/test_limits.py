@@ -137,6 +137,31 @@ def test_who_takes_less_is_left_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.exceeded) == (0, None)
 
 
+@pytest.mark.parametrize(
+    ("code", "limit"),
+    [
+        ("time.sleep(60)", 1),
+        ("print('x' * 70_000, 'ready', flush=True); time.sleep(60)", 1),
+        ("print('ready', flush=True); time.sleep(60)", 3),
+        ("print('ready', flush=True); time.sleep(1.5)", None),
+    ],
+    ids=["silent", "too much before it", "in time", "in time, and ends"],
+)
+def test_who_does_not_say_its_opening_word_in_time_is_not_waited_for(
+    tmp_path: Path, code: str, limit: float | None
+) -> None:
+    done = sandbox.run(
+        [sys.executable, "-I", "-c", f"import time\n{code}"],
+        Policy(sandbox.walls(), (sys.prefix, sys.base_prefix), (str(tmp_path),)),
+        timeout=3,
+        cwd=tmp_path,
+        opening=sandbox.Opening("ready", 1),
+    )
+    assert done.heard == ("print('ready" in code)
+    assert (done.exceeded and done.exceeded.limit) == limit
+    assert done.returncode == (-9 if limit else 0)
+
+
 def test_what_lies_in_locked_folders_counts_and_what_links_point_to_does_not(
     tmp_path: Path,
 ) -> None:

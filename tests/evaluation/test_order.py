@@ -15,7 +15,7 @@ from evaluation import order
 from evaluation.contestants.arm import Arm
 from evaluation.errors import SubmissionError
 from evaluation.memory import HostMemory, Layout, TensorSpec, poison
-from evaluation.order import Glances, Watch, in_order
+from evaluation.order import Glances, Witness, in_order
 from evaluation.rig import Rig
 from evaluation.task import Task
 from evaluation.timer import Timer
@@ -130,29 +130,29 @@ def rig(task: Task, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 
 def test_launches_in_a_row_are_in_order(rig: Rig) -> None:
-    Watch().check(timed(rig, side_by_side=1), windows=3)
+    Witness().check(timed(rig, side_by_side=1), windows=3)
 
 
 def test_launches_side_by_side_are_refused(rig: Rig) -> None:
     with pytest.raises(SubmissionError, match="here: launches of a window ran beside") as caught:
-        Watch().check(timed(rig, side_by_side=4), windows=3)
+        Witness().check(timed(rig, side_by_side=4), windows=3)
     assert caught.value.reason is Reason.FORBIDDEN
 
 
 def test_a_glance_may_be_mistaken_so_three_windows_of_a_verdict_tell(rig: Rig) -> None:
-    watch = Watch()
+    witness = Witness()
     for crowds in ([4, 1], [1], [4, 1], [1]):
-        watch.check(changing(rig, crowds))
+        witness.check(changing(rig, crowds))
         assert not crowds, "after one that is out of order another one is glanced at"
-    Watch().check(changing(rig, [4, 4, 1]))  # another verdict begins anew
+    Witness().check(changing(rig, [4, 4, 1]))  # another verdict begins anew
     with pytest.raises(SubmissionError):
-        watch.check(changing(rig, [4]))
+        witness.check(changing(rig, [4]))
 
 
 def test_of_a_baseline_nothing_is_asked(rig: Rig) -> None:
     timer: Any = timed(rig, side_by_side=4)
     timer.trusted = True
-    Watch().check(timer, windows=order.PROOF)
+    Witness().check(timer, windows=order.PROOF)
 
 
 def test_an_answer_that_came_before_the_question_is_refused(rig: Rig) -> None:
@@ -165,7 +165,7 @@ def test_an_answer_that_came_before_the_question_is_refused(rig: Rig) -> None:
     timer = timed(rig, side_by_side=1)
     timer.arm = cast(Arm, Waiting(rig, 1))
     with pytest.raises(SubmissionError, match="here: wrote an answer before") as caught:
-        Watch().check(timer, windows=3)
+        Witness().check(timer, windows=3)
     assert caught.value.reason is Reason.FORBIDDEN
 
 

@@ -79,7 +79,7 @@ def test_honest_launches_are_seen_in_order(
     monkeypatch.setattr(order, "Glances", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
     with timer_of(build, zygote, tmp_path) as timer:
-        order.Watch().check(timer, windows=8)
+        order.Witness().check(timer, windows=8)
     assert sum(told) > 0, "no glance fell into a window"
 
 
@@ -90,4 +90,4 @@ def test_slow_launches_in_a_row_are_not_taken_for_a_crowd(
     source = f"{right.source}\n{SLOW}"
     build = builds.build(right.task(), "triton", {"centred.py": source}, cache)
     with timer_of(build, zygote, tmp_path) as timer:
-        order.Watch().check(timer, windows=8)
+        order.Witness().check(timer, windows=8)

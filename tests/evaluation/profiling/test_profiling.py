@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,10 @@ import pytest
 from evaluation import profiling, sandbox
 from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, main, serve_request
 from evaluation.errors import RequestError
+from evaluation.limits import SECONDS, Excess
 from evaluation.pipeline import Request
 from evaluation.policy import Policy
-from evaluation.profiling import confined, inmate
+from evaluation.profiling import inmate
 from evaluation.profiling.facts import (
     MOST_KERNELS,
     MOST_NAME,
@@ -55,8 +55,8 @@ def captured(language: str) -> str:
     return (HERE / f"ncu-2025.3.{language}.txt").read_text()
 
 
-def said(text: str, begun: bool = True, ended: Reason | None = None) -> confined.Said:
-    return confined.Said(text, 0, begun, ended)
+def said(text: str, heard: bool = True, exceeded: Excess | None = None) -> sandbox.Done:
+    return sandbox.Done(0, text, exceeded, heard)
 
 
 def answered(**answer: Any) -> str:
@@ -170,8 +170,20 @@ def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> N
     assert (odd.reason, odd.message) == (Reason.CALL_ERROR, "no kernel was launched")
     gone = profiling._concluded(said("Segmentation fault"), CASE, cupti)
     assert (gone.reason, "Segmentation fault" in gone.message) == (Reason.CRASH, True)
-    late = profiling._concluded(said("", ended=Reason.TIMEOUT), CASE, cupti)
-    assert late.reason is Reason.TIMEOUT
+    late = profiling._concluded(said("", exceeded=Excess(SECONDS, 101, 100)), CASE, cupti)
+    assert (late.reason, late.message) == (
+        Reason.TIMEOUT,
+        "the profile took longer than 100 s",
+    )
+    grown = Excess("memory_bytes", 3 << 20, 2 << 20)
+    assert profiling._concluded(said("", exceeded=grown), CASE, cupti).reason is (
+        Reason.OUT_OF_MEMORY
+    )
+    many = profiling._concluded(said("", exceeded=Excess("processes", 300, 256)), CASE, cupti)
+    assert (many.reason, many.message) == (
+        Reason.FORBIDDEN,
+        "the profile took at least 300 processes at a time; the limit is 256",
+    )
     assert plain("\x1b[2Ja\nb\ud800") == "\ufffd[2Ja\nb\ufffd"
     for broken in ("{", "[1]", "[" * 9999):
         text = f"{inmate.ANSWER}{broken}"
@@ -179,7 +191,7 @@ def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> N
 
 
 def test_a_tool_that_does_not_get_to_the_kernel_is_no_fault_of_its() -> None:
-    stuck = said("==PROF== Connected", begun=False, ended=Reason.TIMEOUT)
+    stuck = said("==PROF== Connected", heard=False, exceeded=Excess(SECONDS, 41, 40))
     with pytest.raises(Unprofiled, match="did not get to the kernel: ==PROF== Connected"):
         profiling._concluded(stuck, CASE, cupti)
 
@@ -238,36 +250,10 @@ def test_what_does_not_compile_is_told_and_not_profiled(
 
 # What follows runs for real, behind the walls of this machine.
 
-LIMITS = confined.Limits("begun", 20, 40, 1 << 30)
 
-
-def policy(folder: Path) -> Policy:
-    readable = (sys.prefix, sys.base_prefix, str(Path(sandbox.__file__).parent))
-    return Policy(sandbox.walls(), readable, (str(folder),), scratch_bytes=1 << 20, gpu=True)
-
-
-def confined_run(
-    program: str, folder: Path, limits: confined.Limits = LIMITS, **more: str
-) -> confined.Said:
-    argv = [sys.executable, "-I", "-c", program]
-    return confined.run(argv, policy(folder), {"PATH": os.environ["PATH"], **more}, folder, limits)
-
-
-def test_a_command_is_ended_when_it_takes_too_long(tmp_path: Path) -> None:
-    limits = confined.Limits("begun", 1, 2, 1 << 30)
-    started = time.monotonic()
-    begins = "print('begun', flush=True); import time; time.sleep(60)"
-    found = confined_run(begins, tmp_path, limits)
-    assert (found.ended, found.begun, found.text) == (Reason.TIMEOUT, True, "begun\n")
-    never = confined_run("import time; time.sleep(60)", tmp_path, limits)
-    assert (never.ended, never.begun) == (Reason.TIMEOUT, False)
-    assert time.monotonic() - started < 20
-
-
-def test_a_command_is_ended_when_it_takes_too_much(tmp_path: Path) -> None:
-    limits = confined.Limits("begun", 20, 20, 256 << 20)
-    grows = "import time; held = bytearray(512 << 20); time.sleep(60)"
-    assert confined_run(grows, tmp_path, limits).ended is Reason.OUT_OF_MEMORY
+def run(argv: list[str], policy: Policy, folder: Path, **env: str) -> list[str]:
+    env = {"PATH": os.environ["PATH"], **env}
+    return sandbox.run(argv, policy, timeout=40, cwd=folder, env=env).stdout.split()
 
 
 LOOKS = f"""
@@ -292,11 +278,11 @@ inmate.start_again_confined(os.environ["POLICY"], ["-c", {LOOKS!r}])
 def test_what_a_profiler_starts_puts_up_the_last_wall_and_may_still_do_what_a_driver_must(
     tmp_path: Path,
 ) -> None:
-    whole = policy(tmp_path)
+    readable = (sys.prefix, sys.base_prefix, str(Path(sandbox.__file__).parent))
+    whole = Policy(sandbox.walls(), readable, (str(tmp_path),), scratch_bytes=1 << 20, gpu=True)
     outer, inner = profiling._parted(whole)
     starts = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-I", "-c"]
-    env = {"PATH": os.environ["PATH"], "POLICY": inner}
-    inside = confined.run([*starts, LOOKS], whole, env, tmp_path, LIMITS)
-    assert inside.text.split() == ["refused", "refused"], "the child of a confined process"
-    parted = confined.run([*starts, CONFINES], outer, env, tmp_path, LIMITS)
-    assert parted.text.split() == ["refused", "opened"], "one that confined itself"
+    inside = run([*starts, LOOKS], whole, tmp_path, POLICY=inner)
+    assert inside == ["refused", "refused"], "the child of a confined process"
+    parted = run([*starts, CONFINES], outer, tmp_path, POLICY=inner)
+    assert parted == ["refused", "opened"], "one that confined itself"
