@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from evaluation import arrivals
+from evaluation import arrivals, cuda
 from evaluation.arrivals import Arrivals
 from evaluation.contestants.zygote import Zygote
 from evaluation.errors import SubmissionError
@@ -58,3 +62,28 @@ def test_who_answers_ahead_and_hands_out_in_turn_is_found(
     ):
         _ = [arrivals.check(timer) for _ in range(8)]
     assert caught.value.reason is Reason.WRONG_VALUES
+
+
+@pytest.mark.parametrize("size", [256, 4 << 10, 16 << 10, 1 << 20])
+def test_a_copy_of_any_size_arrives_while_a_contestants_kernels_run(
+    size: int, zygote: Zygote, tmp_path: Path, cache: Path
+) -> None:
+    values = torch.zeros(size, dtype=torch.uint8, pin_memory=True)
+    place, seconds = values.cuda(), list[float]()
+
+    def copies(answered: Callable[[], bool]) -> None:
+        while not answered():
+            time.sleep(0.0005)  # in which the GPU turns to the contestant
+            begun = time.perf_counter()
+            cuda.send(values, place)
+            seconds.append(time.perf_counter() - begun)
+
+    build = Submission.read(HERE / "honest" / "whole_row.triton.py").build(cache)
+    with timer_of(build, zygote, tmp_path) as timer:
+        for _ in range(20):
+            timer.rig.refill(0, 0, timer.launches)
+            timer.arm.run(0, timer.launches, timer.rig.look, timer.captured, copies)
+            timer.arm.rest()
+    print(size, "bytes", sorted(round(1e6 * each) for each in seconds))
+    assert len(seconds) > 60
+    assert statistics.quantiles(seconds, n=10)[-1] < 0.0005
