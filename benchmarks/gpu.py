@@ -7,7 +7,8 @@ beside what the usual ways say of the same kernels (see exactness.py). repeatabi
 submission judged again and again, through every gate, each time by a process of its own. speed:
 seconds of such a process from source to verdict, cold and warm, beside load_inline with 5 checks
 and 100 timed calls in a fresh process. queue: final verdicts a minute over a queue of submissions
-in two languages, and how busy the GPU was. isolation: behind which walls CUDA IPC works (as root).
+in two languages, and how busy the GPU was, of as many as there are when it is interrupted.
+isolation: behind which walls CUDA IPC works (as root).
 
 Run it on a machine that does nothing else. Each part of FILE says by what it was measured.
 """

@@ -36,7 +36,9 @@ SAMPLE_SECONDS = 0.1
 def measure(
     submissions: Sequence[tuple[Task, str]], count: int, cache: Path, device: Device
 ) -> dict[str, Any]:
-    """Final verdicts on `count` submissions: these in turn, told apart by a comment."""
+    """Final verdicts on `count` submissions: these in turn, told apart by a comment. When it is
+    interrupted, it tells of the verdicts that there are.
+    """
     requests = [
         {
             "task": task.slug,
@@ -47,18 +49,25 @@ def measure(
         for number, (task, source) in zip(range(count), cycle(submissions))
     ]
     bench = Bench(environment=device.environment, cores=frozenset(os.sched_getaffinity(0)))
-    started = time.perf_counter()
+    spent: list[dict[str, float]] = []
+    started, wall = time.perf_counter(), 0.0
     try:
         with _busy(device.uuid) as busy, ThreadPoolExecutor(BUILDERS) as builders:
-            reports = [_measured(bench, request) for request in builders.map(_built, requests)]
-            wall = time.perf_counter() - started
+            try:
+                for request in builders.map(_built, requests):
+                    spent.append(_measured(bench, request)["seconds"])
+                    wall = time.perf_counter() - started
+                    print(f"{len(spent)} verdicts in {wall:.1f} s", flush=True)
+            except KeyboardInterrupt:
+                builders.shutdown(cancel_futures=True)
+                if not spent:
+                    raise
     finally:
         bench.clear()
-    spent = [report["seconds"] for report in reports]
     return {
-        "verdicts": count,
+        "verdicts": len(spent),
         "wall_seconds": wall,
-        "verdicts_per_minute": 60 * count / wall,
+        "verdicts_per_minute": 60 * len(spent) / wall,
         "share_of_time_gpu_busy": statistics.fmean(busy) if busy else None,
         "share_of_time_judging": sum(each["total"] for each in spent) / wall,
         "share_of_time_in_windows": sum(each["clocked"] for each in spent) / wall,
