@@ -141,7 +141,8 @@ def _memory(pids: Sequence[int], most: int) -> int:
     for pid in pids:
         if total <= most or time.thread_time() > end:
             break
-        total -= held[pid] - (processes.unfiled_share(pid) or held[pid])
+        # One that has ended meanwhile holds nothing any more.
+        total -= held[pid] - (processes.unfiled_share(pid) or processes.unfiled(pid))
     return total
 
 

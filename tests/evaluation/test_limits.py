@@ -229,6 +229,13 @@ def test_what_a_build_does_once_it_has_answered_counts_too(
         build(task, "triton", {"twice.py": source}, cache)
 
 
+def test_who_ends_while_it_is_looked_at_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {7: [60 << 20, 0], 8: [50 << 20]}  # at the first look, and at the next
+    monkeypatch.setattr(processes, "unfiled", lambda pid: held[pid].pop(0))
+    monkeypatch.setattr(processes, "unfiled_share", lambda pid: 0 if pid == 7 else 50 << 20)
+    assert limits._memory([7, 8], 100 << 20) == 50 << 20
+
+
 @pytest.mark.parametrize(
     ("language", "operator", "folder", "source"),
     [
