@@ -4,7 +4,9 @@ import time
 
 import pytest
 
+from arena.runs import services
 from arena.runs.redaction import STRUCK, _secrets_of_this_process, clean
+from tests.arena.factories import LEASE
 
 
 @pytest.mark.parametrize(
@@ -64,3 +66,13 @@ def test_no_text_makes_it_slow(bait):
 def test_what_no_database_takes_is_mended():
     assert clean([float("inf"), float("nan"), 1.5]) == [None, None, 1.5]
     assert clean("a\x00b\ud800") == "a\ufffdb?"
+
+
+@pytest.mark.django_db
+def test_a_note_of_any_bytes_is_taken_without_its_secrets(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    note = "caf\udce9 \0 with sk-" + "a1" * 20
+    submission = services.submit(run.pk, {"relu.cpp": "int x;"}, note)
+    submission.refresh_from_db()
+    assert submission.note == "caf? \ufffd with [redacted]"

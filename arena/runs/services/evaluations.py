@@ -35,7 +35,7 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
         raise UserError("Nothing was handed in.", "Write the file that the task names.")
     if size > MAX_FILES_BYTES:
         raise UserError(f"The files are {size} bytes.", f"At most {MAX_FILES_BYTES} are taken.")
-    frozen = dict(sorted(files.items()))
+    frozen, note = dict(sorted(files.items())), clean(note)
     digest = hashlib.sha256(json.dumps(frozen).encode()).hexdigest()
     with transaction.atomic():
         run = Run.objects.select_for_update().get(pk=run_id)
@@ -94,7 +94,7 @@ def request_profile(submission: Submission, case: str) -> Evaluation:
     compiled = GateResult.objects.filter(gate="compile", verdict="passed")
     if not compiled.filter(evaluation__submission=submission).exists():
         raise Conflict(f"Round {submission.round} did not compile: there is nothing to profile.")
-    run = submission.run
+    run, case = submission.run, clean(case)
     with transaction.atomic():
         evaluation, created = Evaluation.objects.get_or_create(
             submission=submission,
