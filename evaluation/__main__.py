@@ -250,10 +250,14 @@ def serve_request(text: str, zygote: Zygote | None = None) -> int:
     try:
         data = _parsed(text)
         request = _request(data)
+    except (RequestError, ValueError, KeyError, TypeError) as error:
+        _line({"type": "error", "message": str(error)})
+        return BAD_REQUEST
+    try:
         if data.get("profile") is not None:
             return _emit_profile(request, str(data["profile"]))
         return _exit_code(_emit_lines(request, zygote))
-    except (RequestError, ValueError, KeyError, TypeError) as error:
+    except RequestError as error:
         _line({"type": "error", "message": str(error)})
         return BAD_REQUEST
     except Exception as error:

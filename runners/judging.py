@@ -38,7 +38,11 @@ ENVIRONMENT = (
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of judging that one queue does: the states it takes an evaluation from and to."""
+    """A part of judging that one queue does: the states it takes an evaluation from and to.
+
+    Past `seconds` the judge itself has failed: what a candidate may take is less, and its own
+    affair.
+    """
 
     name: str
     takes: EvaluationStatus
@@ -46,7 +50,7 @@ class Stage:
     seconds: float
 
 
-BUILD = Stage("build", EvaluationStatus.QUEUED, EvaluationStatus.BUILDING, 300)
+BUILD = Stage("build", EvaluationStatus.QUEUED, EvaluationStatus.BUILDING, 1500)
 MEASURE = Stage("measure", EvaluationStatus.BUILT, EvaluationStatus.MEASURING, 1800)
 
 
@@ -171,6 +175,9 @@ class _Judging:
                 case "status":
                     self._tell(message["text"])
                 case "gate":
+                    if message["verdict"] == "broken":  # it is tried again, and this forgotten
+                        said = json.dumps(message["private"], indent=1).replace("\\n", "\n")
+                        logger.error("evaluation %s broke: %s", self.evaluation.pk, said)
                     services.record_gate(self.evaluation.pk, message)
                 case "report" | "profile":
                     self.report = message

@@ -39,8 +39,8 @@ END_SECONDS = 10.0
 MOST_THREADS = 256
 SPIN_SECONDS = 0.05
 """An answer is waited for without sleep for longer than a window takes."""
-PATIENCE = 10
-"""All its answers together may take a contestant so many times as long as one."""
+PATIENCE, MOST_SECONDS = 10, 1500.0
+"""All its answers together may take a contestant so many times as long as one, and no longer."""
 RESTLESS_NS = 3_000_000
 """Processor time that a contestant may have had in all its rests together. Who rests has next to
 none: of 13 302 rests on a busy virtual machine one had any, 0.14 ms.
@@ -50,6 +50,11 @@ AFTER_NS = 200_000
 """Processor time between an answer and the rest after it, in which threads that wait may spin; more
 is the window's.
 """
+
+
+def patience(seconds: float) -> float:
+    """Seconds that all answers of a contestant may take of which one may take `seconds`."""
+    return min(PATIENCE * seconds, MOST_SECONDS)
 
 
 def idle(answered: Callable[[], bool]) -> None:
@@ -261,7 +266,7 @@ class Arm:
     def _within_patience(self, elapsed: float) -> None:
         """End one that answers in time, but so slowly that judging it would take hours."""
         self._taken += elapsed / 1e9
-        if self._taken > (most := PATIENCE * self.rights.seconds) and not self.rights.trusted:
+        if self._taken > (most := patience(self.rights.seconds)) and not self.rights.trusted:
             self.leave()
             raise SubmissionError(Reason.TIMEOUT, f"took more than {most:g} s in all its calls")
 

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from evaluation import __main__ as command_line
-from evaluation import hardware, place
+from evaluation import hardware, pipeline, place, profiling
 from evaluation.__main__ import (
     BAD_REQUEST,
+    BROKEN,
     NOT_PASSED,
     PASSED,
     _alone_with,
@@ -137,6 +138,22 @@ def test_a_task_is_judged_on_no_device_of_another_kind(
     assert main(["admit", TASK[0], *there]) == PASSED
     said = capsys.readouterr().err
     assert "torch-to-cpp: not tried: is judged on a processor, and gpu is none" in said
+
+
+@pytest.mark.parametrize("more", [{}, {"profile": ""}], ids=["verdict", "profile"])
+def test_an_error_of_the_judges_own_is_no_bad_request(
+    more: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("dur")
+
+    monkeypatch.setattr(pipeline, "evaluate", fails)
+    monkeypatch.setattr(profiling, "profile_of", fails)
+    request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "files": {}, **more}
+    assert serve_request(json.dumps(request)) == BROKEN
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"type": "error", "message": "KeyError: 'dur'"}
+    assert "Traceback" in said.err
 
 
 def test_a_cache_may_be_named_from_where_one_is(
