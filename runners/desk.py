@@ -6,6 +6,8 @@ import difflib
 import hashlib
 import itertools
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +16,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from runners.arena_check import ARENA_FAULT, PROFILE
+
+LATE = 124
+"""The exit code of a command that was ended, as `timeout` has it."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,9 @@ class Desk:
         )
 
     def run(self, command: str, *, seconds: float = 60) -> Ran:
-        """Run a shell command in the workspace."""
+        """Run a shell command in the workspace; past `seconds` it ends, with all that it started
+        and did not send away.
+        """
         call = self._tell("tool_call", tool="shell", arguments={"command": command}, cwd=".")
         ran, took = self._spawn(["sh", "-c", command], seconds)
         self._told(call, "shell", ran, took, ran.output)
@@ -153,21 +160,24 @@ class Desk:
         return ran
 
     def _spawn(self, command: Sequence[str], seconds: float | None) -> tuple[Ran, float]:
-        began = time.monotonic()
+        began, late = time.monotonic(), ""
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         try:
-            done = subprocess.run(
-                command,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=seconds,
-            )
-            ran = Ran(done.returncode, done.stdout)
+            said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            ran = Ran(124, f"ended after {seconds:g} seconds")
+            os.killpg(process.pid, signal.SIGKILL)
+            said, late = process.communicate()[0], f"ended after {seconds:g} seconds"
+            said += "\n" if said and not said.endswith("\n") else ""
+        ran = Ran(LATE, said + late) if late else Ran(process.returncode, said)
         return ran, (time.monotonic() - began) * 1000
 
     def _told(self, call: str, tool: str, ran: Ran, took_ms: float, output: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from arena.runs import events
 from arena.runs.events import EventDraft, checked_body
-from runners.desk import Brief, Desk, Usage
+from runners.desk import Brief, Desk, Ran, Usage
 
 
 def told(desk_does: Any, folder: Path) -> dict[str, Any]:
@@ -41,3 +42,16 @@ def test_a_message_says_which_model_it_is_of_and_what_it_took_and_cost(tmp_path:
 def test_a_message_of_no_model_costs_nothing_that_is_known(tmp_path: Path) -> None:
     body = told(lambda desk: desk.say("I begin."), tmp_path)
     assert body == asdict(events.Message(role="assistant", text="I begin."))
+
+
+def test_a_command_that_takes_too_long_ends_with_what_it_started(tmp_path: Path) -> None:
+    out = io.StringIO()
+    desk = Desk(tmp_path, Brief("k/cpp-to-cpp", "k.cpp", 3, 60), out)
+    begun = time.monotonic()
+    ran = desk.run("echo begun; (sleep 2; touch late) & sleep 60; true", seconds=0.5)
+    assert (ran.code, ran.output) == (124, "begun\nended after 0.5 seconds")
+    assert time.monotonic() - begun < 2
+    time.sleep(2)
+    assert not (tmp_path / "late").exists()
+    assert json.loads(out.getvalue().splitlines()[-1])["body"]["output"] == ran.output
+    assert desk.run("echo quick; false") == Ran(1, "quick\n")
