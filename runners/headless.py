@@ -21,7 +21,7 @@ from pathlib import Path
 
 from django.conf import settings
 from django.core.management import call_command
-from django.db import connections
+from django.db import DatabaseError, connections
 
 from arena.catalog import services as catalog
 from arena.catalog.models import Hardware
@@ -202,17 +202,33 @@ class Shop:
                 )
                 for device in self._hardware
             }
-            next_tend = 0.0
-            while self._runs and not (self._stopped and not self._at_work):
-                if time.monotonic() >= next_tend:
-                    _tend(self._hardware)
-                    next_tend = time.monotonic() + TEND_SECONDS
-                if not stopping.is_set():
-                    self._start_runs(agents)
-                    self._start_judging(builders, benches)
-                self._collect()
-                self._tell()
+            stack.callback(stopping.set)  # what is at work ends soon where this fails
+            self._next_tend = 0.0
+            while self._runs:
+                try:
+                    if self._stopped and not self._at_work:
+                        break
+                    self._turn(agents, builders, benches)
+                except DatabaseError as error:
+                    logger.warning("asked again later: %s", error)
+                    connections.close_all()
                 time.sleep(TICK_SECONDS)
+
+    def _turn(
+        self,
+        agents: ThreadPoolExecutor,
+        builders: ThreadPoolExecutor,
+        benches: dict[int, ThreadPoolExecutor],
+    ) -> None:
+        """Take on what is due, and tell what is new."""
+        if time.monotonic() >= self._next_tend:
+            _tend(self._hardware)
+            self._next_tend = time.monotonic() + TEND_SECONDS
+        if not stopping.is_set():
+            self._start_runs(agents)
+            self._start_judging(builders, benches)
+        self._collect()
+        self._tell()
 
     @property
     def _stopped(self) -> bool:
