@@ -8,16 +8,12 @@ from evaluation.types import CompilerOutput, Reason
 
 
 class SubmissionError(Exception):
-    """The candidate is at fault.
+    """The candidate is at fault. `message` is what it is told, and safe to show to anyone."""
 
-    `message` is safe to show to anyone; `private` may name hidden cases and is for staff.
-    """
-
-    def __init__(self, reason: Reason, message: str, private: str = "") -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
-        self.private = private
 
 
 class Rejected(SubmissionError):

@@ -34,8 +34,8 @@ PLACE_BYTES = 16
 MOST_SECONDS = 0.25
 """A window that takes longer is clocked from request to answer: the rest weighs little there."""
 SELDOM = 4
-"""Of so many looks one goes to the place that is not awaited: the last output's while the first one
-is unwritten, the first one's from then on.
+"""Behind every so many looks at the place that is awaited comes one at the other: the last output's
+while the first one is unwritten, the first one's from then on.
 """
 LATE = 1.2
 """Launches that an output may take from its first value to its last."""

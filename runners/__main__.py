@@ -63,7 +63,8 @@ def _worker(options: argparse.Namespace) -> int:
     import django
 
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        level=os.environ.get("LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     logging.getLogger("dramatiq").setLevel(logging.WARNING)
     django.setup()

@@ -21,8 +21,9 @@ from arena.runs.querysets import EventQuerySet
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
 from arena.runs.waiting import waiting_of
+from evaluation.types import GateName
 
-GATES = ("integrity", "compile", "correctness", "performance", "generalization")
+GATES = tuple(name.value for name in GateName)
 RUNS_A_PAGE = 50
 FILTERS = ("task", "agent", "hardware", "status", "experiment")
 SPEEDS = (1, 2, 5, 10, 20, 60)

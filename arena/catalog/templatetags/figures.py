@@ -88,11 +88,6 @@ def share(value: float | None) -> str:
 
 
 @register.filter
-def signed_percent(value: float | None) -> str:
-    return NOTHING if _unknown(value) else f"{value:+.1%}".replace("-", "−").replace("%", "\u202f%")
-
-
-@register.filter
 def micros(value: float | None) -> str:
     """A duration in microseconds, in the unit that reads best."""
     if _unknown(value):
