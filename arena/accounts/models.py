@@ -24,7 +24,6 @@ Viewer = User | AnonymousUser
 class Scope(models.TextChoices):
     READ = "read"
     RUN = "run"
-    CURATE = "curate"
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
