@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -160,25 +161,29 @@ class Desk:
         return ran
 
     def _spawn(self, command: Sequence[str], seconds: float | None) -> tuple[Ran, float]:
-        began, late = time.monotonic(), ""
-        process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        try:
-            said, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            said, late = process.communicate()[0], f"ended after {seconds:g} seconds"
-            said += "\n" if said and not said.endswith("\n") else ""
-        ran = Ran(LATE, said + late) if late else Ran(process.returncode, said)
-        return ran, (time.monotonic() - began) * 1000
+        began = time.monotonic()
+        # To a file: what was sent away may hold its end of a pipe for ever.
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            code, late = LATE, ""
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                late = f"ended after {seconds:g} seconds"
+            said.seek(0)
+            output = said.read().decode(errors="replace")
+        if late and output and not output.endswith("\n"):
+            output += "\n"
+        return Ran(code, output + late), (time.monotonic() - began) * 1000
 
     def _told(self, call: str, tool: str, ran: Ran, took_ms: float, output: str) -> None:
         self._tell(

@@ -55,3 +55,8 @@ def test_a_command_that_takes_too_long_ends_with_what_it_started(tmp_path: Path)
     assert not (tmp_path / "late").exists()
     assert json.loads(out.getvalue().splitlines()[-1])["body"]["output"] == ran.output
     assert desk.run("echo quick; false") == Ran(1, "quick\n")
+    begun = time.monotonic()
+    away = desk.run("echo away; setsid sleep 5 & sleep 60", seconds=0.5)
+    assert (away.code, away.output) == (124, "away\nended after 0.5 seconds")
+    assert desk.run("sleep 5 & echo begun").output == "begun\n"
+    assert time.monotonic() - begun < 3, "what goes on beside it is not waited for"
