@@ -23,6 +23,7 @@ urlpatterns = [
     path("compare/", insights.compare, name="compare"),
     path("methodology/", leaderboard.methodology, name="methodology"),
     path("runs/", runs.runs, name="runs"),
+    path("runs/start/", runs.start, name="run-start"),
     path("runs/<slug:run_id>/", runs.run, name="run"),
     path("runs/<slug:run_id>/summary/", runs.summary, name="run-summary"),
     path("runs/<slug:run_id>/events/", runs.events, name="run-events"),

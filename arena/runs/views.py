@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.runs import services, trace
 from arena.runs.charts import best_by_round
+from arena.runs.forms import RunForm
 from arena.runs.models import Evaluation, Event, Experiment, Run, Submission
 from arena.runs.querysets import EventQuerySet
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
@@ -47,6 +50,20 @@ def runs(request: HttpRequest) -> HttpResponse:
         "experiments": Experiment.objects.filter(pk__in=visible.values("experiment")),
     }
     return render(request, "runs.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def start(request: HttpRequest) -> HttpResponse:
+    """A form that starts a run. What the query names is filled in."""
+    named = {name: request.GET[name] for name in RunForm.base_fields if name in request.GET}
+    form = RunForm(request.user, request.POST if request.method == "POST" else None, initial=named)
+    if form.is_valid():
+        try:
+            return redirect(services.start_run(owner=request.user, **form.asked()))
+        except UserError as error:
+            form.add_error(None, f"{error.message} {error.hint}".strip())
+    return render(request, "start.html", {"form": form}, status=422 if form.errors else 200)
 
 
 @require_safe
@@ -169,6 +186,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     )
     return {
         "run": shown,
+        "again": _again(shown),
         "waiting": waiting_of(shown),
         "rounds": rounds,
         "best": best,
@@ -181,6 +199,19 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "may_cancel": may_cancel and not shown.ended and not shown.cancel_requested,
         **_verdict(telling.evaluation if telling else None),
     }
+
+
+def _again(shown: Run) -> str:
+    """The query of a form that starts the same once more."""
+    asked = {
+        "task": shown.task_version.task.slug,
+        "agent": shown.agent.slug,
+        "hardware": shown.hardware.slug,
+        **shown.budget,
+        "label": shown.label,
+        "visibility": shown.visibility,
+    }
+    return urlencode(asked)
 
 
 def _telling(rounds: list[Round]) -> Round | None:

@@ -58,7 +58,7 @@ def test_no_page_names_a_hidden_case(client, runs, alice, bob):
     for who in (None, alice, bob):
         if who:
             client.force_login(who)
-        for address in addresses(runs):
+        for address in [*addresses(runs), *(["/runs/start/"] if who else [])]:
             page = client.get(address)
             text = page.content.decode()
             assert page.status_code == 200, address

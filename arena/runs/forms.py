@@ -1,0 +1,81 @@
+"""What a person is asked who starts a run by hand."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from django import forms
+
+from arena.accounts.models import User
+from arena.catalog.models import Agent, Hardware, Task, Worker
+from arena.runs.models import Run
+from arena.runs.services.runs import BUDGET, BUDGET_BOUNDS
+from arena.runs.states import Visibility
+
+_SEEN_BY = {
+    Visibility.PUBLIC: "everybody",
+    Visibility.OWNER: "me and staff",
+    Visibility.STAFF: "staff alone",
+}
+
+
+def _budgeted(name: str) -> forms.IntegerField:
+    low, high = BUDGET_BOUNDS[name]
+    return forms.IntegerField(min_value=low, max_value=high, initial=BUDGET[name])
+
+
+class RunForm(forms.Form):
+    """One run: who works on what, where, for how long, and who may watch."""
+
+    task = forms.ChoiceField()
+    agent = forms.ChoiceField()
+    hardware = forms.ChoiceField(required=False)
+    rounds = _budgeted("rounds")
+    seconds = _budgeted("seconds")
+    label = forms.CharField(required=False, max_length=Run._meta.get_field("label").max_length)
+    visibility = forms.ChoiceField(initial=Visibility.PUBLIC)
+
+    def __init__(self, user: User, *given: Any, **more: Any) -> None:
+        """For what `user` may start now."""
+        super().__init__(*given, **more)
+        self.agents = Agent.objects.filter(active=True)
+        choices = {
+            "task": [("", "choose a task"), *_tasks()],
+            "agent": [("", "choose an agent"), *self.agents.values_list("slug", "title")],
+            "hardware": [("", "what judges it here"), *_hardware()],
+            "visibility": [
+                (who, words)
+                for who, words in _SEEN_BY.items()
+                if user.is_staff or who != Visibility.STAFF
+            ],
+        }
+        for name, offered in choices.items():
+            self.fields[name].choices = offered  # type: ignore[attr-defined]
+
+    def asked(self) -> dict[str, Any]:
+        """What `services.start_run` takes, of a form that is valid."""
+        said = self.cleaned_data
+        return {
+            "task_slug": said["task"],
+            "agent_slug": said["agent"],
+            "hardware_slug": said["hardware"] or None,
+            "budget": {name: said[name] for name in BUDGET},
+            "label": said["label"],
+            "visibility": said["visibility"],
+        }
+
+
+def _tasks() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Those that take runs, under the titles of their operators."""
+    tasks = Task.objects.runnable().select_related("operator")
+    groups = groupby(tasks, key=lambda task: task.operator.title)
+    return [(title, [(task.slug, task.slug) for task in group]) for title, group in groups]
+
+
+def _hardware() -> list[tuple[str, str]]:
+    served = set(Worker.objects.live().values_list("hardware", flat=True))
+    return [
+        (device.slug, device.name if device.pk in served else f"{device.name}, no worker now")
+        for device in Hardware.objects.order_by("name")
+    ]
