@@ -35,12 +35,12 @@ def shrink(body: dict[str, Any]) -> tuple[dict[str, Any], list[Blob]]:
     for path, text, replace in texts:
         if _size(body) <= INLINE_BYTES or len(text) <= HEAD + TAIL:
             break
-        blobs[path] = _blob(text)
+        blobs[path] = blob_of(text)
         replace(f"{text[:HEAD]}\n… {len(text) - HEAD - TAIL} characters cut …\n{text[-TAIL:]}")
     if _size(body) > INLINE_BYTES:
-        blobs[""] = _blob(whole)
+        blobs[""] = blob_of(whole)
         body = _outline(body, INLINE_BYTES)
-    body["blobs"] = {path: {"sha256": b.sha256, "size": b.size} for path, b in blobs.items()}
+    body["blobs"] = {path: blob.reference for path, blob in blobs.items()}
     return body, list(blobs.values())
 
 
@@ -48,7 +48,8 @@ def _size(value: Any) -> int:
     return len(json.dumps(value))
 
 
-def _blob(text: str) -> Blob:
+def blob_of(text: str) -> Blob:
+    """The blob that keeps a text."""
     data = text.encode()
     return Blob(sha256=hashlib.sha256(data).hexdigest(), size=len(data), content=text)
 

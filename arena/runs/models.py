@@ -341,6 +341,11 @@ class Blob(models.Model):
     def __str__(self) -> str:
         return f"{self.sha256[:12]} ({self.size} bytes)"
 
+    @property
+    def reference(self) -> dict[str, Any]:
+        """What an event's body says of it."""
+        return {"sha256": self.sha256, "size": self.size}
+
 
 class ImportedFile(models.Model):
     """A file of results that was loaded whole, by its SHA-256: it need not be read again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import lzma
@@ -19,7 +20,7 @@ from arena.catalog.models import Hardware, TaskVersion
 from arena.errors import UserError
 from arena.runs import experiments, results, services
 from arena.runs.events import EventDraft
-from arena.runs.models import Evaluation, Event, Experiment, ImportedFile, Measurement, Run
+from arena.runs.models import Blob, Evaluation, Event, Experiment, ImportedFile, Measurement, Run
 from arena.runs.services import imports
 from tests.arena.factories import HIDDEN_CASE, finished
 
@@ -302,6 +303,22 @@ def test_secrets_are_struck_out_of_what_was_cut_too(line, tmp_path):
     services.import_results(write(tmp_path / "r.jsonl", changed(line, cut, "sk-" + "x1" * 20)))
     body = Event.objects.get(seq=number + 1).body
     assert body["text"] == "[redacted]" and body["blobs"] == line["events"][number]["body"]["blobs"]
+
+
+def test_secrets_are_struck_out_of_the_whole_of_what_was_cut(line, tmp_path, client):
+    (number,) = [n for n, event in enumerate(line["events"]) if "blobs" in event["body"]]
+    secret = "sk-" + "x1" * 20
+    whole = f"{'before ' * 2000}{secret}{' after' * 2000}"
+    digest = hashlib.sha256(whole.encode()).hexdigest()
+    leaky = changed(line, "blobs", line["blobs"] | {digest: whole})
+    kept = {"text": {"sha256": digest, "size": len(whole)}}
+    leaky = changed(leaky, f"events.{number}.body.blobs", kept)
+    assert not services.import_results(write(tmp_path / "r.jsonl", leaky)).refused
+    address = f"/api/v1/runs/{leaky['run']['id']}/events/{number + 1}/blob?path=text"
+    assert client.get(address).content.decode() == whole.replace(secret, "[redacted]")
+    assert not Blob.objects.filter(content__contains=secret).exists()
+    body = Event.objects.get(seq=number + 1).body
+    assert body["blobs"]["text"]["size"] == len(whole) - len(secret) + len("[redacted]")
 
 
 def test_a_refused_line_is_loaded_once_its_task_is_known(line, tmp_path):

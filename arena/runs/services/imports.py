@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from arena import sockets
 from arena.catalog.models import Agent, Hardware, TaskVersion
 from arena.errors import NotFound
 from arena.runs import results
+from arena.runs.blobs import blob_of
 from arena.runs.events import BODIES, BadEvent, EventDraft, checked_body
 from arena.runs.models import (
     Blob,
@@ -264,15 +265,15 @@ def _body(
         cut = read(Cut, {"blobs": told["blobs"]}).blobs
         if gone := [path for path, kept in cut.items() if kept.sha256 not in blobs]:
             raise Mismatch(f"the whole of {gone[0] or 'it'} is missing")
-        body["blobs"] = {path: asdict(kept) for path, kept in cut.items()}
+        body["blobs"] = {path: blobs[kept.sha256].reference for path, kept in cut.items()}
     return body
 
 
 def _blob(digest: str, content: str) -> Blob:
-    data = content.encode()
-    if hashlib.sha256(data).hexdigest() != digest:
+    """What a blob of a file is kept as: with no secret in it, under the hash of that."""
+    if hashlib.sha256(content.encode()).hexdigest() != digest:
         raise Refused(f"blob {digest[:12]} does not hold what its hash says. Export it again.")
-    return Blob(sha256=digest, size=len(data), content=content)
+    return blob_of(clean(content))
 
 
 def _agent(told: Mapping[str, Any]) -> Agent:
