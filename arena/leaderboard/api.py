@@ -21,6 +21,7 @@ class FiltersIn(Schema):
     category: str = ""
     track: str = ""
     family: str = ""
+    experiment: str = ""
     generalization: Literal["seen", "unseen", "gap"] = "seen"
     since: date | None = None
     until: date | None = None

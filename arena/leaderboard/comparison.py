@@ -54,16 +54,20 @@ class Comparison:
         if len(self.columns) != 2 or not (over := self.columns[1].over):
             return ""
         first, second = self.columns
-        if over.low <= 1 <= over.high:
-            said = f"{second.name} cannot be told from {first.name}"
-        elif over.value > 1:
-            said = f"{second.name} is {over.value:.2f} times as fast as {first.name}"
-        else:
-            said = f"{first.name} is {1 / over.value:.2f} times as fast as {second.name}"
+        said = faster(first.name, second.name, over)
         level = len(self.cases) - first.wins - second.wins
         wins = f"{first.name} wins {first.wins}, {second.name} {second.wins}"
         over_all = f"over {len(self.cases)} case{'s' if len(self.cases) > 1 else ''}"
         return f"{said} {over_all}: {wins}, {level} cannot be told apart."
+
+
+def faster(first: str, second: str, over: Estimate) -> str:
+    """Which of two is faster, as the interval of the second's speed over the first's tells."""
+    if over.low <= 1 <= over.high:
+        return f"{second} cannot be told from {first}"
+    if over.value > 1:
+        return f"{second} is {over.value:.2f} times as fast as {first}"
+    return f"{first} is {1 / over.value:.2f} times as fast as {second}"
 
 
 def compare(runs: Sequence[Run]) -> Comparison:

@@ -1,4 +1,4 @@
-"""The pages that look closer: runs side by side, and where all verdicts end."""
+"""The pages that look closer: runs side by side, experiments, and where all verdicts end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from arena.catalog.models import Agent, Hardware, Task
@@ -14,8 +14,11 @@ from arena.catalog.templatetags.figures import Scale, share
 from arena.leaderboard import comparison
 from arena.leaderboard.analysis import AT_LEAST, Progress, analyse
 from arena.leaderboard.charts import progress, solved_by_round
+from arena.leaderboard.overview import overview
 from arena.leaderboard.views import distinct
-from arena.runs.models import Run
+from arena.runs import experiments
+from arena.runs.models import Experiment, Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.rounds import changes
 from arena.runs.states import RUN_JUDGED
 
@@ -49,6 +52,31 @@ def compare(request: HttpRequest) -> HttpResponse:
         if len(others) == 1 and _operator(first.run) == _operator(others[0].run):
             context["changes"] = changes(first.files, others[0].files)
     return render(request, "compare.html", context)
+
+
+@require_safe
+def experiments_list(request: HttpRequest) -> HttpResponse:
+    runs: dict[int, list[Run]] = {}
+    for run in _of_experiments(request):
+        runs.setdefault(run.experiment_id, []).append(run)
+    shown = Experiment.objects.filter(pk__in=runs)
+    listed = [(experiment, overview(experiment, runs[experiment.pk])) for experiment in shown]
+    return render(request, "experiments.html", {"listed": listed})
+
+
+@require_safe
+def experiment(request: HttpRequest, slug: str) -> HttpResponse:
+    """One experiment, for who may see a run of it."""
+    shown = get_object_or_404(experiments.visible_to(request.user), slug=slug)
+    found = overview(shown, _of_experiments(request).filter(experiment=shown))
+    bounds = [bound for rival in found.rivals for bound in (rival.over.low, rival.over.high)]
+    context = {"experiment": shown, "found": found, "scale": Scale.of(bounds)}
+    return render(request, "experiment.html", context)
+
+
+def _of_experiments(request: HttpRequest) -> RunQuerySet:
+    """All runs of experiments that one may see, newest first."""
+    return Run.objects.visible_to(request.user).with_names().exclude(experiment=None)
 
 
 def _operator(run: Run) -> int:

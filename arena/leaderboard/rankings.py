@@ -44,6 +44,7 @@ class Filters:
     category: str = ""
     track: str = ""
     family: str = ""
+    experiment: str = ""
     generalization: str = SEEN
     since: date | None = None
     until: date | None = None
@@ -195,7 +196,8 @@ def ranked_runs(filters: Filters = Filters()) -> list[Judged]:
     A repeat of another experiment is another attempt at the same: the newest of them counts.
     """
     runs = Run.objects.public().filter(status__in=RUN_JUDGED)
-    runs = runs.matching(hardware=filters.hardware, category=filters.category, track=filters.track)
+    narrowing = ("hardware", "category", "track", "experiment")
+    runs = runs.matching(**{name: getattr(filters, name) for name in narrowing})
     dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}
     runs = runs.filter(**{lookup: day for lookup, day in dates.items() if day})
     newest_first = (F("created_at").desc(), F("id").desc())

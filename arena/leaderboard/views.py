@@ -32,6 +32,7 @@ from arena.leaderboard.rankings import (
     ranked_runs,
 )
 from arena.leaderboard.records import records
+from arena.runs import experiments
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Evaluation, Run
 from arena.runs.rounds import highlighted
@@ -41,22 +42,15 @@ NEWEST = 8
 NEWEST_RECORDS = 5
 SHOWN_ACTIVE = 12
 RECENT = 20
-STEPS = (1.0, 1.25, 1.6, 2.5, 5.0)  # the speedups at which a cell of the heatmap is one step darker
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One agent in one category: its speedup there, and how dark that is drawn."""
+    """One agent in one category: its speedup there, and what it passed of the board."""
 
     solved: float
     board: int
     speedup: float | None
-
-    @property
-    def step(self) -> str:
-        if self.speedup is None:
-            return "none"
-        return str(sum(self.speedup >= bound for bound in STEPS))
 
 
 @require_safe
@@ -107,6 +101,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "categories": distinct(visible, "operator__category"),
         "tracks": distinct(visible, "track"),
         "families": sorted(set().union(*families)),
+        "experiments": experiments.visible_to(request.user),
         "chart": seen_against_unseen(rows),
         "reading": _reading(rows),
         "heat": _heat(filters, rows, runs),
@@ -249,7 +244,7 @@ def _with_best(runs: list[Run]) -> list[tuple[Run, Evaluation | None]]:
 
 def _filters(request: HttpRequest) -> Filters:
     """The board that the address names; a value that is no choice is as if it were not there."""
-    names = ("hardware", "category", "track", "family")
+    names = ("hardware", "category", "track", "family", "experiment")
     chosen: dict[str, Any] = {name: request.GET.get(name, "") for name in names}
     chosen |= {name: _date(request.GET.get(name, "")) for name in ("since", "until")}
     by = request.GET.get("generalization", "")

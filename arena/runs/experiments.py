@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import Any
 
 from django.core.validators import slug_re
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
+from arena.accounts.models import Viewer
 from arena.catalog.models import Hardware, Task
 from arena.catalog.services import vary_agent
 from arena.errors import CannotJudge, CannotWork, NotFound, UserError
@@ -72,6 +73,21 @@ class Plan:
                         if task in tasks[entrant.slug]:
                             yield task, entrant, hardware, repeat
 
+    def size(self) -> int:
+        """How many runs it has, of tasks that are no globs."""
+        tasks = sum(len(set(entrant.tasks or self.tasks)) for entrant in self.agents)
+        return tasks * len(set(self.hardware) or {None}) * self.repeats
+
+    def place(self, run: Run) -> tuple[str, str, str | None, int] | None:
+        """Which of its cells a run is: (task, agent, hardware, repeat); None for none of them."""
+        task, hardware = run.task_version.task.slug, run.hardware.slug
+        names = [e.slug for e in self.agents if task in (e.tasks or self.tasks)]
+        if run.agent.slug not in names or run.repeat >= self.repeats:
+            return None
+        if self.hardware and hardware not in self.hardware:
+            return None
+        return task, run.agent.slug, hardware if self.hardware else None, run.repeat
+
 
 @dataclass(frozen=True)
 class Started:
@@ -128,8 +144,8 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
     done: dict[tuple[str, str, str | None, int], Run] = {}
     ours = experiment.runs.with_names().filter(Q(imported_at=None) | Q(hardware__in=going_on))
     for run in ours.exclude(status__in=AGAIN):
-        hardware = run.hardware.slug if plan.hardware else None
-        done[run.task_version.task.slug, run.agent.slug, hardware, run.repeat] = run
+        if place := plan.place(run):
+            done[place] = run
     outcome = Started(experiment, [], [], [])
     for task, entrant, hardware, repeat in plan.cells():
         if run := done.get((task, entrant.slug, hardware, repeat)):
@@ -152,6 +168,29 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
     if outcome.left_out and not (outcome.runs or outcome.there):
         raise UserError(f"None of it can be judged here. {outcome.left_out[0]}")
     return outcome
+
+
+def visible_to(user: Viewer) -> QuerySet[Experiment]:
+    """Those of which this user may see a run."""
+    runs = Run.objects.visible_to(user).exclude(experiment=None)
+    return Experiment.objects.filter(pk__in=runs.values("experiment"))
+
+
+def plan_of(experiment: Experiment) -> Plan | None:
+    """What an experiment was last started with; None where that cannot be read, as it may be of one
+    that was imported.
+    """
+    try:
+        plan = read(Plan, experiment.plan)
+    except Mismatch:
+        return None
+    return plan if 1 <= plan.repeats <= MAX_REPEATS else None
+
+
+def missing(plan: Plan, runs: Iterable[Run]) -> int:
+    """How many runs of a plan have not been started, or are to be started again."""
+    there = {plan.place(run) for run in runs if run.status not in AGAIN} - {None}
+    return plan.size() - len(there)
 
 
 def expanded(plan: Plan) -> Plan:

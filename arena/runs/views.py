@@ -16,10 +16,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
-from arena.runs import services, trace
+from arena.runs import experiments, services, trace
 from arena.runs.charts import best_by_round
 from arena.runs.forms import RunForm
-from arena.runs.models import Evaluation, Event, Experiment, Run, Submission
+from arena.runs.models import Evaluation, Event, Run, Submission
 from arena.runs.querysets import EventQuerySet
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
@@ -47,7 +47,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "tasks": Task.objects.visible_to(request.user).select_related("operator"),
         "agents": Agent.objects.all(),
         "devices": Hardware.objects.all(),
-        "experiments": Experiment.objects.filter(pk__in=visible.values("experiment")),
+        "experiments": experiments.visible_to(request.user),
     }
     return render(request, "runs.html", context)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from arena.catalog.models import Agent, Operator, Task, TaskVersion
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
 
@@ -126,3 +127,27 @@ def finished(run: Run, **outcome: Any) -> Run:
     judge(ask_for_verdict(run), report(**outcome))
     run.refresh_from_db()
     return run
+
+
+def judged_run(by: str, on: str = "relu", speedup: float | None = None, **more: Any) -> Run:
+    """A judged run, as its row alone: by the agent and on the task of these slugs, which are made
+    where they are not there; a speedup means that it passed.
+    """
+    operator, _ = Operator.objects.get_or_create(
+        slug=on,
+        defaults={
+            "title": on, "category": "Activation", "level": 1, "prompt": "", "reference_source": ""
+        },
+    )  # fmt: skip
+    task, _ = Task.objects.get_or_create(
+        operator=operator, track="cpp-to-cpp", defaults={"status": "published"}
+    )
+    version, _ = TaskVersion.objects.get_or_create(task=task, content_hash="a" * 64)
+    agent, _ = Agent.objects.get_or_create(slug=by, defaults={"title": by, "adapter": "tuner"})
+    numbers = {}
+    if speedup is not None:
+        width = more.pop("width", 1.05)
+        numbers = {"speedup": speedup, "low": speedup / width, "high": speedup * width}
+    status = "passed" if speedup else "failed"
+    values = {"status": status, **numbers, **more}
+    return Run.objects.create(task_version=version, agent=agent, **values)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import connection
@@ -9,39 +10,18 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
+from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.leaderboard.rankings import ANEW, Estimate, Filters, rank
 from arena.runs.models import Evaluation, Run
-from tests.arena.factories import finished
+from tests.arena.factories import finished, judged_run
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def judged(task, agent, hardware):
-    """Make a judged run: by agent slug, on task slug; a speedup means that it passed."""
-
-    def make(by: str, on: str = "relu", speedup: float | None = None, **more) -> Run:
-        operator, _ = Operator.objects.get_or_create(
-            slug=on, defaults={"title": on, "category": "Activation", "level": 1, **NO_TEXT}
-        )
-        its_task, _ = Task.objects.get_or_create(
-            operator=operator, track="cpp-to-cpp", defaults={"status": "published"}
-        )
-        version, _ = TaskVersion.objects.get_or_create(task=its_task, content_hash="a" * 64)
-        who, _ = Agent.objects.get_or_create(slug=by, defaults={"title": by, "adapter": "tuner"})
-        numbers = {}
-        if speedup is not None:
-            width = more.pop("width", 1.05)
-            numbers = {"speedup": speedup, "low": speedup / width, "high": speedup * width}
-        status = "passed" if speedup else "failed"
-        values = {"hardware": hardware, "status": status, **numbers, **more}
-        return Run.objects.create(task_version=version, agent=who, **values)
-
-    return make
-
-
-NO_TEXT = {"prompt": "", "reference_source": ""}
+    """Make a judged run on that hardware."""
+    return partial(judged_run, hardware=hardware)
 
 
 def board(**filters):

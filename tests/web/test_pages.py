@@ -39,6 +39,7 @@ def addresses(runs) -> list[str]:
         "/methodology/",
         "/agents/",
         "/agents/tuner/",
+        "/experiments/",
         "/login/",
         "/leaderboard/?generalization=unseen",
     ]
@@ -352,7 +353,7 @@ def test_the_runs_of_an_experiment_are_found_by_its_name(client, start):
     inside, outside = start(experiment=experiment, label="pair"), start()
     page = client.get("/runs/?experiment=pair").content.decode()
     assert inside.pk in page and outside.pk not in page and "selected>A pair<" in page
-    assert "?experiment=pair" in client.get(f"/runs/{inside.pk}/").content.decode()
+    assert 'href="/experiments/pair/"' in client.get(f"/runs/{inside.pk}/").content.decode()
 
 
 def test_only_its_owner_cancels_a_run(client, start, alice, charlie):

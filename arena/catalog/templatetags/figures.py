@@ -19,6 +19,8 @@ ICONS = {
     "judging", "cancelled",
 }  # fmt: skip
 WAITING = {"built": "queued", "building": "running", "measuring": "judging", "noisy": "disputed"}
+STEPS = (1.0, 1.25, 1.6, 2.5, 5.0)
+"""The speedups from which on a cell of a table is one step darker."""
 WIDTH, HEIGHT, MARGIN = 136, 18, 6
 
 
@@ -49,6 +51,12 @@ class Scale:
 def times(value: float | None) -> str:
     """A speedup: 0.943x, 1.25x, 13.4x, 134x."""
     return NOTHING if _unknown(value) else f"{_three_digits(value)}×"
+
+
+@register.filter
+def step(speedup: float | None) -> str:
+    """How dark the cell of a speedup is drawn."""
+    return "none" if _unknown(speedup) else str(sum(speedup >= bound for bound in STEPS))
 
 
 @register.filter
