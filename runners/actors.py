@@ -12,7 +12,8 @@ HOUR_MS = 3_600_000
 
 @dramatiq.actor(broker=broker, queue_name="agents", max_retries=0, time_limit=48 * HOUR_MS)
 def run_agent(run_id: str) -> None:
-    attempt.attempt(run_id)
+    """For each run that is due there is a message; which run it begins, the table says."""
+    attempt.attempt_next()
 
 
 @dramatiq.actor(broker=broker, queue_name="build", max_retries=0, time_limit=HOUR_MS)

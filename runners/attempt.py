@@ -48,15 +48,24 @@ HEARING_SECONDS = 3.0
 def attempt(run_id: str) -> None:
     """Let the agent of a queued run work, and have its best round judged; once, whoever asks."""
     lease = new_lease()
-    run = services.claim_run(run_id, lease)
-    if run is None:
-        return
+    if run := services.claim_run(run_id, lease):
+        _carry_out(run, lease)
+
+
+def attempt_next() -> None:
+    """The same for the run whose turn it is, if one waits."""
+    lease = new_lease()
+    if run := services.claim_next(lease):
+        _carry_out(run, lease)
+
+
+def _carry_out(run: Run, lease: str) -> None:
     try:
         sweep()
         _Attempt(run, lease).carry_out()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        services.finish_run(run_id, lease, RunStatus.BROKEN, reason, Fault.ARENA)
+        services.finish_run(run.pk, lease, RunStatus.BROKEN, reason, Fault.ARENA)
         raise
 
 

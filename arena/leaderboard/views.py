@@ -35,6 +35,7 @@ from arena.leaderboard.records import records
 from arena.runs import experiments
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Evaluation, Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.rounds import highlighted
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
@@ -228,10 +229,10 @@ def _verdicts_of(runs: Any) -> Any:
     return found.exclude(scope=Scope.PROFILE)
 
 
-def _at_work_first(active: Iterable[Run]) -> list[Run]:
+def _at_work_first(active: RunQuerySet) -> list[Run]:
     """Runs at work, then those that wait in the order in which they will be taken."""
-    order = sorted(active, key=lambda run: (run.status == RunStatus.QUEUED, run.created_at))
-    return order[:SHOWN_ACTIVE]
+    at_work = active.exclude(status=RunStatus.QUEUED).order_by("created_at")
+    return [*at_work[:SHOWN_ACTIVE], *active.in_turn()[:SHOWN_ACTIVE]][:SHOWN_ACTIVE]
 
 
 def _with_best(runs: list[Run]) -> list[tuple[Run, Evaluation | None]]:

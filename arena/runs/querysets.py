@@ -36,9 +36,19 @@ class RunQuerySet(models.QuerySet["Run"]):
     def active(self) -> Self:
         return self.filter(status__in=RUN_ACTIVE)
 
+    def in_turn(self) -> Self:
+        """The queued runs as agents' workers take them: those that were asked for one by one before
+        those of experiments, for somebody waits; then the oldest.
+        """
+        of_a_set = Q(experiment__isnull=False)
+        return self.filter(status=RunStatus.QUEUED, cancel_requested=False).order_by(
+            models.ExpressionWrapper(of_a_set, models.BooleanField()), "created_at", "id"
+        )
+
     def ahead_of(self, run: Run) -> Self:
         """The queued runs that an agent's worker takes before this one."""
-        return self.filter(status=RunStatus.QUEUED, created_at__lt=run.created_at)
+        single, older = Q(experiment=None), Q(created_at__lt=run.created_at)
+        return self.in_turn().filter(single | older if run.experiment_id else single & older)
 
     def with_names(self) -> Self:
         """With all that a row of a list names, in one query, and without the texts it does not."""

@@ -302,3 +302,16 @@ def test_workspaces_that_cannot_be_swept_end_no_run(
     (tmp_path / "workspaces").touch()
     attempt.sweep()
     assert "workspaces are not swept" in caplog.text
+
+
+def test_what_was_asked_for_alone_does_not_wait_for_a_set(house: House) -> None:
+    house.stop("agents")
+    *of_set, alone = (house.run([{"pause": 0.2}]) for _ in range(3))
+    house.python(
+        "from arena.runs.models import Experiment, Run\n"
+        "experiment = Experiment.objects.create(slug='set', title='Set')\n"
+        f"Run.objects.filter(pk__in={of_set!r}).update(experiment=experiment)"
+    )
+    house.start_worker("agents")
+    began = {run: house.ended(run)["started_at"] for run in (*of_set, alone)}
+    assert began[alone] < began[of_set[0]] < began[of_set[1]], "two at a time, and it came last"

@@ -17,6 +17,7 @@ from arena.runs.services.reaper import reap, take_over
 from arena.runs.services.recording import record
 from arena.runs.services.runs import (
     cancel_run,
+    claim_next,
     claim_run,
     finish_run,
     heartbeat_run,
@@ -28,6 +29,7 @@ __all__ = [
     "break_evaluation",
     "cancel_run",
     "claim_evaluation",
+    "claim_next",
     "claim_run",
     "finish_build",
     "finish_evaluation",

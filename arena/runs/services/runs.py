@@ -98,6 +98,14 @@ def claim_run(run_id: str, lease: str) -> Run | None:
     return Run.objects.with_names().get(pk=run_id)
 
 
+def claim_next(lease: str) -> Run | None:
+    """Move the queued run whose turn it is to running; None where none waits."""
+    for run_id in list(Run.objects.in_turn().values_list("pk", flat=True)):
+        if run := claim_run(run_id, lease):  # else another worker was faster
+            return run
+    return None
+
+
 def heartbeat_run(run_id: str, lease: str) -> bool:
     """Keep a run's lease; False if it is lost or the run is to stop."""
     held = Run.objects.active().filter(pk=run_id, lease=lease, cancel_requested=False)

@@ -1,0 +1,37 @@
+"""Whose turn it is among the runs that wait for an agent's worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena.runs import services
+from arena.runs.models import Experiment, Run
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_run_that_was_asked_for_alone_goes_before_those_of_a_set(start):
+    experiment = Experiment.objects.create(slug="set", title="Set")
+    of_set = [start(experiment=experiment) for _ in "ab"]
+    alone = [start() for _ in "ab"]
+    order = [alone[0], alone[1], of_set[0], of_set[1]]
+    assert list(Run.objects.in_turn()) == order
+    assert [Run.objects.ahead_of(run).count() for run in order] == [0, 1, 2, 3]
+    services.cancel_run(alone[0], None)
+    assert services.claim_next("one") == alone[1]
+    assert [services.claim_next(lease) for lease in ("two", "three", "four")] == [*of_set, None]
+
+
+def test_who_finds_a_run_taken_takes_the_next(start, monkeypatch):
+    first, second = start(), start()
+    taken = services.claim_run
+
+    def meanwhile(run_id, lease):
+        monkeypatch.undo()
+        assert taken(run_id, "another")
+        return taken(run_id, lease)
+
+    monkeypatch.setattr("arena.runs.services.runs.claim_run", meanwhile)
+    assert services.claim_next("mine") == second
+    first.refresh_from_db()
+    assert first.lease == "another"
