@@ -12,7 +12,9 @@ HOUR_MS = 3_600_000
 
 @dramatiq.actor(broker=broker, queue_name="agents", max_retries=0, time_limit=48 * HOUR_MS)
 def run_agent(run_id: str) -> None:
-    """For each run that is due there is a message; which run it begins, the table says."""
+    """For each run that is due there is a message; which run it begins, the table says. The message
+    of one that cannot be judged yet is sent again by the reaper.
+    """
     attempt.attempt_next()
 
 

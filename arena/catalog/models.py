@@ -179,6 +179,10 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
     def live(self) -> Self:
         return self.filter(last_seen_at__gt=timezone.now() - WORKER_TIMEOUT)
 
+    def queues(self) -> set[str]:
+        """The queues that live workers take messages of."""
+        return {name for worker in self.live() for name in worker.queues}
+
     def serving(self, queue: str) -> list[Worker]:
         """The live workers that take messages of `queue`."""
         return [worker for worker in self.live() if queue in worker.queues]

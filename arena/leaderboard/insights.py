@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -18,9 +19,8 @@ from arena.leaderboard.overview import overview
 from arena.leaderboard.views import distinct
 from arena.runs import experiments
 from arena.runs.models import Experiment, Run
-from arena.runs.querysets import RunQuerySet
 from arena.runs.rounds import changes
-from arena.runs.states import RUN_JUDGED
+from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
 
 OFFERED = 20
 
@@ -56,27 +56,38 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def experiments_list(request: HttpRequest) -> HttpResponse:
-    runs: dict[int, list[Run]] = {}
-    for run in _of_experiments(request):
-        runs.setdefault(run.experiment_id, []).append(run)
-    shown = Experiment.objects.filter(pk__in=runs)
-    listed = [(experiment, overview(experiment, runs[experiment.pk])) for experiment in shown]
-    return render(request, "experiments.html", {"listed": listed})
+    runs = Run.objects.visible_to(request.user).exclude(experiment=None).order_by()
+    counted = runs.values("experiment").annotate(
+        judged=Count("pk", filter=Q(status__in=RUN_JUDGED)),
+        passed=Count("pk", filter=Q(status=RunStatus.PASSED)),
+        active=Count("pk", filter=Q(status__in=RUN_ACTIVE)),
+    )
+    counts = {each["experiment"]: each for each in counted}
+    agents: dict[int, list[str]] = {}
+    entered = runs.values_list("experiment", "agent__title").distinct()
+    for experiment, title in entered.order_by("agent__title"):
+        agents.setdefault(experiment, []).append(title)
+    shown = Experiment.objects.filter(pk__in=counts).defer("plan")
+    context = {"listed": [(each, counts[each.pk], agents[each.pk]) for each in shown]}
+    return render(request, "experiments.html", context)
 
 
 @require_safe
 def experiment(request: HttpRequest, slug: str) -> HttpResponse:
     """One experiment, for who may see a run of it."""
     shown = get_object_or_404(experiments.visible_to(request.user), slug=slug)
-    found = overview(shown, _of_experiments(request).filter(experiment=shown))
+    runs = Run.objects.visible_to(request.user).with_names().filter(experiment=shown)
+    plan = experiments.plan_of(shown)
+    found = overview(runs, plan)
     bounds = [bound for rival in found.rivals for bound in (rival.over.low, rival.over.high)]
-    context = {"experiment": shown, "found": found, "scale": Scale.of(bounds)}
+    context = {
+        "experiment": shown,
+        "planned": plan and plan.size(),
+        "missing": plan and experiments.missing(shown, plan),
+        "found": found,
+        "scale": Scale.of(bounds),
+    }
     return render(request, "experiment.html", context)
-
-
-def _of_experiments(request: HttpRequest) -> RunQuerySet:
-    """All runs of experiments that one may see, newest first."""
-    return Run.objects.visible_to(request.user).with_names().exclude(experiment=None)
 
 
 def _operator(run: Run) -> int:

@@ -10,7 +10,7 @@ from arena.catalog.models import Agent, Hardware, Task
 from arena.leaderboard.comparison import faster
 from arena.leaderboard.rankings import Estimate
 from arena.runs import experiments
-from arena.runs.models import Experiment, Run
+from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
 
 
@@ -71,28 +71,28 @@ class Rival:
 
 @dataclass(frozen=True)
 class Overview:
-    """`planned` and `missing` count runs of the plan, None where it cannot be read. Who is `apart`
-    passed nothing that the first agent did.
+    """What came of the runs that may be seen. Who is `apart` cannot be set beside the first agent:
+    there is no task on which both have a speedup.
     """
 
     agents: list[Agent]
     lines: list[Line]
     rivals: list[Rival]
     apart: list[Agent]
-    planned: int | None
-    missing: int | None
     judged: int
     passed: int
     active: int
 
 
-def overview(experiment: Experiment, runs: Iterable[Run]) -> Overview:
-    """Of those of an experiment's runs that may be seen, newest first."""
+def overview(runs: Iterable[Run], plan: experiments.Plan | None) -> Overview:
+    """Of those of an experiment's runs that may be seen, newest first, with its plan where that can
+    be read.
+    """
     newest: dict[tuple[int, int, int, int], Run] = {}
     for run in runs:
         place = run.task_version.task_id, run.hardware_id, run.agent_id, run.repeat
         newest.setdefault(place, run)
-    plan, shown = experiments.plan_of(experiment), list(newest.values())
+    shown = list(newest.values())
     agents = _in_order({run.agent for run in shown}, plan)
     lines = _lines(shown, agents)
     rivals = _rivals(agents, lines)
@@ -103,8 +103,6 @@ def overview(experiment: Experiment, runs: Iterable[Run]) -> Overview:
         lines=lines,
         rivals=rivals,
         apart=[agent for agent in agents[1:] if agent not in beside],
-        planned=plan and plan.size(),
-        missing=plan and experiments.missing(plan, shown),
         judged=sum(state in RUN_JUDGED for state in states),
         passed=states.count(RunStatus.PASSED),
         active=sum(state in RUN_ACTIVE for state in states),
@@ -113,12 +111,8 @@ def overview(experiment: Experiment, runs: Iterable[Run]) -> Overview:
 
 def _in_order(agents: Iterable[Agent], plan: experiments.Plan | None) -> list[Agent]:
     """As the plan names them; after them others, by name."""
-    named = [entrant.slug for entrant in plan.agents] if plan else []
-
-    def place(agent: Agent) -> tuple[int, str]:
-        return (named.index(agent.slug) if agent.slug in named else len(named)), agent.slug
-
-    return sorted(agents, key=place)
+    named = {slug: number for number, slug in enumerate(plan.tasks_of)} if plan else {}
+    return sorted(agents, key=lambda agent: (named.get(agent.slug, len(named)), agent.slug))
 
 
 def _lines(runs: Iterable[Run], agents: Sequence[Agent]) -> list[Line]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ AGAIN = (RunStatus.BROKEN, RunStatus.CANCELLED)
 MAX_REPEATS = 100
 MAX_TITLE = 200
 MAX_NAME = 100
+Cell = tuple[str, str, str | None, int]
+"""Of a plan: (task, agent, hardware, repeat); no hardware where the plan names none."""
 NAME = f"letters of ASCII, digits, - and _, {MAX_NAME} at most"
 
 
@@ -63,30 +66,33 @@ class Plan:
     budget: dict[str, int] = field(default_factory=dict)
 
     def cells(self) -> Iterator[tuple[str, Entrant, str | None, int]]:
-        """(task, agent, hardware, repeat); the first of everything comes before a second repeat."""
-        tasks = {entrant.slug: entrant.tasks or self.tasks for entrant in self.agents}
-        every = dict.fromkeys(task for theirs in tasks.values() for task in theirs)
+        """Each with its entrant; the first of everything comes before a second repeat."""
+        every = dict.fromkeys(task for e in self.agents for task in e.tasks or self.tasks)
         for repeat in range(self.repeats):
             for task in every:
                 for entrant in self.agents:
                     for hardware in self.hardware or [None]:
-                        if task in tasks[entrant.slug]:
+                        if task in self.tasks_of[entrant.slug]:
                             yield task, entrant, hardware, repeat
+
+    @cached_property
+    def tasks_of(self) -> dict[str, frozenset[str]]:
+        """What each agent is to work on, by its slug."""
+        everybodys = frozenset(self.tasks)
+        return {e.slug: frozenset(e.tasks) if e.tasks else everybodys for e in self.agents}
 
     def size(self) -> int:
         """How many runs it has, of tasks that are no globs."""
-        tasks = sum(len(set(entrant.tasks or self.tasks)) for entrant in self.agents)
+        tasks = sum(map(len, self.tasks_of.values()))
         return tasks * len(set(self.hardware) or {None}) * self.repeats
 
-    def place(self, run: Run) -> tuple[str, str, str | None, int] | None:
-        """Which of its cells a run is: (task, agent, hardware, repeat); None for none of them."""
-        task, hardware = run.task_version.task.slug, run.hardware.slug
-        names = [e.slug for e in self.agents if task in (e.tasks or self.tasks)]
-        if run.agent.slug not in names or run.repeat >= self.repeats:
+    def place(self, task: str, agent: str, hardware: str, repeat: int) -> Cell | None:
+        """Which of its cells a run is; None for none of them."""
+        if task not in self.tasks_of.get(agent, ()) or repeat >= self.repeats:
             return None
         if self.hardware and hardware not in self.hardware:
             return None
-        return task, run.agent.slug, hardware if self.hardware else None, run.repeat
+        return task, agent, hardware if self.hardware else None, repeat
 
 
 @dataclass(frozen=True)
@@ -141,10 +147,11 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
     for entrant in plan.agents:
         if entrant.settings:
             vary_agent(entrant.agent, entrant.name, entrant.settings)
-    done: dict[tuple[str, str, str | None, int], Run] = {}
+    done: dict[Cell, Run] = {}
     ours = experiment.runs.with_names().filter(Q(imported_at=None) | Q(hardware__in=going_on))
     for run in ours.exclude(status__in=AGAIN):
-        if place := plan.place(run):
+        names = run.task_version.task.slug, run.agent.slug, run.hardware.slug
+        if place := plan.place(*names, run.repeat):
             done[place] = run
     outcome = Started(experiment, [], [], [])
     for task, entrant, hardware, repeat in plan.cells():
@@ -187,10 +194,18 @@ def plan_of(experiment: Experiment) -> Plan | None:
     return plan if 1 <= plan.repeats <= MAX_REPEATS else None
 
 
-def missing(plan: Plan, runs: Iterable[Run]) -> int:
-    """How many runs of a plan have not been started, or are to be started again."""
-    there = {plan.place(run) for run in runs if run.status not in AGAIN} - {None}
-    return plan.size() - len(there)
+def missing(experiment: Experiment, plan: Plan) -> int | None:
+    """How many runs of an experiment's plan have not been started, or are to be started again,
+    whoever may see the others; None where some ran elsewhere, as the rest may have.
+    """
+    if experiment.runs.exclude(imported_at=None).exists():
+        return None
+    task = "task_version__task__operator__slug", "task_version__task__track"
+    there = experiment.runs.exclude(status__in=AGAIN).values_list(
+        *task, "agent__slug", "hardware__slug", "repeat"
+    )
+    places = {plan.place(f"{operator}/{track}", *rest) for operator, track, *rest in there}
+    return plan.size() - len(places - {None})
 
 
 def expanded(plan: Plan) -> Plan:

@@ -54,6 +54,8 @@ class RunQuerySet(models.QuerySet["Run"]):
         """With all that a row of a list names, in one query, and without the texts it does not."""
         operator = "task_version__task__operator"
         return self.select_related(operator, "agent", "hardware", "owner", "experiment").defer(
+            "experiment__plan",
+            "experiment__description",
             "task_version__public",
             "task_version__admission",
             f"{operator}__prompt",

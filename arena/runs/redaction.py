@@ -14,6 +14,9 @@ SECRET_NAME = r"(?:api[_-]?key|secret(?:[_-]?key)?|access[_-]?key|token|passwd|p
 PREFIXES = "gho ghp ghs ghu ghr glpat github_pat xoxa xoxb xoxp xoxr hf arena".split()
 NAMES = ("key", "secret", "token", "passwd", "password", "credential")
 
+BEGIN = r"(?:\b|(?<=\\[bfnrt]))"
+"""Of a word, which JSON may have put right behind an escape."""
+
 # Text comes from agents, so every repetition is bounded: no text can make a pattern slow. Most text
 # has none of the words that a secret begins with, and is not searched for that kind.
 PATTERNS = [
@@ -24,18 +27,18 @@ PATTERNS = [
             r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.{0,8000}?-----END [A-Z ]{0,30}KEY-----",
             STRUCK,
         ),
-        (("sk-", "pk-", "rk-"), r"\b(?:sk|pk|rk)-[\w-]{16,200}+", STRUCK),
+        (("sk-", "pk-", "rk-"), BEGIN + r"(?:sk|pk|rk)-[\w-]{16,200}+", STRUCK),
         (
             tuple(f"{prefix}{mark}" for prefix in PREFIXES for mark in "_-"),
-            rf"\b(?:{'|'.join(PREFIXES)})[_-][\w-]{{16,200}}+",
+            BEGIN + rf"(?:{'|'.join(PREFIXES)})[_-][\w-]{{16,200}}+",
             STRUCK,
         ),
-        (("akia",), r"\bAKIA[0-9A-Z]{16}\b", STRUCK),
-        (("aiza",), r"\bAIza[\w-]{35}", STRUCK),
-        (("eyj",), r"\beyJ[\w-]{8,500}+\.[\w-]{8,2000}+\.[\w-]{8,1000}+", STRUCK),
+        (("akia",), BEGIN + r"AKIA[0-9A-Z]{16}\b", STRUCK),
+        (("aiza",), BEGIN + r"AIza[\w-]{35}", STRUCK),
+        (("eyj",), BEGIN + r"eyJ[\w-]{8,500}+\.[\w-]{8,2000}+\.[\w-]{8,1000}+", STRUCK),
         (
             ("bearer", "basic"),
-            r"\b(bearer|basic)\s{1,5}[\w+/.~-]{12,4000}+=*",
+            BEGIN + r"(bearer|basic)\s{1,5}[\w+/.~-]{12,4000}+=*",
             rf"\1 {STRUCK}",
         ),
         (("://",), r"(?<=://)([^\s:/@]{0,100}):[^\s/@]{1,200}@", rf"\1:{STRUCK}@"),

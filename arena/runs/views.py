@@ -22,6 +22,7 @@ from arena.runs.forms import RunForm
 from arena.runs.models import Evaluation, Event, Run, Submission
 from arena.runs.querysets import EventQuerySet
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
+from arena.runs.services.runs import BUDGET
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
 from arena.runs.waiting import waiting_of
 from evaluation.types import GateName
@@ -202,13 +203,18 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
 
 
 def _again(shown: Run) -> str:
-    """The query of a form that starts the same once more."""
+    """The query of a form that starts the same once more; empty where that cannot be. One of a set
+    or of another machine is started anew as one of its own, here.
+    """
+    task, agent = shown.task_version.task, shown.agent
+    if not (agent.active and task.in_tree and task.status == Task.Status.PUBLISHED):
+        return ""
     asked = {
-        "task": shown.task_version.task.slug,
-        "agent": shown.agent.slug,
-        "hardware": shown.hardware.slug,
-        **shown.budget,
-        "label": shown.label,
+        "task": task.slug,
+        "agent": agent.slug,
+        "hardware": "" if shown.imported_at else shown.hardware.slug,
+        **{name: shown.budget[name] for name in BUDGET if name in shown.budget},
+        "label": "" if shown.experiment_id else shown.label,
         "visibility": shown.visibility,
     }
     return urlencode(asked)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -61,6 +62,11 @@ def test_no_text_makes_it_slow(bait):
     began = time.process_time()
     clean(text)
     assert time.process_time() - began < 3
+
+
+def test_a_secret_right_behind_an_escape_is_struck_out():
+    told = json.dumps({"text": "before\nsk-" + "a1" * 20 + "\tghp_" + "b2" * 20})
+    assert json.loads(clean(told)) == {"text": "before\n[redacted]\t[redacted]"}
 
 
 def test_what_no_database_takes_is_mended():

@@ -18,7 +18,7 @@ from django.urls import reverse
 
 from arena.catalog.models import Hardware, TaskVersion
 from arena.errors import UserError
-from arena.runs import experiments, results, services
+from arena.runs import experiments, redaction, results, services
 from arena.runs.events import EventDraft
 from arena.runs.models import Blob, Evaluation, Event, Experiment, ImportedFile, Measurement, Run
 from arena.runs.services import imports
@@ -319,6 +319,28 @@ def test_secrets_are_struck_out_of_the_whole_of_what_was_cut(line, tmp_path, cli
     assert not Blob.objects.filter(content__contains=secret).exists()
     body = Event.objects.get(seq=number + 1).body
     assert body["blobs"]["text"]["size"] == len(whole) - len(secret) + len("[redacted]")
+
+
+def test_secrets_that_json_spells_otherwise_are_struck_out_of_a_whole_body(
+    line, tmp_path, monkeypatch
+):
+    secret = 'quoted"and\\back'
+    monkeypatch.setattr(redaction, "_secrets_of_this_process", lambda: (secret,))
+    (number,) = [n for n, event in enumerate(line["events"]) if "blobs" in event["body"]]
+    whole = json.dumps({"text": f"before\n{secret}"})
+    digest = hashlib.sha256(whole.encode()).hexdigest()
+    leaky = changed(line, "blobs", line["blobs"] | {digest: whole})
+    kept = {"": {"sha256": digest, "size": len(whole)}}
+    leaky = changed(leaky, f"events.{number}.body.blobs", kept)
+    assert not services.import_results(write(tmp_path / "r.jsonl", leaky)).refused
+    digest = Event.objects.get(seq=number + 1).body["blobs"][""]["sha256"]
+    assert json.loads(Blob.objects.get(pk=digest).content) == {"text": "before\n[redacted]"}
+
+
+def test_a_plan_that_is_too_large_for_its_pages_is_refused(line, tmp_path):
+    large = changed(line, "experiment.plan", {"tasks": ["relu/cpp-to-cpp"] * 20_000})
+    (refusal,) = services.import_results(write(tmp_path / "r.jsonl", large)).refused
+    assert "experiment.plan has more than 256 KiB" in refusal
 
 
 def test_a_refused_line_is_loaded_once_its_task_is_known(line, tmp_path):

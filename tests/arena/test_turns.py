@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from arena.catalog.models import Hardware, Worker
 from arena.runs import services
 from arena.runs.models import Experiment, Run
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def worker(hardware):
+    """One that builds and measures."""
+    return Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
 
 
 def test_a_run_that_was_asked_for_alone_goes_before_those_of_a_set(start):
@@ -35,3 +42,19 @@ def test_who_finds_a_run_taken_takes_the_next(start, monkeypatch):
     assert services.claim_next("mine") == second
     first.refresh_from_db()
     assert first.lease == "another"
+
+
+def test_a_run_that_nobody_can_judge_begins_once_somebody_can(start, worker, hardware):
+    away = Hardware.objects.create(slug="away", name="Away", kind="cpu", queue="hw.away")
+    unserved = start(hardware_slug="away")
+    of_set = start(
+        hardware_slug=hardware.slug, experiment=Experiment.objects.create(slug="set", title="Set")
+    )
+    assert services.claim_next("one") == of_set
+    assert services.claim_next("two") is None
+    worker.queues = [away.queue]
+    worker.save()
+    assert services.claim_next("two") is None, "nobody builds"
+    worker.queues = ["build", away.queue]
+    worker.save()
+    assert services.claim_next("two") == unserved

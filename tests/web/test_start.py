@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from arena.catalog.models import Agent, Task, Worker
-from arena.runs.models import Run
+from arena.runs.models import Experiment, Run
 from tests.web.world import DEVICE, OTHER
 
 pytestmark = pytest.mark.django_db
@@ -54,10 +54,10 @@ def test_a_run_is_started_as_asked_and_shown(alices, alice):
 
 
 def test_what_is_left_open_is_chosen(alices):
+    Worker.objects.filter(hardware__slug=DEVICE["slug"]).delete()
     alices.post(START, ASKED | {"hardware": "", "label": ""})
     run = Run.objects.get()
-    assert run.hardware.slug in (DEVICE["slug"], OTHER["slug"])
-    assert run.label == ""
+    assert (run.hardware.slug, run.label) == (OTHER["slug"], "")
 
 
 def test_a_run_is_asked_for_again_as_it_was(alices):
@@ -66,6 +66,41 @@ def test_a_run_is_asked_for_again_as_it_was(alices):
     form = alices.get(f"{START}?{page.context['again']}")
     assert f"{START}?{page.context['again'].replace('&', '&amp;')}" in page.content.decode()
     assert form.context["form"].initial == ASKED
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({"imported_at": "2026-01-01T00:00Z"}, {"hardware": ""}),
+        ({"experiment": "set"}, {"label": ""}),
+        ({"budget": {"rounds": 2, "task": "other", "next": 1}}, {"rounds": "2", "seconds": None}),
+    ],
+)
+def test_again_means_here_alone_and_with_a_budget_of_ones_own(alices, change, differs):
+    alices.post(START, ASKED)
+    if "experiment" in change:
+        change = {"experiment": Experiment.objects.create(slug="set", title="Set")}
+    Run.objects.update(**change)
+    asked = parse_qs(alices.get(Run.objects.get().get_absolute_url()).context["again"])
+    wanted = {name: [text] for name, text in (ASKED | differs).items() if text}
+    assert asked == wanted
+
+
+def test_what_takes_no_runs_any_more_is_not_offered_again(alices):
+    alices.post(START, ASKED)
+    address = Run.objects.get().get_absolute_url()
+    Agent.objects.filter(slug="tuner").update(active=False)
+    assert START not in alices.get(address).content.decode()
+    Agent.objects.filter(slug="tuner").update(active=True)
+    assert START in alices.get(address).content.decode()
+    Task.objects.filter(operator__slug="rms_norm").update(status="retired")
+    assert START not in alices.get(address).content.decode()
+
+
+def test_a_field_tells_all_its_errors_in_one_place(alices):
+    page = alices.post(START, ASKED | {"label": "x" * 101 + "\0"}).content.decode()
+    assert page.count('id="id_label_error"') == 1
+    assert "at most 100 characters" in page and "Null characters" in page
 
 
 @pytest.mark.parametrize(

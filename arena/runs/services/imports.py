@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -42,6 +43,8 @@ PRODUCER = "import"
 MOST_DIGITS = 20
 """Of a whole number: a seed of 64 bits and a sign."""
 MOST_LINES = 100_000
+MOST_PLAN = 256 << 10
+"""Bytes of an experiment's plan, which its pages read."""
 MOST_SAID = 500
 """Characters of a refusal, which may cite what it refuses."""
 RUN_ID = re.compile(r"[0-9a-z]{12}")
@@ -273,7 +276,17 @@ def _blob(digest: str, content: str) -> Blob:
     """What a blob of a file is kept as: with no secret in it, under the hash of that."""
     if hashlib.sha256(content.encode()).hexdigest() != digest:
         raise Refused(f"blob {digest[:12]} does not hold what its hash says. Export it again.")
-    return blob_of(clean(content))
+    return blob_of(_cleaned(content))
+
+
+def _cleaned(content: str) -> str:
+    """Without secrets: of a whole body, which is JSON, by its texts, for escapes may hide some."""
+    with contextlib.suppress(ValueError, RecursionError):
+        whole = json.loads(content)
+        if (kept := clean(whole)) != whole:
+            content = json.dumps(kept)
+    text: str = clean(content)
+    return text
 
 
 def _agent(told: Mapping[str, Any]) -> Agent:
@@ -311,5 +324,7 @@ def _experiment(told: Mapping[str, Any] | None) -> Experiment | None:
         return None
     values = columns(Experiment, results.EXPERIMENT, told)
     slug = values.pop("slug")
+    if len(json.dumps(values["plan"])) > MOST_PLAN:
+        raise Refused(f"experiment.plan has more than {MOST_PLAN >> 10} KiB. Export it in parts.")
     experiment, _ = Experiment.objects.get_or_create(slug=slug, defaults=values)
     return experiment

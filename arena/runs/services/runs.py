@@ -99,8 +99,14 @@ def claim_run(run_id: str, lease: str) -> Run | None:
 
 
 def claim_next(lease: str) -> Run | None:
-    """Move the queued run whose turn it is to running; None where none waits."""
-    for run_id in list(Run.objects.in_turn().values_list("pk", flat=True)):
+    """Move the queued run whose turn it is to running; None where none waits that can be judged: an
+    agent would wait for its first verdict, and others for its worker.
+    """
+    served = Worker.objects.queues()
+    waiting = Run.objects.in_turn().filter(hardware__queue__in=served)
+    if queue.BUILD not in served:
+        return None
+    for run_id in list(waiting.values_list("pk", flat=True)):
         if run := claim_run(run_id, lease):  # else another worker was faster
             return run
     return None
