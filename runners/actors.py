@@ -12,8 +12,8 @@ HOUR_MS = 3_600_000
 
 @dramatiq.actor(broker=broker, queue_name="agents", max_retries=0, time_limit=48 * HOUR_MS)
 def run_agent(run_id: str) -> None:
-    """For each run that is due there is a message; which run it begins, the table says. The message
-    of one that cannot be judged yet is sent again by the reaper.
+    """For each run that is due there is a message; which run it begins, the table says. One that
+    nobody can judge is passed over, and the reaper asks again once somebody can.
     """
     attempt.attempt_next()
 

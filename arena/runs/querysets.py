@@ -8,7 +8,8 @@ from django.db import models
 from django.db.models import Q
 
 from arena.accounts.models import Viewer
-from arena.catalog.models import Task
+from arena.catalog.models import Task, Worker
+from arena.queue import BUILD
 from arena.runs.states import RUN_ACTIVE, RunStatus, Split, Visibility
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(status=RunStatus.QUEUED, cancel_requested=False).order_by(
             models.ExpressionWrapper(of_a_set, models.BooleanField()), "created_at", "id"
         )
+
+    def served(self) -> Self:
+        """Those that live workers build and measure."""
+        queues = Worker.objects.queues()
+        return self.filter(hardware__queue__in=queues if BUILD in queues else ())
 
     def ahead_of(self, run: Run) -> Self:
         """The queued runs that an agent's worker takes before this one."""

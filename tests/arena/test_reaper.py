@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from arena import queue
+from arena.catalog.models import Worker
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.runs import end_run
@@ -86,11 +87,13 @@ def test_a_run_that_is_being_judged_needs_no_agent(start):
     assert run.status == "passed"
 
 
-def test_a_lost_message_is_sent_again_and_only_once(
-    start, valkey, django_capture_on_commit_callbacks
+def test_a_lost_message_is_sent_again_and_only_once_and_once_the_run_can_be_judged(
+    start, hardware, valkey, django_capture_on_commit_callbacks
 ):
     run = start()  # in a transaction that never commits: its message is never sent
     Run.objects.update(created_at=timezone.now() - timedelta(minutes=1))
+    assert services.reap() == 0, "nobody would judge it"
+    Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
     with django_capture_on_commit_callbacks(execute=True):
         assert services.reap() == 1
     assert ("run_agent", (run.pk,)) in queue.waiting(queue.AGENTS)

@@ -75,7 +75,7 @@ def _send_again() -> int:
     """Rows that wait for a message that is in no queue."""
     before = timezone.now() - MESSAGE_GRACE
     due: list[tuple[str, str, str | int]] = []
-    for run in Run.objects.filter(status=RunStatus.QUEUED, created_at__lt=before):
+    for run in Run.objects.in_turn().served().filter(created_at__lt=before):
         due.append(("run_agent", queue.AGENTS, run.pk))
     waiting = Evaluation.objects.filter(heartbeat_at__lt=before).select_related("hardware")
     for evaluation in waiting.filter(status=EvaluationStatus.QUEUED):

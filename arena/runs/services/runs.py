@@ -102,11 +102,7 @@ def claim_next(lease: str) -> Run | None:
     """Move the queued run whose turn it is to running; None where none waits that can be judged: an
     agent would wait for its first verdict, and others for its worker.
     """
-    served = Worker.objects.queues()
-    waiting = Run.objects.in_turn().filter(hardware__queue__in=served)
-    if queue.BUILD not in served:
-        return None
-    for run_id in list(waiting.values_list("pk", flat=True)):
+    for run_id in list(Run.objects.in_turn().served().values_list("pk", flat=True)):
         if run := claim_run(run_id, lease):  # else another worker was faster
             return run
     return None
