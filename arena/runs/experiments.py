@@ -180,7 +180,7 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
 def visible_to(user: Viewer) -> QuerySet[Experiment]:
     """Those of which this user may see a run."""
     runs = Run.objects.visible_to(user).exclude(experiment=None)
-    return Experiment.objects.filter(pk__in=runs.values("experiment"))
+    return Experiment.objects.filter(pk__in=runs.values("experiment")).defer("plan")
 
 
 def plan_of(experiment: Experiment) -> Plan | None:
