@@ -83,6 +83,11 @@ class Task(models.Model):
         return f"{self.operator.slug}/{self.track}"
 
     @property
+    def takes_runs(self) -> bool:
+        """Whether it is one of the `runnable`."""
+        return self.status == Task.Status.PUBLISHED and self.in_tree
+
+    @property
     def version(self) -> TaskVersion | None:
         """What its folder held at the last sync; versions prefetched are not asked for again."""
         return next(iter(self.versions.all()), None)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from arena.catalog.models import Agent, Hardware, Task
 from arena.leaderboard.comparison import faster
-from arena.leaderboard.rankings import Estimate
+from arena.leaderboard.rankings import Estimate, of_repeats
 from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
@@ -21,15 +21,9 @@ class Cell:
     runs: list[Run]
 
     @cached_property
-    def passed(self) -> list[Run]:
-        return [run for run in self.runs if run.status == RunStatus.PASSED]
-
-    @cached_property
     def estimate(self) -> Estimate | None:
         """The geometric mean of the repeats that passed."""
-        return Estimate.geomean(
-            [Estimate.measured(r.speedup, r.low, r.high) for r in self.passed if r.speedup]
-        )
+        return of_repeats(self.runs)
 
 
 @dataclass(frozen=True)

@@ -271,15 +271,15 @@ def _share_passed(repeats: Sequence[Judged]) -> float:
 
 
 def _geomean_of_tasks(tasks: Iterable[Sequence[Judged]], which: str) -> Estimate | None:
-    means = []
-    for repeats in tasks:
-        estimates = [estimate for run in repeats if (estimate := _estimate(run, which))]
-        if mean := Estimate.geomean(estimates):
-            means.append(mean)
-    return Estimate.geomean(means)
+    return Estimate.geomean([mean for repeats in tasks if (mean := of_repeats(repeats, which))])
 
 
-def _estimate(run: Judged, which: str) -> Estimate | None:
+def of_repeats(repeats: Iterable[Judged | Run], which: str = SEEN) -> Estimate | None:
+    """The geometric mean of those that passed; None where none did, or could be measured."""
+    return Estimate.geomean([found for run in repeats if (found := _estimate(run, which))])
+
+
+def _estimate(run: Judged | Run, which: str) -> Estimate | None:
     """What one run says; None where it failed or could not be measured."""
     if run.status != RunStatus.PASSED:
         return None

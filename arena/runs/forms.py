@@ -74,8 +74,8 @@ def _tasks() -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _hardware() -> list[tuple[str, str]]:
-    served = set(Worker.objects.live().values_list("hardware", flat=True))
+    served = Worker.objects.queues()
     return [
-        (device.slug, device.name if device.pk in served else f"{device.name}, no worker now")
+        (device.slug, device.name if device.queue in served else f"{device.name}, no worker now")
         for device in Hardware.objects.order_by("name")
     ]

@@ -207,7 +207,7 @@ def _again(shown: Run) -> str:
     or of another machine is started anew as one of its own, here.
     """
     task, agent = shown.task_version.task, shown.agent
-    if not (agent.active and task.in_tree and task.status == Task.Status.PUBLISHED):
+    if not (agent.active and task.takes_runs):
         return ""
     asked = {
         "task": task.slug,

@@ -48,8 +48,8 @@ def waiting_of(run: Run) -> Waiting | None:
 
 def dead_end(run: Run) -> str | None:
     """The first queue that a run will come to and no live worker takes, if there is one."""
-    needed = (queue.AGENTS, queue.BUILD, run.hardware.queue)
-    return next((name for name in needed if not Worker.objects.serving(name)), None)
+    needed, served = (queue.AGENTS, queue.BUILD, run.hardware.queue), Worker.objects.queues()
+    return next((name for name in needed if name not in served), None)
 
 
 def _waiting(name: str, ahead: int) -> Waiting:

@@ -75,8 +75,8 @@ def test_a_plan_is_measured_without_going_through_its_cells(experiment):
     began = time.process_time()
     plan = experiments.plan_of(experiment)
     assert plan.size() == 3000 * 3000 * 100
-    assert all(plan.place("t7/x", f"a{n}", "any", 0) for n in range(3000))
-    assert plan.place("t7/x", "b", "any", 0) is plan.place("t7/x", "a1", "any", 100) is None
+    assert all(plan.place("t2999/x", f"a{n}", "any", 0) for n in range(3000))
+    assert plan.place("t2999/x", "b", "any", 0) is plan.place("t2999/x", "a1", "any", 100) is None
     assert time.process_time() - began < 3
 
 
@@ -148,7 +148,7 @@ def test_who_cannot_be_set_beside_the_first_is_named(client, judged):
     judged("new", "relu")
     judged("old", "relu", 2.0)
     page = client.get("/experiments/ab/").content.decode()
-    assert "no task on which both have a speedup: old." in page and "<h2" in page
+    assert "no task on which both have a speedup: old." in page
 
 
 def test_an_experiment_is_there_for_who_may_see_a_run_of_it(client, judged, alice, charlie):

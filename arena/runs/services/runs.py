@@ -210,7 +210,7 @@ def _task_version(slug: str) -> TaskVersion:
             f"There is no task {slug!r}.", "Tasks are named operator/track: see /tasks/."
         )
     version = task.version
-    if version is None or not Task.objects.runnable().filter(pk=task.pk).exists():
+    if version is None or not task.takes_runs:
         raise Conflict(f"The task {slug!r} is {task.status}: it takes no runs.")
     return version
 
