@@ -72,7 +72,7 @@ CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("CSRF_TRUSTED_ORIGINS", "").sp
 DATABASES = {"default": _database()}
 REDIS_URL = _redis_url()
 
-EXECUTOR = "runners.headless.carry_out"
+EXECUTOR = "runners.local.carry_out"
 """What works an experiment off in this process, where no worker does."""
 
 HEADLESS_APPS = [

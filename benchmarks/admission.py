@@ -29,14 +29,15 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402 - the path comes first
 
-from evaluation import JUDGE_VERSION, hardware  # noqa: E402
-from evaluation.building.builds import default_cache  # noqa: E402
-from evaluation.hardware import Device  # noqa: E402
+from evaluation import JUDGE_VERSION  # noqa: E402
+from evaluation.building.build_cache import default_cache  # noqa: E402
+from evaluation.devices import detect  # noqa: E402
+from evaluation.devices.detect import Device  # noqa: E402
+from evaluation.devices.kinds import CPU, GPU  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
-from evaluation.place import CPU, GPU  # noqa: E402
-from evaluation.task import Task, find_operators, load_tasks  # noqa: E402
+from evaluation.tasks.spec import Task, find_operators, load_tasks  # noqa: E402
 from evaluation.types import to_json  # noqa: E402
-from runners.bench import Bench, shares, taken  # noqa: E402
+from runners.worker.bench import Bench, shares, taken  # noqa: E402
 
 
 def main() -> int:
@@ -72,8 +73,8 @@ def main() -> int:
 
 def _devices(cache: Path) -> list[Device]:
     """The GPUs of this machine, of the first one's model, else its processor."""
-    gpus = [device for device in hardware.devices(cache, (GPU,)) if not device.unjudged]
-    found = gpus or hardware.devices(cache, (CPU,))
+    gpus = [device for device in detect.devices(cache, (GPU,)) if not device.unjudged]
+    found = gpus or detect.devices(cache, (CPU,))
     return [device for device in found if device.slug == found[0].slug]
 
 

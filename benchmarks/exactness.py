@@ -26,15 +26,15 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402 - the path comes first
 
 from benchmarks import watched  # noqa: E402
-from evaluation import clock  # noqa: E402
-from evaluation.building.builds import Build, baselines, build  # noqa: E402
-from evaluation.contestants.zygote import Zygote  # noqa: E402
-from evaluation.cuda import DeviceMemory  # noqa: E402
-from evaluation.hardware import Device  # noqa: E402
-from evaluation.judge import Judge  # noqa: E402
+from evaluation.building.build_cache import Build, baselines, build  # noqa: E402
+from evaluation.devices.detect import Device  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
-from evaluation.rig import Rig, ring_slots, slot_bytes  # noqa: E402
-from evaluation.task import Task, load_task  # noqa: E402
+from evaluation.memory.cuda_ipc import DeviceMemory  # noqa: E402
+from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes  # noqa: E402
+from evaluation.process.fork_server import ForkServer  # noqa: E402
+from evaluation.tasks.spec import Task, load_task  # noqa: E402
+from evaluation.timing import estimates  # noqa: E402
+from evaluation.timing.session import MeasurementSession  # noqa: E402
 from evaluation.types import Case, Measurement, Split  # noqa: E402
 
 KERNELS = (
@@ -73,19 +73,21 @@ def built(task: Task, cache: Path) -> Build:
 
 
 def measured(
-    zygote: Zygote, operator: str, language: str, name: str, cache: Path, device: Device
+    zygote: ForkServer, operator: str, language: str, name: str, cache: Path, device: Device
 ) -> Measurement:
     """One case of a baseline against itself, by fresh contestants."""
     task = task_of(operator, language)
     made = built(task, cache)
-    with Judge(task, zygote, baselines(task, cache), cache).meet(made, device) as judge:
-        return judge.measure(case_of(task, name), clock.plan_for("gpu", final=True))
+    with MeasurementSession(task, zygote, baselines(task, cache), cache).meet(
+        made, device
+    ) as judge:
+        return judge.measure(case_of(task, name), estimates.plan_for("gpu", final=True))
 
 
 def measure(cache: Path, device: Device) -> dict[str, Any]:
     """Each kernel by the judge, by CUPTI on the same launches, and by the usual ways."""
     rows, requests = [], []
-    with Zygote() as zygote, watched.Watched() as watching:
+    with ForkServer() as zygote, watched.Watched() as watching:
         for kernel in KERNELS:
             operator, language, name = kernel
             verdict = measured(zygote, *kernel, cache, device)
@@ -115,15 +117,15 @@ def measure(cache: Path, device: Device) -> dict[str, Any]:
 
 
 def by_both_clocks(
-    zygote: Zygote, operator: str, language: str, name: str, cache: Path, device: Device
+    zygote: ForkServer, operator: str, language: str, name: str, cache: Path, device: Device
 ) -> dict[str, Any]:
     """WINDOWS windows of a baseline, by the judge's clock and by CUPTI in its contestant."""
     task = task_of(operator, language)
     # A profiler starts processes, which only what we trust may do.
     made = dataclasses.replace(built(task, cache), trusted=True)
-    plan = clock.plan_for("gpu", final=True)
+    plan = estimates.plan_for("gpu", final=True)
     with (
-        Judge(task, zygote, baselines(task, cache), cache).meet(made, device) as judge,
+        MeasurementSession(task, zygote, baselines(task, cache), cache).meet(made, device) as judge,
         judge.bench(case_of(task, name), plan, ("candidate",)) as (timer,),
     ):
         # Of a window that was run again, the last time counts.
@@ -158,12 +160,12 @@ def by_usual_ways(
     task = task_of(operator, language)
     case = case_of(task, name)
     kernel = languages()[language].load(Path(folder), operator)
-    planned = clock.GPU_FINAL_PLAN.window_seconds * 1e6 / microseconds
+    planned = estimates.GPU_FINAL_PLAN.window_seconds * 1e6 / microseconds
     slots = max(3, round(planned), ring_slots(task.operator, case, 2 * cache_bytes))
     slots = min(slots, 4096, max(3, (32 << 30) // slot_bytes(task.operator, case)))
     with (
         contextlib.closing(DeviceMemory()) as memory,
-        Rig(task.operator, case, slots, 1, memory) as rig,
+        BufferRing(task.operator, case, slots, 1, memory) as rig,
     ):
         bound = [
             {**rig.values, **rig.inputs.slot(i), **rig.outputs[0].slot(i)} for i in range(slots)
@@ -210,7 +212,7 @@ def by_usual_ways(
     }
 
 
-def events_around(graph: torch.cuda.CUDAGraph, rig: Rig, slots: int) -> float:
+def events_around(graph: torch.cuda.CUDAGraph, rig: BufferRing, slots: int) -> float:
     """Microseconds per launch between CUDA events around one replay, with no profiler at work."""
     rig.refill(0, 0, slots)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")

@@ -34,7 +34,7 @@ import torch  # noqa: E402 - the path comes first
 
 from benchmarks import exactness, isolation, provenance, throughput  # noqa: E402
 from benchmarks.exactness import events_each, task_of  # noqa: E402
-from evaluation import hardware  # noqa: E402
+from evaluation.devices import detect  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
 from evaluation.types import Split  # noqa: E402
 
@@ -61,9 +61,9 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         cache = (options.cache or Path(folder)).absolute()
-        device = hardware.device_for("gpu", cache)
+        device = detect.device_for("gpu", cache)
         for part in options.parts:
-            measure: Callable[[Path, hardware.Device], Any] = globals()["measure_" + part]
+            measure: Callable[[Path, detect.Device], Any] = globals()["measure_" + part]
             results = measure(cache, device)
             told = {
                 "command": f"python benchmarks/gpu.py {part}",
@@ -77,12 +77,12 @@ def main() -> None:
             print(part, json.dumps(results, indent=1), flush=True)
 
 
-def measure_clock(cache: Path, device: hardware.Device) -> dict[str, Any]:
+def measure_clock(cache: Path, device: detect.Device) -> dict[str, Any]:
     """The judge's clock beside CUPTI's and the usual ways."""
     return exactness.measure(cache, device)
 
 
-def measure_repeatability(cache: Path, device: hardware.Device) -> list[dict[str, Any]]:
+def measure_repeatability(cache: Path, device: detect.Device) -> list[dict[str, Any]]:
     """Coefficients of variation over REPEATS final verdicts on the same submission."""
     rows = []
     for operator, language, name in REPEATED:
@@ -154,7 +154,7 @@ def judged(
     return {**json.loads(done.stdout.splitlines()[-1]), "wall": wall}
 
 
-def measure_speed(cache: Path, device: hardware.Device) -> dict[str, Any]:
+def measure_speed(cache: Path, device: detect.Device) -> dict[str, Any]:
     """Source to full verdict by a process of its own, cold (nothing built) and warm. The device's
     peaks are known: they are measured once on a machine.
     """
@@ -180,7 +180,7 @@ def inline(folder: Path) -> None:
     """The usual way: load_inline of the same CUDA kernel, 5 checks, 100 timed calls."""
     from torch.utils.cpp_extension import load_inline
 
-    from evaluation.building.headers import header
+    from evaluation.building.c_header import header
 
     task = task_of("rms_norm", "cuda")
     case = task.cases(Split.SEEN)[0]
@@ -217,7 +217,7 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weight, double eps) {
     events_each(lambda first, count: module.forward(x, weight, case["eps"]), 1)
 
 
-def measure_queue(cache: Path, device: hardware.Device) -> dict[str, Any]:
+def measure_queue(cache: Path, device: detect.Device) -> dict[str, Any]:
     """Final verdicts a minute over QUEUE submissions, as an arena works them off."""
     submissions = [
         (task_of(operator, language), answer(operator, language, name))
@@ -226,7 +226,7 @@ def measure_queue(cache: Path, device: hardware.Device) -> dict[str, Any]:
     return throughput.measure(submissions, QUEUE, cache, device)
 
 
-def measure_isolation(cache: Path, device: hardware.Device) -> list[dict[str, Any]]:
+def measure_isolation(cache: Path, device: detect.Device) -> list[dict[str, Any]]:
     """What a contestant may be kept from without being kept from the GPU."""
     return isolation.measure()
 

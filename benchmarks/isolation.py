@@ -24,8 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from evaluation import sandbox  # noqa: E402 - the path comes first
-from evaluation.policy import Policy, Walls  # noqa: E402
+from evaluation.sandbox import launch  # noqa: E402 - the path comes first
+from evaluation.sandbox.policy import IsolationFeatures, Policy  # noqa: E402
 
 OTHER = 65534
 """The user nobody."""
@@ -37,7 +37,7 @@ INMATE = """
 import sys
 sys.path.insert(0, {package!r})
 import torch
-from evaluation import cuda
+from evaluation.memory import cuda_ipc
 cuda.as_tensor(cuda.opened({handle!r}), 256)[{place}] = {place}
 torch.cuda.synchronize()
 """
@@ -79,15 +79,15 @@ def _tried(maker: int, package: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _walls() -> dict[str, Walls]:
-    every = sandbox.walls()
+def _walls() -> dict[str, IsolationFeatures]:
+    every = launch.walls()
     apart = dataclasses.replace(every, landlock=0, seccomp=False)
     return {
-        "namespaces": Walls(namespaces=True),
+        "namespaces": IsolationFeatures(namespaces=True),
         "namespaces, own /proc, read-only system": apart,
-        "user namespace": Walls(namespaces=True, user_namespace=True),
-        "Landlock": Walls(landlock=every.landlock),
-        "seccomp": Walls(seccomp=every.seccomp),
+        "user namespace": IsolationFeatures(namespaces=True, user_namespace=True),
+        "Landlock": IsolationFeatures(landlock=every.landlock),
+        "seccomp": IsolationFeatures(seccomp=every.seccomp),
         "all that this machine has": every,
     }
 
@@ -99,7 +99,7 @@ def _run(walls: str, command: list[str], package: Path) -> tuple[int, str]:
             readable = (sys.prefix, sys.base_prefix, str(package))
             policy = Policy(_walls()[walls], readable, (scratch,), memory_bytes=0, gpu=True)
             home = {"HOME": scratch, "TMPDIR": scratch}
-            done = sandbox.run(command, policy, timeout=SECONDS, env=home)
+            done = launch.run(command, policy, timeout=SECONDS, env=home)
             return done.returncode, done.stdout
     done = subprocess.run(
         [*BEFORE.get(walls, ()), *command],
@@ -130,12 +130,12 @@ def hold(maker: int) -> None:
     """As root: hold memory, with a context made by that user, until stdin ends; then tell it."""
     import torch
 
-    from evaluation import cuda
+    from evaluation.memory import cuda_ipc
 
     os.seteuid(maker)
-    block = cuda._Block(cuda.LARGE_PAGE)
+    block = cuda_ipc._Block(cuda_ipc.LARGE_PAGE)
     os.seteuid(0)
-    memory = cuda.as_tensor(block.pointer.value or 0, 256).zero_()
+    memory = cuda_ipc.as_tensor(block.pointer.value or 0, 256).zero_()
     torch.cuda.synchronize()
     print(block.handle, flush=True)
     sys.stdin.read()

@@ -29,9 +29,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import clock, hardware, pipeline  # noqa: E402 - the path and the environment come first
-from evaluation.building.builds import Build, baselines, build, default_cache  # noqa: E402
-from evaluation.task import Task, load_task  # noqa: E402
+from evaluation import pipeline  # noqa: E402 - the path and the environment come first
+from evaluation.building.build_cache import Build, baselines, build, default_cache  # noqa: E402
+from evaluation.devices import detect  # noqa: E402 - the path and the environment come first
+from evaluation.tasks.spec import Task, load_task  # noqa: E402
+from evaluation.timing import estimates  # noqa: E402 - the path and the environment come first
 from evaluation.types import Split, to_json  # noqa: E402
 
 OPERATOR, TRACK, ANSWER = "rms_norm", "cpp-to-cpp", "honest"
@@ -120,18 +122,18 @@ def overhead(reports: list[Any]) -> dict[str, float]:
 
 def clocks(task: Task, files: dict[str, str], cache: Path) -> list[dict[str, Any]]:
     """The judge's time of the baseline's cases beside a loop inside a process of its own."""
-    from evaluation.contestants.zygote import Zygote
-    from evaluation.judge import Judge
+    from evaluation.process.fork_server import ForkServer
+    from evaluation.timing.session import MeasurementSession
 
     made = build(task, task.track.target, files, cache)
-    device = hardware.device_for("cpu", cache)
+    device = detect.device_for("cpu", cache)
     rows = []
     with (
-        Zygote() as zygote,
-        Judge(task, zygote, baselines(task, cache), cache).meet(made, device) as judge,
+        ForkServer() as zygote,
+        MeasurementSession(task, zygote, baselines(task, cache), cache).meet(made, device) as judge,
     ):
         for case in task.cases(Split.SEEN):
-            outside = judge.measure(case, clock.FINAL_PLAN)
+            outside = judge.measure(case, estimates.FINAL_PLAN)
             inside = inner(made, case.name, device.last_level_cache_bytes)
             rows.append(
                 {
@@ -160,16 +162,18 @@ def inner_times(task: Task, request: dict[str, Any]) -> dict[str, float]:
     """
     import torch
 
+    from evaluation.devices.kinds import contestant_cores
     from evaluation.languages import languages
-    from evaluation.place import contestant_cores
-    from evaluation.rig import Rig, ring_slots
+    from evaluation.memory.ring import BufferRing, ring_slots
 
     os.sched_setaffinity(0, contestant_cores())
     torch.set_num_threads(1)
     operator = task.operator
     case = next(c for c in task.cases(Split.SEEN) if c.name == request["case"])
     kernel = languages()[task.track.target].load(Path(request["folder"]), operator.name)
-    with Rig(operator, case, ring_slots(operator, case, 2 * request["cache_bytes"]), 1) as rig:
+    with BufferRing(
+        operator, case, ring_slots(operator, case, 2 * request["cache_bytes"]), 1
+    ) as rig:
         slots = [
             {**rig.values, **rig.inputs.slot(i), **rig.outputs[0].slot(i)} for i in range(rig.slots)
         ]

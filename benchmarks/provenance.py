@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from evaluation import JUDGE_VERSION, hardware
-from evaluation.hardware import Device
+from evaluation import JUDGE_VERSION
+from evaluation.devices import detect
+from evaluation.devices.detect import Device
 from evaluation.types import to_json
 
 JUDGE = Path(__file__).resolve().parent.parent / "evaluation"
@@ -23,7 +24,7 @@ def of(device: Device) -> dict[str, Any]:
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": to_json(device.fingerprint),
         "peaks": to_json(device.peaks),
-        "now": hardware.state(device),
+        "now": detect.state(device),
         "torch": torch.__version__,
         "judge": {"version": JUDGE_VERSION, "source": source_of_judge()},
     }

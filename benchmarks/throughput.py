@@ -21,10 +21,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from evaluation.hardware import Device
-from evaluation.task import Task
-from runners.bench import Bench
-from runners.supervisor import Child
+from evaluation.devices.detect import Device
+from evaluation.tasks.spec import Task
+from runners.process.supervisor import Child
+from runners.worker.bench import Bench
 
 ROOT = Path(__file__).resolve().parent.parent
 JUDGE = (sys.executable, "-m", "evaluation")

@@ -14,25 +14,25 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from evaluation.contestants import contestant
-from evaluation.contestants.arm import Arm
-from evaluation.contestants.zygote import Zygote
+from evaluation.process.fork_server import ForkServer
+from evaluation.process.handle import ProcessHandle
+from evaluation.sandboxed import runner
 
 SAID = re.compile(r"^watched ([\d.]+)$", re.MULTILINE)
 
 
-class Watched(Zygote):
+class Watched(ForkServer):
     """Where contestants come from that are watched."""
 
     HOME = __name__
 
 
 def zygote(descriptor: int) -> None:
-    contestant.Contestant = _Watching  # type: ignore[misc]
-    contestant.zygote(descriptor)
+    runner.KernelRunner = _Watching  # type: ignore[misc]
+    runner.zygote(descriptor)
 
 
-class _Watching(contestant.Contestant):
+class _Watching(runner.KernelRunner):
     def do_load(self, request: dict[str, Any], descriptors: list[int]) -> None:
         super().do_load(request, descriptors)
         with profile(activities=[ProfilerActivity.CUDA]):  # the first one takes seconds to start
@@ -55,7 +55,7 @@ class _Watching(contestant.Contestant):
         os.write(2, f"watched {each:.6f}\n".encode())
 
 
-def last(arm: Arm) -> float:
+def last(arm: ProcessHandle) -> float:
     """Microseconds per launch of the window that an arm ran last, as CUPTI has them: from the end
     of its first launch to the end of its last.
     """

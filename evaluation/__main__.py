@@ -29,15 +29,16 @@ from typing import TYPE_CHECKING, Any
 # when torch is imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import pipeline, place, render
-from evaluation.building.builds import default_cache
+from evaluation import pipeline, report_text
+from evaluation.building.build_cache import default_cache
+from evaluation.devices import kinds
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MOST_BYTES
-from evaluation.task import Task, folder_of, load_task, load_tasks
+from evaluation.tasks.spec import Task, folder_of, load_task, load_tasks
 from evaluation.types import GateResult, Report, Verdict, to_json
 
 if TYPE_CHECKING:
-    from evaluation.contestants.zygote import Zygote
+    from evaluation.process.fork_server import ForkServer
 
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
@@ -130,9 +131,9 @@ def _alone_with(options: argparse.Namespace, argv: Sequence[str]) -> None:
     """Start over as a process that sees no GPU but the one asked for, if this one sees others: CUDA
     reads once what it may see. Raises RequestError.
     """
-    from evaluation import hardware
+    from evaluation.devices import detect
 
-    device = hardware.named(options.device, options.cache)
+    device = detect.named(options.device, options.cache)
     if device.unjudged:
         raise RequestError(f"{device.slug}: {device.unjudged}")
     if device.environment:
@@ -150,14 +151,14 @@ def _task(options: argparse.Namespace) -> Task:
 
 def _misplaced(task: Task, options: argparse.Namespace) -> str:
     """Why a task is not judged on the device that was asked for; empty when it is."""
-    from evaluation import hardware
+    from evaluation.devices import detect
 
     if not options.device:
         return ""
-    device = hardware.named(options.device, options.cache)
+    device = detect.named(options.device, options.cache)
     if device.kind == task.kind:
         return ""
-    wanted = "a GPU" if task.kind == place.GPU else "a processor"
+    wanted = "a GPU" if task.kind == kinds.GPU else "a processor"
     return f"is judged on {wanted}, and {device.slug} is none"
 
 
@@ -172,8 +173,8 @@ def judge_sources(options: argparse.Namespace) -> int:
     )
     if options.json:
         return _exit_code(_emit_lines(request))
-    report = pipeline.evaluate(request, lambda result: print(render.gate(result), flush=True))
-    print(render.report(report))
+    report = pipeline.evaluate(request, lambda result: print(report_text.gate(result), flush=True))
+    print(report_text.report(report))
     return _exit_code(report)
 
 
@@ -190,12 +191,12 @@ def profile_sources(options: argparse.Namespace) -> int:
 
 
 def admit_tasks(options: argparse.Namespace) -> int:
-    from evaluation.admission import Attempt, admit
+    from evaluation.admission.admit import Attempt, admit
     from evaluation.languages import languages
 
     def heard(attempt: Attempt) -> None:
         if not options.json:
-            print(render.attempt(attempt), flush=True)
+            print(report_text.attempt(attempt), flush=True)
 
     options.operator, _, track = options.operator.partition("/")  # as tasks are named elsewhere
     options.track = options.track or track
@@ -210,7 +211,7 @@ def admit_tasks(options: argparse.Namespace) -> int:
             print(f"{task.slug} is tried with each answer that is kept of it:", flush=True)
         admission = admit(task, options.cache, heard)
         print(
-            json.dumps(to_json(admission)) if options.json else render.admission(admission),
+            json.dumps(to_json(admission)) if options.json else report_text.admission(admission),
             flush=True,
         )
         admitted = admitted and admission.admitted
@@ -218,13 +219,13 @@ def admit_tasks(options: argparse.Namespace) -> int:
 
 
 def show_hardware(options: argparse.Namespace) -> int:
-    from evaluation import hardware
+    from evaluation.devices import detect
 
-    devices = hardware.devices(options.cache)
+    devices = detect.devices(options.cache)
     if options.json:
         print(json.dumps({"devices": [to_json(device) for device in devices]}))
     else:
-        print(hardware.render(devices))
+        print(detect.render(devices))
     return PASSED
 
 
@@ -233,19 +234,19 @@ def wait_for_request() -> int:
     GPU is left alone until it has come: another judge may be measuring on it. What only some have
     need of is imported as long as there is none.
     """
-    from evaluation.contestants.zygote import Zygote
-    from evaluation.judge import Judge  # noqa: F401 - what takes long to import
+    from evaluation.process.fork_server import ForkServer
+    from evaluation.timing.session import MeasurementSession  # noqa: F401 - what takes long to import
 
-    with Zygote() as zygote:
+    with ForkServer() as zygote:
         _line({"type": "ready"})
-        if place.gpu_vendor() in place.JUDGED:
+        if kinds.gpu_vendor() in kinds.JUDGED:
             zygote.prepare("triton")
             if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
                 zygote.prepare("torch")
         return serve_request(sys.stdin.read(), zygote)
 
 
-def serve_request(text: str, zygote: Zygote | None = None) -> int:
+def serve_request(text: str, zygote: ForkServer | None = None) -> int:
     """Judge the one request of `text`; every answer is a JSON line."""
     try:
         data = _parsed(text)
@@ -293,7 +294,7 @@ def _request(data: Mapping[str, Any]) -> pipeline.Request:
     )
 
 
-def _emit_lines(request: pipeline.Request, zygote: Zygote | None = None) -> Report:
+def _emit_lines(request: pipeline.Request, zygote: ForkServer | None = None) -> Report:
     def emit(result: GateResult) -> None:
         _line({"type": "gate", **to_json(result)})
 

@@ -17,18 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import JUDGE_VERSION, hardware, place, sandbox
-from evaluation.building.builds import Build, baselines
-from evaluation.contestants.zygote import Zygote
+from evaluation import JUDGE_VERSION
+from evaluation.building.build_cache import Build, baselines
+from evaluation.devices import detect, kinds
 from evaluation.errors import Broken, BuildError, NoIsolation, Rejected, SubmissionError
 from evaluation.gates import Gate, Trial, gates
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
-from evaluation.task import Task
+from evaluation.process.fork_server import ForkServer
+from evaluation.sandbox import launch
+from evaluation.tasks.spec import Task
 from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
 
 if TYPE_CHECKING:
-    from evaluation.judge import Judge
+    from evaluation.timing.session import MeasurementSession
 
 Emit = Callable[[GateResult], None]
 
@@ -52,7 +54,7 @@ class Request:
 
 
 def evaluate(
-    request: Request, emit: Emit = lambda result: None, zygote: Zygote | None = None
+    request: Request, emit: Emit = lambda result: None, zygote: ForkServer | None = None
 ) -> Report:
     """Judge one submission; `emit` hears every gate as it concludes. A `zygote` that was started
     before saves the time that takes.
@@ -102,7 +104,7 @@ def _conclusive(result: GateResult) -> bool:
 def _run(gate: Gate, trial: Trial, seconds: dict[str, float], unconfined: bool) -> GateResult:
     started = time.perf_counter()
     try:
-        if gate.NAME is not GateName.INTEGRITY and not (unconfined or sandbox.walls().any):
+        if gate.NAME is not GateName.INTEGRITY and not (unconfined or launch.walls().any):
             raise NoIsolation(
                 "this machine has neither namespaces nor Landlock, so it judges nothing from "
                 "strangers; its owner may set ARENA_UNCONFINED=1"
@@ -141,45 +143,49 @@ def _only_built(task: Task) -> str:
 
 
 def _starter(
-    request: Request, stack: ExitStack, seconds: dict[str, float], zygote: Zygote | None
-) -> Callable[[Build], Judge]:
+    request: Request, stack: ExitStack, seconds: dict[str, float], zygote: ForkServer | None
+) -> Callable[[Build], MeasurementSession]:
     """What brings the judge its candidate. Everything else that it takes is made ready by a thread,
     beside the gates that come before.
     """
-    sandbox.walls()  # found once, before threads ask
+    launch.walls()  # found once, before threads ask
     # Its parent is this thread, with which it would end.
-    zygote = zygote or stack.enter_context(Zygote())
+    zygote = zygote or stack.enter_context(ForkServer())
     track = request.task.track
-    if request.task.kind == place.GPU and "triton" in (track.source, track.target):
+    if request.task.kind == kinds.GPU and "triton" in (track.source, track.target):
         zygote.prepare("triton")
     inside = stack.enter_context(ExitStack())  # is left once the thread has ended
     executor = stack.enter_context(ThreadPoolExecutor(1, "ready"))
     ready = executor.submit(_made_ready, request, inside, seconds, zygote)
 
-    def start(candidate: Build) -> Judge:
+    def start(candidate: Build) -> MeasurementSession:
         try:
             judge = ready.result()
         except SubmissionError as error:
             raise Broken(f"the baseline failed: {error}") from error
         # By now nothing else keeps the machine busy, should the device be measured.
-        return judge.meet(candidate, hardware.device_for(request.task.kind, request.cache))
+        return judge.meet(candidate, detect.device_for(request.task.kind, request.cache))
 
     return start
 
 
 def _made_ready(
-    request: Request, inside: ExitStack, seconds: dict[str, float], zygote: Zygote
-) -> Judge:
+    request: Request, inside: ExitStack, seconds: dict[str, float], zygote: ForkServer
+) -> MeasurementSession:
     """A judge with all but a candidate. The zygote imports PyTorch while this process does."""
-    from evaluation.judge import Judge  # with torch, which a build does without
+    from evaluation.timing.session import (
+        MeasurementSession,  # with torch, which a build does without
+    )
 
     against = baselines(request.task, request.cache)
-    judge = inside.enter_context(Judge(request.task, zygote, against, request.cache, seconds))
+    judge = inside.enter_context(
+        MeasurementSession(request.task, zygote, against, request.cache, seconds)
+    )
     judge.begin()
     return judge
 
 
-def _never(build: Build) -> Judge:
+def _never(build: Build) -> MeasurementSession:
     raise AssertionError("what is only built is not judged")
 
 
@@ -234,7 +240,7 @@ def fingerprint(request: Request) -> dict[str, Any]:
         "judge": JUDGE_VERSION,
         "task": request.task.hash,
         "device": _device_fingerprint(request),
-        "isolation": dataclasses.asdict(sandbox.walls()),
+        "isolation": dataclasses.asdict(launch.walls()),
         "python": platform.python_version(),
         "kernel": platform.release(),
         **{name: importlib.metadata.version(name) for name in ("torch", "triton", "numpy")},
@@ -248,8 +254,8 @@ def _device_fingerprint(request: Request) -> dict[str, Any]:
     if request.stage == "build":
         return {}
     try:
-        device = hardware.device_for(request.task.kind, request.cache)
+        device = detect.device_for(request.task.kind, request.cache)
     except Broken:
         return {}
-    now = hardware.state(device)
+    now = detect.state(device)
     return {**device.fingerprint, **({"now": now} if now else {})}

@@ -68,8 +68,8 @@ def _worker(options: argparse.Namespace) -> int:
     )
     logging.getLogger("dramatiq").setLevel(logging.WARNING)
     django.setup()
-    from runners.devices import NoHardware
-    from runners.worker import Duty, hardware_duties, serve
+    from runners.worker.devices import NoHardware
+    from runners.worker.worker import Duty, hardware_duties, serve
 
     os.nice(options.nice)
     try:

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from runners.home import CannotStart, locked, made
-from runners.service import Service
+from runners.process.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"

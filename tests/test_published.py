@@ -9,7 +9,8 @@ import pytest
 
 from arena.catalog.models import Agent, Task
 from arena.catalog.services import sync_tasks
-from arena.runs import experiments, results, services
+from arena.runs import experiments, services
+from arena.runs.transfer import results
 from runners import launcher
 from runners.catalog import sync
 from tests.arena.factories import finished

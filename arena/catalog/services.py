@@ -15,9 +15,9 @@ from django.utils import timezone
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion, Worker
 from arena.errors import Conflict, NotFound
 from evaluation.errors import TaskError
-from evaluation.operators import read_text
-from evaluation.task import Task as TaskFolder
-from evaluation.task import find_operators, load_tasks
+from evaluation.tasks.operator import read_text
+from evaluation.tasks.spec import Task as TaskFolder
+from evaluation.tasks.spec import find_operators, load_tasks
 from evaluation.types import Split, to_json
 
 

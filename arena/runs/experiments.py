@@ -21,8 +21,8 @@ from arena.catalog.services import vary_agent
 from arena.errors import CannotJudge, CannotWork, NotFound, UserError
 from arena.runs import services
 from arena.runs.models import Experiment, Run
-from arena.runs.shapes import Mismatch, read
 from arena.runs.states import RunStatus
+from arena.runs.transfer.shapes import Mismatch, read
 
 FOLDER = Path(__file__).parent / "plans"
 AGAIN = (RunStatus.BROKEN, RunStatus.CANCELLED)

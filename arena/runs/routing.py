@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from arena.runs.consumers import BoardConsumer, NowhereConsumer, RunConsumer
+from arena.runs.trace.consumers import BoardConsumer, NowhereConsumer, RunConsumer
 
 websocket_urls = [
     path("ws/runs/<str:run_id>/", RunConsumer.as_asgi()),

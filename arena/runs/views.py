@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
-from arena.runs import experiments, services, trace
+from arena.runs import experiments, services
 from arena.runs.charts import best_by_round
 from arena.runs.forms import RunForm
 from arena.runs.models import Evaluation, Event, Run, Submission
@@ -24,6 +24,7 @@ from arena.runs.querysets import EventQuerySet
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
 from arena.runs.services.runs import BUDGET
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
+from arena.runs.trace import timeline
 from arena.runs.waiting import waiting_of
 from evaluation.types import GateName
 
@@ -91,9 +92,9 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
     shown = _run(request, run_id)
     visible = Event.objects.visible_to(request.user, shown)
     if "chunk" in request.GET:
-        rows, reached = trace.chunk(visible, _number(request, "chunk")).entries, shown.last_seq
+        rows, reached = timeline.chunk(visible, _number(request, "chunk")).entries, shown.last_seq
     else:
-        rows, reached = trace.since(visible, _number(request, "after"), shown.last_seq)
+        rows, reached = timeline.since(visible, _number(request, "after"), shown.last_seq)
     context = {"entries": rows, "run": shown}
     answer = render(request, "runs/_events.html", context)
     cursor = {
@@ -114,7 +115,7 @@ def moments(request: HttpRequest, run_id: str) -> JsonResponse:
     milliseconds on the run's clock.
     """
     shown = _run(request, run_id)
-    starts, ends = trace.moments(Event.objects.visible_to(request.user, shown))
+    starts, ends = timeline.moments(Event.objects.visible_to(request.user, shown))
     return JsonResponse({"starts": starts, "ends": ends})
 
 
@@ -195,7 +196,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "telling": telling,
         "scale": Scale.over(judged),
         "chart": best_by_round(rounds),
-        "outline": trace.outline(visible),
+        "outline": timeline.outline(visible),
         "sources": sources(final.files) if final else [],
         "may_cancel": may_cancel and not shown.ended and not shown.cancel_requested,
         **_verdict(telling.evaluation if telling else None),
@@ -248,18 +249,18 @@ def _stream(request: HttpRequest, shown: Run, visible: EventQuerySet) -> dict[st
     """The part of the trace that is asked for: what was searched, a chunk, or the newest."""
     words = request.GET.get("q", "").strip()[:200]
     if words:
-        return {"query": words, "found": trace.matching(visible, words)}
-    last = trace.chunk_of(shown.last_seq)
+        return {"query": words, "found": timeline.matching(visible, words)}
+    last = timeline.chunk_of(shown.last_seq)
     if "at" in request.GET or "chunk" in request.GET:
         asked = _number(request, "chunk")
         if "at" in request.GET:
-            asked = trace.chunk_of(_number(request, "at"))
+            asked = timeline.chunk_of(_number(request, "at"))
         numbers = [min(asked, last)]
     else:
         numbers = [last - 1, last] if last else [last]
     address = reverse("run", args=[shown.pk])
     return {
-        "chunks": [trace.chunk(visible, number) for number in numbers],
+        "chunks": [timeline.chunk(visible, number) for number in numbers],
         "older": f"{address}?chunk={numbers[0] - 1}#trace" if numbers[0] else "",
         "newer": f"{address}?chunk={numbers[-1] + 1}#trace" if numbers[-1] < last else "",
         "whole": numbers[0] == 0 and numbers[-1] == last,

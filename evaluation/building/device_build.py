@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evaluation import limits, sandbox
-from evaluation.building import leavings, native
+from evaluation.building import native
 from evaluation.errors import BuildError
-from evaluation.policy import Policy
+from evaluation.sandbox import launch, resource_watch, untrusted_files
+from evaluation.sandbox.policy import Policy
 from evaluation.types import CompilerOutput, Diagnostic, Reason
 
 BUILD_MEMORY = 8 << 30
@@ -83,7 +83,7 @@ def compile_all(
     """
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    sandbox.walls()  # found once, before threads ask
+    launch.walls()  # found once, before threads ask
 
     def compiled(numbered: tuple[int, Job]) -> CompilerOutput:
         number, job = numbered
@@ -92,7 +92,7 @@ def compile_all(
         try:
             return _compile(job, folder, work, readable, seconds)
         finally:
-            leavings.remove(work)
+            untrusted_files.remove(work)
 
     cores = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(min(len(jobs), cores)) as pool:
@@ -109,14 +109,14 @@ def _compile(
     argv = [word.replace("{work}", str(work)) for word in job.argv]
     argv += ["-o", str(work / job.artefact)]
     policy = Policy(
-        walls=sandbox.walls(),
+        walls=launch.walls(),
         readable=(str(folder), *readable),
         writable=(str(work),),
         memory_bytes=BUILD_MEMORY,
     )
     env = {"TMPDIR": str(work), "HOME": str(work)}
     started = time.perf_counter()
-    done = sandbox.run(argv, policy, timeout=seconds, cwd=folder, env=env, most=limits.BUILD)
+    done = launch.run(argv, policy, timeout=seconds, cwd=folder, env=env, most=resource_watch.BUILD)
     milliseconds = (time.perf_counter() - started) * 1e3
 
     def here(text: str) -> str:

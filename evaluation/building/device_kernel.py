@@ -12,7 +12,7 @@ from typing import Any
 from evaluation.building import native
 from evaluation.building.device_build import library_name
 from evaluation.errors import SubmissionError
-from evaluation.languages import Slot
+from evaluation.languages import BufferSet
 from evaluation.types import Argument, Reason
 
 
@@ -40,7 +40,7 @@ class DeviceKernel:
             libraries[path.suffixes[-2][1:]] = library
         return cls(libraries, entry)
 
-    def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> DeviceLaunch:
+    def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> DeviceLaunch:
         """Launches over `slots`, whose tensors are on the GPU, from the library of their dtype."""
         dtypes = [str(slots[0][a.name].dtype) for a in arguments if a.dtype == "dtype"]
         dtype = dtypes[0].removeprefix("torch.") if dtypes else min(self.libraries)
@@ -55,7 +55,7 @@ class DeviceLaunch:
         library: ctypes.CDLL,
         entry: str,
         arguments: Sequence[Argument],
-        slots: Sequence[Slot],
+        slots: Sequence[BufferSet],
     ) -> None:
         self._entry, self._ring = entry, len(slots)
         self._table: Any = native.struct_table(arguments, slots)

@@ -16,11 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from evaluation import limits, place, sandbox
-from evaluation.building import leavings, native, nvcc, torch_build
+from evaluation.building import native, nvcc
+from evaluation.devices import kinds
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages.cpp import compiler_version, target
-from evaluation.policy import Policy
+from evaluation.sandbox import launch, resource_watch, untrusted_files
+from evaluation.sandbox.policy import Policy
+from evaluation.sandboxed import build_torch
 from evaluation.types import CompilerOutput, Reason
 
 ASKED_BY = "load_inline"
@@ -30,7 +32,7 @@ PATIENCE = 4
 """A build may take so many times a task's limit: PyTorch's headers alone take up to a minute."""
 MOST_LIBRARIES = 16
 MOST_TEXT = 64_000
-_SCRIPT = Path(torch_build.__file__)
+_SCRIPT = Path(build_torch.__file__)
 _PATH = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
 _LIBRARY = re.compile(r"[A-Za-z_]\w{0,99}\.[0-9a-f]{40}\.so")
 
@@ -59,7 +61,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
     kept = folder / FOLDER
     kept.mkdir()
     started = time.perf_counter()
-    with leavings.scratch(folder.parent, "extensions-") as work:
+    with untrusted_files.scratch(folder.parent, "extensions-") as work:
         done = _imported(source, str(work), limit)
         work.chmod(0o700)  # whatever was done to it
         _keep(work, kept)
@@ -76,7 +78,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
     )
     if done.exceeded:
         raise BuildError(f"building its extensions {done.exceeded}", [output])
-    if done.returncode == torch_build.REFUSED:
+    if done.returncode == build_torch.REFUSED:
         first = native.first_error(found) or "\n".join(said.splitlines()[-4:])
         raise BuildError(f"an extension was refused: {first}", [output])
     if done.returncode:
@@ -85,7 +87,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
     return output
 
 
-def _imported(source: Path, work: str, limit: float) -> sandbox.Done:
+def _imported(source: Path, work: str, limit: float) -> launch.Done:
     """Run the script that imports `source`, free to write to `work` alone."""
     env = {"PATH": _PATH, "HOME": work, "TMPDIR": work, "TORCH_EXTENSIONS_DIR": work}
     env |= {"CXX": "g++", "MAX_JOBS": str(len(os.sched_getaffinity(0)))}
@@ -95,18 +97,18 @@ def _imported(source: Path, work: str, limit: float) -> sandbox.Done:
         env["TORCH_CUDA_ARCH_LIST"] = _capability(nvcc.architecture())
         readable.append(str(toolkit.root))
     policy = Policy(
-        walls=sandbox.walls(),
+        walls=launch.walls(),
         readable=tuple(readable),
         writable=(work,),
         memory_bytes=BUILD_MEMORY,
     )
     argv = [sys.executable, "-I", str(_SCRIPT), str(source), work]
-    return sandbox.run(argv, policy, timeout=limit, cwd=work, env=env, most=limits.BUILD)
+    return launch.run(argv, policy, timeout=limit, cwd=work, env=env, most=resource_watch.BUILD)
 
 
 def _toolkit() -> nvcc.Toolkit | None:
     """The CUDA toolkit where there is an NVIDIA GPU; without either, C++ can still be built."""
-    if place.gpu_vendor() != "nvidia":
+    if kinds.gpu_vendor() != "nvidia":
         return None
     try:
         return nvcc.toolkit()
@@ -132,7 +134,7 @@ def _keep(work: Path, kept: Path) -> None:
     """Take the libraries out of a stranger's folder: whole files of theirs, and not very many."""
     names = sorted(name for name in os.listdir(work) if _LIBRARY.fullmatch(name))
     for name in names[:MOST_LIBRARIES]:
-        leavings.take(work / name, kept / name)
+        untrusted_files.take(work / name, kept / name)
 
 
 def stand_in(folder: Path) -> None:
@@ -140,7 +142,7 @@ def stand_in(folder: Path) -> None:
     import torch
 
     def load_inline(*arguments: Any, **options: Any) -> ModuleType:
-        built = list((folder / FOLDER).glob(f"*.{torch_build.key_of(*arguments, **options)}.so"))
+        built = list((folder / FOLDER).glob(f"*.{build_torch.key_of(*arguments, **options)}.so"))
         if not built:
             raise SubmissionError(
                 Reason.BUILD_ERROR,

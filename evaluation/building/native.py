@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.errors import Rejected
-from evaluation.languages import Slot
+from evaluation.languages import BufferSet
 from evaluation.types import Argument, Diagnostic
 
 # What a stranger wrote is read in a time that grows with its length alone: no pattern begins anew
@@ -131,7 +131,7 @@ def _written_out(command: Sequence[str], text: bytes) -> list[str]:
     return said.decode(errors="replace").splitlines() if len(said) <= MOST_WRITTEN else []
 
 
-def struct_table(arguments: Sequence[Argument], slots: Sequence[Slot]) -> Any:
+def struct_table(arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Any:
     """One struct of the generated header for each slot, as a ctypes array. The tensors must outlive
     it.
     """
@@ -145,7 +145,7 @@ def struct_table(arguments: Sequence[Argument], slots: Sequence[Slot]) -> Any:
     return table
 
 
-def _fields(arguments: Sequence[Argument], slot: Slot) -> dict[str, type[Any]]:
+def _fields(arguments: Sequence[Argument], slot: BufferSet) -> dict[str, type[Any]]:
     """The fields of the generated header's struct, in order: pointers, then sizes, then scalars."""
     named = {argument.name: argument for argument in arguments}
     fields: dict[str, type[Any]] = {

@@ -12,7 +12,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from evaluation.building import leavings
+from evaluation.sandbox import untrusted_files
 
 FOLDER = "compiled"
 KEPT = (".cubin", ".json", ".so")
@@ -31,7 +31,7 @@ def keep(left: Path, folder: Path) -> None:
     files, room = MOST_FILES, MOST_BYTES
     for entry in _within(left):
         found = {
-            file.name: leavings.read(file, room + 1)
+            file.name: untrusted_files.read(file, room + 1)
             for file in _within(entry)
             if file.name.endswith(KEPT) and not file.name.endswith(TIMED)
         }

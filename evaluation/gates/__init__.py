@@ -12,13 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from evaluation.building.builds import Build
+from evaluation.building.build_cache import Build
 from evaluation.languages import Language, languages
-from evaluation.task import Task
+from evaluation.tasks.spec import Task
 from evaluation.types import GateName, GateResult
 
 if TYPE_CHECKING:
-    from evaluation.judge import Judge
+    from evaluation.timing.session import MeasurementSession
 
 INTERPRETED_ELEMENTS = 1 << 14
 """The largest case, in elements of all its tensors, that an interpreter is asked to run."""
@@ -34,9 +34,9 @@ class Trial:
     files: Mapping[str, str]
     cache: Path
     final: bool
-    start: Callable[[Build], Judge]
+    start: Callable[[Build], MeasurementSession]
     build: Build | None = None
-    _judge: Judge | None = None
+    _judge: MeasurementSession | None = None
 
     @property
     def language(self) -> Language:
@@ -53,7 +53,7 @@ class Trial:
         return INTERPRETED_ELEMENTS if self.untimed else None
 
     @property
-    def judge(self) -> Judge:
+    def judge(self) -> MeasurementSession:
         """The judge of this submission, started when a gate first needs it. The compile gate comes
         before.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluation.building.builds import build
+from evaluation.building.build_cache import build
 from evaluation.gates import Trial
 from evaluation.types import GateName, GateResult, Verdict
 

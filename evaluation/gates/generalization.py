@@ -9,10 +9,10 @@ from __future__ import annotations
 import secrets
 from random import Random
 
-from evaluation import clock
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates.performance import measure, overall, too_fast
+from evaluation.timing import estimates
 from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Split, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
@@ -29,7 +29,9 @@ def judge(trial: Trial) -> GateResult:
         try:
             trial.judge.check(case, not trial.untimed)
             if not trial.untimed:
-                measured.append(measure(trial, case, clock.plan_for(trial.task.kind, final=False)))
+                measured.append(
+                    measure(trial, case, estimates.plan_for(trial.task.kind, final=False))
+                )
         except SubmissionError as error:
             private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
             return GateResult(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaluation import clock
 from evaluation.gates import Trial
+from evaluation.timing import estimates
 from evaluation.types import (
     Case,
     GateName,
@@ -23,7 +23,7 @@ NAME, ORDER, STAGE, HIDDEN = GateName.PERFORMANCE, 40, "measure", False
 def judge(trial: Trial) -> GateResult:
     if why := trial.untimed:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
-    plan = clock.plan_for(trial.task.kind, trial.final)
+    plan = estimates.plan_for(trial.task.kind, trial.final)
     measured = [measure(trial, case, plan) for case in trial.task.cases(Split.SEEN)]
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share)
@@ -51,7 +51,7 @@ def judge(trial: Trial) -> GateResult:
     )
 
 
-def measure(trial: Trial, case: Case, plan: clock.Plan) -> Measurement:
+def measure(trial: Trial, case: Case, plan: estimates.Plan) -> Measurement:
     """One case; once more, before anybody is doubted, where it was faster than it can be."""
     found = trial.judge.measure(case, plan)
     return trial.judge.measure(case, plan) if too_fast(found) else found
@@ -59,10 +59,10 @@ def measure(trial: Trial, case: Case, plan: clock.Plan) -> Measurement:
 
 def too_fast(measurement: Measurement) -> bool:
     """Faster than the measured roofline allows, beyond the error of its peaks."""
-    return measurement.roofline_share > 1 / clock.ROOFLINE_MARGIN
+    return measurement.roofline_share > 1 / estimates.ROOFLINE_MARGIN
 
 
 def overall(measurements: Sequence[Measurement]) -> Interval | None:
     """The geometric mean speedup with its interval; None without measurements."""
     drawn = [m.speedup for m in measurements if m.split is Split.SAMPLED]
-    return clock.combine([Interval(m.speedup, m.low, m.high) for m in measurements], drawn)
+    return estimates.combine([Interval(m.speedup, m.low, m.high) for m in measurements], drawn)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from evaluation.types import Argument, CompilerOutput
 
 if TYPE_CHECKING:
-    from evaluation.task import Task
+    from evaluation.tasks.spec import Task
 
-Slot = Mapping[str, Any]
+BufferSet = Mapping[str, Any]
 """The arguments of one launch by name: `torch.Tensor` views of shared memory, `int` sizes and
 scalars.
 """
@@ -38,7 +38,7 @@ class Language(Protocol):
     dtypes: frozenset[str]
     """Case dtypes the language is judged on."""
     kinds: tuple[str, ...]
-    """The kinds of device it runs on (see `evaluation.place`), best first."""
+    """The kinds of device it runs on (see `evaluation.devices.kinds`), best first."""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         """Read the source for blatant breaches. Raises `Rejected` with the rule and the line."""
@@ -76,7 +76,7 @@ class Language(Protocol):
 class Kernel(Protocol):
     """A loaded entry point, in the contestant."""
 
-    def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
+    def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
         """Prepare launches over `slots`, so that each costs as little as the language allows."""
 
 

@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation import limits, sandbox
 from evaluation.building import native
-from evaluation.building.headers import c_header
+from evaluation.building.c_header import c_header
 from evaluation.errors import Broken, BuildError, SubmissionError
-from evaluation.languages import Kernel, Launch, Slot
-from evaluation.policy import Policy
+from evaluation.languages import BufferSet, Kernel, Launch
+from evaluation.sandbox import launch, resource_watch
+from evaluation.sandbox.policy import Policy
 from evaluation.types import Argument, CompilerOutput, Reason
 
 if TYPE_CHECKING:
-    from evaluation.task import Task
+    from evaluation.tasks.spec import Task
 
 COMPILER = "g++"
 BASE_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fopenmp")
@@ -79,7 +79,7 @@ class Cpp:
         units = [*(name for name in files if name.endswith(self.suffix)), "replay.cpp"]
         argv = [COMPILER, *BASE_FLAGS, *flags, *units, "-o", ARTEFACT]
         policy = Policy(
-            walls=sandbox.walls(),
+            walls=launch.walls(),
             readable=("/etc/gcc",),
             writable=(str(folder),),
             memory_bytes=BUILD_MEMORY,
@@ -88,7 +88,9 @@ class Cpp:
         seconds = task.operator.limits.seconds
         started = time.perf_counter()
         env = {"TMPDIR": str(folder)}
-        done = sandbox.run(argv, policy, timeout=seconds, cwd=folder, env=env, most=limits.BUILD)
+        done = launch.run(
+            argv, policy, timeout=seconds, cwd=folder, env=env, most=resource_watch.BUILD
+        )
         built = done.returncode == 0 and (folder / ARTEFACT).is_file()
         text = done.stdout.replace(f"{folder}/", "")[-64_000:]
         output = CompilerOutput(
@@ -136,7 +138,7 @@ class CppKernel:
         self.replay = library.arena_replay
         self.replay.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_long] * 4]
 
-    def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
+    def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
         table = native.struct_table(arguments, slots)
         launch = ctypes.cast(self.function, ctypes.c_void_p)
         stride, ring = ctypes.sizeof(table) // len(slots), len(slots)

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation import place
 from evaluation.building import native, nvcc
+from evaluation.building.c_header import header
 from evaluation.building.device_build import PRELUDE, PRELUDE_NAME, compile_all
 from evaluation.building.device_kernel import DeviceKernel
-from evaluation.building.headers import header
+from evaluation.devices import kinds
 from evaluation.languages import Kernel
 from evaluation.types import CompilerOutput
 
 if TYPE_CHECKING:
-    from evaluation.task import Task
+    from evaluation.tasks.spec import Task
 
 _LIBRARIES = (
     "cublas|cublasLt|cublasXt|cudnn|cufft|cusparse|cusolver|cutensor|curand\\.|cutlass|cute|thrust"
@@ -83,7 +83,7 @@ class Cuda:
         )
 
     def judged_here(self) -> str:
-        if place.gpu_vendor() == "nvidia":
+        if kinds.gpu_vendor() == "nvidia":
             return ""
         return "no NVIDIA GPU is here that PyTorch was built for: CUDA is compiled, not run"
 

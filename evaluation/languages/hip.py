@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation import place
 from evaluation.building import hipcc, native, nvcc
+from evaluation.building.c_header import header
 from evaluation.building.device_build import PRELUDE, PRELUDE_NAME, Job, compile_all, with_notes
 from evaluation.building.device_kernel import DeviceKernel
-from evaluation.building.headers import header
+from evaluation.devices import kinds
 from evaluation.languages import Kernel
 from evaluation.types import CompilerOutput, Diagnostic
 
 if TYPE_CHECKING:
-    from evaluation.task import Task
+    from evaluation.tasks.spec import Task
 
 INCLUDE = Path(native.__file__).with_name("include")
 
@@ -96,8 +96,8 @@ class Hip:
         return with_notes(outputs, [note for n, text in files.items() for note in waves(n, text)])
 
     def judged_here(self) -> str:
-        here = place.gpu_vendor()
-        if here in place.JUDGED:
+        here = kinds.gpu_vendor()
+        if here in kinds.JUDGED:
             return ""
         if here:
             return "AMD's GPUs are not judged on: HIP is compiled, not run"
@@ -117,7 +117,7 @@ def _by_hipcc() -> bool:
     """Whether hipcc builds the libraries: for an AMD GPU, and where nothing else would."""
     if not hipcc.compiler():
         return False
-    if vendor := place.gpu_vendor():
+    if vendor := kinds.gpu_vendor():
         return vendor == "amd" and bool(hipcc.architectures_here())
     return not nvcc.compiler()
 

@@ -15,18 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import reading
-from evaluation.building import extensions, native
+from evaluation.building import extensions, native, static_analysis
+from evaluation.devices.kinds import GPU
 from evaluation.errors import BuildError, SubmissionError
-from evaluation.languages import Kernel, Launch, Slot
+from evaluation.languages import BufferSet, Kernel, Launch
 from evaluation.languages.cuda import BREACHES
-from evaluation.place import GPU
 from evaluation.types import Argument, CompilerOutput, Reason
 
 if TYPE_CHECKING:
     import torch
 
-    from evaluation.task import Task
+    from evaluation.tasks.spec import Task
 
 MODEL = "ModelNew"
 """The name of an answer that is a `torch.nn.Module`, as KernelBench has it."""
@@ -61,11 +60,11 @@ class Torch:
     kinds = ("gpu", "cpu")
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
-        modules = reading.PURE_MODULES | {"torch"}
+        modules = static_analysis.PURE_MODULES | {"torch"}
         exempt = frozenset({_COMPILE if self.compiles(files, task.kind) else _LOAD_INLINE})
         for name, text in files.items():
-            source = reading.Source(name, text)
-            reading.refuse_breaches(source, modules, exempt)
+            source = static_analysis.Source(name, text)
+            static_analysis.refuse_breaches(source, modules, exempt)
             if extensions.asked_for({name: text}):
                 native.refuse_breaches({name: text}, _IN_EXTENSIONS)
 
@@ -83,7 +82,7 @@ class Torch:
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         started = time.perf_counter()
-        diagnostics = reading.syntax_errors(files)
+        diagnostics = static_analysis.syntax_errors(files)
         output = CompilerOutput(
             tool="python",
             arch="cpu",
@@ -128,7 +127,7 @@ class Torch:
             extensions.stand_in(folder)
         if _compiles({path.name: path.read_text("utf-8") for path in folder.glob("*.py")}):
             compile_any_number()
-        module = reading.load_module(folder / f"{entry}.py")
+        module = static_analysis.load_module(folder / f"{entry}.py")
         for name in (entry, MODEL):
             if callable(answer := getattr(module, name, None)):
                 return TorchKernel(answer)
@@ -140,7 +139,7 @@ class Torch:
 
 def _compiles(files: Mapping[str, str]) -> bool:
     """Whether a source of these speaks of `torch.compile`."""
-    return any(reading.Source(name, text).uses(_COMPILE) for name, text in files.items())
+    return any(static_analysis.Source(name, text).uses(_COMPILE) for name, text in files.items())
 
 
 def compile_any_number() -> None:
@@ -162,7 +161,7 @@ class TorchKernel:
     def __init__(self, answer: Callable[..., Any]) -> None:
         self.answer = answer
 
-    def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
+    def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
         import torch
 
         given = [a.name for a in arguments if a.role != "output"]
@@ -210,7 +209,7 @@ class TorchKernel:
         return run
 
 
-def _taken_by(model: Callable[..., Any], slot: Slot) -> dict[str, int | float]:
+def _taken_by(model: Callable[..., Any], slot: BufferSet) -> dict[str, int | float]:
     """The sizes and scalars that `__init__` names. Raises SubmissionError for any other name."""
     offered = {n: value for n, value in slot.items() if isinstance(value, int | float)}
     taken = {}
@@ -258,7 +257,7 @@ def _filled_by(
 
 
 def _filling(
-    function: Callable[..., Any], taken: tuple[list[str], list[str]], slots: Sequence[Slot]
+    function: Callable[..., Any], taken: tuple[list[str], list[str]], slots: Sequence[BufferSet]
 ) -> Launch:
     """Launches of what is given its outputs; what it returns is dropped."""
     import torch

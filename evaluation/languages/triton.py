@@ -15,16 +15,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import limits, place, reading, sandbox
-from evaluation.building import leavings, nvcc, triton_build, triton_cache
-from evaluation.domain import dtype_of, shape_of
+from evaluation.building import nvcc, static_analysis, triton_cache
+from evaluation.devices import kinds
 from evaluation.errors import BuildError, Rejected, SubmissionError
-from evaluation.languages import Kernel, Launch, Slot
-from evaluation.policy import Policy
+from evaluation.languages import BufferSet, Kernel, Launch
+from evaluation.sandbox import launch, resource_watch, untrusted_files
+from evaluation.sandbox.policy import Policy
+from evaluation.sandboxed import build_triton
+from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.types import Argument, Case, CompilerOutput, Diagnostic, Reason, Split
 
 if TYPE_CHECKING:
-    from evaluation.task import Task
+    from evaluation.tasks.spec import Task
 
 Target = tuple[str, int | str, int, int]
 """Backend, architecture, threads of a warp, bytes of shared memory of a block."""
@@ -41,7 +43,7 @@ TRIED: dict[str, Target] = {
 
 BUILD_MEMORY = 8 << 30
 MOST_ANSWER = 16 << 20
-_COMPILER = Path(triton_build.__file__)
+_COMPILER = Path(build_triton.__file__)
 
 _ALLOCATING = frozenset(
     "torch.empty torch.empty_like torch.empty_strided torch.zeros torch.zeros_like torch.full"
@@ -64,8 +66,10 @@ class Triton:
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():
-            source = reading.Source(name, text)
-            reading.refuse_breaches(source, reading.PURE_MODULES | {"torch", "triton"})
+            source = static_analysis.Source(name, text)
+            static_analysis.refuse_breaches(
+                source, static_analysis.PURE_MODULES | {"torch", "triton"}
+            )
             _refuse_wrappers(source)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
@@ -73,7 +77,7 @@ class Triton:
         return "\n".join(parts)
 
     def compiles(self, files: Mapping[str, str], kind: str) -> bool:
-        return kind == place.GPU
+        return kind == kinds.GPU
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         for name, text in files.items():
@@ -90,7 +94,7 @@ class Triton:
         }
         (folder / "request.json").write_text(json.dumps(request))
         policy = Policy(
-            walls=sandbox.walls(),
+            walls=launch.walls(),
             readable=(sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
             writable=(str(work),),
             memory_bytes=BUILD_MEMORY,
@@ -110,13 +114,15 @@ class Triton:
         }
         seconds = task.operator.limits.seconds
         started = time.perf_counter()
-        done = sandbox.run(argv, policy, timeout=seconds, cwd=work, env=env, most=limits.BUILD)
+        done = launch.run(
+            argv, policy, timeout=seconds, cwd=work, env=env, most=resource_watch.BUILD
+        )
         said = done.stdout.replace(f"{folder}/", "")[-16_000:]
         milliseconds = (time.perf_counter() - started) * 1e3
         answers = [_read_answer(work / f"answer.{n}") for n in range(len(targets()))]
         triton_cache.keep(work / "cache.0", folder)
-        leavings.remove(work)
-        late = done.exceeded and done.exceeded.name == limits.SECONDS
+        untrusted_files.remove(work)
+        late = done.exceeded and done.exceeded.name == resource_watch.SECONDS
         if done.exceeded and not (late and answers[0]):  # then only what it compiled ahead is less
             raise BuildError(f"compiling {done.exceeded}", [_nothing(said, milliseconds)])
         if answers[0] is None:
@@ -125,7 +131,7 @@ class Triton:
         return _concluded(answers, task, said, milliseconds)
 
     def judged_here(self) -> str:
-        if place.kind_of(self.kinds) == place.GPU:
+        if kinds.kind_of(self.kinds) == kinds.GPU:
             return ""
         return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
 
@@ -143,7 +149,7 @@ class Triton:
             triton_cache.at_hand(folder, Path.home() / ".triton" / "cache")
         else:
             _interpret()
-        return TritonKernel(reading.load_function(folder / f"{entry}.py", entry))
+        return TritonKernel(static_analysis.load_function(folder / f"{entry}.py", entry))
 
 
 def targets() -> dict[str, Target]:
@@ -166,7 +172,7 @@ def _interpret() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
-    from evaluation.building.triton_build import CompilingDriver
+    from evaluation.sandboxed.build_triton import CompilingDriver
 
     backend, arch, warp, shared = INTERPRETED
     # for autotuners alone
@@ -179,7 +185,7 @@ class TritonKernel:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
-    def bind(self, arguments: Sequence[Argument], slots: Sequence[Slot]) -> Launch:
+    def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
         names = [a.name for a in _in_order(arguments)]
         calls = [[slot[name] for name in names] for slot in slots]
 
@@ -216,7 +222,7 @@ def _version() -> str:
     return f"triton {importlib.metadata.version('triton')}"
 
 
-def _refuse_wrappers(source: reading.Source) -> None:
+def _refuse_wrappers(source: static_analysis.Source) -> None:
     """Raise Rejected for a host part that computes by library, and for a file without kernels."""
     if source.tree.body and not any(_is_kernel(source, node) for node in source.nodes):
         raise Rejected("no-kernel", f"{source.name}: no function is decorated with @triton.jit")
@@ -236,7 +242,7 @@ def _refuse_wrappers(source: reading.Source) -> None:
                 )
 
 
-def _host_nodes(source: reading.Source) -> Iterator[ast.AST]:
+def _host_nodes(source: static_analysis.Source) -> Iterator[ast.AST]:
     """Every node outside kernels."""
     left: list[ast.AST] = [source.tree]
     while left:
@@ -246,7 +252,7 @@ def _host_nodes(source: reading.Source) -> Iterator[ast.AST]:
         left.extend(reversed(within))
 
 
-def _is_kernel(source: reading.Source, node: ast.AST) -> bool:
+def _is_kernel(source: static_analysis.Source, node: ast.AST) -> bool:
     if not isinstance(node, ast.FunctionDef):
         return False
     decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
@@ -259,7 +265,7 @@ def _is_kernel(source: reading.Source, node: ast.AST) -> bool:
 def _read_answer(path: Path) -> Any:
     """What the compiling process left of one target: a stranger's words; None without any."""
     try:
-        return json.loads(leavings.read(path, MOST_ANSWER))
+        return json.loads(untrusted_files.read(path, MOST_ANSWER))
     except (ValueError, RecursionError):
         return None
 

@@ -12,19 +12,19 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation import pipeline, sandbox
-from evaluation.building import leavings
-from evaluation.building.builds import Build, build
-from evaluation.contestants.rights import Rights
+from evaluation import pipeline
+from evaluation.building.build_cache import Build, build
+from evaluation.devices.kinds import GPU
 from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
-from evaluation.limits import BUILD, SECONDS
-from evaluation.place import GPU
-from evaluation.policy import Policy
-from evaluation.profiling import inmate
+from evaluation.process.limits import ProcessLimits
 from evaluation.profiling.facts import Profile, Unprofiled, merged, plain, table
 from evaluation.profiling.tools import Tool, tools
-from evaluation.task import Task
+from evaluation.sandbox import launch, untrusted_files
+from evaluation.sandbox.policy import Policy
+from evaluation.sandbox.resource_watch import BUILD, SECONDS
+from evaluation.sandboxed import profile_kernel
+from evaluation.tasks.spec import Task
 from evaluation.types import Case, Reason, Split, Verdict
 
 __all__ = ["Profile", "chosen_case", "profile", "profile_of", "table", "unprofilable"]
@@ -94,8 +94,8 @@ def profile(task: Task, built: Build, case: Case) -> Profile:
 
 def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Profile:
     limits = task.operator.limits
-    with leavings.scratch() as scratch:
-        rights = Rights(
+    with untrusted_files.scratch() as scratch:
+        rights = ProcessLimits(
             folder=built.folder.resolve(),
             scratch=scratch,
             memory_bytes=limits.memory_mb << 20,
@@ -111,14 +111,14 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
         policy = dataclasses.replace(policy, readable=readable, stranger=False)
         if tool.command():
             policy, job["policy"] = _parted(policy)
-        done = sandbox.run(
-            [*tool.command(), sys.executable, "-I", inmate.__file__, json.dumps(job)],
+        done = launch.run(
+            [*tool.command(), sys.executable, "-I", profile_kernel.__file__, json.dumps(job)],
             policy,
             timeout=MOST_SECONDS,
             cwd=rights.scratch,
             env=rights.variables(),
             most=dataclasses.replace(BUILD, memory_bytes=rights.memory_bytes + TOOL_BYTES),
-            opening=sandbox.Opening(inmate.REACHED, BEGIN_SECONDS),
+            opening=launch.Opening(profile_kernel.REACHED, BEGIN_SECONDS),
         )
     return _concluded(done, case, tool)
 
@@ -137,7 +137,7 @@ def _parted(policy: Policy) -> tuple[Policy, str]:
 
 def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[str, Any]:
     """What the inmate is told: plain data, none of it a secret."""
-    from evaluation.rig import ring_slots, values_of
+    from evaluation.memory.ring import ring_slots, values_of
 
     operator = task.operator
     return {
@@ -154,7 +154,7 @@ def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[st
     }
 
 
-def _concluded(done: sandbox.Done, case: Case, tool: Tool) -> Profile:
+def _concluded(done: launch.Done, case: Case, tool: Tool) -> Profile:
     """What came of it, all of which a stranger may have written once it has begun. Raises
     Unprofiled.
     """
@@ -181,9 +181,9 @@ def _concluded(done: sandbox.Done, case: Case, tool: Tool) -> Profile:
 def _answer(text: str) -> Mapping[str, Any]:
     """What the inmate answered last; empty where it did not."""
     for line in reversed(text.splitlines()):
-        if line.startswith(inmate.ANSWER):
+        if line.startswith(profile_kernel.ANSWER):
             try:
-                answer = json.loads(line.removeprefix(inmate.ANSWER))
+                answer = json.loads(line.removeprefix(profile_kernel.ANSWER))
             except (ValueError, RecursionError):
                 return {}
             return answer if isinstance(answer, dict) else {}

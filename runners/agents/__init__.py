@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from runners.desk import Desk
+    from runners.agent.session import AgentSession
 
 
 SLUG = re.compile(r"[a-z][a-z0-9-]{0,99}")
@@ -75,7 +75,7 @@ class Agent(Protocol):
 
     SPECS: tuple[Spec, ...]
 
-    def work(self, desk: Desk, settings: Mapping[str, Any]) -> None: ...
+    def work(self, desk: AgentSession, settings: Mapping[str, Any]) -> None: ...
 
 
 def names() -> list[str]:

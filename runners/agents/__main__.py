@@ -13,9 +13,9 @@ if __name__ == "__main__":
     package.__path__ = [str(Path(__file__).parent.parent)]
     sys.modules["runners"] = package
 
+    from runners.agent.session import AgentSession, TaskBrief
     from runners.agents import load
-    from runners.desk import Brief, Desk
 
     request = json.load(sys.stdin)
-    desk = Desk(Path.cwd(), Brief(**request["brief"]), sys.stdout)
+    desk = AgentSession(Path.cwd(), TaskBrief(**request["brief"]), sys.stdout)
     load(request["adapter"]).work(desk, request["settings"])

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runners.desk import Desk, Verdict
+    from runners.agent.session import AgentSession, Verdict
 
 
-def try_each(desk: Desk, sources: Mapping[str, str]) -> None:
+def try_each(desk: AgentSession, sources: Mapping[str, str]) -> None:
     """Hand in these sources, by name, while rounds are left; the best that passed is left there."""
     best: tuple[float, str] | None = None
     for name, source in sources.items():

@@ -13,7 +13,7 @@ from runners.agents import Spec
 from runners.agents._each import try_each
 
 if TYPE_CHECKING:
-    from runners.desk import Desk
+    from runners.agent.session import AgentSession
 
 SPECS = (
     Spec(
@@ -49,7 +49,7 @@ def {entry}({parameters}):
 """
 
 
-def work(desk: Desk, settings: Mapping[str, Any]) -> None:
+def work(desk: AgentSession, settings: Mapping[str, Any]) -> None:
     desk.say(f"I compile the reference in {len(WAYS)} ways: {', '.join(WAYS)}.")
     try_each(desk, compiled(desk.read("reference.py"), desk.read(desk.brief.target)))
 

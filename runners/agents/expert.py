@@ -14,7 +14,7 @@ from runners.agents import Spec
 from runners.agents._each import try_each
 
 if TYPE_CHECKING:
-    from runners.desk import Desk
+    from runners.agent.session import AgentSession
 
 SPECS = (
     Spec(
@@ -33,7 +33,7 @@ FOLDER = "answers"
 
 def answers(folder: Path, track: str) -> Mapping[str, str]:
     """The files of its workspace: every answer to the track of the operator in `folder`."""
-    from evaluation.task import load_operator
+    from evaluation.tasks.spec import load_operator
 
     operator = load_operator(folder)
     source, _, target = track.partition("-to-")
@@ -43,7 +43,7 @@ def answers(folder: Path, track: str) -> Mapping[str, str]:
     return {f"{FOLDER}/{name}": text for name, text in found.items()}
 
 
-def work(desk: Desk, settings: Mapping[str, Any]) -> None:
+def work(desk: AgentSession, settings: Mapping[str, Any]) -> None:
     folder = desk.folder / FOLDER
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     desk.say(f"I was given {', '.join(names) or 'no answer'}, and have {desk.rounds_left} rounds.")

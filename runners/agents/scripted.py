@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runners.agents import Spec
 
 if TYPE_CHECKING:
-    from runners.desk import Desk
+    from runners.agent.session import AgentSession
 
 RECORDINGS = Path(__file__).with_name("recordings")
 
@@ -35,7 +35,7 @@ class BadStep(ValueError):
     """A step of a recording is none of those that can be replayed."""
 
 
-def work(desk: Desk, settings: Mapping[str, Any]) -> None:
+def work(desk: AgentSession, settings: Mapping[str, Any]) -> None:
     """Replay `settings["steps"]`, or the recording of the desk's task."""
     for step in settings.get("steps") or recording(desk.brief.task):
         replay(desk, step)
@@ -51,7 +51,7 @@ def recording(task: str) -> Sequence[Mapping[str, Any]]:
     return steps
 
 
-def replay(desk: Desk, step: Mapping[str, Any]) -> None:
+def replay(desk: AgentSession, step: Mapping[str, Any]) -> None:
     """Take one step. Text may be a list of its lines."""
     match step:
         case {"say": text}:

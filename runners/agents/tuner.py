@@ -15,10 +15,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from runners.agents import Spec
-from runners.tunables import Flags, Tunable, tunables
+from runners.agents._tunables import Flags, Tunable, tunables
 
 if TYPE_CHECKING:
-    from runners.desk import Desk, Verdict
+    from runners.agent.session import AgentSession, Verdict
 
 SPECS = (
     Spec(
@@ -45,14 +45,14 @@ class Best:
     low: float
 
 
-def work(desk: Desk, settings: Mapping[str, Any]) -> None:
+def work(desk: AgentSession, settings: Mapping[str, Any]) -> None:
     Search(desk, random.Random(settings.get("seed", 0))).run()
 
 
 class Search:
     """One search from the starter source; `tried` keeps every source that was judged."""
 
-    def __init__(self, desk: Desk, chance: random.Random) -> None:
+    def __init__(self, desk: AgentSession, chance: random.Random) -> None:
         self.desk = desk
         self.chance = chance
         self.target = desk.brief.target

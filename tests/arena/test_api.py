@@ -10,8 +10,8 @@ from django.test import Client
 from arena.accounts.models import ApiToken
 from arena.catalog.models import Worker
 from arena.runs import services
-from arena.runs.events import EventDraft
 from arena.runs.models import Event
+from arena.runs.trace.events import EventDraft
 from tests.arena.factories import LEASE, ask_for_verdict, finished
 
 pytestmark = pytest.mark.django_db

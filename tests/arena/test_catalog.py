@@ -22,8 +22,9 @@ from arena.catalog.services import (
     sync_agents,
     sync_tasks,
 )
-from evaluation import clock, rig
-from evaluation.task import load_task
+from evaluation.memory import ring
+from evaluation.tasks.spec import load_task
+from evaluation.timing import estimates
 from evaluation.types import Split
 from tests.arena.factories import finished
 
@@ -204,10 +205,10 @@ def test_admission_is_kept_with_the_version_it_was_found_for(task):
 def test_check_task_tries_a_task_and_keeps_what_it_found(
     repository, settings, tmp_path, monkeypatch
 ):
-    few = dataclasses.replace(clock.QUICK_PLAN, least_blocks=2, most_blocks=2)
-    monkeypatch.setattr(clock, "FINAL_PLAN", few)
-    monkeypatch.setattr(clock, "QUICK_PLAN", few)
-    monkeypatch.setattr(rig, "MOST_SLOTS", 32)
+    few = dataclasses.replace(estimates.QUICK_PLAN, least_blocks=2, most_blocks=2)
+    monkeypatch.setattr(estimates, "FINAL_PLAN", few)
+    monkeypatch.setattr(estimates, "QUICK_PLAN", few)
+    monkeypatch.setattr(ring, "MOST_SLOTS", 32)
     settings.ARENA_HOME = tmp_path
     settings.ARENA_TASKS = repository / "tests" / "evaluation" / "operators"
     sync_tasks(settings.ARENA_TASKS)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from arena.errors import Conflict
-from arena.runs import results, services
+from arena.runs import services
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.states import EvaluationStatus, Scope
+from arena.runs.transfer import results
 from tests.arena.factories import LEASE, ask_for_verdict, compiled, judge, report
 
 pytestmark = pytest.mark.django_db

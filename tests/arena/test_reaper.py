@@ -10,7 +10,7 @@ from arena.catalog.models import Worker
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.runs import end_run
-from runners import worker
+from runners.worker import worker
 from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 
 pytestmark = pytest.mark.django_db

@@ -18,8 +18,8 @@ from arena.errors import (
     UserError,
 )
 from arena.runs import services
-from arena.runs.events import EventDraft
 from arena.runs.models import Event, GateResult, Measurement, Run
+from arena.runs.trace.events import EventDraft
 from evaluation.languages import languages
 from tests.arena.factories import (
     HIDDEN_CASE,

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import clock, pipeline, rig
-from evaluation.contestants.zygote import Zygote
+from evaluation import pipeline
+from evaluation.memory import ring
 from evaluation.pipeline import Request, evaluate
-from evaluation.task import Task, load_task
+from evaluation.process.fork_server import ForkServer
+from evaluation.tasks.spec import Task, load_task
+from evaluation.timing import estimates
 from evaluation.types import Report
 
 OPERATORS = Path(__file__).parent / "operators"
@@ -24,16 +26,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
+def zygote() -> Iterator[ForkServer]:
     """One for all: contestants are forked from it afresh, and importing torch is paid for once."""
-    with Zygote() as shared:
+    with ForkServer() as shared:
         yield shared
 
 
 @pytest.fixture
-def ready_zygote(monkeypatch: pytest.MonkeyPatch, zygote: Zygote) -> None:
+def ready_zygote(monkeypatch: pytest.MonkeyPatch, zygote: ForkServer) -> None:
     """Every verdict's contestants are forked from that one."""
-    monkeypatch.setattr(pipeline, "Zygote", lambda: nullcontext(zygote))
+    monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(zygote))
 
 
 @pytest.fixture
@@ -46,12 +48,16 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and small windows, where it matters that launches are timed, not how narrowly; but many
     that are looked at, as in a final verdict.
     """
-    monkeypatch.setattr(rig, "MOST_SLOTS", 32)
+    monkeypatch.setattr(ring, "MOST_SLOTS", 32)
     plan = dataclasses.replace(
-        clock.QUICK_PLAN, least_blocks=2, most_blocks=2, looked_at_between=0.5, looked_at_after=8
+        estimates.QUICK_PLAN,
+        least_blocks=2,
+        most_blocks=2,
+        looked_at_between=0.5,
+        looked_at_after=8,
     )
-    monkeypatch.setattr(clock, "FINAL_PLAN", plan)
-    monkeypatch.setattr(clock, "QUICK_PLAN", plan)
+    monkeypatch.setattr(estimates, "FINAL_PLAN", plan)
+    monkeypatch.setattr(estimates, "QUICK_PLAN", plan)
 
 
 def judged(task: Task, source: str, cache: Path, scope: str = "round") -> Report:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from evaluation import __main__ as command_line
-from evaluation import hardware, pipeline, place, profiling
+from evaluation import pipeline, profiling
 from evaluation.__main__ import (
     BAD_REQUEST,
     BROKEN,
@@ -28,6 +28,7 @@ from evaluation.__main__ import (
     main,
     serve_request,
 )
+from evaluation.devices import detect, kinds
 
 from .conftest import OPERATORS
 
@@ -97,14 +98,14 @@ class Replaced(Exception):
 def test_the_gpu_that_was_asked_for_is_all_that_a_new_process_sees(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (cpu,) = (found for found in hardware.devices(cache) if found.kind == "cpu")
+    (cpu,) = (found for found in detect.devices(cache) if found.kind == "cpu")
     gpus = [
         dataclasses.replace(
             cpu, slug="gpu", kind="gpu", fingerprint={"uuid": uuid}, environment={"SEES": uuid}
         )
         for uuid in ("a", "b")
     ]
-    monkeypatch.setattr(hardware, "devices", lambda folder: (*gpus, cpu))
+    monkeypatch.setattr(detect, "devices", lambda folder: (*gpus, cpu))
 
     def execve(path: str, argv: list[str], env: dict[str, str]) -> None:
         assert path == sys.executable and env["SEES"] == "b" and env.items() > os.environ.items()
@@ -126,9 +127,9 @@ def test_a_task_is_judged_on_no_device_of_another_kind(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (cpu,) = (found for found in hardware.devices(cache) if found.kind == "cpu")
+    (cpu,) = (found for found in detect.devices(cache) if found.kind == "cpu")
     gpu = dataclasses.replace(cpu, slug="gpu", kind="gpu")
-    monkeypatch.setattr(hardware, "devices", lambda folder: (gpu, cpu))
+    monkeypatch.setattr(detect, "devices", lambda folder: (gpu, cpu))
     source = tmp_path / "x.cpp"
     source.write_bytes(b"")
     assert judge(*TASK, str(source), "--device", "gpu", cache=cache) == BAD_REQUEST
@@ -204,9 +205,9 @@ def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
             request.flush()
         closing = threading.Timer(0.0 if at_once else 0.5, request.close)
         monkeypatch.setattr(sys, "stdin", given)
-        monkeypatch.setattr(place, "gpu_vendor", lambda: vendor)
+        monkeypatch.setattr(kinds, "gpu_vendor", lambda: vendor)
         monkeypatch.setattr(command_line, "IDLE_SECONDS", 0.05)
-        monkeypatch.setattr("evaluation.contestants.zygote.Zygote", FakeZygote)
+        monkeypatch.setattr("evaluation.process.fork_server.Zygote", FakeZygote)
         monkeypatch.setattr(command_line, "serve_request", lambda text, zygote: len(text))
         closing.start()
         assert command_line.wait_for_request() == (2 if at_once else 0)

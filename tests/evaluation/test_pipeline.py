@@ -11,19 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import hardware, pipeline, render
-from evaluation.building.builds import Build, baselines
-from evaluation.contestants import arm, processes
-from evaluation.contestants.zygote import Zygote
+from evaluation import pipeline, report_text
+from evaluation.building.build_cache import Build, baselines
+from evaluation.devices import detect
 from evaluation.errors import BuildError
 from evaluation.gates import Trial, gates, generalization
 from evaluation.gates.generalization import SAMPLED, hidden_cases
-from evaluation.judge import Judge
 from evaluation.languages.cpp import Cpp
-from evaluation.operators import Track
 from evaluation.pipeline import Request, evaluate
-from evaluation.policy import Walls
-from evaluation.task import Task, load_task
+from evaluation.process import handle
+from evaluation.process.fork_server import ForkServer
+from evaluation.sandbox import procfs
+from evaluation.sandbox.policy import IsolationFeatures
+from evaluation.tasks.operator import Track
+from evaluation.tasks.spec import Task, load_task
+from evaluation.timing.session import MeasurementSession
 from evaluation.types import GateName, GateResult, Reason, Split, Verdict, to_json
 
 from .conftest import OPERATORS, judged
@@ -89,21 +91,21 @@ def test_one_reference_is_measured_once_for_all_tracks_from_it(
 ) -> None:
     measured: list[str] = []
 
-    def trial(judge: Judge, names: Sequence[str]) -> Iterator[list[float]]:
+    def trial(judge: MeasurementSession, names: Sequence[str]) -> Iterator[list[float]]:
         measured.append(judge.task.track.slug)
         for name in names:
             judge.arm(name)
         yield [2.0, 1.0]
 
-    monkeypatch.setattr(Judge, "_trial_times", trial)
+    monkeypatch.setattr(MeasurementSession, "_trial_times", trial)
     scaled = load_task(OPERATORS, "scaled", "torch-to-cpp")
     fewer = dataclasses.replace(scaled.operator, cases=scaled.operator.cases[:1])
     triton = dataclasses.replace(scaled, track=Track("torch", "triton"), hash="another")
     returned = load_task(OPERATORS, "scaled", "torch-to-torch")
-    with Zygote() as zygote:
+    with ForkServer() as zygote:
         for task in (scaled, triton, returned, dataclasses.replace(scaled, operator=fewer)):
-            with Judge(task, zygote, baselines(task, cache), tmp_path) as judge:
-                judge.device = hardware.device_for("cpu", cache)
+            with MeasurementSession(task, zygote, baselines(task, cache), tmp_path) as judge:
+                judge.device = detect.device_for("cpu", cache)
                 assert judge.baseline() == "compile"
                 assert judge.baseline_times() == {"eager": 2.0, "compile": 1.0}
     assert measured == ["torch-to-cpp", "torch-to-cpp"]  # once more for another case
@@ -195,7 +197,7 @@ def test_what_goes_wrong_in_a_call_is_named(
 def test_who_answers_in_time_and_takes_for_ever_in_all_is_told_so(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arm, "PATIENCE", 1.5 / task.operator.limits.seconds)
+    monkeypatch.setattr(handle, "PATIENCE", 1.5 / task.operator.limits.seconds)
     slow = "for (clock_t end = clock() + CLOCKS_PER_SEC / 5; clock() < end;);"
     report = judged(task, f"#include <ctime>\n{body(f'{ALL} {slow}')}", cache)
     assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.TIMEOUT), report.message
@@ -273,11 +275,11 @@ def test_our_own_failure_is_broken_and_never_the_candidates(
 def test_a_machine_without_walls_judges_nothing_and_says_what_to_do(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline.sandbox, "walls", Walls)
+    monkeypatch.setattr(pipeline.sandbox, "walls", IsolationFeatures)
     report = judged(task, HONEST, cache)
     assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.NO_ISOLATION)
     assert "ARENA_UNCONFINED=1" in report.message
-    assert "ARENA_UNCONFINED=1" in render.gate(report.gates[-1])
+    assert "ARENA_UNCONFINED=1" in report_text.gate(report.gates[-1])
     assert [gate.gate for gate in report.gates] == [GateName.INTEGRITY, GateName.COMPILE]
 
 
@@ -297,10 +299,10 @@ def test_a_baseline_that_does_not_build_is_our_failure_too(
 def test_nobody_is_left_when_a_verdict_is_there(
     source: str, task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "Zygote", Zygote)  # one of its own, not the tests'
-    before = set(processes.below(os.getpid()))
+    monkeypatch.setattr(pipeline, "ForkServer", ForkServer)  # one of its own, not the tests'
+    before = set(procfs.below(os.getpid()))
     judged(task, source, cache)
-    assert set(processes.below(os.getpid())) <= before
+    assert set(procfs.below(os.getpid())) <= before
 
 
 def test_sampled_cases_are_other_ones_each_time(task: Task, cache: Path) -> None:

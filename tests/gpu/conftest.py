@@ -14,11 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import clock, pipeline, place, sandbox
+from evaluation import pipeline
 from evaluation.building import nvcc
-from evaluation.contestants.zygote import Zygote
-from evaluation.hardware import cpu
+from evaluation.devices import kinds
+from evaluation.devices.vendors import cpu
 from evaluation.languages import languages, triton
+from evaluation.process.fork_server import ForkServer
+from evaluation.sandbox import launch
+from evaluation.timing import estimates
 from tests.gpu.results import Results
 from tests.gpu.submissions import Submission, build_all
 
@@ -34,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--results", None)
-    if path and place.gpu_vendor() != "nvidia":
+    if path and kinds.gpu_vendor() != "nvidia":
         raise pytest.UsageError("--results is for a machine with an NVIDIA GPU; leave it out here")
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Results(path.absolute()))
@@ -47,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"the walls of this machine: {sandbox.walls()}"
+    return f"the walls of this machine: {launch.walls()}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -57,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items
         if here in item.path.parents
         and item.get_closest_marker("gpu")
-        and place.gpu_vendor() != "nvidia"
+        and kinds.gpu_vendor() != "nvidia"
     ]
     if absent:
         config.hook.pytest_deselected(items=absent)
@@ -88,7 +91,7 @@ def cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What sources are compiled by. Where no GPU says for which, one architecture will do."""
-    if place.gpu_vendor() != "nvidia":
+    if kinds.gpu_vendor() != "nvidia":
         monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_100a")
         monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
         monkeypatch.setattr(triton, "TRIED", {})
@@ -97,30 +100,30 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
+def zygote() -> Iterator[ForkServer]:
     """Contestants are forked from it afresh, and importing torch and compilers is paid for once."""
-    with Zygote() as shared:
+    with ForkServer() as shared:
         for language in languages():
             shared.prepare(language)
         yield shared
 
 
 @pytest.fixture
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: Zygote) -> None:
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: ForkServer) -> None:
     """Few windows, where it matters that launches are timed, not how narrowly, but about as many
     glances as a final verdict has; the processor, on which nothing is judged here, is not measured.
     """
-    monkeypatch.setattr(pipeline, "Zygote", lambda: nullcontext(zygote))
+    monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(zygote))
     monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
     plan = dataclasses.replace(
-        clock.GPU_QUICK_PLAN,
+        estimates.GPU_QUICK_PLAN,
         least_blocks=3,
         most_blocks=3,
         looked_at_between=0.9,
         looked_at_after=6,
     )
-    monkeypatch.setattr(clock, "GPU_FINAL_PLAN", plan)
-    monkeypatch.setattr(clock, "GPU_QUICK_PLAN", plan)
+    monkeypatch.setattr(estimates, "GPU_FINAL_PLAN", plan)
+    monkeypatch.setattr(estimates, "GPU_QUICK_PLAN", plan)
 
 
 @pytest.fixture

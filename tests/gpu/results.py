@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from benchmarks import provenance
-from evaluation import hardware, sandbox
-from evaluation.building.builds import default_cache
+from evaluation.building.build_cache import default_cache
+from evaluation.devices import detect
+from evaluation.sandbox import launch
 from evaluation.types import to_json
 
 
@@ -31,11 +32,11 @@ class Results:
             }
 
     def pytest_sessionfinish(self) -> None:
-        device = hardware.device_for("gpu", default_cache())
+        device = detect.device_for("gpu", default_cache())
         told = {
             "command": "make test-gpu RESULTS=FILE",
             **provenance.of(device),
-            "walls": to_json(sandbox.walls()),
+            "walls": to_json(launch.walls()),
             "outcomes": Counter(test["outcome"] for test in self.tests.values()),
             "tests": dict(sorted(self.tests.items())),
         }

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import admission
-from evaluation.contestants.zygote import Zygote
-from evaluation.probes import NOTES
-from evaluation.task import Track, load_task
+from evaluation.admission import admit
+from evaluation.admission.trivial_submissions import NOTES
+from evaluation.process.fork_server import ForkServer
+from evaluation.tasks.spec import Track, load_task
 from evaluation.types import Reason, Verdict
 from tests.gpu.submissions import HERE
 
@@ -22,11 +22,15 @@ OF_WHAT_IS_THERE = {Reason.WRONG_VALUES, Reason.NON_FINITE, Reason.STALE_OUTPUT}
 
 @pytest.mark.parametrize("language", ["cuda", "hip", "triton", "torch"])
 def test_every_probe_runs_and_is_refused_for_its_outputs(
-    language: str, in_a_hurry: None, cache: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+    language: str,
+    in_a_hurry: None,
+    cache: Path,
+    zygote: ForkServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admission, "Zygote", lambda: nullcontext(zygote))
+    monkeypatch.setattr(admit, "ForkServer", lambda: nullcontext(zygote))
     task = load_task(HERE / "operators", "centred", "cuda-to-cuda")
-    found = admission.admit(dataclasses.replace(task, track=Track("cuda", language)), cache)
+    found = admit.admit(dataclasses.replace(task, track=Track("cuda", language)), cache)
     probes = {attempt.name: attempt for attempt in found.attempts if attempt.role == "probe"}
     assert set(probes) == set(NOTES)
     for probe in probes.values():

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation import arrivals, cuda
-from evaluation.arrivals import Arrivals
-from evaluation.contestants.zygote import Zygote
+from evaluation.anticheat import late_inputs
+from evaluation.anticheat.late_inputs import LateInputs
 from evaluation.errors import SubmissionError
+from evaluation.memory import cuda_ipc
+from evaluation.process.fork_server import ForkServer
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
 from tests.gpu.test_order import timer_of
@@ -34,39 +35,39 @@ pytestmark = pytest.mark.gpu
     ],
 )
 def test_honest_launches_answer_what_they_are_given(
-    name: str, zygote: Zygote, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, zygote: ForkServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_time: list[int] = []
 
-    class Counted(Arrivals):
+    class Counted(LateInputs):
         def in_time(self) -> list[int]:
             in_time.append(len(super().in_time()))
             return super().in_time()
 
-    monkeypatch.setattr(arrivals, "Arrivals", Counted)
+    monkeypatch.setattr(late_inputs, "Arrivals", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
     with timer_of(build, zygote, tmp_path) as timer:
         for _ in range(20):
-            arrivals.check(timer)
+            late_inputs.check(timer)
     print(name, "inputs in time", in_time)
     assert sum(in_time) > len(in_time), "hardly any inputs came in time"
 
 
 def test_who_answers_ahead_and_hands_out_in_turn_is_found(
-    zygote: Zygote, tmp_path: Path, cache: Path
+    zygote: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "hostile" / "ahead_while_clocked.cuda.cu").build(cache)
     with (
         timer_of(build, zygote, tmp_path) as timer,
         pytest.raises(SubmissionError, match="inputs that arrive before") as caught,
     ):
-        _ = [arrivals.check(timer) for _ in range(8)]
+        _ = [late_inputs.check(timer) for _ in range(8)]
     assert caught.value.reason is Reason.WRONG_VALUES
 
 
 @pytest.mark.parametrize("size", [256, 4 << 10, 16 << 10, 1 << 20])
 def test_a_copy_of_any_size_arrives_while_a_contestants_kernels_run(
-    size: int, zygote: Zygote, tmp_path: Path, cache: Path
+    size: int, zygote: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     values = torch.zeros(size, dtype=torch.uint8, pin_memory=True)
     place, seconds = values.cuda(), list[float]()
@@ -75,7 +76,7 @@ def test_a_copy_of_any_size_arrives_while_a_contestants_kernels_run(
         while not answered():
             time.sleep(0.0005)  # in which the GPU turns to the contestant
             begun = time.perf_counter()
-            cuda.send(values, place)
+            cuda_ipc.send(values, place)
             seconds.append(time.perf_counter() - begun)
 
     build = Submission.read(HERE / "honest" / "whole_row.triton.py").build(cache)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import audit, cuda
-from evaluation.contestants.zygote import Zygote
+from evaluation.anticheat import staged_inputs
 from evaluation.errors import SubmissionError
+from evaluation.memory import cuda_ipc
+from evaluation.process.fork_server import ForkServer
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
 from tests.gpu.test_order import timer_of
@@ -27,26 +28,26 @@ pytestmark = pytest.mark.gpu
     ],
 )
 def test_honest_launches_take_their_inputs_when_they_come(
-    name: str, zygote: Zygote, tmp_path: Path, cache: Path
+    name: str, zygote: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "honest" / name).build(cache)
-    memory = cuda.DeviceMemory()
+    memory = cuda_ipc.DeviceMemory()
     with timer_of(build, zygote, tmp_path) as timer:
         for _ in range(3):
-            audit.check(timer, memory)
+            staged_inputs.check(timer, memory)
             timer.window()
     memory.close()
 
 
 @pytest.mark.parametrize("language", ["cuda.cu", "triton.py"])
 def test_who_answers_for_others_is_found(
-    language: str, zygote: Zygote, tmp_path: Path, cache: Path
+    language: str, zygote: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "hostile" / f"batch_and_skip.{language}").build(cache)
-    memory = cuda.DeviceMemory()
+    memory = cuda_ipc.DeviceMemory()
     with timer_of(build, zygote, tmp_path) as timer:
         timer.window()
         with pytest.raises(SubmissionError) as caught:
-            audit.check(timer, memory)
+            staged_inputs.check(timer, memory)
     assert caught.value.reason in {Reason.WRONG_VALUES, Reason.STALE_OUTPUT}
     memory.close()

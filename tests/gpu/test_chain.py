@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from evaluation.contestants.chain import Chain
+from evaluation.sandboxed.cuda_graph import SerialGraph
 
 pytestmark = pytest.mark.gpu
 
@@ -33,7 +33,7 @@ def test_what_was_captured_runs_in_its_order_at_every_replay() -> None:
         counted.add_(1)
         seen[place].copy_(counted[0])
 
-    chain = Chain(functools.partial(launch, place) for place in range(8))
+    chain = SerialGraph(functools.partial(launch, place) for place in range(8))
     assert not counted.any(), "a launch ran while it was captured"
     for turn in range(3):
         chain.replay()
@@ -51,7 +51,7 @@ def test_launches_on_streams_of_their_own_run_one_after_the_other() -> None:
 
     # The least of several: a GPU that was idle has a slower clock at first.
     alone = min(milliseconds(lambda: torch.cuda._sleep(CYCLES)) for _ in range(20))
-    chain = Chain(functools.partial(launch, aside) for aside in asides)
+    chain = SerialGraph(functools.partial(launch, aside) for aside in asides)
     assert milliseconds(chain.replay) > 7 * alone
 
 
@@ -70,14 +70,14 @@ def test_an_event_of_an_earlier_launch_cannot_be_waited_for() -> None:
         torch.cuda.current_stream().wait_stream(aside)
 
     with pytest.raises(RuntimeError, match="invalid argument"):
-        Chain([first, second])
+        SerialGraph([first, second])
     torch.cuda.synchronize()
 
 
 def test_memory_that_launches_allocate_is_used_again_by_the_next() -> None:
     out = torch.zeros(64, 1 << 20, device="cuda")
     before = torch.cuda.memory_reserved()
-    chain = Chain(
+    chain = SerialGraph(
         functools.partial(lambda row: row.copy_(torch.ones_like(row) + row), row) for row in out
     )
     assert torch.cuda.memory_reserved() - before <= 64 << 20
@@ -87,9 +87,9 @@ def test_memory_that_launches_allocate_is_used_again_by_the_next() -> None:
 
 def test_what_waits_for_the_gpu_cannot_be_captured_and_harms_nothing_after_it() -> None:
     with pytest.raises(RuntimeError, match="captur"):
-        Chain([torch.cuda.synchronize])
+        SerialGraph([torch.cuda.synchronize])
     value = torch.zeros((), device="cuda")
-    Chain([functools.partial(value.add_, 1)] * 3).replay()
+    SerialGraph([functools.partial(value.add_, 1)] * 3).replay()
     assert value.item() == 3
 
 
@@ -98,16 +98,18 @@ def test_a_launch_that_raises_is_told_and_harms_nothing_after_it() -> None:
         raise ValueError("not today")
 
     with pytest.raises(ValueError, match="not today"):
-        Chain([refused])
+        SerialGraph([refused])
     value = torch.zeros((), device="cuda")
-    Chain([functools.partial(value.add_, 1)]).replay()
+    SerialGraph([functools.partial(value.add_, 1)]).replay()
     assert value.item() == 1
 
 
 def test_what_launches_allocated_goes_with_their_chain() -> None:
     free = torch.cuda.mem_get_info()[0]
     for _ in range(8):
-        chain = Chain([lambda: torch.zeros(1 << 28, dtype=torch.uint8, device="cuda").add_(1)])
+        chain = SerialGraph(
+            [lambda: torch.zeros(1 << 28, dtype=torch.uint8, device="cuda").add_(1)]
+        )
         chain.replay()
         torch.cuda.synchronize()
         del chain
@@ -123,7 +125,7 @@ def test_chains_that_share_a_pool_hold_what_one_of_them_does() -> None:
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     free, pool = torch.cuda.mem_get_info()[0], torch.cuda.MemPool()
-    chains = [Chain([launch] * 2, pool) for _ in range(4)]
+    chains = [SerialGraph([launch] * 2, pool) for _ in range(4)]
     assert size <= free - torch.cuda.mem_get_info()[0] < 1.5 * size
     for chain in chains:
         chain.replay()
@@ -133,7 +135,7 @@ def test_chains_that_share_a_pool_hold_what_one_of_them_does() -> None:
 def test_copies_come_just_before_their_launches() -> None:
     x, sums = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
     arriving = torch.arange(1.0, 5.0, device="cuda")
-    chain = Chain(functools.partial(lambda k: sums[k].copy_(x.sum()), k) for k in range(4))
+    chain = SerialGraph(functools.partial(lambda k: sums[k].copy_(x.sum()), k) for k in range(4))
     copies = [(x[k].data_ptr(), arriving[k].data_ptr(), 4) for k in range(1, 4)]
     chain.behind_copies(1, copies).replay()
     assert sums.tolist() == [0, 2, 5, 9]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.building import builds
-from evaluation.contestants.zygote import Zygote
+from evaluation.building import build_cache
 from evaluation.errors import SubmissionError
+from evaluation.process.fork_server import ForkServer
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
 from tests.gpu.test_order import timer_of
@@ -28,15 +28,15 @@ WAITS = "torch.cuda.synchronize()"
 """What no graph can hold."""
 
 
-def wasteful(size: int, cache: Path, first: str = "") -> builds.Build:
+def wasteful(size: int, cache: Path, first: str = "") -> build_cache.Build:
     task = Submission.read(HERE / "honest" / "plain.torch.py").task()
     source = WASTEFUL.format(size=size, first=first)
-    return builds.build(task, "torch", {"centred.py": source}, cache)
+    return build_cache.build(task, "torch", {"centred.py": source}, cache)
 
 
 @pytest.mark.parametrize("first", ["", WAITS], ids=["captured", "launched singly"])
 def test_a_launch_may_take_most_of_its_memory(
-    first: str, zygote: Zygote, tmp_path: Path, cache: Path
+    first: str, zygote: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     with timer_of(wasteful(LIMIT * 2 // 3, cache, first), zygote, tmp_path, LIMIT) as timer:
         for launches in (8, 16, 8):
@@ -45,7 +45,7 @@ def test_a_launch_may_take_most_of_its_memory(
         assert timer.eager() > 0
 
 
-def test_a_launch_that_takes_more_is_ended(zygote: Zygote, tmp_path: Path, cache: Path) -> None:
+def test_a_launch_that_takes_more_is_ended(zygote: ForkServer, tmp_path: Path, cache: Path) -> None:
     with (
         pytest.raises(SubmissionError) as caught,
         timer_of(wasteful(LIMIT * 4 // 3, cache), zygote, tmp_path, LIMIT),

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import cuda, order
-from evaluation.building import builds
-from evaluation.contestants.arm import Arm
-from evaluation.contestants.rights import Rights
-from evaluation.contestants.zygote import Zygote
-from evaluation.order import Glances
-from evaluation.rig import Rig
-from evaluation.timer import Timer
+from evaluation.anticheat import launch_order
+from evaluation.anticheat.launch_order import LaunchOrderSamples
+from evaluation.building import build_cache
+from evaluation.memory import cuda_ipc
+from evaluation.memory.ring import BufferRing
+from evaluation.process.fork_server import ForkServer
+from evaluation.process.handle import ProcessHandle
+from evaluation.process.limits import ProcessLimits
+from evaluation.timing.window import WindowTimer
 from evaluation.types import Split
 from tests.gpu.submissions import HERE, Submission
 
@@ -30,7 +31,7 @@ SLOW = """
 import sys
 
 def centred(x, out, scale):
-    if "evaluation.contestants.contestant" in sys.modules:
+    if "evaluation.sandboxed.runner" in sys.modules:
         torch.cuda._sleep(100_000)
     right(x, out, scale)
 """
@@ -38,10 +39,10 @@ def centred(x, out, scale):
 
 @contextmanager
 def timer_of(
-    build: builds.Build, zygote: Zygote, scratch: Path, memory_bytes: int = 8 << 30
-) -> Iterator[Timer]:
+    build: build_cache.Build, zygote: ForkServer, scratch: Path, memory_bytes: int = 8 << 30
+) -> Iterator[WindowTimer]:
     task = Submission.read(HERE / "honest" / "whole_row.triton.py").task()
-    rights = Rights(
+    rights = ProcessLimits(
         folder=build.folder,
         scratch=scratch,
         memory_bytes=memory_bytes,
@@ -52,12 +53,12 @@ def timer_of(
     )
     case = task.cases(Split.SEEN)[0]
     with (
-        contextlib.closing(cuda.DeviceMemory()) as memory,
-        Arm(zygote, rights) as arm,
-        Rig(task.operator, case, LAUNCHES, 1, memory) as rig,
+        contextlib.closing(cuda_ipc.DeviceMemory()) as memory,
+        ProcessHandle(zygote, rights) as arm,
+        BufferRing(task.operator, case, LAUNCHES, 1, memory) as rig,
     ):
         arm.load(build.language, build.folder, task.operator.name)
-        timer = Timer(arm, rig, 0, False, "here")
+        timer = WindowTimer(arm, rig, 0, False, "here")
         timer.capture(LAUNCHES)
         yield timer
 
@@ -67,27 +68,27 @@ def timer_of(
     ["warp_for_each_row.cuda.cu", "atomics_after_zeroing.cuda.cu"],
 )
 def test_honest_launches_are_seen_in_order(
-    name: str, zygote: Zygote, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, zygote: ForkServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[int] = []
 
-    class Counted(Glances):
+    class Counted(LaunchOrderSamples):
         def __call__(self, answered: Callable[[], bool]) -> None:
             super().__call__(answered)
             told.append(len(self.telling()))
 
-    monkeypatch.setattr(order, "Glances", Counted)
+    monkeypatch.setattr(launch_order, "Glances", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
     with timer_of(build, zygote, tmp_path) as timer:
-        order.Witness().check(timer, windows=8)
+        launch_order.OverlapDetector().check(timer, windows=8)
     assert sum(told) > 0, "no glance fell into a window"
 
 
 def test_slow_launches_in_a_row_are_not_taken_for_a_crowd(
-    zygote: Zygote, tmp_path: Path, cache: Path
+    zygote: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     right = Submission.read(HERE / "hostile" / "right.triton.py")
     source = f"{right.source}\n{SLOW}"
-    build = builds.build(right.task(), "triton", {"centred.py": source}, cache)
+    build = build_cache.build(right.task(), "triton", {"centred.py": source}, cache)
     with timer_of(build, zygote, tmp_path) as timer:
-        order.Witness().check(timer, windows=8)
+        launch_order.OverlapDetector().check(timer, windows=8)

@@ -9,10 +9,10 @@ import pytest
 
 from evaluation import profiling
 from evaluation.__main__ import PASSED, main
-from evaluation.building import builds
-from evaluation.place import GPU
+from evaluation.building import build_cache
+from evaluation.devices.kinds import GPU
 from evaluation.profiling.tools import cupti, ncu
-from evaluation.task import Task, load_task
+from evaluation.tasks.spec import Task, load_task
 from evaluation.types import Reason, Split
 from tests.gpu.submissions import OPERATORS, Submission, submissions
 
@@ -47,7 +47,7 @@ def profiled(work: Submission, cache: Path) -> profiling.Profile:
 def profiled_body(body: str, tmp_path: Path) -> profiling.Profile:
     task = task_for("cuda")
     files = {task.target_file: SOURCE.replace("BODY", body)}
-    built = builds.build(task, "cuda", files, tmp_path)
+    built = build_cache.build(task, "cuda", files, tmp_path)
     return profiling.profile(task, built, task.cases(Split.SEEN)[0])
 
 

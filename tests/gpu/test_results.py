@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaluation import hardware
+from evaluation.devices import detect
 from tests.gpu.results import Results
 
 
@@ -24,8 +24,8 @@ def test_a_test_is_kept_once_by_its_call_or_by_what_went_wrong_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = SimpleNamespace(fingerprint={"name": "GPU"}, peaks={"memory_gbps": 1.0}, vendor="none")
-    monkeypatch.setattr(hardware, "device_for", lambda kind, cache: device)
-    monkeypatch.setattr(hardware, "state", lambda device: {"celsius": 38})
+    monkeypatch.setattr(detect, "device_for", lambda kind, cache: device)
+    monkeypatch.setattr(detect, "state", lambda device: {"celsius": 38})
     results = Results(tmp_path / "new" / "results.json")
     for when in ("setup", "call", "teardown"):
         results.pytest_runtest_logreport(report("a.py::a[x]", when, "passed", got="failed/CRASH"))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import hardware
 from evaluation.building import nvcc
+from evaluation.devices import detect
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOKS_ROUND = """\
@@ -46,7 +46,7 @@ def test_a_contestant_sees_the_gpu_of_its_verdict_and_no_other(tmp_path: Path) -
     (tmp_path / "softmax.py").write_text(LOOKS_ROUND)
     judge = ("judge", "softmax", "triton-to-triton", str(tmp_path / "softmax.py"), "--json")
     command = (sys.executable, "-m", "evaluation", *judge, "--cache", str(tmp_path), "--device")
-    listed = [device for device in hardware.devices(tmp_path) if device.kind == "gpu"]
+    listed = [device for device in detect.devices(tmp_path) if device.kind == "gpu"]
     if len(listed) < 2:
         pytest.skip("this worker has one of the GPUs; run this test by itself")
     judges = [

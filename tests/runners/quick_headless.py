@@ -31,11 +31,14 @@ django.setup()
 
 from django.core.management import execute_from_command_line  # noqa: E402
 
-from runners import attempt, bench, headless, judging, supervisor  # noqa: E402
+from runners import local  # noqa: E402
+from runners.agent import attempt  # noqa: E402
+from runners.process import supervisor  # noqa: E402
+from runners.worker import bench, judging  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
-attempt.POLL_SECONDS = headless.TICK_SECONDS = 0.05
+attempt.POLL_SECONDS = local.TICK_SECONDS = 0.05
 supervisor.BEAT_SECONDS = 0.3
 bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
-headless.sync = list
+local.sync = list
 execute_from_command_line(sys.argv)

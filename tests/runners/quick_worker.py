@@ -12,9 +12,11 @@ import django
 django.setup()
 
 from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
-from evaluation import limits  # noqa: E402
-from runners import attempt, bench, judging, supervisor, worker  # noqa: E402
+from evaluation.sandbox import resource_watch  # noqa: E402
 from runners.__main__ import main  # noqa: E402
+from runners.agent import attempt  # noqa: E402
+from runners.process import supervisor  # noqa: E402
+from runners.worker import bench, judging, worker  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
 attempt.POLL_SECONDS = 0.05
@@ -22,7 +24,9 @@ supervisor.BEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 50
 worker.TEND_SECONDS = 0.5
 bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
-limits.AGENT = dataclasses.replace(limits.AGENT, file_bytes=256 << 20)  # disks of tests are small
+resource_watch.AGENT = dataclasses.replace(
+    resource_watch.AGENT, file_bytes=256 << 20
+)  # disks of tests are small
 reaper.LEASE = timedelta(seconds=5)
 reaper.MESSAGE_GRACE = timedelta(seconds=1)
 sys.exit(main())

@@ -80,7 +80,7 @@ def test_neither_pages_nor_launcher_load_what_only_the_judge_needs(tmp_path: Pat
     """A second start takes seconds, and torch alone would take as many."""
     program = (
         "import sys, django; django.setup()\n"
-        "import arena.asgi, arena.urls, runners.launcher, runners.catalog, runners.actors\n"
+        "import arena.asgi, arena.urls, runners.launcher, runners.catalog, runners.worker.actors\n"
         "print(*sys.modules)"
     )
     env = environment(tmp_path, DJANGO_SETTINGS_MODULE="arena.settings")

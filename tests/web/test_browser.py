@@ -10,8 +10,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from arena.runs import services
-from arena.runs.events import EventDraft
 from arena.runs.models import Run
+from arena.runs.trace.events import EventDraft
 from tests.web.conftest import DESK, PATIENCE, PHONE
 from tests.web.world import LEASE
 

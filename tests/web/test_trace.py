@@ -10,9 +10,10 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import F
 from django.template.loader import get_template
 
-from arena.runs import services, trace
-from arena.runs.events import BODIES, EventDraft
+from arena.runs import services
 from arena.runs.models import Event
+from arena.runs.trace import timeline
+from arena.runs.trace.events import BODIES, EventDraft
 
 pytestmark = pytest.mark.django_db
 
@@ -40,23 +41,23 @@ def said(entries) -> list[tuple[int, str]]:
 
 def test_a_revision_replaces_the_event_where_it_first_stood(run):
     record(run, log("began", id="build"), log("between"), log("done", id="build"))
-    assert said(trace.chunk(visible(run), 0).entries) == [(2, "done"), (3, "between")]
+    assert said(timeline.chunk(visible(run), 0).entries) == [(2, "done"), (3, "between")]
 
 
 def test_a_page_that_follows_gets_the_revision_under_the_first_seq(run):
     last = record(run, log("began", id="build"), log("between"))
     upto = record(run, log("done", id="build"))
-    entries, reached = trace.since(visible(run), last, upto)
+    entries, reached = timeline.since(visible(run), last, upto)
     assert said(entries) == [(2, "done")] and reached == upto
     assert entries[0].event.rev == 1
 
 
 def test_a_revision_in_a_later_chunk_is_a_row_of_the_earlier_one(run):
     record(run, log("began", id="build"))
-    record(run, *(log(f"line {n}") for n in range(trace.CHUNK)))
+    record(run, *(log(f"line {n}") for n in range(timeline.CHUNK)))
     record(run, log("done", id="build"))
-    assert said(trace.chunk(visible(run), 0).entries)[0] == (2, "done")
-    assert (2, "done") not in said(trace.chunk(visible(run), 1).entries)
+    assert said(timeline.chunk(visible(run), 0).entries)[0] == (2, "done")
+    assert (2, "done") not in said(timeline.chunk(visible(run), 1).entries)
 
 
 def test_of_many_revisions_only_the_newest_is_read(run, monkeypatch):
@@ -65,29 +66,29 @@ def test_of_many_revisions_only_the_newest_is_read(run, monkeypatch):
     made = []
     from_db = Event.from_db
     monkeypatch.setattr(Event, "from_db", lambda *row: made.append(row) or from_db(*row))
-    entries, _ = trace.since(visible(run), last - 2, last)
+    entries, _ = timeline.since(visible(run), last - 2, last)
     assert said(entries) == [(2, "done"), (302, "between")] and len(made) == 2
     made.clear()
-    assert said(trace.chunk(visible(run), 0).entries) == [(2, "done")]
-    assert len(made) == trace.CHUNK + 1
+    assert said(timeline.chunk(visible(run), 0).entries) == [(2, "done")]
+    assert len(made) == timeline.CHUNK + 1
 
 
 def test_every_change_of_state_keeps_its_row(run):
     services.claim_run(run.pk, "lease")
-    states = [e.event.body["state"] for e in trace.chunk(visible(run), 0).entries]
+    states = [e.event.body["state"] for e in timeline.chunk(visible(run), 0).entries]
     assert states == ["queued", "running"]
 
 
 def test_chunks_tile_a_run_without_gap_or_overlap(run):
-    record(run, *(log(f"line {n}") for n in range(2 * trace.CHUNK + 7)))
+    record(run, *(log(f"line {n}") for n in range(2 * timeline.CHUNK + 7)))
     run.refresh_from_db()
-    numbers = range(trace.chunk_of(run.last_seq) + 1)
-    seqs = [e.seq for n in numbers for e in trace.chunk(visible(run), n).entries]
+    numbers = range(timeline.chunk_of(run.last_seq) + 1)
+    seqs = [e.seq for n in numbers for e in timeline.chunk(visible(run), n).entries]
     assert seqs == list(range(1, run.last_seq + 1))
 
 
 def test_a_replay_is_told_when_each_chunk_began_and_the_end(client, run):
-    record(run, *(log(f"line {n}") for n in range(2 * trace.CHUNK)))
+    record(run, *(log(f"line {n}") for n in range(2 * timeline.CHUNK)))
     record(run, log("secret", visibility="staff"))
     run.events.update(t_ms=F("seq") * 10)
     told = client.get(f"/runs/{run.pk}/moments/").json()
@@ -98,41 +99,41 @@ def test_a_replay_is_told_when_each_chunk_began_and_the_end(client, run):
 
 def test_a_replay_of_a_run_without_events_ends_at_once(run):
     run.events.all().delete()
-    assert trace.moments(visible(run)) == ([], 0)
+    assert timeline.moments(visible(run)) == ([], 0)
 
 
 def test_following_from_any_cursor_reaches_the_end_once(run):
-    upto = record(run, *(log(f"line {n}") for n in range(trace.CHUNK + 50)))
+    upto = record(run, *(log(f"line {n}") for n in range(timeline.CHUNK + 50)))
     seen, cursor = [], 0
     while cursor < upto:
-        entries, cursor = trace.since(visible(run), cursor, upto)
+        entries, cursor = timeline.since(visible(run), cursor, upto)
         seen += [entry.seq for entry in entries]
     assert seen == list(range(1, upto + 1))
 
 
 def test_a_hidden_revision_shows_nothing_of_itself(run):
     record(run, log("public", id="x"), log("secret", id="x", visibility="staff"))
-    assert said(trace.chunk(visible(run), 0).entries) == [(2, "public")]
+    assert said(timeline.chunk(visible(run), 0).entries) == [(2, "public")]
 
 
 def test_a_cursor_passes_over_what_one_may_not_see(run):
     last = record(run, log("public"))
     upto = record(run, log("secret", visibility="staff"))
-    assert trace.since(visible(run), last, upto) == ([], upto)
+    assert timeline.since(visible(run), last, upto) == ([], upto)
 
 
 @pytest.mark.parametrize("words", ["TILE_M", 'say "so"', "größer", "100%", "a\\b"])
 def test_a_search_takes_words_as_they_are(run, words):
     record(run, log(f"here: {words} !"), log("nothing of it"))
-    assert [entry.seq for entry in trace.matching(visible(run), words)] == [2]
+    assert [entry.seq for entry in timeline.matching(visible(run), words)] == [2]
 
 
 def test_a_search_reads_what_is_said_and_not_how_it_is_called(run):
     record(run, log("a text"), log("begun", id="x"), log("ended", id="x"))
-    assert trace.matching(visible(run), "text") != []
-    assert trace.matching(visible(run), "stream") == []  # the name of a value in every log
-    assert trace.matching(visible(run), "begun") == []  # it has been revised since
-    assert said(trace.matching(visible(run), "ended")) == [(3, "ended")]
+    assert timeline.matching(visible(run), "text") != []
+    assert timeline.matching(visible(run), "stream") == []  # the name of a value in every log
+    assert timeline.matching(visible(run), "begun") == []  # it has been revised since
+    assert said(timeline.matching(visible(run), "ended")) == [(3, "ended")]
 
 
 SAMPLES = {

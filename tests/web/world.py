@@ -11,8 +11,8 @@ from typing import Any
 from arena.catalog import services as catalog
 from arena.catalog.models import Task
 from arena.runs import services
-from arena.runs.events import EventDraft
 from arena.runs.models import Run
+from arena.runs.trace.events import EventDraft
 from tests.web.profile import PROFILE
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -12,9 +12,7 @@ from arena.runs.services.evaluations import (
     request_profile,
     submit,
 )
-from arena.runs.services.imports import import_results
 from arena.runs.services.reaper import reap, take_over
-from arena.runs.services.recording import record
 from arena.runs.services.runs import (
     cancel_run,
     claim_next,
@@ -24,6 +22,8 @@ from arena.runs.services.runs import (
     show_run,
     start_run,
 )
+from arena.runs.trace.recording import record
+from arena.runs.transfer.imports import import_results
 
 __all__ = [
     "break_evaluation",

@@ -13,13 +13,13 @@ from django.utils import timezone
 
 from arena import queue, sockets
 from arena.errors import Conflict, UserError
-from arena.runs import results
-from arena.runs.events import EventDraft
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
-from arena.runs.redaction import clean
-from arena.runs.services.recording import SYSTEM, note, record
 from arena.runs.services.runs import end_run, say_status
 from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus, Scope, Split
+from arena.runs.trace.events import EventDraft
+from arena.runs.trace.recording import SYSTEM, note, record
+from arena.runs.trace.redaction import clean
+from arena.runs.transfer import results
 
 MAX_ATTEMPTS = 2
 MAX_FILES_BYTES = 1_000_000

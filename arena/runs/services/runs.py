@@ -23,7 +23,6 @@ from arena.errors import (
     UserError,
 )
 from arena.runs.models import Evaluation, Event, Experiment, Run
-from arena.runs.services.recording import note
 from arena.runs.states import (
     EVALUATION_ACTIVE,
     RUN_ACTIVE,
@@ -32,6 +31,7 @@ from arena.runs.states import (
     RunStatus,
     Visibility,
 )
+from arena.runs.trace.recording import note
 from evaluation.languages import languages
 
 _START_A_WORKER = "Start a worker: it registers what it finds."

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.building import extensions, torch_build
-from evaluation.building.builds import Build, build
+from evaluation.building import extensions
+from evaluation.building.build_cache import Build, build
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages import languages
-from evaluation.task import Task, load_task
+from evaluation.sandboxed import build_torch
+from evaluation.tasks.spec import Task, load_task
 from evaluation.types import Argument, Reason
 from tests.conftest import absent
 from tests.evaluation.conftest import OPERATORS
@@ -201,14 +202,14 @@ def test_a_stranger_leaves_libraries_of_its_own_and_nothing_else(tmp_path: Path)
 
 def test_a_library_is_known_by_the_arguments_of_its_call() -> None:
     sources = ["int a;"]
-    known = torch_build.key_of("ours", sources, functions=["f"], verbose=True)
-    assert torch_build.key_of("ours", ["int a;"], verbose=True, functions=["f"]) == known
+    known = build_torch.key_of("ours", sources, functions=["f"], verbose=True)
+    assert build_torch.key_of("ours", ["int a;"], verbose=True, functions=["f"]) == known
     others: list[tuple[Any, dict[str, Any]]] = [
         (("ours", ["int b;"]), {"functions": ["f"], "verbose": True}),
         (("ours", sources), {"functions": ["f"]}),
         (("other", sources), {"functions": ["f"], "verbose": True}),
     ]
-    assert known not in {torch_build.key_of(*words, **options) for words, options in others}
+    assert known not in {build_torch.key_of(*words, **options) for words, options in others}
 
 
 @pytest.mark.parametrize(

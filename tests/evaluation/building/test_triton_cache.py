@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import place
-from evaluation.building import triton_build, triton_cache
-from evaluation.building.builds import Build, build
+from evaluation.building import triton_cache
+from evaluation.building.build_cache import Build, build
+from evaluation.devices import kinds
 from evaluation.languages import triton
-from evaluation.task import Task, load_task
+from evaluation.sandboxed import build_triton
+from evaluation.tasks.spec import Task, load_task
 from tests.evaluation.languages.test_triton import FOLDER, HONEST
 
 KERNEL = HONEST.replace("BLOCK=256", "BLOCK=triton.next_power_of_2(n)")
@@ -26,8 +27,8 @@ from pathlib import Path
 import torch, triton
 from triton.backends.compiler import GPUTarget
 from evaluation.building import triton_cache
-from evaluation.building.triton_build import CompilingDriver
-from evaluation.reading import load_function
+from evaluation.sandboxed.build_triton import CompilingDriver
+from evaluation.building.static_analysis import load_function
 
 folder, elements = Path(sys.argv[1]), json.loads(sys.argv[2])
 triton_cache.at_hand(folder, Path.home() / ".triton" / "cache")
@@ -59,7 +60,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Task:
     """One that is judged on a GPU which is here."""
     monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
     monkeypatch.setattr(triton, "TRIED", {})
-    monkeypatch.setattr(place, "gpu_vendor", lambda: "nvidia")
+    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "nvidia")
     task = load_task(FOLDER, "twice", "torch-to-triton")
     small, hidden = task.operator.cases
     large = dataclasses.replace(small, name="large", symbols={"rows": 16, "cols": 64, "by": 2.0})
@@ -87,7 +88,7 @@ def test_calls_that_everybody_knows_are_found_compiled(
 def test_where_nothing_is_run_one_call_is_compiled(
     task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place, "gpu_vendor", lambda: "")
+    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "")
     made = build(task, "triton", {"twice.py": KERNEL}, cache)
     assert ran(made, tmp_path, [SMALL, LARGE]) == [True, False]
 
@@ -98,7 +99,7 @@ def altered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
 
     def alter(old: str, new: str) -> None:
         copy = tmp_path / "altered.py"
-        text = Path(triton_build.__file__).read_text()
+        text = Path(build_triton.__file__).read_text()
         assert old in text
         copy.write_text(text.replace(old, new))
         monkeypatch.setattr(triton, "_COMPILER", copy)

@@ -21,7 +21,7 @@ from evaluation.errors import Rejected
 from evaluation.gates.performance import NAME as PERFORMANCE
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.task import Task, load_task
+from evaluation.tasks.spec import Task, load_task
 from evaluation.types import GateName, Report, Verdict
 from tests.conftest import absent
 

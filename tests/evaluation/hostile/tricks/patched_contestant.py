@@ -2,9 +2,9 @@
 # row: 45
 # expect: failed/STALE_OUTPUT
 # triage: import
-from evaluation.contestants import contestant
+from evaluation.sandboxed import runner
 
-contestant.Contestant.begin = lambda self: setattr(self, "announced", None) or True
+runner.KernelRunner.begin = lambda self: setattr(self, "announced", None) or True
 
 
 def centred(x, scale):

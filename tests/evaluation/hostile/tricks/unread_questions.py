@@ -19,7 +19,7 @@ class Peeking:
 
 
 for thing in gc.get_objects():
-    if type(thing).__name__ == "Link" and thing.fileno() >= 0:
+    if type(thing).__name__ == "Channel" and thing.fileno() >= 0:
         thing.socket = Peeking(thing.socket)
 
 

@@ -5,10 +5,10 @@
 import sys
 import time
 
-from evaluation.contestants.link import Link
+from evaluation.process.channel import Channel
 
-say, said = Link.send_word, []
-Link.send_word = lambda self, word: None if word in said else say(self, word)
+say, said = Channel.send_word, []
+Channel.send_word = lambda self, word: None if word in said else say(self, word)
 
 
 def centred(x, scale):

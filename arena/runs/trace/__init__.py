@@ -1,0 +1,1 @@
+"""Events of a run: schema, storage, redaction, and delivery to open pages."""

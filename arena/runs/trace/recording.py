@@ -1,0 +1,99 @@
+"""Events enter here: numbered without gaps, once each, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from arena import sockets
+from arena.runs.models import Blob, Event, Run
+from arena.runs.trace.blobs import shrink
+from arena.runs.trace.events import EventDraft, checked_body
+from arena.runs.trace.redaction import clean
+
+SYSTEM = "arena"
+
+
+def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
+    """Append `drafts` to a run's events and return its last seq.
+
+    Of a batch that is sent again, what is stored already (same producer and producer_seq) is left
+    out. Raises BadEvent for a body that its kind does not allow, and Run.DoesNotExist.
+    """
+    prepared = [(draft, *shrink(clean(checked_body(draft)))) for draft in drafts]
+    with transaction.atomic():
+        run = Run.objects.select_for_update().get(pk=run_id)
+        known = _known_numbers(run, drafts, producer)
+        revisions = _revisions(run, drafts)
+        now = timezone.now()
+        events: list[Event] = []
+        blobs: list[Blob] = []
+        for draft, body, cut in prepared:
+            if draft.producer_seq is not None:
+                if draft.producer_seq in known:
+                    continue
+                known.add(draft.producer_seq)
+            seq = run.last_seq + len(events) + 1
+            event_id = draft.id or f"#{seq}"
+            rev = max(draft.rev, revisions.get(event_id, -1) + 1)
+            revisions[event_id] = rev
+            blobs += cut
+            events.append(
+                Event(
+                    run=run,
+                    seq=seq,
+                    event_id=event_id,
+                    rev=rev,
+                    at=now,
+                    t_ms=_run_clock(run, now),
+                    kind=draft.kind,
+                    span=draft.span,
+                    parent=draft.parent,
+                    actor=draft.actor,
+                    visibility=draft.visibility,
+                    body=body,
+                    producer=producer,
+                    producer_seq=draft.producer_seq,
+                )
+            )
+        if not events:
+            return run.last_seq
+        Blob.objects.bulk_create(blobs, ignore_conflicts=True)
+        Event.objects.bulk_create(events)
+        Run.objects.filter(pk=run.pk).update(last_seq=events[-1].seq)
+        sockets.nudge(sockets.run_group(run.pk))
+        return events[-1].seq
+
+
+def note(run_id: str, kind: str, body: dict[str, Any], **more: Any) -> int:
+    """Record one event of the arena's own."""
+    return record(run_id, [EventDraft(kind, body, actor=SYSTEM, **more)], producer=SYSTEM)
+
+
+def _known_numbers(run: Run, drafts: Iterable[EventDraft], producer: str) -> set[int]:
+    sent = [draft.producer_seq for draft in drafts if draft.producer_seq is not None]
+    if not sent:
+        return set()
+    stored = Event.objects.filter(run=run, producer=producer, producer_seq__in=sent)
+    return set(stored.values_list("producer_seq", flat=True))
+
+
+def _revisions(run: Run, drafts: Iterable[EventDraft]) -> dict[str, int]:
+    """The highest revision stored of each logical event that `drafts` name."""
+    ids = {draft.id for draft in drafts if draft.id}
+    if not ids:
+        return {}
+    stored = Event.objects.filter(run=run, event_id__in=ids).values_list("event_id")
+    return dict(stored.annotate(Max("rev")).order_by())
+
+
+def _run_clock(run: Run, now: datetime) -> int:
+    """Milliseconds since the run started; 0 while it waits."""
+    if run.started_at is None:
+        return 0
+    return max(0, int((now - run.started_at).total_seconds() * 1000))

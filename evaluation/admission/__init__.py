@@ -1,0 +1,1 @@
+"""Checks that a task must pass before it enters the catalogue."""

@@ -1,0 +1,95 @@
+"""Answers in PyTorch that are made of an operator's own reference: what is to be beaten on a track
+from PyTorch, and what `torch-to-torch` is tried with beside the answers that an operator keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evaluation.devices.kinds import CPU, GPU
+from evaluation.tasks.operator import Example, Operator, read_text
+from evaluation.types import Reason
+
+EAGER = "{name} = reference"
+COMPILED = "import torch\n\n{name} = torch.compile(reference, dynamic=True)"
+_WIDE = """\
+import torch
+
+
+def {name}(*given):
+    returned = reference(*[widened(value) for value in given])
+    outputs = returned if isinstance(returned, tuple) else (returned,)
+    dtype = given[{like}].dtype
+    return tuple(y.to(dtype) if own else y for y, own in zip(outputs, {own}))
+
+
+def widened(value):
+    return value.float() if torch.is_tensor(value) and value.is_floating_point() else value
+"""
+_INTO = """
+
+returning = {name}
+
+
+def {name}(*given, {outputs}):
+    for y, output in zip(returning(*given), ({outputs},)):
+        output.copy_(y)
+"""
+_COMPILED = _WIDE + _INTO + "\n\n{name} = torch.compile({name}, dynamic=True)"
+_HONEST = {
+    "wide": (_WIDE, "the reference in float32; in half precision it rounds on the way"),
+    "filled": (_WIDE + _INTO, "that, into the outputs it is given"),
+}
+HONEST = {CPU: _HONEST, GPU: {**_HONEST, "compiled": (_COMPILED, "that, compiled for any shape")}}
+"""By the kind of device: only on a GPU may a contestant start a compiler."""
+_CHANGED = """\
+def {{name}}(*given):
+    returned = reference(*given)
+    outputs = returned if isinstance(returned, tuple) else (returned,)
+    return tuple(changed(y) for y in outputs)
+
+
+def changed(y):
+    {change}
+"""
+MUTANTS = {
+    "too_large": (
+        _CHANGED.format(change="return (y + y / 2 + 1).to(y.dtype)"),
+        "every output is half as large again, and one more",
+    ),
+    "one_short": (
+        _CHANGED.format(change="y = y.contiguous()\n    y.view(-1)[-1:] = 0\n    return y"),
+        "the last element of every output is left out",
+    ),
+}
+
+
+def source(operator: Operator, ending: str) -> str:
+    """A source file: the reference, then how it becomes the answer."""
+    reference = read_text(operator.folder / "reference.py")
+    given = [argument.dtype for argument in operator.arguments if argument.role != "output"]
+    own = [argument.dtype == "dtype" for argument in operator.outputs]
+    outputs = ", ".join(argument.name for argument in operator.outputs)
+    words = {
+        "name": operator.name, "outputs": outputs, "like": given.index("dtype"), "own": own
+    }  # fmt: skip
+    return f"{reference}\n\n{ending.format(**words)}\n"
+
+
+def honest(operator: Operator, kind: str) -> tuple[Example, ...]:
+    """Right answers to `operator` in PyTorch, for a kind of device."""
+    return _examples(operator, HONEST[kind])
+
+
+def mutants(operator: Operator) -> tuple[Example, ...]:
+    """Wrong answers to `operator` in PyTorch."""
+    return _examples(operator, MUTANTS, Reason.WRONG_VALUES)
+
+
+def _examples(
+    operator: Operator, endings: Mapping[str, tuple[str, str]], expect: Reason | None = None
+) -> tuple[Example, ...]:
+    return tuple(
+        Example(name, "torch", source(operator, ending), note, expect)
+        for name, (ending, note) in endings.items()
+    )

@@ -1,0 +1,1 @@
+"""Detectors of work done at the wrong time: early, overlapping or reused."""

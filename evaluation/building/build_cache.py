@@ -1,0 +1,203 @@
+"""What is loaded: built artefacts, in a cache that is named by content and that no candidate can
+write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evaluation.admission import torch_variants
+from evaluation.errors import BuildError
+from evaluation.languages import languages
+from evaluation.sandbox import untrusted_files
+from evaluation.tasks.spec import Task
+from evaluation.types import CompilerOutput, Diagnostic, to_json
+
+logger = logging.getLogger(__name__)
+
+DONE = "build.json"
+MOST_KEPT = 256 << 20
+"""Bytes of one artefact."""
+ROOM = 20 << 30
+"""Bytes of all artefacts of a cache together; what was not used for longest goes first."""
+IN_USE_SECONDS = 3600.0
+"""What was used so lately stays, however much there is."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A built artefact and what it takes to load it.
+
+    A `trusted` one is a baseline of ours: it may start processes (a compiler) and keep a folder of
+    its own.
+    """
+
+    name: str
+    language: str
+    folder: Path
+    outputs: tuple[CompilerOutput, ...] = ()
+    trusted: bool = False
+    compiles: bool = False
+    """It is compiled when it runs, and may start a compiler."""
+    discards: bool = False
+    """It drops its results instead of copying them to where the judge looks."""
+    scratch: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def default_cache() -> Path:
+    """Where artefacts and measured peaks are kept: `ARENA_CACHE`, else the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("ARENA_CACHE") or Path(home) / "kernel-arena")
+
+
+def build(
+    task: Task, language: str, files: Mapping[str, str], cache: Path, name: str = "candidate"
+) -> Build:
+    """Build `files` for `task`, or find them built. Raises `BuildError` with what the compiler
+    said.
+    """
+    maker = languages()[language]
+    digest = hashlib.sha256()
+    sources = json.dumps(dict(files), sort_keys=True)
+    for part in (language, task.hash, maker.key(files, task), sources):
+        digest.update(f"{len(part)}\0{part}".encode())
+    folder = cache / "builds" / digest.hexdigest()[:40]
+    compiles = maker.compiles(files, task.kind)
+    if _found(folder):
+        return Build(name, language, folder, _read_outputs(folder), compiles=compiles)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with untrusted_files.scratch(folder.parent, "building-") as scratch:
+        workshop = scratch / "artefact"
+        workshop.mkdir()
+        outputs = tuple(maker.build(files, task, workshop))
+        if (size := untrusted_files.size(workshop)) > MOST_KEPT:
+            said = f"what was built takes {size >> 20} MiB; {MOST_KEPT >> 20} are kept at most"
+            raise BuildError(said, outputs)
+        (workshop / DONE).write_text(json.dumps(to_json(outputs)))
+        untrusted_files.lend(workshop)
+        try:
+            workshop.rename(folder)
+        except OSError:  # another build of the same content was first
+            if not (folder / DONE).is_file():
+                raise
+    try:
+        if _long_ago(cache / "room-made"):
+            make_room(folder.parent)
+    except Exception:  # of others' builds: this one has no part in it
+        logger.exception("no room is made in %s", cache)
+    return Build(name, language, folder, outputs, compiles=compiles)
+
+
+def _found(folder: Path) -> bool:
+    """Whether something is built; from now on it counts as used, and everybody may read it."""
+    try:
+        os.utime(folder / DONE)
+        if not (folder / DONE).stat().st_mode & 0o004:
+            untrusted_files.lend(folder)
+    except OSError:  # it is not there, or another's
+        return (folder / DONE).is_file()
+    return True
+
+
+def _long_ago(mark: Path) -> bool:
+    """Whether the last time was over IN_USE_SECONDS ago; from now on this is the last time. To go
+    through all that was built takes a while, and sooner there is little more that may go.
+    """
+    if mark.exists() and mark.stat().st_mtime > time.time() - IN_USE_SECONDS:
+        return False
+    mark.touch()
+    return True
+
+
+def make_room(builds: Path) -> None:
+    """Remove what was not used for longest, until the rest fits, and what a killed build left."""
+    lately, room = time.time() - IN_USE_SECONDS, ROOM
+    for last_use, folder in sorted(map(_used, builds.iterdir()), reverse=True):
+        done = (folder / DONE).is_file()
+        room -= _size(folder) if done else 0
+        if last_use < lately and (room < 0 or not done):
+            _remove(folder)
+
+
+def _used(folder: Path) -> tuple[float, Path]:
+    """When a build was used last, or begun."""
+    for mark in (folder / DONE, folder):
+        with contextlib.suppress(OSError):
+            return mark.stat().st_mtime, folder
+    return time.time(), folder  # another process has just moved or removed it
+
+
+def _size(folder: Path) -> int:
+    try:
+        return untrusted_files.size(folder)
+    except OSError:
+        return 0  # another process has just removed it
+
+
+def _remove(folder: Path) -> None:
+    """Remove a build at once for who looks for it, then file by file."""
+    beside = untrusted_files.scratch(folder.parent, "removing-")
+    with beside as scratch, contextlib.suppress(OSError):  # another process was first
+        folder.rename(scratch / folder.name)
+
+
+def baselines(task: Task, cache: Path) -> list[Build]:
+    """What `task` is measured against: its baseline's source, or for torch the reference, eager and
+    compiled.
+    """
+    source, operator = task.track.source, task.operator
+    if source != "torch":
+        name = operator.name + languages()[source].suffix
+        alone = build(task, source, {name: operator.baseline(source)}, cache, "baseline")
+        return [_keeping(alone, cache / "compiled" / alone.folder.name)]
+    # Candidates may write where they are told, so nothing is copied for what they are to beat.
+    dropped = "\n{name}.discards_result = True"
+    endings = {"eager": torch_variants.EAGER, "compile": torch_variants.COMPILED}
+    made = [
+        build(
+            task,
+            "torch",
+            {f"{operator.name}.py": torch_variants.source(operator, ending + dropped)},
+            cache,
+            name,
+        )
+        for name, ending in endings.items()
+    ]
+    scratch = cache / "inductor"
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch)}
+    kept = [_keeping(each, scratch, environment) for each in made]
+    return [dataclasses.replace(each, discards=True) for each in kept]
+
+
+def _keeping(made: Build, scratch: Path, environment: Mapping[str, str] | None = None) -> Build:
+    """A baseline whose folder stays, and in it what it compiles when it runs."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    return dataclasses.replace(made, trusted=True, scratch=scratch, environment=environment or {})
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, whoever else writes it."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
+
+
+def _read_outputs(folder: Path) -> tuple[CompilerOutput, ...]:
+    items: Sequence[dict[str, object]] = json.loads((folder / DONE).read_text())
+    return tuple(_output(item) for item in items)
+
+
+def _output(item: dict) -> CompilerOutput:  # type: ignore[type-arg]
+    diagnostics = tuple(Diagnostic(**diagnostic) for diagnostic in item.pop("diagnostics"))
+    return CompilerOutput(diagnostics=diagnostics, **item)

@@ -1,0 +1,1 @@
+"""Devices of this machine, their measured peaks and rooflines."""

@@ -1,0 +1,1 @@
+"""Vendors of devices: a module of this folder is one."""

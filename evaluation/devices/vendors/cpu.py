@@ -1,0 +1,162 @@
+"""The processor of this machine: what /proc and /sys say of it, and what a C++ program measures."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.building.build_cache import replace_text
+from evaluation.devices.detect import Device, Level, slug_of
+from evaluation.devices.kinds import CPU, contestant_cores
+from evaluation.errors import Broken
+from evaluation.languages.cpp import compiler_version
+from evaluation.sandbox import launch
+
+KIND = CPU
+UNKNOWN_CACHE = 32 << 20
+"""Bytes of last-level cache that a machine is taken to have when it does not say."""
+PEAKS = Path(__file__).with_name("peaks.cpp")
+SYSTEM_CPUS = Path("/sys/devices/system/cpu")
+MEASURE_SECONDS = 120
+MOST_ROUNDS, RISE = 6, 1.03
+
+
+def devices(cache: Path, again: bool = False) -> Sequence[Device]:
+    """The one processor that contestants run on."""
+    info = _cpuinfo()
+    name = info.get("model name", platform.machine())
+    total, cores = os.cpu_count() or 1, contestant_cores()
+    slug = slug_of(f"{name} {total}c")
+    flags = set(info.get("flags", info.get("Features", "")).split())
+    widest = [isa for isa in ("avx512f", "avx2", "avx", "sse4_2", "sve", "asimd") if isa in flags]
+    caches = cache_bytes(SYSTEM_CPUS, cores)
+    fingerprint = {
+        "name": name,
+        "cores": total,
+        "threads": len(cores),
+        "caches": caches,
+        "microcode": info.get("microcode", ""),
+        "virtual": "hypervisor" in flags,
+        "kernel": platform.release(),
+        "compiler": compiler_version(),
+    }
+    levels, tflops = _measured(cache, fingerprint, caches, cores, again)
+    return [
+        Device(
+            slug=slug,
+            kind=KIND,
+            vendor=info.get("vendor_id", "unknown"),
+            name=name,
+            arch=f"{platform.machine()} {widest[0]}" if widest else platform.machine(),
+            queue=f"hw.{slug}",
+            cores=total,
+            threads=len(cores),
+            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            last_level_cache_bytes=max(caches.values(), default=UNKNOWN_CACHE),
+            levels=levels,
+            peaks={
+                **{f"{level.name.lower()}_gbps": level.gbps for level in levels},
+                "float32_tflops": tflops,
+            },
+            isolation=dataclasses.asdict(launch.walls()),
+            fingerprint=fingerprint,
+        )
+    ]
+
+
+def state(device: Device) -> dict[str, Any]:
+    """Nothing: what a processor's cores do now is told only to who owns the machine."""
+    return {}
+
+
+def _cpuinfo() -> Mapping[str, str]:
+    """The first processor's entries of /proc/cpuinfo."""
+    first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def cache_bytes(cpus: Path, cores: Iterable[int]) -> dict[str, int]:
+    """Bytes of data cache that `cores` reach together, by level, smallest first.
+
+    `cpus` is laid out like /sys/devices/system/cpu. A cache that several cores share counts once.
+    """
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    sizes: dict[tuple[str, str], int] = {}
+    for core in cores:
+        for folder in cpus.glob(f"cpu{core}/cache/index*"):
+            kind, level, size, shared = (
+                (folder / file).read_text().strip()
+                for file in ("type", "level", "size", "shared_cpu_list")
+            )
+            if kind != "Instruction":
+                sizes[f"L{level}", shared] = int(size[:-1]) * units[size[-1]]
+    totals: Counter[str] = Counter()
+    for (level, _), count in sizes.items():
+        totals[level] += count
+    return dict(sorted(totals.items()))
+
+
+def _measured(
+    cache: Path,
+    fingerprint: Mapping[str, Any],
+    caches: Mapping[str, int],
+    cores: Sequence[int],
+    again: bool,
+) -> tuple[tuple[Level, ...], float]:
+    """The levels with their bandwidth and the TFLOP/s, the best ever seen of one fingerprint."""
+    identity = json.dumps(fingerprint, sort_keys=True) + PEAKS.read_text(encoding="utf-8")
+    kept = cache / "peaks" / f"cpu-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
+    if again or not kept.is_file():
+        # Half of a cache is surely held by it; four times the last one surely is not.
+        sets = [size // 2 for size in caches.values()]
+        sets.append(4 * max(caches.values(), default=UNKNOWN_CACHE))
+        known = json.loads(kept.read_text()) if kept.is_file() else [0.0] * (len(sets) + 1)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(kept, json.dumps(_measure([s // len(cores) for s in sets], cores, known)))
+    *gbps, tflops = json.loads(kept.read_text())
+    sizes = (*caches.items(), ("memory", 0))
+    levels = (Level(name, size, rate) for (name, size), rate in zip(sizes, gbps, strict=True))
+    return tuple(levels), tflops
+
+
+def _measure(sets: Sequence[int], cores: Sequence[int], known: Sequence[float]) -> list[float]:
+    """GB/s for each working set of so many bytes a core, then TFLOP/s; none below what is `known`.
+
+    A round takes about a second; rounds go on while the peaks still rise, as they do when the
+    machine was busy with something else.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{folder}/peaks"
+        _run(["g++", "-O3", "-march=native", "-fopenmp", str(PEAKS), "-o", program], cores)
+        best = list(known)
+        for _ in range(MOST_ROUNDS):
+            found = [float(line) for line in _run([program, *map(str, sets)], cores).split()]
+            risen = any(new > RISE * old for new, old in zip(found, best, strict=True))
+            best = [max(pair) for pair in zip(found, best, strict=True)]
+            if not risen:
+                break
+        return best
+
+
+def _run(argv: Sequence[str], cores: Sequence[int]) -> str:
+    done = subprocess.run(
+        argv,
+        capture_output=True,
+        text=True,
+        timeout=MEASURE_SECONDS,
+        env={**os.environ, "OMP_NUM_THREADS": str(len(cores))},
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+    )
+    if done.returncode:
+        raise Broken(f"cannot measure this processor: {' '.join(argv)}: {done.stderr[-500:]}")
+    return done.stdout

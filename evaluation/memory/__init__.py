@@ -1,0 +1,1 @@
+"""Memory shared between the judge and the processes it measures."""

@@ -1,0 +1,1 @@
+"""The trusted handle on a candidate or baseline process."""

@@ -1,0 +1,1 @@
+"""Isolation of untrusted processes. Imports nothing of the project."""

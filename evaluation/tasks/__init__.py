@@ -1,0 +1,1 @@
+"""Tasks as data: operators, cases, inputs, expected outputs and tolerances."""

@@ -1,0 +1,82 @@
+"""Which values the inputs of a case hold: one generator, seven families."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+FAMILIES = ("nominal", "large", "tiny", "outliers", "shifted", "structured", "cancelling")
+
+SMALL_ELEMENTS = 1 << 19
+
+LARGE = 32.0
+TINY = 1e-3
+SHIFT = 8.0
+OUTLIERS = 1 / 256
+
+
+class InputGenerator:
+    """Float32 inputs of one family, from one generator and on its device.
+
+    With z standard normal, `normal` gives `scale` times
+
+    - nominal: z
+    - large: 32 z, where an exponential overflows unless its maximum is subtracted first
+    - tiny: z / 1000, where epsilons and subnormal halves matter
+    - outliers: z, with one element in 256 (and at least one) multiplied by 32
+    - shifted: z + 8, whose mean is far from zero
+    - structured: the integers -3 to 3 in turn through the whole tensor, from a drawn start
+    - cancelling: z + 32 and z - 32 in turn along the last dimension, whose sums nearly vanish
+
+    so that no value leaves the range of float16. `uniform` and `integers` heed no family.
+    """
+
+    def __init__(self, generator: torch.Generator, family: str) -> None:
+        if family not in FAMILIES:
+            raise ValueError(f"no input family {family!r}; there are {', '.join(FAMILIES)}")
+        self.generator = generator
+        self.device = generator.device
+        self.family = family
+
+    def normal(self, shape: Sequence[int], scale: float = 1.0) -> Tensor:
+        z = torch.randn(tuple(shape), generator=self.generator, device=self.device)
+        match self.family:
+            case "large":
+                z *= LARGE
+            case "tiny":
+                z *= TINY
+            case "outliers":
+                z = self._with_outliers(z)
+            case "shifted":
+                z += SHIFT
+            case "structured":
+                places = torch.arange(z.numel(), device=self.device)
+                z = ((places + self.integers((1,), 0, 7)) % 7 - 3).float().view(z.shape)
+            case "cancelling":
+                z += LARGE * (1 - 2 * (torch.arange(z.shape[-1], device=self.device) % 2))
+        return z * scale
+
+    def uniform(self, shape: Sequence[int], low: float, high: float) -> Tensor:
+        unit = torch.rand(tuple(shape), generator=self.generator, device=self.device)
+        return unit * (high - low) + low
+
+    def integers(self, shape: Sequence[int], low: int, high: int) -> Tensor:
+        """Integers from `low` to `high - 1`, int64."""
+        return torch.randint(low, high, tuple(shape), generator=self.generator, device=self.device)
+
+    def _with_outliers(self, z: Tensor) -> Tensor:
+        count = max(1, round(z.numel() * OUTLIERS))
+        z.view(-1)[self.integers((count,), 0, z.numel())] *= LARGE
+        return z
+
+
+def families_for(elements: int, thorough: bool) -> list[str]:
+    """What a case whose inputs have so many elements is tried with: every family and five nominal
+    draws; a large case, or where a try is not to be `thorough`, three families drawn in secret.
+    """
+    if thorough and elements <= SMALL_ELEMENTS:
+        return [*FAMILIES, *FAMILIES[:1] * 4]
+    return [FAMILIES[0], *secrets.SystemRandom().sample(FAMILIES[1:], 2)]

@@ -1,0 +1,234 @@
+"""What an operator is: the sources and configurations of one folder under `tasks/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from evaluation.errors import TaskError
+from evaluation.languages import languages
+from evaluation.tasks.domain import Domain, elements, factors, shape_of
+from evaluation.tasks.tolerance import Tolerance
+from evaluation.tasks.toml_reader import Table
+from evaluation.types import Argument, Case, Reason
+
+EDITS = ".toml"
+"""The suffix of an answer that is told as edits of another."""
+REFERENCE = ("reference", "magnitude", "reduction", "inputs", "cost")
+
+
+@dataclass(frozen=True)
+class Track:
+    """From what to what."""
+
+    source: str
+    target: str
+
+    @property
+    def slug(self) -> str:
+        return f"{self.source}-to-{self.target}"
+
+    @property
+    def baseline(self) -> str:
+        """The language of what must be beaten; for torch it is the reference itself."""
+        return self.source
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What judging may take: seconds of a build or gate, memory of a contestant, size of a case."""
+
+    seconds: float
+    memory_mb: int
+    case_mb: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """An answer kept beside the task: an honest one, or a mutant to be refused (for `expect`)."""
+
+    name: str
+    language: str
+    source: str
+    note: str
+    expect: Reason | None = None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What is computed, and on which configurations."""
+
+    name: str
+    title: str
+    category: str
+    families: tuple[str, ...]
+    level: int
+    tracks: tuple[Track, ...]
+    arguments: tuple[Argument, ...]
+    domain: Domain
+    limits: Limits
+    tolerance: Mapping[str, Tolerance]
+    cases: tuple[Case, ...]
+    prompt: str
+    folder: Path
+
+    @property
+    def inputs(self) -> tuple[Argument, ...]:
+        return tuple(a for a in self.arguments if a.role == "input")
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        return tuple(a for a in self.arguments if a.role == "output")
+
+    @property
+    def scalars(self) -> tuple[Argument, ...]:
+        return tuple(a for a in self.arguments if a.role == "scalar")
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Every symbol used in a shape, in order of first use, that is no scalar itself."""
+        scalars = {a.name for a in self.scalars}
+        return tuple(s for s in symbols_of(self.arguments) if s not in scalars)
+
+    def elements(self, case: Case) -> int:
+        """Of all tensors of a call together: by this cases are ordered and bounded."""
+        return elements(self.arguments, case)
+
+    def module(self) -> ModuleType:
+        """`reference.py`, loaded by path: the functions named in REFERENCE. Imports torch."""
+        return _reference(self.folder / "reference.py")
+
+    def baseline(self, language: str) -> str:
+        """The source that an X-to-X track starts from."""
+        suffix = languages()[language].suffix
+        return read_text(self.folder / "baseline" / f"{language}{suffix}")
+
+    def honest(self) -> tuple[Example, ...]:
+        return _examples(self.folder / "honest")
+
+    def mutants(self) -> tuple[Example, ...]:
+        return _examples(self.folder / "mutants")
+
+
+def output_shapes(operator: Operator, case: Case) -> tuple[tuple[int, ...], ...]:
+    return tuple(shape_of(argument, case) for argument in operator.outputs)
+
+
+def symbols_of(arguments: Iterable[Argument]) -> tuple[str, ...]:
+    found = (
+        factor
+        for argument in arguments
+        for dimension in argument.shape
+        for factor in factors(dimension)
+        if not factor.isdigit()
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TaskError(f"{path}: no such file; add it") from None
+    except UnicodeDecodeError:
+        raise TaskError(f"{path}: not UTF-8; save it as UTF-8") from None
+
+
+def _examples(folder: Path) -> tuple[Example, ...]:
+    """The answers of a folder: sources as they are, or what another becomes by a few edits."""
+    examples: dict[tuple[str, str], Example] = {}
+    for path in sorted(p for p in folder.glob("*") if p.is_file()):
+        name, language = _named(path)
+        if (name, language) in examples:
+            raise TaskError(f"{path}: there are two answers {name} in {language}; rename one")
+        note, expect, source = (_edited if path.suffix == EDITS else _whole)(path)
+        if expect and expect not in Reason.__members__:
+            known = ", ".join(Reason.__members__)
+            raise TaskError(
+                f"{path}: expect: {expect} is no reason of a failure; there are: {known}"
+            )
+        wanted = Reason(expect) if expect else None
+        examples[name, language] = Example(name, language, source, note, wanted)
+    return tuple(examples.values())
+
+
+def _named(path: Path) -> tuple[str, str]:
+    """The name of an answer and its language, as its file says. Raises TaskError."""
+    parts = path.name.split(".")
+    if len(parts) != 3 or not parts[0]:
+        raise TaskError(f"{path}: name it <name>.<language>.<suffix>, such as online.triton.py")
+    name, language, suffix = parts
+    if language not in languages():
+        known = ", ".join(languages())
+        raise TaskError(f"{path}: {language} is no language; there are: {known}")
+    if f".{suffix}" not in ((own := languages()[language].suffix), EDITS):
+        raise TaskError(f"{path}: a source in {language} ends in {own}, edits of one in {EDITS}")
+    return name, language
+
+
+def _whole(path: Path) -> tuple[str, str, str]:
+    """Note, expected reason and source of an answer that says them in its first comments."""
+    source = read_text(path)
+    note = _comment(source, "mutant") or _comment(source, "honest")
+    if not note:
+        raise TaskError(f"{path}: begin with a comment `mutant: ...` or `honest: ...`")
+    return note, _comment(source, "expect"), source
+
+
+def _edited(path: Path) -> tuple[str, str, str]:
+    """The same of an answer that is another, `of` the operator's folder, with `edits`: pairs of
+    what stands there once and what stands in its place.
+    """
+    table = Table.read(path)
+    note, of = table.text("note"), table.text("of")
+    expect = table.text("expect") if table.has("expect") else ""
+    if of not in (known := _sources(path)):
+        table.fail("of", f"must be one of {', '.join(known)}; got {of!r}")
+    source = read_text(path.parents[1] / of)
+    for number, edit in enumerate(table.items("edits", "pairs of texts")):
+        where = f"edits[{number}]"
+        match edit:
+            case [str(old), str(new)] if old and old != new:
+                if (count := source.count(old)) != 1:
+                    then = " after the edits before it" if number else ""
+                    table.fail(where, f"{old!r} stands {count} times in {of}{then}, not once")
+                source = source.replace(old, new)
+            case _:
+                table.fail(where, f"must be what stands there and another text, got {edit!r}")
+    table.finish()
+    return note, expect, source
+
+
+def _sources(path: Path) -> tuple[str, ...]:
+    """What an answer told by edits may be edits of: baseline and honest answers in its language."""
+    root, (_, language) = path.parents[1], _named(path)
+    suffix = languages()[language].suffix
+    found = (f"baseline/{language}{suffix}", f"honest/*.{language}{suffix}")
+    return tuple(
+        place.relative_to(root).as_posix() for each in found for place in sorted(root.glob(each))
+    )
+
+
+def _comment(source: str, key: str) -> str:
+    """The text of a `// key: text` or `# key: text` among the first lines."""
+    for line in source.splitlines()[:4]:
+        head, _, text = line.lstrip("/# ").partition(":")
+        if head == key:
+            return text.strip()
+    return ""
+
+
+@cache
+def _reference(path: Path) -> ModuleType:
+    module = ModuleType(f"reference_of_{path.parent.name}")
+    try:
+        exec(compile(read_text(path), path, "exec"), module.__dict__)
+    except Exception as error:
+        raise TaskError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
+    for function in REFERENCE:
+        if not callable(getattr(module, function, None)):
+            raise TaskError(f"{path}: {function}: missing; define this function")
+    return module

@@ -1,0 +1,175 @@
+"""What the right answer is, and whether an answer is right."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from evaluation.errors import SubmissionError
+from evaluation.memory.layout import torch_dtype, unwritten
+from evaluation.tasks.domain import dtype_of
+from evaluation.tasks.input_families import FAMILIES, InputGenerator
+from evaluation.tasks.spec import Operator
+from evaluation.types import Case, Reason
+
+CPU = torch.device("cpu")
+Tensors = Mapping[str, torch.Tensor]
+_Call = Callable[[str, Tensors], tuple[torch.Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class ExpectedOutput:
+    """One output in float64, how far an answer may lie from it, and the answer's dtype."""
+
+    exact: torch.Tensor
+    allowed: torch.Tensor
+    dtype: torch.dtype
+
+    @property
+    def rounded(self) -> torch.Tensor:
+        """The right answer in its own dtype."""
+        return self.exact.to(self.dtype)
+
+
+class Reference:
+    """Inputs and right answers of one case, on one device. Lives in the judge alone."""
+
+    def __init__(self, operator: Operator, case: Case, device: torch.device = CPU) -> None:
+        self.operator = operator
+        self.case = case
+        self.device = device
+        self._reference = operator.module()
+        self._batches = True
+        self._scalars = {a.name: case[a.name] for a in operator.scalars}
+
+    def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
+        """Fresh inputs from a secret seed, in the dtypes of the case."""
+        generator = torch.Generator(self.device).manual_seed(secrets.randbits(63))
+        drawn = self._reference.inputs(self.case, InputGenerator(generator, family))
+        return {
+            a.name: drawn[a.name].to(torch_dtype(dtype_of(a, self.case))).contiguous()
+            for a in self.operator.inputs
+        }
+
+    def truth(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
+        """The right outputs for `inputs`, computed in float64."""
+        return self._truths(inputs, self._call)
+
+    def truths(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
+        """The same for many launches at once: every tensor has a leading dimension of launches."""
+        return self._truths(inputs, self._call_batched)
+
+    def _truths(self, inputs: Tensors, call: _Call) -> dict[str, ExpectedOutput]:
+        wide = {n: t.double() if t.dtype.is_floating_point else t for n, t in inputs.items()}
+        exact, magnitude = call("reference", wide), call("magnitude", wide)
+        reduction = self._reference.reduction(self.case)
+        tolerance = self.operator.tolerance[self.case.dtype]
+        truths = {}
+        for argument, y, s in zip(self.operator.outputs, exact, magnitude, strict=True):
+            name = dtype_of(argument, self.case)
+            dtype = torch_dtype(name)
+            if dtype.is_floating_point:
+                allowed = tolerance.allowed(y, s, reduction, name)
+            else:
+                allowed = torch.zeros_like(s)
+            truths[argument.name] = ExpectedOutput(y, allowed, dtype)
+        return truths
+
+    def _call(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
+        result = getattr(self._reference, function)(**inputs, **self._scalars)
+        return result if isinstance(result, tuple) else (result,)
+
+    def _call_batched(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
+        names = tuple(inputs)
+
+        def one(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return self._call(function, dict(zip(names, tensors, strict=True)))
+
+        count = next(iter(inputs.values())).shape[0]
+        if count > 1 and self._batches:
+            try:
+                return torch.vmap(one)(*inputs.values())
+            except torch.OutOfMemoryError:
+                pass
+            except RuntimeError:  # a step of it has no rule for batches
+                self._batches = False
+        rows = [one(*(tensor[index] for tensor in inputs.values())) for index in range(count)]
+        return tuple(map(torch.stack, zip(*rows, strict=True)))
+
+
+def compare(
+    outputs: Tensors, truths: Mapping[str, ExpectedOutput], secret: int, where: str
+) -> float:
+    """Check outputs against the truth. Returns the largest error as a share of what is allowed.
+
+    `secret` is the poison they held before. Raises SubmissionError naming `where`, the element, the
+    expected and the got.
+    """
+    worst = 0.0
+    for name, truth in truths.items():
+        share = _share(outputs[name], truth)
+        if share is None:
+            share = _close_look(name, outputs[name], truth, secret, where)
+        worst = max(worst, share)
+    return worst
+
+
+def acceptable(outputs: Tensors, truths: Mapping[str, ExpectedOutput]) -> bool:
+    """Whether all outputs are right beyond doubt; where not, `compare` takes a closer look."""
+    return all(_share(outputs[name], truth) is not None for name, truth in truths.items())
+
+
+def _share(got: torch.Tensor, truth: ExpectedOutput) -> float | None:
+    """The largest error as a share of what is allowed where all is finite and right, else None.
+
+    Poison is NaN or far from the truth, and so never among what is right.
+    """
+    if not truth.dtype.is_floating_point:
+        return 0.0 if torch.equal(got, truth.rounded) else None
+    if not got.numel():
+        return 0.0
+    worst = float((got - truth.exact).abs_().div_(truth.allowed).amax())
+    return worst if worst <= 1 else None
+
+
+def _close_look(
+    name: str, got: torch.Tensor, truth: ExpectedOutput, secret: int, where: str
+) -> float:
+    rounded = truth.rounded
+    _refuse(unwritten(got, secret), Reason.STALE_OUTPUT, "was not written", name, got, truth, where)
+    finite = torch.isfinite(rounded.double())
+    same = (got == rounded) | (torch.isnan(got) & torch.isnan(rounded))
+    odd = (finite != torch.isfinite(got)) | (~finite & ~same)
+    _refuse(odd, Reason.NON_FINITE, "is not finite where it should be", name, got, truth, where)
+    error = torch.where(finite, (got.double() - truth.exact).abs(), 0.0)
+    wrong = error > truth.allowed
+    _refuse(wrong & finite, Reason.WRONG_VALUES, "is wrong", name, got, truth, where)
+    share = torch.where(finite & (error > 0), error / truth.allowed, 0.0)
+    return float(share.max()) if share.numel() else 0.0
+
+
+def _refuse(
+    bad: torch.Tensor,
+    reason: Reason,
+    what: str,
+    name: str,
+    got: torch.Tensor,
+    truth: ExpectedOutput,
+    where: str,
+) -> None:
+    count = int(bad.sum())
+    if not count:
+        return
+    flat = int(bad.flatten().to(torch.uint8).argmax())
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape))
+    place = f"{name}{list(index)}" if index else name
+    expected, value = truth.exact.flatten()[flat].item(), got.flatten()[flat].item()
+    allowed = truth.allowed.flatten()[flat].item()
+    raise SubmissionError(
+        reason,
+        f"{where}: {place} {what}: expected {expected:.9g}, got {value:.9g}, "
+        f"allowed error {allowed:.2g} ({count} of {got.numel()} elements)",
+    )

@@ -1,0 +1,1 @@
+"""The clock: windows of launches, their times, and speedups with intervals."""

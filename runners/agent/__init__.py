@@ -1,0 +1,1 @@
+"""An agent's attempt at a run: workspace, control socket, budget, recorded events."""

@@ -1,0 +1,341 @@
+"""An attempt: an agent at work on a run, the verdicts it asks for, what is judged in the end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+from django.db.models import F
+
+from arena.errors import UserError
+from arena.runs import services
+from arena.runs.models import Evaluation, Run, Submission
+from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
+from arena.runs.trace.events import EventDraft
+from evaluation.sandbox import resource_watch, untrusted_files
+from evaluation.sandbox.resource_watch import Watch
+from runners.agent import verdicts
+from runners.agent.clock import Clock
+from runners.agent.confinement import confined, environment
+from runners.agent.control_socket import Answer, Door, refused
+from runners.agent.recorder import MAX_BYTES, MAX_EVENTS, Recorder
+from runners.agent.workspace import Unreadable, Workspace
+from runners.agents import given
+from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
+from runners.worker.lease import new_lease
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+PROFILES = 12
+"""How many profiles a run may ask for; the same one again is not another."""
+MOST_CASE = 200
+UNASKED = "as it was left: the agent asked for no verdict"
+HEARING_SECONDS = 3.0
+"""How long an agent may go on once it was told that the arena cannot judge what it does."""
+
+
+def attempt(run_id: str) -> None:
+    """Let the agent of a queued run work, and have its best round judged; once, whoever asks."""
+    lease = new_lease()
+    if run := services.claim_run(run_id, lease):
+        _carry_out(run, lease)
+
+
+def attempt_next() -> None:
+    """The same for the run whose turn it is, if one waits."""
+    lease = new_lease()
+    if run := services.claim_next(lease):
+        _carry_out(run, lease)
+
+
+def _carry_out(run: Run, lease: str) -> None:
+    try:
+        sweep()
+        _Attempt(run, lease).carry_out()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        services.finish_run(run.pk, lease, RunStatus.BROKEN, reason, Fault.ARENA)
+        raise
+
+
+def sweep() -> None:
+    """Remove the workspaces of runs that have ended, which a killed worker left behind. Whatever
+    keeps it from that is logged alone: the run at hand has no part in it.
+    """
+    try:
+        left = {path.name: path for path in workspaces().iterdir()} if workspaces().exists() else {}
+        alive = Run.objects.active().filter(pk__in=left).values_list("pk", flat=True)
+        for run_id in left.keys() - set(alive):
+            if not untrusted_files.remove(left[run_id]):
+                logger.warning("not removed: %s", left[run_id])
+    except Exception:
+        logger.exception("workspaces are not swept")
+
+
+def workspaces() -> Path:
+    folder: Path = settings.ARENA_HOME / "workspaces"
+    return folder
+
+
+class _Attempt:
+    def __init__(self, run: Run, lease: str) -> None:
+        self.run = run
+        self.lease = lease
+        self.rounds = int(run.budget["rounds"])
+        self.clock = Clock(run.budget["seconds"])
+        self.broken = ""
+        """Why the arena could not judge a round, once that has happened."""
+        self.unsent = ""
+        """Why nothing was handed in, once the agent has ended without."""
+        self._until = math.inf
+        """When the agent is to end, on the monotonic clock."""
+        self._over = threading.Event()
+        task, public = run.task_version.task, run.task_version.public
+        more = given(run.agent.adapter, settings.ARENA_TASKS / task.operator.slug, task.track)
+        self.workspace = Workspace.lay_out(
+            workspaces() / run.pk, {**public["starter"], **more}, public["target_file"]
+        )
+        self.door = Door(self.workspace.folder, self._check, self._profile)
+
+    def carry_out(self) -> None:
+        with ExitStack() as stack:
+            stack.callback(self.workspace.remove)
+            ended = self._let_work()
+            if self.door.failure is not None:
+                raise self.door.failure
+            if not self.broken and ended.ending is not Ending.STOPPED:
+                self._hand_in_unasked()
+        self._conclude(ended)
+
+    def _let_work(self) -> Ended:
+        with ExitStack() as stack:
+            stack.enter_context(self.door)
+            stack.callback(self._over.set)
+            self.agent = self._start_agent()
+            watch = Watch(resource_watch.AGENT, [str(self.workspace.folder)])
+            return self.agent.follow(deadline=self.clock.deadline, beat=self._beat, watch=watch)
+
+    def _start_agent(self) -> Child:
+        agent = self.run.agent
+        brief = {
+            "task": self.run.task_version.task.slug,
+            "target": self.workspace.target,
+            "rounds": self.rounds,
+            "seconds": self.run.budget["seconds"],
+        }
+        request = {"adapter": agent.adapter, "settings": agent.settings, "brief": brief}
+        return Child(
+            confined(self.workspace.folder),
+            on_lines=Recorder(self.run.pk, f"agent:{self.lease}").hear,
+            stdin=json.dumps(request),
+            cwd=self.workspace.folder,
+            env=environment(self.workspace.folder),
+        )
+
+    def _beat(self) -> bool:
+        if self.door.failure is not None or time.monotonic() > self._until:
+            return False
+        return services.heartbeat_run(self.run.pk, self.lease)
+
+    def _check(self, note: str) -> Answer:
+        """Answer an ask for a verdict. Runs in the door's thread."""
+        return self._answer(lambda: self._verdict(note))
+
+    def _profile(self, case: str) -> Answer:
+        """Answer an ask for a profile. Runs in the door's thread."""
+        return self._answer(lambda: self._profiled(case[:MOST_CASE].strip()))
+
+    def _answer(self, find: Callable[[], Answer]) -> Answer:
+        self.agent.drain()  # what it said before it asked comes before the answer
+        try:
+            with self.clock.paused():
+                if self.broken:  # what it says of the last answer has been heard
+                    self._until = -math.inf
+                    self._over.wait()
+                    return refused("The run is over.")
+                return find()
+        except Unreadable as error:
+            return self._refuse("note", text=str(error))
+        except UserError as error:
+            return self._refuse("note", text=f"{error.message} {error.hint}".strip())
+        finally:
+            connections.close_all()
+
+    def _verdict(self, note: str) -> Answer:
+        used = self.run.submissions.count()
+        if used >= self.rounds:
+            text = f"All {self.rounds} rounds are spent."
+            return self._refuse("limit", name="rounds", limit=self.rounds, used=used, text=text)
+        submission = services.submit(self.run.pk, self.workspace.read_target(), note)
+        evaluation = services.request_evaluation(submission, Scope.ROUND)
+        if not self._ended(evaluation):
+            return refused("The run is over.")
+        if evaluation.status == EvaluationStatus.BROKEN:
+            self.broken = f"Round {submission.round} could not be judged: {evaluation.message}"
+        elif evaluation.verdict == verdicts.SKIPPED:
+            self.broken = f"{self.run.hardware} cannot judge this task: {evaluation.message}"
+        if self.broken:
+            self._until = time.monotonic() + HEARING_SECONDS
+        return verdicts.answer(evaluation, self.rounds, self.rounds - submission.round)
+
+    def _profiled(self, case: str) -> Answer:
+        """A profile of the last round: of what was judged, so that it replaces no verdict."""
+        submission = self.run.submissions.order_by("-round").first()
+        if submission is None:
+            text = "Nothing was handed in yet: ./arena-check does, and that round can be profiled."
+            return self._refuse("note", text=text)
+        known = self._seen_cases()
+        if case and known and case not in known:
+            text = f"There is no seen case {case!r}; there are: {', '.join(known)}."
+            return self._refuse("note", text=text)
+        asked = Evaluation.objects.filter(submission__run=self.run, scope=Scope.PROFILE)
+        used = asked.count()
+        again = asked.filter(submission=submission, case=case).exists()
+        if used >= PROFILES and not again:
+            text = f"All {PROFILES} profiles of this run are spent; verdicts are not."
+            return self._refuse("limit", name="profiles", limit=PROFILES, used=used, text=text)
+        evaluation = services.request_profile(submission, case)
+        if not self._ended(evaluation):
+            return refused("The run is over.")
+        left = PROFILES - used - (not again)
+        return verdicts.profile_answer(evaluation, PROFILES, left, self._changed(submission))
+
+    def _seen_cases(self) -> list[str]:
+        """Their names; none where the run is measured on another kind of device than the catalog
+        knows the cases of.
+        """
+        public = self.run.task_version.public
+        here = public.get("kind") == self.run.hardware.kind
+        return [case["name"] for case in public["seen_cases"]] if here else []
+
+    def _changed(self, submission: Submission) -> bool:
+        """Whether the target in the workspace is no longer what was handed in."""
+        try:
+            return bool(self.workspace.read_target() != submission.files)
+        except Unreadable:
+            return True
+
+    def _ended(self, evaluation: Evaluation) -> bool:
+        """Wait for the end of an evaluation; False if the run ends before."""
+        while evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
+            if self._over.wait(POLL_SECONDS):
+                return False
+            evaluation.refresh_from_db()
+        return True
+
+    def _refuse(self, kind: str, **body: Any) -> Answer:
+        self._say(kind, body)
+        return refused(body["text"])
+
+    def _say(self, kind: str, body: dict[str, Any]) -> None:
+        draft = EventDraft(kind, body, actor="arena")
+        services.record(self.run.pk, [draft], producer=self.lease)
+
+    def _hand_in_unasked(self) -> None:
+        """Take what an agent wrote that asked for no verdict, or keep why there is nothing."""
+        if self.run.submissions.exists():
+            return
+        target, given = self.workspace.target, self.run.task_version.public["starter"]
+        try:
+            files = self.workspace.read_target()
+        except Unreadable as error:
+            self.unsent = f"Nothing was handed in: {error}."
+            return
+        if files[target] == given.get(target):
+            self.unsent = f"Nothing was handed in: {target} is as it was given."
+        else:
+            services.submit(self.run.pk, files, UNASKED)
+
+    def _conclude(self, ended: Ended) -> None:
+        """Have the best round judged, or end the run and say why there is none."""
+        self._say_stderr(ended)
+        if self.broken:
+            self._finish(RunStatus.BROKEN, self.broken, Fault.ARENA)
+        elif ended.ending is Ending.STOPPED:
+            self._finish_stopped()
+        else:
+            self._say_how_it_ended(ended)
+            chosen = self._chosen()
+            if chosen is not None:
+                services.request_evaluation(chosen, Scope.FINAL)
+            else:
+                self._finish(RunStatus.FAILED, self._why_nothing_passed(ended), Fault.CANDIDATE)
+
+    def _finish(self, status: RunStatus, reason: str, fault: Fault) -> None:
+        services.finish_run(self.run.pk, self.lease, status, reason, fault)
+
+    def _finish_stopped(self) -> None:
+        """Stopped with its worker, cancelled, or held by another by now: that one ends it."""
+        if stopping.is_set():
+            self._finish(RunStatus.BROKEN, "Its worker was stopped.", Fault.ARENA)
+        elif Run.objects.filter(pk=self.run.pk, cancel_requested=True).exists():
+            self._finish(RunStatus.CANCELLED, "Cancelled.", Fault.USER)
+
+    def _crashed(self, ended: Ended) -> bool:
+        return ended.ending is Ending.EXITED and ended.code != 0 and not self.broken
+
+    def _say_stderr(self, ended: Ended) -> None:
+        """The end of its stderr, unless the error that a crash shows as holds it."""
+        held = Run.objects.active().filter(pk=self.run.pk, lease=self.lease)
+        if ended.stderr and not self._crashed(ended) and held.exists():
+            self._say("log", {"text": ended.stderr, "stream": "stderr"})
+
+    def _say_how_it_ended(self, ended: Ended) -> None:
+        match ended.ending:
+            case Ending.DEADLINE:
+                seconds = self.run.budget["seconds"]
+                text = f"Its {seconds:g} seconds are spent."
+                self._say("limit", {"name": "seconds", "limit": seconds, "text": text})
+            case Ending.FLOOD:
+                most = f"{MAX_EVENTS:,} events or {MAX_BYTES >> 20} MiB"
+                text = f"It said more than {most}, the most a run may hold."
+                self._say("limit", {"name": "events", "limit": MAX_EVENTS, "text": text})
+            case Ending.LONG_LINE:
+                text = f"It said a line of more than {LINE_BYTES >> 20} MiB."
+                self._say("limit", {"name": "line_bytes", "limit": LINE_BYTES, "text": text})
+            case Ending.EXCESS if ended.excess:
+                over = ended.excess
+                body = {"name": over.name, "limit": over.limit, "used": over.found}
+                self._say("limit", {**body, "text": f"It {over}."})
+            case Ending.EXITED if self._crashed(ended):
+                text = f"The agent ended with status {ended.code}."
+                body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}
+                self._say("error", body)
+
+    def _chosen(self) -> Submission | None:
+        """The round that passed whose interval lies highest, so that one noisy figure wins nothing.
+
+        Where nothing can be timed, the latest. Where no verdict came, what was handed in last.
+        """
+        rounds = self.run.submissions.order_by("-round").select_related("run")
+        judged = Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
+        if not judged.exclude(verdict="").exists():
+            return rounds.first()
+        passed = judged.filter(status=EvaluationStatus.DONE, verdict=verdicts.ACCEPTED)
+        fastest = F("low").desc(nulls_last=True)
+        best = passed.order_by(fastest, "-submission__round").first()
+        return rounds.get(pk=best.submission_id) if best else None
+
+    def _why_nothing_passed(self, ended: Ended) -> str:
+        last = (
+            Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
+            .exclude(verdict="")
+            .order_by("-submission__round")
+            .select_related("submission")
+            .first()
+        )
+        if last is None:
+            crashed = ended.stderr.splitlines()[-1:] if self._crashed(ended) else []
+            return " ".join((self.unsent, *crashed))
+        why = last.message or last.reason or last.verdict
+        return f"No round passed. Round {last.submission.round}, the last: {why}"

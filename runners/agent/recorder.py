@@ -1,0 +1,74 @@
+"""What an agent says becomes events: it may tell what it did, never what was judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from arena.runs import services
+from arena.runs.trace.events import BadEvent, EventDraft, checked_body
+
+KINDS = frozenset(
+    {
+        "message", "tool_call", "tool_result", "output_chunk", "file_edit", "profiler_output",
+        "span_begin", "span_end", "note", "log", "error",
+    }
+)  # fmt: skip
+SPANS = ("turn", "subagent")
+SPAN_FIELDS = frozenset({"span_kind", "title", "note", "ok", "duration_ms", "message"})
+"""A span of what is judged says more, and is the arena's."""
+ID = re.compile(r"agent-[\w.-]{1,80}")
+MAX_EVENTS, MAX_BYTES = 20_000, 256 << 20
+"""Of one run."""
+
+
+class Recorder:
+    """Records the lines of one agent's process in its run, in order and once each."""
+
+    def __init__(self, run_id: str, producer: str) -> None:
+        self._run_id = run_id
+        self._producer = producer
+        self._heard = self._bytes = 0
+
+    def hear(self, lines: list[str]) -> None:
+        """Raises OverflowError past what one run may hold."""
+        drafts = [self._draft(line, self._heard + index) for index, line in enumerate(lines)]
+        self._heard += len(lines)
+        self._bytes += sum(map(len, lines))
+        if self._heard > MAX_EVENTS or self._bytes > MAX_BYTES:
+            raise OverflowError(f"more than {MAX_EVENTS} events or {MAX_BYTES >> 20} MiB")
+        services.record(self._run_id, drafts, producer=self._producer)
+
+    def _draft(self, line: str, number: int) -> EventDraft:
+        """The event a line stands for; a line that stands for none is kept as it is, as a log."""
+        try:
+            draft = _parse(json.loads(line), number)
+            checked_body(draft)
+        except (ValueError, TypeError, RecursionError) as error:
+            what = str(error) if isinstance(error, BadEvent) else "not an event"
+            body = {"text": f"{line[:2000]}\n({what})", "level": "warning", "stream": "stdout"}
+            return EventDraft("log", body, producer_seq=number)
+        return draft
+
+
+def _parse(event: Any, number: int) -> EventDraft:
+    match event:
+        case {"kind": str(kind), "body": dict(body)} if kind in KINDS:
+            names = {name: event.get(name) or "" for name in ("id", "span", "parent")}
+            for name in names.values():
+                if name and not ID.fullmatch(name):  # others are the arena's to replace
+                    raise BadEvent(f"{name!r} is not an agent's id")
+            if kind in ("span_begin", "span_end"):
+                _check_span(body)
+            names["id"] = names["id"] or f"agent-line-{number}"
+            return EventDraft(kind, body, rev=event.get("rev", 0), producer_seq=number, **names)
+        case _:
+            raise BadEvent(f"an event has a body and a kind of {', '.join(sorted(KINDS))}")
+
+
+def _check_span(body: dict[str, Any]) -> None:
+    if set(body) - SPAN_FIELDS:
+        raise BadEvent(f"of a span an agent tells {', '.join(sorted(SPAN_FIELDS))}")
+    if body.get("span_kind") not in SPANS:
+        raise BadEvent(f"an agent's spans are of the kind {' or '.join(SPANS)}")

@@ -1,0 +1,124 @@
+"""What an agent is told of a verdict: the gates and the seen cases, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from arena.runs.models import Evaluation, Event
+from arena.runs.states import EvaluationStatus, Split
+from runners.agent.arena_check import ARENA_FAULT
+from runners.agent.control_socket import NOT_PASSED, PASSED, Answer
+
+GATE_FIELDS = ("gate", "verdict", "reason", "rule", "message", "passed", "total")
+CASE_FIELDS = (
+    "case", "dtype", "baseline", "candidate_us", "baseline_us", "speedup", "low", "high", "gbps",
+    "roofline_share", "noisy",
+)  # fmt: skip
+ACCEPTED, SKIPPED = "passed", "skipped"
+"""`skipped` says that this hardware can run nothing of the task, whatever is handed in."""
+
+
+def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
+    """The answer to an ask whose evaluation has ended; `left` of `rounds` are left."""
+    head = f"round {evaluation.submission.round}, {left} of {rounds} left"
+    if evaluation.status == EvaluationStatus.BROKEN:
+        text = f"{head}: the arena could not judge this, through no fault of yours"
+        return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
+    if evaluation.verdict == SKIPPED:
+        text = f"{head}: {evaluation.message}; no round of this task can be judged here"
+        return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
+    gates = list(evaluation.gates.values(*GATE_FIELDS))
+    cases = _seen_cases(evaluation)
+    compiler = _compiler_text(evaluation)
+    verdict = " ".join(filter(None, (evaluation.verdict, evaluation.reason)))
+    parts = [
+        f"{head}: {verdict}",
+        *map(_gate_line, gates),
+        compiler,
+        _case_table(cases),
+        _speedup_line(evaluation),
+    ]
+    return {
+        "exit": PASSED if evaluation.verdict == ACCEPTED else NOT_PASSED,
+        "text": "\n".join(filter(None, parts)),
+        "round": evaluation.submission.round,
+        "rounds_left": left,
+        "verdict": evaluation.verdict,
+        "reason": evaluation.reason,
+        "message": evaluation.message,
+        "speedup": evaluation.speedup,
+        "low": evaluation.low,
+        "high": evaluation.high,
+        "noisy": evaluation.noisy,
+        "roofline_share": evaluation.roofline_share,
+        "gates": gates,
+        "cases": cases,
+        "compiler": compiler,
+    }
+
+
+def profile_answer(evaluation: Evaluation, profiles: int, left: int, changed: bool) -> Answer:
+    """The answer to an ask for a profile that has ended; `left` of `profiles` are left. `changed`
+    says that what is in the workspace is no longer what was profiled.
+    """
+    number = evaluation.submission.round
+    head = f"profile of round {number}, {left} of {profiles} left"
+    if changed:
+        head += "; the file has changed since that round: ./arena-check hands it in"
+    if evaluation.status == EvaluationStatus.BROKEN:
+        text = f"{head}: the arena could not profile this, through no fault of yours"
+        return {"exit": ARENA_FAULT, "text": text, "profiles_left": left}
+    report = evaluation.report
+    kernels = report.get("kernels") or []
+    return {
+        "exit": PASSED if kernels else NOT_PASSED,
+        "text": f"{head}\n{report.get('text') or evaluation.message}",
+        "round": number,
+        "profiles_left": left,
+        "case": report.get("case") or "",
+        "tool": report.get("tool") or "",
+        "kernels": kernels,
+        "message": evaluation.message,
+    }
+
+
+def _seen_cases(evaluation: Evaluation) -> list[dict[str, Any]]:
+    return list(evaluation.measurements.filter(split=Split.SEEN).values(*CASE_FIELDS))
+
+
+def _compiler_text(evaluation: Evaluation) -> str:
+    """What the compiler said, which is kept as events of the evaluation's span."""
+    said = Event.objects.filter(
+        run_id=evaluation.submission.run_id,
+        kind="compiler_output",
+        span=f"evaluation-{evaluation.pk}",
+    )
+    return "\n".join(text for event in said if (text := event.body.get("text", "").strip()))
+
+
+def _gate_line(gate: Mapping[str, Any]) -> str:
+    count = f"{gate['passed']}/{gate['total']}" if gate["total"] else ""
+    words = (gate["gate"], gate["verdict"], gate["reason"], count, gate["message"])
+    return "  {:<15} {:<9} {:<14} {:>7}  {}".format(*words).rstrip()
+
+
+def _case_table(cases: list[dict[str, Any]]) -> str:
+    if not cases:
+        return ""
+    row = "  {:<24} {:>12} {:>12} {:>8} {:>16} {:>9}"
+    lines = [row.format("case", "yours, us", "baseline, us", "speedup", "95 %", "roofline")]
+    for case in cases:
+        interval = f"{case['low']:.3f} - {case['high']:.3f}"
+        times = (f"{case['candidate_us']:.2f}", f"{case['baseline_us']:.2f}")
+        share = f"{case['roofline_share']:.1%}" if case["roofline_share"] is not None else ""
+        lines.append(row.format(case["case"], *times, f"{case['speedup']:.3f}", interval, share))
+    return "\n".join(lines)
+
+
+def _speedup_line(evaluation: Evaluation) -> str:
+    if evaluation.speedup is None or evaluation.low is None or evaluation.high is None:
+        return ""
+    noisy = ", noisy" if evaluation.noisy else ""
+    interval = f"{evaluation.low:.3f} to {evaluation.high:.3f}"
+    return f"  speedup {evaluation.speedup:.3f}x ({interval}{noisy})"

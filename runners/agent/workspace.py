@@ -1,0 +1,81 @@
+"""The folder an agent works in: what it is given there, and how its work is read back safely."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.sandbox import untrusted_files
+from runners.agent import arena_check
+
+FILE_BYTES = 1_000_000
+
+
+class Unreadable(Exception):
+    """What the agent left cannot be handed in; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """An agent's folder; `target` names the file in it that is handed in."""
+
+    folder: Path
+    target: str
+
+    @classmethod
+    def lay_out(cls, folder: Path, files: Mapping[str, str], target: str) -> Workspace:
+        """Make the folder afresh with `files`, executable `arena-check` and `arena-profile`, and
+        nothing else.
+        """
+        untrusted_files.remove(folder)
+        folder.mkdir(parents=True, mode=0o700)
+        for name, text in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        source = Path(arena_check.__file__).read_text(encoding="utf-8")
+        for name in ("arena-check", arena_check.PROFILE):
+            command = folder / name
+            command.write_text(f"#!{sys.executable} -I\n{source}", encoding="utf-8")
+            command.chmod(0o755)
+        return cls(folder, target)
+
+    def read_target(self) -> dict[str, str]:
+        """The file to hand in, by name. Raises `Unreadable`.
+
+        The agent owns the folder and may change it while we read: nothing is followed, and what is
+        read is what was looked at.
+        """
+        try:
+            handle = os.open(self.folder / self.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            raise Unreadable(f"{self.target} is not there") from None
+        except OSError as error:
+            raise Unreadable(f"{self.target} must be a regular file: {error.strerror}") from None
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise Unreadable(f"{self.target} must be a regular file")
+            with open(handle, "rb", closefd=False) as file:
+                content = file.read(FILE_BYTES + 1)
+        finally:
+            os.close(handle)
+        if len(content) > FILE_BYTES:
+            raise Unreadable(
+                f"{self.target} has {status.st_size:,} bytes; the limit is {FILE_BYTES:,}"
+            )
+        if b"\0" in content:
+            raise Unreadable(f"{self.target} holds a NUL byte at offset {content.index(0)}")
+        try:
+            return {self.target: content.decode("utf-8")}
+        except UnicodeDecodeError as error:
+            byte = content[error.start]
+            raise Unreadable(
+                f"{self.target} is not UTF-8: byte 0x{byte:02x} at offset {error.start}"
+            ) from None
+
+    def remove(self) -> None:
+        untrusted_files.remove(self.folder)

@@ -1,0 +1,1 @@
+"""Child processes: started, supervised, and ended with everything they started."""

@@ -1,0 +1,78 @@
+"""One long-lived process of the arena: started, started again when it dies, ended for good."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runners.process.supervisor import shepherded
+
+GRACE_SECONDS = 10.0
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+STEADY_SECONDS = 30.0
+LOG_BYTES = 5 << 20
+
+
+class Service:
+    """A command that is to run for as long as the arena does; what it says goes to `log`."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._command = shepherded(command, GRACE_SECONDS)
+        self._env = env
+        self._cwd = cwd
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at = 0.0
+        self._due_at = 0.0
+        self._delay = FIRST_DELAY
+
+    def start(self) -> None:
+        """Start it in a session of its own, so that a Ctrl-C reaches us alone."""
+        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+                cwd=self._cwd,
+                start_new_session=True,
+            )
+        self._started_at = time.monotonic()
+
+    def tend(self) -> str:
+        """Start it again when it has died, each time a little later; what there is to say of it."""
+        now = time.monotonic()
+        if self._process is None:
+            if now < self._due_at:
+                return ""
+            self.start()
+            return f"{self.name} is started again"
+        status = self._process.poll()
+        if status is None:
+            return ""
+        steady = now - self._started_at > STEADY_SECONDS
+        self._delay = FIRST_DELAY if steady else min(2 * self._delay, LONGEST_DELAY)
+        self._due_at = now + self._delay
+        self._process = None
+        return (
+            f"{self.name} ended with status {status}, again in {self._delay:g} s"
+            f" (its log: {self.log})"
+        )
+
+    def stop(self) -> None:
+        """Ask it to end; `wait` until it has."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def wait(self) -> None:
+        """Wait until it and all that it started have ended."""
+        if self._process is not None:
+            self._process.wait()

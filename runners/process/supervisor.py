@@ -1,0 +1,242 @@
+"""One child process: what it says line by line, its time, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from evaluation.sandbox.resource_watch import Excess, Watch
+
+SHEPHERD = Path(__file__).with_name("subreaper.py")
+BEAT_SECONDS = 2.0
+GRACE_SECONDS = 5.0
+LINE_BYTES = 8 << 20
+STDERR_BYTES = 16 << 10
+CHUNK = 1 << 16
+
+stopping = threading.Event()
+"""Set when this process is to end: every child is stopped at its next beat."""
+
+
+class Ending(StrEnum):
+    """Why a child is no longer there."""
+
+    EXITED = "exited"
+    DEADLINE = "deadline"
+    STOPPED = "stopped"
+    FLOOD = "flood"
+    """The listener had heard enough."""
+    LONG_LINE = "long line"
+    """A line of more than `LINE_BYTES`."""
+    EXCESS = "excess"
+    """It took more than it may, with all that it started."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended: `code` as a shell gives it (128 + n after signal n), its last stderr, and
+    what it took too much of.
+    """
+
+    ending: Ending
+    code: int
+    stderr: str
+    excess: Excess | None = None
+
+
+class LineTooLong(Exception):
+    """A line is longer than any that is listened to."""
+
+
+class Lines:
+    """Bytes as they come, handed on as whole lines."""
+
+    def __init__(self, limit: int) -> None:
+        self._rest = b""
+        self._limit = limit
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that `data` completes. Raises LineTooLong."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > self._limit or any(len(line) > self._limit for line in whole):
+            raise LineTooLong
+        return [line.decode(errors="replace") for line in whole if line.strip()]
+
+    def end(self) -> list[str]:
+        """The line that was never ended, if there is one."""
+        return self.feed(b"\n")
+
+
+class Child:
+    """A command under a shepherd, in a session of its own; `on_lines` is given its stdout.
+
+    Its stdin is what is given, or with None what it is told later, once. `on_lines` is called by
+    whoever drains, one caller at a time. It raises OverflowError when it has heard enough; what
+    else it raises also ends the child, and reaches the caller of `follow`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        on_lines: Callable[[list[str]], None],
+        stdin: str | None = "",
+        cwd: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.on_lines = on_lines
+        self._lines = Lines(LINE_BYTES)
+        self._stderr = b""
+        self._draining = threading.RLock()
+        self._closed = False
+        self._cut: Ending | None = None
+        self._excess: Excess | None = None
+        # Stdin is a file, not a pipe: a child that never reads cannot block us.
+        with tempfile.TemporaryFile() as given:
+            given.write((stdin or "").encode())
+            given.seek(0)
+            self._process = subprocess.Popen(
+                shepherded(command),
+                stdin=subprocess.PIPE if stdin is None else given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
+        assert self._process.stdout and self._process.stderr
+        self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()
+        for stream in (self._out, self._err):
+            os.set_blocking(stream, False)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def tell(self, text: str) -> None:
+        """Write all of its stdin. It must be known to read: this waits until it has read."""
+        assert self._process.stdin, "what it is told was given at its start"
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(text.encode())  # a child that is gone is heard of by who follows it
+
+    def end(self) -> None:
+        """End a child that nobody follows."""
+        self._end()
+        self._close()
+
+    def drain(self) -> bool:
+        """Hand on what the child has said by now, without waiting, however much it goes on to say;
+        False once no more is to be heard.
+        """
+        with self._draining:
+            if self._closed:
+                return False
+            for data in _said(self._err):
+                self._stderr = (self._stderr + data)[-STDERR_BYTES:]
+            for data in () if self._cut else _said(self._out):
+                try:
+                    if lines := self._lines.feed(data) if data else self._lines.end():
+                        self.on_lines(lines)
+                except LineTooLong:
+                    self._cut = Ending.LONG_LINE
+                except OverflowError:
+                    self._cut = Ending.FLOOD
+                if not data or self._cut:
+                    return False
+            return not self._cut
+
+    def follow(
+        self,
+        *,
+        deadline: Callable[[], float],
+        beat: Callable[[], bool] = lambda: True,
+        watch: Watch | None = None,
+    ) -> Ended:
+        """Listen until the child ends; end it past `deadline()`, when `beat()` says stop, or when
+        `watch` finds too much below it.
+
+        `deadline` is asked again and again, and answers on the monotonic clock.
+        """
+        try:
+            ending = self._listen(deadline, beat, watch)
+            self._end()
+            self.drain()
+        finally:
+            self._end()
+            self._close()
+        code, stderr = self._process.returncode, self._stderr.decode(errors="replace").strip()
+        return Ended(self._cut or ending, code, stderr, self._excess)
+
+    def _listen(
+        self, deadline: Callable[[], float], beat: Callable[[], bool], watch: Watch | None
+    ) -> Ending:
+        next_beat = time.monotonic() + BEAT_SECONDS
+        with selectors.DefaultSelector() as selector:
+            for stream in (self._out, self._err):
+                selector.register(stream, selectors.EVENT_READ)
+            while True:
+                next_look = watch.due if watch else math.inf
+                selector.select(max(0.0, min(next_beat, next_look, deadline()) - time.monotonic()))
+                if not self.drain():
+                    return Ending.EXITED
+                if time.monotonic() >= deadline():
+                    return Ending.DEADLINE
+                if watch and (excess := watch.look(self._process.pid)):
+                    self._excess = excess
+                    return Ending.EXCESS
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + BEAT_SECONDS
+                    if stopping.is_set() or not beat():
+                        return Ending.STOPPED
+
+    def _end(self) -> None:
+        """End the child and everything that it started; nothing happens if it has ended."""
+        self._process.terminate()  # the shepherd, which takes the family with it
+        try:
+            self._process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _close(self) -> None:
+        with self._draining:
+            self._closed = True
+            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+                if stream:
+                    stream.close()
+
+
+def shepherded(command: Sequence[str], grace_seconds: float = 0) -> list[str]:
+    """The command line that runs `command` under a shepherd of ours."""
+    shepherd = [sys.executable, "-I", "-S", str(SHEPHERD), str(os.getpid()), str(grace_seconds)]
+    return [*shepherd, *command]
+
+
+def _said(stream: int) -> Iterator[bytes]:
+    """What stands in a pipe now, and little of what is written meanwhile; at its end empty bytes
+    come last.
+    """
+    left = int.from_bytes(fcntl.ioctl(stream, termios.FIONREAD, bytes(4)), sys.byteorder)
+    while left >= 0:  # once more when all is read: the end may stand behind it
+        try:
+            data = os.read(stream, CHUNK)
+        except BlockingIOError:
+            return
+        yield data
+        if not data:
+            return
+        left -= len(data)

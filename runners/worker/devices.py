@@ -1,0 +1,88 @@
+"""What this machine can measure on, as the judge says it, and a bench for each device."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from runners.process.supervisor import Child, Ending
+from runners.worker import judging
+from runners.worker.bench import Bench, shares
+
+HARDWARE_SECONDS = 600
+
+
+class NoHardware(Exception):
+    """The judge found nothing on this machine that it could measure on."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Devices of one model: what the judge says of it, and where it is measured on."""
+
+    model: Mapping[str, Any]
+    benches: tuple[Bench, ...]
+
+
+def find_devices(name: str | None = None) -> dict[str, Found]:
+    """What kernels are judged on, by the slug of its model, GPUs first; measured now if it never
+    was. `name` is a model's slug, or one device's number or UUID, and leaves out the rest. Raises
+    `NoHardware`.
+    """
+    numbered = [(str(number), each) for number, each in enumerate(_listed())]
+    judged = [(number, each) for number, each in numbered if not each.get("unjudged")]
+    if not judged:
+        raise NoHardware("the judge finds no device here that it can measure on")
+    gpus = [each for _, each in judged if each["kind"] == "gpu"]
+    cores = iter(shares(len(gpus)))
+    benches = [_bench(each, next(cores) if each in gpus else None) for _, each in judged]
+    found: dict[str, Found] = {}
+    for (number, each), bench in zip(judged, benches, strict=True):
+        if name is None or name in (number, each["slug"], _uuid(each)):
+            before = found[each["slug"]].benches if each["slug"] in found else ()
+            found[each["slug"]] = Found(_model(each, gpus), (*before, bench))
+    if not found:
+        here = ", ".join(f"{number} {each['slug']}" for number, each in judged)
+        raise NoHardware(f"no {name} here; there are: {here}")
+    return found
+
+
+def _listed() -> list[dict[str, Any]]:
+    said: list[str] = []
+    child = Child(
+        [*judging.COMMAND, "hardware", "--json", "--cache", str(judging.cache())],
+        on_lines=said.extend,
+        cwd=settings.BASE_DIR,
+        env=judging.environment(),
+    )
+    end = time.monotonic() + HARDWARE_SECONDS
+    ended = child.follow(deadline=lambda: end)
+    if ended.ending is not Ending.EXITED or ended.code != 0:
+        why = ended.stderr.splitlines()[-1:] or [ended.ending]
+        raise NoHardware(f"the judge cannot say what is here: {why[0]}")
+    listed: list[dict[str, Any]] = json.loads(said[-1])["devices"]
+    return listed
+
+
+def _uuid(device: Mapping[str, Any]) -> str:
+    return str(device["fingerprint"].get("uuid", ""))
+
+
+def _bench(device: Mapping[str, Any], cores: frozenset[int] | None) -> Bench:
+    """The bench of a GPU with these cores, or of the processor, which needs them all."""
+    if cores is None:
+        return Bench()
+    return Bench(_uuid(device), device.get("environment", {}), cores)
+
+
+def _model(device: Mapping[str, Any], gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """A device as one of its model: of several that are alike, the UUIDs of all."""
+    alike = [_uuid(each) for each in gpus if each["slug"] == device["slug"]]
+    if len(alike) < 2:
+        return dict(device)
+    return {**device, "fingerprint": {**device["fingerprint"], "uuid": ", ".join(alike)}}

@@ -1,0 +1,209 @@
+"""The bridge to the judge: a stage of an evaluation is one child, whose lines are stored."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from arena.catalog.models import Hardware
+from arena.runs import services
+from arena.runs.models import Evaluation
+from arena.runs.states import EvaluationStatus, Scope
+from arena.runs.trace.events import EventDraft
+from evaluation.building import nvcc
+from runners.process.supervisor import Child, Ended, Ending
+from runners.worker.bench import Bench, here, taken
+from runners.worker.lease import new_lease
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "evaluation")
+PASSED, NOT_PASSED = 0, 1
+ENVIRONMENT = (
+    "PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES",
+    "ROCM_PATH", "HIP_VISIBLE_DEVICES", "ARENA_UNCONFINED", "ARENA_GPU", "ARENA_CUDA_ARCH",
+)  # fmt: skip
+"""All of a worker's environment that a judge is given: no address or key of the arena's."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of judging that one queue does: the states it takes an evaluation from and to.
+
+    Past `seconds` the judge itself has failed: what a candidate may take is less, and its own
+    affair.
+    """
+
+    name: str
+    takes: EvaluationStatus
+    holds: EvaluationStatus
+    seconds: float
+
+
+BUILD = Stage("build", EvaluationStatus.QUEUED, EvaluationStatus.BUILDING, 1500)
+MEASURE = Stage("measure", EvaluationStatus.BUILT, EvaluationStatus.MEASURING, 1800)
+
+
+class JudgeBroke(Exception):
+    """The judge ended without a verdict; the message says how."""
+
+
+def build(evaluation_id: int) -> None:
+    """Take an evaluation that waits for it through the first stage."""
+    _judge(evaluation_id, BUILD)
+
+
+def measure(evaluation_id: int) -> None:
+    """Take an evaluation through the second stage, once a bench of its hardware is free."""
+    found = Evaluation.objects.filter(pk=evaluation_id).select_related("hardware").first()
+    benches = here.get(found.hardware.slug) if found else None
+    with taken(benches or [Bench()]) as bench:
+        if bench is not None:
+            _judge(evaluation_id, MEASURE, bench)
+
+
+def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None:
+    """Take an evaluation through `stage`, if it waits for it."""
+    lease = new_lease()
+    evaluation = services.claim_evaluation(evaluation_id, stage.takes, stage.holds, lease)
+    if evaluation is None:
+        return
+    try:
+        report = _Judging(evaluation, stage, lease, bench).carry_out()
+    except JudgeBroke as broke:
+        logger.warning("evaluation %s, %s: %s", evaluation_id, stage.name, broke)
+        services.break_evaluation(evaluation_id, lease, str(broke))
+    except Exception as error:
+        services.break_evaluation(evaluation_id, lease, f"{type(error).__name__}: {error}")
+        raise
+    else:
+        if report is None:
+            services.finish_build(evaluation_id, lease)
+        elif evaluation.scope == Scope.PROFILE:
+            services.finish_profile(evaluation_id, lease, report)
+        else:
+            services.finish_evaluation(evaluation_id, lease, report)
+
+
+def environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+
+
+def compiled_for(hardware: Hardware) -> dict[str, str]:
+    """What has a judge compile for this hardware, which need not be where it builds."""
+    family = re.match(r"sm_\d+", hardware.arch)
+    return {"ARENA_CUDA_ARCH": nvcc.exactly(family[0])} if family else {}
+
+
+def cache() -> Path:
+    """Where the judge keeps what it built and the peaks it measured."""
+    path: Path = settings.ARENA_HOME / "judge"
+    return path
+
+
+class _Judging:
+    def __init__(
+        self, evaluation: Evaluation, stage: Stage, lease: str, bench: Bench | None
+    ) -> None:
+        self.evaluation = evaluation
+        self.stage = stage
+        self.lease = lease
+        self.bench = bench
+        self.report: Mapping[str, Any] | None = None
+        self.error = ""
+
+    def carry_out(self) -> Mapping[str, Any] | None:
+        """The report, or None when the build passed and the rest is yet to come."""
+        self.child = self.bench.judge(self._start) if self.bench else self._start()
+        self.child.on_lines = self._hear
+        end = time.monotonic() + self.stage.seconds
+        ended = self.child.follow(deadline=lambda: end, beat=self._beat)
+        if ended.ending is not Ending.EXITED or ended.code not in (PASSED, NOT_PASSED):
+            raise JudgeBroke(self._explain(ended))
+        if ended.code == PASSED and self.stage is BUILD:
+            return None
+        if self.report is None:
+            raise JudgeBroke("The judge gave no report.")
+        return self.report
+
+    def _start(self) -> Child:
+        """A judge that says when it is ready for its request; a build needs no such preparation."""
+        if self.bench is None:
+            return self._child(COMMAND, json.dumps(self._request()), {})
+        return self._child((*COMMAND, "wait"), None, self.bench.environment)
+
+    def _child(self, command: Sequence[str], stdin: str | None, more: Mapping[str, str]) -> Child:
+        return Child(
+            command,
+            on_lines=self._hear,
+            stdin=stdin,
+            cwd=settings.BASE_DIR,
+            env={**environment(), **compiled_for(self.evaluation.hardware), **more},
+        )
+
+    def _request(self) -> dict[str, Any]:
+        submission = self.evaluation.submission
+        profile = self.evaluation.scope == Scope.PROFILE
+        return {
+            "task": submission.run.task_version.task.slug,
+            "tasks_root": str(settings.ARENA_TASKS),
+            "files": submission.files,
+            "stage": self.stage.name,
+            "scope": Scope.ROUND if profile else self.evaluation.scope,
+            "cache": str(cache()),
+            **({"profile": self.evaluation.case} if profile and self.stage is MEASURE else {}),
+        }
+
+    def _hear(self, lines: list[str]) -> None:
+        for line in lines:
+            message = json.loads(line)
+            match message.pop("type"):
+                case "ready":
+                    self.child.tell(json.dumps(self._request()))
+                    if self.bench:
+                        self.bench.prepare(self._start)
+                case "status":
+                    self._tell(message["text"])
+                case "gate":
+                    if message["verdict"] == "broken":  # it is tried again, and this forgotten
+                        said = json.dumps(message["private"], indent=1).replace("\\n", "\n")
+                        logger.error("evaluation %s broke: %s", self.evaluation.pk, said)
+                    services.record_gate(self.evaluation.pk, message)
+                case "report" | "profile":
+                    self.report = message
+                case "error":
+                    self.error = message["message"]
+
+    def _tell(self, text: str) -> None:
+        """Say what the judge is at; each such line replaces the one before it on screen."""
+        span = f"evaluation-{self.evaluation.pk}"
+        draft = EventDraft("log", {"text": text}, id=f"{span}/progress", span=span, actor="judge")
+        services.record(self.evaluation.submission.run_id, [draft], producer=self.lease)
+
+    def _beat(self) -> bool:
+        return services.heartbeat_evaluation(self.evaluation.pk, self.lease)
+
+    def _explain(self, ended: Ended) -> str:
+        match ended.ending:
+            case Ending.DEADLINE:
+                return f"The judge took more than {self.stage.seconds:g} seconds."
+            case Ending.STOPPED:
+                return "The judge was stopped with its worker."
+            case Ending.EXCESS:
+                return f"The judge {ended.excess}."
+            case Ending.FLOOD | Ending.LONG_LINE:
+                return "The judge said more than can be heard."
+            case Ending.EXITED:
+                message = self.report["message"] if self.report else self.error
+                said = message or (ended.stderr.splitlines() or ["nothing"])[-1]
+                return f"The judge ended with status {ended.code}: {said}"

@@ -1,0 +1,114 @@
+"""A worker: takes messages from its queues, says that it lives, and reaps what others left."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import DatabaseError, close_old_connections
+from dramatiq import Worker as Consumer
+
+import runners.worker.actors  # noqa: F401  (declares on the broker what messages start)
+from arena.catalog import services as catalog
+from arena.catalog.models import Hardware
+from arena.runs import services as runs
+from runners.process.supervisor import stopping
+from runners.worker import bench
+from runners.worker.broker import broker
+from runners.worker.devices import find_devices
+
+logger = logging.getLogger(__name__)
+
+TEND_SECONDS = 5.0
+IDLE_POLL_MS = 300
+SHUTDOWN_MS = 10_000
+
+
+@dataclass(frozen=True)
+class Duty:
+    """What a worker takes on; `threads` is how much of it at a time."""
+
+    queues: Sequence[str]
+    threads: int = 1
+    hardware: Hardware | None = None
+    devices: Sequence[str] = ("",)
+    """The UUIDs of what it measures on, each with a thread; a processor's is empty."""
+
+    @property
+    def names(self) -> list[str]:
+        """As whom it is listed, once for each device. Unique among live workers: two alike on one
+        host would be one too many.
+        """
+        name = f"{socket.gethostname()}/{'+'.join(self.queues)}"
+        return [f"{name}/{device[:8]}" if device else name for device in self.devices]
+
+
+def serve(*duties: Duty) -> None:
+    """Work until told to stop by SIGTERM or SIGINT; what is at work then is stopped too."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    consumers = [_consumer(duty) for duty in duties]
+    for duty, consumer in zip(duties, consumers, strict=True):
+        consumer.start()
+        logger.info("%s is ready", ", ".join(duty.names))
+    while not stopping.is_set():
+        for duty in duties:
+            _tend(duty)
+        stopping.wait(TEND_SECONDS)
+    for duty, consumer in zip(duties, consumers, strict=True):
+        consumer.stop(timeout=SHUTDOWN_MS)
+        for name in duty.names:
+            catalog.remove_worker(name)
+    bench.clear_here()
+
+
+def _consumer(duty: Duty) -> Consumer:
+    for queue in duty.queues:
+        broker.declare_queue(queue)
+    consumer = Consumer(
+        broker,
+        queues=set(duty.queues),
+        worker_threads=duty.threads,
+        worker_timeout=IDLE_POLL_MS,
+    )
+    consumer.queue_prefetch = duty.threads  # leave to others what we cannot start at once
+    return consumer
+
+
+def _tend(duty: Duty) -> None:
+    """Say that we live and reap; a database that is away for a moment is asked again later."""
+    close_old_connections()
+    try:
+        for name in duty.names:
+            catalog.heartbeat_worker(
+                name, queues=duty.queues, pid=os.getpid(), hardware=duty.hardware
+            )
+        if count := runs.reap():
+            logger.info("reaped or sent again: %s", count)
+    except DatabaseError as error:
+        logger.warning("not tended: %s", error)
+    except Exception:  # a worker that ends takes along all that it works on
+        logger.exception("not tended")
+
+
+def hardware_duties(device: str | None) -> list[Duty]:
+    """One duty for each model, with a thread for each device of it that is measured on.
+
+    The device named, by its slug, number or UUID, else all GPUs, else the processor: its cores are
+    what builds and the judges of GPUs run on. Raises `NoHardware`.
+    """
+    found = find_devices(device)
+    if device is None:
+        best = next(iter(found.values())).model["kind"]
+        found = {slug: each for slug, each in found.items() if each.model["kind"] == best}
+    duties = []
+    for slug, each in found.items():
+        bench.here[slug] = each.benches
+        hardware = catalog.register_hardware(each.model)
+        devices = [one.lock for one in each.benches]
+        duties.append(Duty((hardware.queue,), len(devices), hardware, devices))
+    return duties

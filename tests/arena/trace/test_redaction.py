@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from arena.runs import services
+from arena.runs.trace.redaction import STRUCK, _secrets_of_this_process, clean
+from tests.arena.factories import LEASE
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("key sk-abcdefghijklmnop1234 end", f"key {STRUCK} end"),
+        ("ghp_abcdefghijklmnopqrst0123", STRUCK),
+        ("AKIAABCDEFGHIJKLMNOP", STRUCK),
+        ("Authorization: Bearer abcdefghijkl0123", f"Authorization: Bearer {STRUCK}"),
+        ("postgres://me:hunter2@db/x", f"postgres://me:{STRUCK}@db/x"),
+        ("OPENAI_API_KEY=abcdef0123456789", f"OPENAI_API_KEY={STRUCK}"),
+        ('{"client_secret": "abcdef0123"}', f'{{"client_secret": "{STRUCK}"}}'),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK", STRUCK),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----", STRUCK),
+    ],
+)
+def test_a_secret_is_struck_out(text, kept):
+    assert clean(text) == kept
+    assert clean({"a": [text]}) == {"a": [kept]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int token = next(); // the basic block of a skeleton",
+        "for (int64_t k = 0; k < keys; ++k) secret += key[k];",
+        "tokens: 12",
+        "tokens = x.shape[0]; token = tl.program_id(0); num_tokens=args->num_tokens",
+        "https://example.org/a:b@c",
+        "#pragma omp parallel for schedule(static)",
+    ],
+)
+def test_code_and_prose_are_left_alone(text):
+    assert clean(text) == text
+
+
+def test_the_values_of_secret_variables_of_this_process_are_struck_out(monkeypatch):
+    monkeypatch.setenv("SOME_PASSWORD", "correct horse battery")
+    _secrets_of_this_process.cache_clear()
+    try:
+        assert clean("say correct horse battery staple") == f"say {STRUCK} staple"
+    finally:
+        _secrets_of_this_process.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "bait",
+    ["token", "sk-", "eyJ-", "-----BEGIN PRIVATE KEY-----", "://a:", "bearer ", "password  ", "a_"],
+)
+def test_no_text_makes_it_slow(bait):
+    text = bait * (300_000 // len(bait))
+    began = time.process_time()
+    clean(text)
+    assert time.process_time() - began < 3
+
+
+def test_a_secret_right_behind_an_escape_is_struck_out():
+    told = json.dumps({"text": "before\nsk-" + "a1" * 20 + "\tghp_" + "b2" * 20})
+    assert json.loads(clean(told)) == {"text": "before\n[redacted]\t[redacted]"}
+
+
+def test_what_no_database_takes_is_mended():
+    assert clean([float("inf"), float("nan"), 1.5]) == [None, None, 1.5]
+    assert clean("a\x00b\ud800") == "a\ufffdb?"
+
+
+@pytest.mark.django_db
+def test_a_note_of_any_bytes_is_taken_without_its_secrets(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    note = "caf\udce9 \0 with sk-" + "a1" * 20
+    submission = services.submit(run.pk, {"relu.cpp": "int x;"}, note)
+    submission.refresh_from_db()
+    assert submission.note == "caf? \ufffd with [redacted]"

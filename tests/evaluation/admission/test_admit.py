@@ -1,0 +1,143 @@
+"""A task is admitted when every wrong answer is refused and every honest one passes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from evaluation.admission.admit import (
+    LEAST_HONEST,
+    LEAST_MUTANTS,
+    MOST_BUILDS,
+    Admission,
+    Attempt,
+    admit,
+    answers,
+)
+from evaluation.admission.trivial_submissions import NOTES
+from evaluation.errors import SubmissionError
+from evaluation.gates import Trial
+from evaluation.gates import compile as compilation
+from evaluation.report_text import admission as rendered
+from evaluation.report_text import attempt as rendered_attempt
+from evaluation.tasks.spec import OPEN_TRACK, find_operators, load_operator, load_task
+from evaluation.timing.estimates import Plan
+from evaluation.timing.session import MeasurementSession
+from evaluation.types import Case, GateResult, Reason, Verdict
+
+TASKS = Path(__file__).resolve().parents[3] / "tasks"
+
+
+CASES = ("qwen3-expert", "single-element")
+MUTANTS = ("no_op", "overflowing", "sigmoid_only")
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A folder of tasks that holds SwiGLU alone, cut down to what is quickly tried."""
+    folder = tmp_path / "swiglu"
+    shutil.copytree(TASKS / "swiglu", folder)
+    toml = folder / "task.toml"
+    text = toml.read_text().replace("[1, 4096]", "[1, 64]").replace("[1, 18944]", "[1, 800]")
+    lines = text.splitlines()
+    kept = [ln for ln in lines if "split =" not in ln or any(f'"{case}"' in ln for case in CASES)]
+    toml.write_text("\n".join(kept))
+    for path in (folder / "mutants").iterdir():
+        if path.name.partition(".")[0] not in MUTANTS:
+            path.unlink()
+    return tmp_path
+
+
+def judged(tasks: Path, cache: Path) -> Admission:
+    return admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many answers were being built, each time that another was."""
+    building, counts, compiled = set[int](), list[int](), compilation.judge
+
+    def counted(trial: Trial) -> GateResult:
+        building.add(id(trial))
+        counts.append(len(building))
+        try:
+            return compiled(trial)
+        finally:
+            building.remove(id(trial))
+
+    monkeypatch.setattr(compilation, "judge", counted)
+    return counts
+
+
+def problem_of(admission: Admission, name: str) -> str:
+    return next(problem for problem in admission.problems if name in problem)
+
+
+@pytest.mark.serial
+def test_a_sound_task_is_admitted(
+    tasks: Path, cache: Path, in_a_hurry: None, at_once: list[int]
+) -> None:
+    heard: list[Attempt] = []
+    admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache, heard.append)
+    assert tuple(heard) == admission.attempts
+    assert all("as it should" in rendered_attempt(attempt) for attempt in heard)
+    assert max(at_once) == min(MOST_BUILDS, len(os.sched_getaffinity(0)))
+    assert all(attempt.as_expected for attempt in admission.attempts), admission.problems
+    assert {a.name for a in admission.attempts if a.role == "probe"} == set(NOTES)
+    assert "baseline" in {a.name for a in admission.attempts if a.role == "honest"}
+    stale = next(a for a in admission.attempts if a.name == "stale")
+    assert (stale.verdict, stale.reason) == (Verdict.FAILED, Reason.STALE_OUTPUT)
+    assert admission.repeat is not None
+    assert "measured again" in rendered(admission)
+    assert [p for p in admission.problems if "times do not repeat" not in p] == []
+    assert admission.admitted == (not admission.problems)
+
+
+def refused(judge: MeasurementSession, case: Case, plan: Plan) -> None:
+    raise SubmissionError(Reason.STALE_OUTPUT, f"case {case.name}: not written")
+
+
+def test_a_task_is_refused_for_each_answer_that_surprises(
+    tasks: Path, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MeasurementSession, "measure", refused)
+    folder = tasks / "swiglu"
+    honest = (folder / "honest" / "vectorised.cpp.cpp").read_text()
+    kept = {(e.name, e.language): e.source for e in load_operator(folder).mutants()}
+    wrong = kept["sigmoid_only", "cpp"]
+    misnamed = f"// mutant: leaves out a factor\n// expect: OUT_OF_BOUNDS\n{wrong}"
+    (folder / "mutants" / "sound.cpp.cpp").write_text(honest.replace("honest:", "mutant:", 1))
+    (folder / "mutants" / "misnamed.cpp.cpp").write_text(misnamed)
+    (folder / "honest" / "unsound.cpp.cpp").write_text(f"// honest: by mistake\n{wrong}")
+    for name in ("vectorised", "double_precision"):
+        (folder / "honest" / f"{name}.cpp.cpp").unlink()
+    (folder / "honest" / "unbuilt.cpp.cpp").write_text("// honest: no C++\nnonsense\n")
+    (folder / "honest" / "unread.cpp.cpp").write_text("// honest: forks\nint i = fork();\n")
+    (folder / "mutants" / "untried.cpp.cpp").write_text("// mutant: no C++\nnonsense\n")
+    admission = judged(tasks, cache)
+    assert not admission.admitted
+    assert problem_of(admission, "sound").startswith("mutant sound passed")
+    assert problem_of(admission, "unsound").startswith("honest unsound failed (WRONG_VALUES)")
+    assert problem_of(admission, "sound").endswith("or no case tells it from what is right")
+    assert problem_of(admission, "misnamed").startswith("mutant misnamed failed (WRONG_VALUES)")
+    assert problem_of(admission, "misnamed").endswith("expected was OUT_OF_BOUNDS")
+    assert problem_of(admission, "unbuilt").startswith("honest unbuilt failed (BUILD_ERROR): g++")
+    assert problem_of(admission, "untried").startswith("mutant untried failed (BUILD_ERROR): g++")
+    assert problem_of(admission, "untried").endswith("nothing is known of the cases")
+    assert problem_of(admission, "unread").startswith("honest unread rejected (FORBIDDEN): swiglu.")
+    told = problem_of(admission, "when timed")
+    assert told == "honest baseline, when timed (STALE_OUTPUT): case qwen3-expert: not written"
+    assert "not admitted" in rendered(admission)
+
+
+def test_every_track_has_answers_to_be_tried() -> None:
+    for name in find_operators(TASKS):
+        for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK):
+            roles = Counter(role for role, _ in answers(load_task(TASKS, name, track.slug)))
+            assert roles["probe"] == len(NOTES)
+            assert roles["honest"] >= LEAST_HONEST
+            assert roles["mutant"] >= LEAST_MUTANTS

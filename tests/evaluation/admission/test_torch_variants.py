@@ -1,0 +1,57 @@
+"""What is made of a reference is a whole program, whatever the reference itself imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation.admission import torch_variants
+from evaluation.devices.kinds import CPU, GPU
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.spec import load_operator
+
+PLAIN = Path(__file__).resolve().parents[2] / "gpu" / "operators" / "centred"
+
+
+@pytest.fixture(scope="module")
+def operator() -> Operator:
+    """One whose reference imports nothing."""
+    found = load_operator(PLAIN, GPU)
+    assert "import" not in (PLAIN / "reference.py").read_text()
+    return found
+
+
+@pytest.mark.parametrize("kind", [CPU, GPU])
+def test_honest_answers_import_what_they_name(operator: Operator, kind: str) -> None:
+    x, scale = torch.tensor([[1.0, 3.0]], dtype=torch.float16), 2.0
+    for example in torch_variants.honest(operator, kind):
+        if example.name == "compiled":  # that needs a compiler; the rest of it is `filled`
+            (filled,) = (e for e in torch_variants.honest(operator, kind) if e.name == "filled")
+            assert example.source.startswith(filled.source.rstrip())
+            continue
+        out = torch.zeros_like(x)
+        if example.name == "filled":
+            answered(example.source, operator.name, x, scale, out=out)
+        else:
+            out = answered(example.source, operator.name, x, scale)[0]
+        assert out.dtype == torch.float16
+        assert out.tolist() == [[-2.0, 2.0]]
+
+
+def test_mutants_import_what_they_name_and_are_wrong(operator: Operator) -> None:
+    x, scale = torch.tensor([[1.0, 3.0]]), 2.0
+    made = torch_variants.mutants(operator)
+    assert {example.name for example in made} == {"too_large", "one_short"}
+    for example in made:
+        (answer,) = answered(example.source, operator.name, x, scale)
+        assert answer.tolist() != [[-2.0, 2.0]]
+
+
+def answered(source: str, entry: str, *given: object, **named: object) -> Any:
+    """What the entry point of a source returns."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+    return names[entry](*given, **named)

@@ -1,0 +1,127 @@
+"""A probe is a sound program in its language, whatever the operator, and computes nothing of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation.admission.trivial_submissions import NOTES, probes
+from evaluation.building import nvcc
+from evaluation.building.build_cache import build
+from evaluation.building.c_header import header
+from evaluation.gates.integrity import read
+from evaluation.languages import languages
+from evaluation.languages.hip import INCLUDE
+from evaluation.memory.ring import values_of
+from evaluation.tasks.domain import dtype_of, shape_of
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.spec import Task, Track, find_operators, load_operator, load_task
+from evaluation.types import Case
+from tests.evaluation.languages.machine import needs_nvcc
+
+TASKS = Path(__file__).resolve().parents[3] / "tasks"
+NAMES = find_operators(TASKS)
+
+
+@pytest.fixture(scope="module")
+def operators() -> list[Operator]:
+    return [load_operator(TASKS / name, "gpu") for name in NAMES]
+
+
+def test_in_every_language_there_are_all_and_they_break_no_rule(operators: list[Operator]) -> None:
+    for operator in operators:
+        for language in languages().values():
+            task = Task(operator, Track(language.name, language.name), "", language.kinds[0])
+            written = probes(operator, language.name)
+            assert [probe.name for probe in written] == list(NOTES)
+            for probe in written:
+                written_to = operator.outputs if language.name != "torch" else ()
+                assert all(output.name in probe.source for output in written_to)
+                files = {task.target_file: probe.source}
+                read(files, task.target_file)
+                language.check(files, task)
+
+
+@needs_nvcc
+def test_nvcc_takes_those_of_every_operator_in_every_dtype(
+    operators: list[Operator], tmp_path: Path
+) -> None:
+    """All in one translation unit, each in a namespace of its own: to start nvcc is what takes."""
+    unit = tmp_path / "all.cu"
+    included = "".join(f"#include <hip/{path.name}>\n" for path in INCLUDE.glob("hip/hip_*16.h"))
+    unit.write_text(included + "".join(_namespaces(operators)))
+    argv = [nvcc.toolkit().nvcc, "-std=c++17", f"-arch={nvcc.ABSENT_ARCHITECTURE}", "-ptx"]
+    done = subprocess.run(
+        [*argv, f"-I{INCLUDE}", str(unit), "-o", str(tmp_path / "all.ptx")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[:2000]
+    assert not done.stderr
+
+
+def _namespaces(operators: list[Operator]) -> Iterator[str]:
+    for operator in operators:
+        for language, dtype in itertools.product(("cuda", "hip"), operator.domain.dtypes):
+            for probe in probes(operator, language):
+                include = f'#include "{operator.name}.h"\n'
+                assert include in probe.source
+                text = probe.source.replace(include, header(operator, language))
+                # A function of C would be the same one in every namespace.
+                text = text.replace('extern "C" ', "")
+                yield (
+                    f"#define ARENA_{dtype.upper()} 1\n"
+                    f"namespace {operator.name}_{language}_{probe.name}_{dtype} {{\n{text}}}\n"
+                    f"#undef ARENA_{dtype.upper()}\n#undef ARENA_{operator.name.upper()}_H\n"
+                )
+
+
+@needs_nvcc
+def test_a_probe_becomes_libraries_like_any_answer(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
+    monkeypatch.setattr(Task, "dtypes", property(lambda task: ["float16"]))
+    task = load_task(TASKS, "conv2d", "cuda-to-cuda", "cpu")
+    copy = probes(task.operator, "cuda")[2]
+    made = build(task, "cuda", {task.target_file: copy.source}, cache)
+    assert all(output.ok for output in made.outputs)
+    assert "fill" in str(made.outputs[0].resources)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_pytorch_a_probe_returns_what_is_asked_for(name: str, tmp_path: Path) -> None:
+    operator = load_operator(TASKS / name)
+    case = list(operator.domain.boundaries(operator.domain.dtypes, max_elements=1 << 16))[2]
+    slot = _slot(operator, case)
+    first = slot[operator.inputs[0].name].flatten()
+    for probe in probes(operator, "torch"):
+        (folder := tmp_path / probe.name).mkdir()
+        (folder / f"{name}.py").write_text(probe.source)
+        languages()["torch"].load(folder, name).bind(operator.arguments, [slot])(0, 1)
+        for output in operator.outputs:
+            got = slot[output.name].flatten()
+            if probe.name in ("zeros", "constant"):
+                assert (got == float(probe.name == "constant")).all()
+            if probe.name == "copy":
+                repeated = first.repeat(len(got) // len(first) + 1)[: len(got)]
+                assert torch.equal(got, repeated.to(got.dtype))
+
+
+def _slot(operator: Operator, case: Case) -> dict[str, Any]:
+    """Tensors that count up from zero, sizes and scalars."""
+    tensors = {
+        a.name: torch.arange(math.prod(shape_of(a, case)))
+        .to(getattr(torch, dtype_of(a, case)))
+        .view(shape_of(a, case))
+        for a in operator.arguments
+        if a.role != "scalar"
+    }
+    return {**tensors, **values_of(operator, case)}

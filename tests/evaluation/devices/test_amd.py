@@ -1,0 +1,199 @@
+"""What AMD's tools say of a GPU is read as they are documented to say it.
+
+No AMD GPU was at hand: rocm-smi and amdsmi are stood in for by what they answer. The first card is
+the example of Telegraf's plugin for rocm-smi (ROCm 4.3), the second has the words of ROCm 6; amdsmi
+answers with the dictionaries of its Python API, release 7.0.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from evaluation.devices import detect
+from evaluation.devices.detect import Device
+from evaluation.devices.vendors import amd
+
+VEGA = {
+    "GPU ID": "0x6861", "Unique ID": "0x2150e7d042a1124", "VBIOS version": "113-D0510100-106",
+    "Temperature (Sensor edge) (C)": "40.0", "Temperature (Sensor junction) (C)": "41.0",
+    "Temperature (Sensor memory) (C)": "92.0", "mclk clock speed:": "(945Mhz)",
+    "mclk clock level:": "3", "sclk clock speed:": "(1269Mhz)", "sclk clock level:": "3",
+    "Max Graphics Package Power (W)": "170.0", "Average Graphics Package Power (W)": "15.0",
+    "GPU use (%)": "0", "Serial Number": "N/A", "PCI Bus": "0000:04:00.0",
+    "VRAM Total Memory (B)": "17163091968", "VRAM Total Used Memory (B)": "17776640",
+    "Card model": "0xc1e", "Card vendor": "Advanced Micro Devices, Inc. [AMD/ATI]",
+}  # fmt: skip
+MI300 = {
+    "Temperature (Sensor junction) (C)": "37.0", "Temperature (Sensor memory) (C)": "31.0",
+    "Current Socket Graphics Package Power (W)": "133.0", "sclk clock speed:": "(132Mhz)",
+    "mclk clock speed:": "(900Mhz)", "VRAM Total Memory (B)": "206141652992",
+    "VRAM Total Used Memory (B)": "298270720", "Card Series": "AMD Instinct MI300X",
+    "Card Model": "0x74a1", "Card Vendor": "Advanced Micro Devices, Inc. [AMD/ATI]",
+    "PCI Bus": "0000:C1:00.0", "GFX Version": "gfx942",
+}  # fmt: skip
+
+
+@pytest.fixture
+def rocm_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `rocm-smi` on the path that says what is in this file, and keeps what it was asked."""
+    tool, said = tmp_path / "rocm-smi", tmp_path / "said"
+    tool.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\ncat {said}\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return said
+
+
+def device(pci: str, vendor: str = "AMD") -> Device:
+    return Device(
+        slug="d", kind="gpu", vendor=vendor, name="n", arch="a", queue="hw.d", cores=1, threads=1,
+        memory_bytes=1, last_level_cache_bytes=1, levels=(), peaks={}, isolation={},
+        fingerprint={"uuid": pci},
+    )  # fmt: skip
+
+
+def test_rocm_smi_is_read_in_the_words_of_any_release(rocm_smi: Path) -> None:
+    said = {"card0": VEGA, "card1": MI300, "system": {"Driver version": "6.8.5"}}
+    rocm_smi.write_text("WARNING: a device is in a low-power state\n" + json.dumps(said))
+    assert amd.from_command() == {
+        "0000:04:00.0": {
+            "driver": "6.8.5", "gfx_mhz": 1269, "memory_mhz": 945, "celsius": 41.0, "watts": 15.0,
+            "memory_bytes": 17163091968, "memory_used_bytes": 17776640,
+        },
+        "0000:c1:00.0": {
+            "name": "AMD Instinct MI300X", "arch": "gfx942", "driver": "6.8.5", "gfx_mhz": 132,
+            "memory_mhz": 900, "celsius": 37.0, "watts": 133.0, "memory_bytes": 206141652992,
+            "memory_used_bytes": 298270720,
+        },
+    }  # fmt: skip
+    asked = rocm_smi.with_name("asked").read_text().split()
+    assert "--json" in asked and "--showbus" in asked
+
+
+@pytest.mark.parametrize("said", ["", "ERROR: no ROCm driver", "{", '{"system": {}}'])
+def test_a_tool_that_finds_nothing_tells_nothing(rocm_smi: Path, said: str) -> None:
+    rocm_smi.write_text(said)
+    assert amd.from_command() == {}
+
+
+def test_a_tool_that_hangs_leaves_the_other_devices(
+    rocm_smi: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(amd, "SECONDS", 0.2)
+    tool = rocm_smi.with_name("rocm-smi")
+    tool.write_text("#!/bin/sh\nexec sleep 20\n")
+    assert amd.from_command() == {}
+
+
+def test_a_machine_without_the_tools_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    assert amd.now() == {}
+
+
+class Refused(Exception):
+    """As AmdSmiException."""
+
+
+def amdsmi(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> ModuleType:
+    """The library, with one GPU that answers so; what is not named it does not support."""
+    module = ModuleType("amdsmi")
+
+    def unsupported(handle: object, *arguments: object) -> Any:
+        raise Refused("AMDSMI_STATUS_NOT_SUPPORTED")
+
+    names = "asic_info driver_info vram_usage device_bdf".split()
+    functions = [f"gpu_{name}" for name in names]
+    for name in (*functions, "power_info", "violation_status", "clock_info", "temp_metric"):
+        answer = answers.get(name)
+        given = (lambda handle, *a, answer=answer: answer) if name in answers else unsupported
+        setattr(module, f"amdsmi_get_{name}", given)
+    values: dict[str, Any] = {
+        "amdsmi_init": lambda: None, "amdsmi_shut_down": lambda: None,
+        "amdsmi_get_processor_handles": lambda: [object()],
+        "AmdSmiException": Refused, "AmdSmiLibraryException": Refused,
+        "AmdSmiClkType": type("T", (), {"GFX": 1, "MEM": 4}),
+        "AmdSmiTemperatureType": type("T", (), {"HOTSPOT": 1}),
+        "AmdSmiTemperatureMetric": type("T", (), {"CURRENT": 0}),
+    }  # fmt: skip
+    for name, value in values.items():
+        setattr(module, name, value)
+    monkeypatch.setitem(sys.modules, "amdsmi", module)
+    return module
+
+
+WHOLE: dict[str, Any] = {
+    "gpu_device_bdf": "0000:c1:00.0",
+    "gpu_asic_info": {
+        "market_name": "AMD Instinct MI300X", "vendor_id": "0x1002", "num_compute_units": 304,
+        "target_graphics_version": "gfx942",
+    },
+    "gpu_driver_info": {"driver_name": "amdgpu", "driver_version": "6.12.12", "driver_date": "N/A"},
+    "gpu_vram_usage": {"vram_total": 196592, "vram_used": 284},
+    "power_info": {"current_socket_power": 133, "average_socket_power": "N/A", "power_limit": 750},
+    "clock_info": {"clk": 132, "min_clk": 500, "max_clk": 2100, "clk_locked": False},
+    "temp_metric": 37,
+    "violation_status": {
+        "active_prochot_thrm": False, "active_ppt_pwr": True, "active_socket_thrm": False,
+        "active_vr_thrm": False, "active_hbm_thrm": False, "per_ppt_pwr": 12,
+    },
+}  # fmt: skip
+
+
+def test_amdsmi_is_asked_first_and_tells_what_holds_a_gpu_back(
+    monkeypatch: pytest.MonkeyPatch, rocm_smi: Path
+) -> None:
+    amdsmi(monkeypatch, **WHOLE)
+    assert amd.now() == {
+        "0000:c1:00.0": {
+            "name": "AMD Instinct MI300X", "arch": "gfx942", "driver": "6.12.12", "gfx_mhz": 132,
+            "memory_mhz": 132, "celsius": 37, "watts": 133, "memory_bytes": 196592 << 20,
+            "memory_used_bytes": 284 << 20, "throttled": ["ppt_pwr"],
+        }
+    }  # fmt: skip
+    assert not rocm_smi.with_name("asked").exists()
+
+
+def test_what_an_older_gpu_does_not_support_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    power = {"current_socket_power": "N/A", "average_socket_power": 41}
+    violations = dict.fromkeys(WHOLE["violation_status"], "N/A")
+    answers = {"gpu_device_bdf": "0000:04:00.0", "power_info": power}
+    amdsmi(monkeypatch, violation_status=violations, **answers)
+    assert amd.from_library() == {"0000:04:00.0": {"watts": 41}}
+
+
+def test_a_library_that_cannot_start_leaves_it_to_rocm_smi(
+    monkeypatch: pytest.MonkeyPatch, rocm_smi: Path
+) -> None:
+    def refuse() -> None:
+        raise Refused("AMDSMI_STATUS_DRIVER_NOT_LOADED")
+
+    module = amdsmi(monkeypatch, **WHOLE)
+    monkeypatch.setattr(module, "amdsmi_init", refuse)
+    monkeypatch.setattr(module, "amdsmi_shut_down", refuse)
+    rocm_smi.write_text(json.dumps({"card0": MI300}))
+    assert set(amd.now()) == {"0000:c1:00.0"}
+
+
+def test_the_state_of_a_device_is_that_of_its_pci_address(
+    monkeypatch: pytest.MonkeyPatch, rocm_smi: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    rocm_smi.write_text(json.dumps({"card0": VEGA, "card1": MI300}))
+    assert detect.state(device("0000:c1:00.0"))["watts"] == 133.0
+    assert detect.state(device("0000:04:00.0"))["watts"] == 15.0
+    assert detect.state(device("0000:ff:00.0")) == {}
+    assert detect.state(device("0000:c1:00.0", vendor="NVIDIA")) == {}
+
+
+@pytest.mark.parametrize(("seen", "second"), [("", "1"), ("2,5", "5"), ("GPU-a,GPU-b", "GPU-b")])
+def test_one_of_several_is_shown_alone_by_its_name_among_those_seen(
+    monkeypatch: pytest.MonkeyPatch, seen: str, second: str
+) -> None:
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", seen)
+    assert amd._visible(1) == {"HIP_VISIBLE_DEVICES": second}

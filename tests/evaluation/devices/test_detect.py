@@ -1,0 +1,201 @@
+"""What is claimed of a device is read from the machine, or measured on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluation.devices import detect
+from evaluation.devices.detect import Device, Level
+from evaluation.devices.vendors import amd, nvidia
+from evaluation.devices.vendors.cpu import cache_bytes, devices
+from evaluation.errors import RequestError
+from evaluation.types import to_json
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("peaks")
+
+
+@pytest.fixture(scope="module")
+def cpu(folder: Path) -> Device:
+    return next(device for device in detect.devices(folder) if device.kind == "cpu")
+
+
+def device(*levels: Level, tflops: float = 1.0) -> Device:
+    """A device of these levels; nothing else of it matters to a roofline."""
+    return Device(
+        slug="d", kind="cpu", vendor="v", name="n", arch="a", queue="hw.d", cores=1, threads=1,
+        memory_bytes=1, last_level_cache_bytes=1, levels=levels,
+        peaks={"float32_tflops": tflops}, isolation={}, fingerprint={},
+    )  # fmt: skip
+
+
+TWO_LEVELS = device(Level("L1", 1000, 100.0), Level("memory", 0, 10.0))
+
+
+def test_bytes_move_at_the_bandwidth_of_the_smallest_level_that_holds_them() -> None:
+    assert TWO_LEVELS.roofline_seconds(500, 0, 1000) == pytest.approx(500 / 100e9)
+    assert TWO_LEVELS.roofline_seconds(500, 0, 1001) == pytest.approx(500 / 10e9)
+
+
+def test_the_roofline_is_the_larger_of_moving_and_computing() -> None:
+    assert TWO_LEVELS.roofline_seconds(10**9, 10**9, 10**9) == pytest.approx(0.1)
+    assert TWO_LEVELS.roofline_seconds(10**9, 10**12, 10**9) == pytest.approx(1.0)
+
+
+def test_the_processor_is_named_by_what_the_machine_says(cpu: Device) -> None:
+    assert cpu.name in Path("/proc/cpuinfo").read_text()
+    assert cpu.cores == os.cpu_count()
+    assert 1 <= cpu.threads <= cpu.cores
+    assert cpu.queue == f"hw.{cpu.slug}"
+    assert set(cpu.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+def test_peaks_are_measured_and_plausible(cpu: Device) -> None:
+    assert cpu.levels[-1].name == "memory"
+    assert all(0.1 < level.gbps < 100_000 for level in cpu.levels)
+    assert 1e-4 < cpu.peaks["float32_tflops"] < 1000
+    assert cpu.peaks["memory_gbps"] == cpu.levels[-1].gbps
+
+
+def test_the_nearest_cache_is_faster_than_memory(cpu: Device) -> None:
+    if len(cpu.levels) < 2:
+        pytest.skip("this machine says nothing of its caches")
+    assert cpu.levels[0].gbps > cpu.levels[-1].gbps
+
+
+def test_the_walls_of_the_machine_are_said(cpu: Device) -> None:
+    assert {"namespaces", "landlock", "seccomp"} <= set(cpu.isolation)
+
+
+def test_peaks_are_measured_once_for_a_fingerprint(cpu: Device, folder: Path) -> None:
+    (kept,) = (folder / "peaks").iterdir()
+    again = devices(folder)[0]
+    assert (again.levels, again.peaks) == (cpu.levels, cpu.peaks)
+    assert list((folder / "peaks").iterdir()) == [kept]
+
+
+def test_peaks_of_a_busy_machine_rise_when_measured_again(cpu: Device, folder: Path) -> None:
+    (kept,) = (folder / "peaks").iterdir()
+    quiet = json.loads(kept.read_text())
+    kept.write_text(json.dumps([quiet[0] * 1e6, *(rate / 100 for rate in quiet[1:])]))
+    anew = detect.measured_again(cpu, folder)
+    kept.write_text(json.dumps(quiet))
+    assert anew.slug == cpu.slug
+    assert anew.levels[0].gbps == quiet[0] * 1e6, "what was better before is kept"
+    assert anew.levels[-1].gbps > quiet[-2] / 100
+    assert anew.peaks["float32_tflops"] > quiet[-1] / 100
+
+
+def test_the_command_line_says_it_as_json(cpu: Device, folder: Path) -> None:
+    words = (sys.executable, "-m", "evaluation", "hardware", "--json", "--cache", str(folder))
+    said = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    assert to_json(cpu) in said["devices"]
+
+
+def test_the_table_names_every_level(cpu: Device) -> None:
+    table = detect.render([cpu])
+    assert cpu.slug in table
+    assert all(level.name in table for level in cpu.levels)
+    assert detect.render([dataclasses.replace(cpu, slug="another")]) != table
+
+
+def test_a_cache_that_cores_share_counts_once(tmp_path: Path) -> None:
+    for core in (0, 1, 2):
+        indices = (("1", "Data", "48K", str(core)), ("1", "Instruction", "32K", str(core)),
+                   ("3", "Unified", "32M", "0-1" if core < 2 else "2"))  # fmt: skip
+        for index, values in enumerate(indices):
+            place = tmp_path / f"cpu{core}" / "cache" / f"index{index}"
+            place.mkdir(parents=True)
+            for file, value in zip(
+                ("level", "type", "size", "shared_cpu_list"), values, strict=True
+            ):
+                (place / file).write_text(value + "\n")
+    assert cache_bytes(tmp_path, [0, 1]) == {"L1": 96 << 10, "L3": 32 << 20}
+    assert cache_bytes(tmp_path, [1, 2]) == {"L1": 96 << 10, "L3": 64 << 20}
+    assert cache_bytes(tmp_path / "nothing", [0]) == {}
+
+
+def test_operations_are_done_at_the_peak_of_their_unit_where_that_was_measured() -> None:
+    peaks = {"float32_tflops": 1.0, "bfloat16_tflops": 8.0}
+    gpu = dataclasses.replace(device(Level("memory", 0, 10.0)), peaks=peaks)
+    assert gpu.roofline_seconds(0, 8 * 10**12, 1, "bfloat16") == pytest.approx(1.0)
+    assert gpu.roofline_seconds(0, 8 * 10**12, 1, "float32") == pytest.approx(8.0)
+    assert gpu.roofline_seconds(0, 8 * 10**12, 1, "int8") == pytest.approx(8.0)
+    assert gpu.roofline_seconds(10**11, 8 * 10**12, 1, "bfloat16") == pytest.approx(10.0)
+
+
+def test_a_device_that_tells_nothing_of_itself_has_no_state(cpu: Device) -> None:
+    assert detect.state(TWO_LEVELS) == detect.state(cpu) == {}
+
+
+@pytest.fixture
+def two_gpus_and_more(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> tuple[Device, ...]:
+    """Two GPUs that are alike, one that no kernel is judged on, and this machine's processor."""
+    gpus = [
+        dataclasses.replace(
+            TWO_LEVELS, slug=slug, kind="gpu", fingerprint={"uuid": uuid}, unjudged=unjudged
+        )
+        for slug, uuid, unjudged in (
+            ("h200", "aaaa", ""), ("h200", "bbbb", ""), ("mi300x", "0000:41:00.0", "not yet"),
+        )
+    ]  # fmt: skip
+    of_kind = {"gpu": tuple(reversed(gpus)), "cpu": (cpu,)}
+    monkeypatch.setattr(detect, "_devices", lambda folder, kind: of_kind[kind])
+    return (*of_kind["gpu"], cpu)
+
+
+def test_every_device_is_listed_with_its_number_gpus_first(
+    two_gpus_and_more: tuple[Device, ...], cpu: Device
+) -> None:
+    assert detect.devices(Path()) == two_gpus_and_more
+    table = detect.render(detect.devices(Path()))
+    assert "0  mi300x" in table and "1  h200" in table and "2  h200" in table
+    assert f"3  {cpu.slug}" in table
+    assert "uuid       aaaa" in table and "uuid       bbbb" in table
+    assert "not yet" in table
+
+
+def test_a_device_is_named_by_its_number_its_slug_or_its_uuid(
+    two_gpus_and_more: tuple[Device, ...], cpu: Device
+) -> None:
+    assert detect.named("2", Path()).uuid == "aaaa"
+    assert detect.named("aaaa", Path()).uuid == "aaaa"
+    assert detect.named("h200", Path()).uuid == "bbbb", "the first of those that are alike"
+    assert detect.named(cpu.slug, Path()) == cpu
+    with pytest.raises(RequestError, match=r"no device h100 here; there are: 0 mi300x, 1 h200,"):
+        detect.named("h100", Path())
+
+
+def test_the_judge_takes_the_first_device_that_is_judged_on(
+    two_gpus_and_more: tuple[Device, ...],
+) -> None:
+    assert detect.device_for("gpu", Path()).uuid == "bbbb"
+
+
+def test_a_processor_is_looked_at_without_touching_a_gpu(
+    cpu: Device, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def touched(cache: Path, again: bool = False) -> list[Device]:
+        raise AssertionError("a GPU was asked for")
+
+    for vendor in (nvidia, amd):
+        monkeypatch.setattr(vendor, "devices", touched)
+    detect._devices.cache_clear()
+    assert detect.device_for("cpu", folder) == cpu
+
+
+def test_every_vendor_says_its_kind_its_devices_and_their_state(folder: Path) -> None:
+    for vendor in detect._vendors():
+        assert vendor.KIND in ("cpu", "gpu")
+        for found in vendor.devices(folder):
+            assert found.kind == vendor.KIND
+            assert isinstance(vendor.state(found), dict)

@@ -1,0 +1,206 @@
+"""GPUs that are alike are told apart by their UUID, and measured as one model.
+
+What PyTorch and the driver say is stood in for, so that this is seen without a GPU; on a machine of
+two H200s both were listed, and verdicts at the same time were those of one alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation.devices import detect, kinds, peaks_gpu
+from evaluation.devices.vendors import amd, nvidia
+from evaluation.process.limits import ProcessLimits
+
+H200 = {
+    "name": "NVIDIA H200", "major": 9, "minor": 0, "multi_processor_count": 132,
+    "total_memory": 150109880320, "L2_cache_size": 62914560,
+}  # fmt: skip
+RATES = {"memory_gbps": 4200.0, "l2_gbps": 5000.0, "float32_tflops": 51.0}
+
+
+class Machine:
+    """GPUs, and on which of them peaks were measured."""
+
+    def __init__(self) -> None:
+        self.gpus: list[Mapping[str, Any]] = []
+        self.rates = dict(RATES)
+        self.measured: list[int] = []
+        self._current = 0
+
+    @contextlib.contextmanager
+    def device(self, index: int) -> Iterator[None]:
+        self._current = index
+        yield
+
+    def measure(self, l2_bytes: int) -> Iterator[tuple[str, float]]:
+        self.measured.append(self._current)
+        yield from self.rates.items()
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Two H200s and, between them, a GPU of another model."""
+    machine = Machine()
+    other = {**H200, "name": "NVIDIA H100 PCIe", "multi_processor_count": 114}
+    machine.gpus = [{**H200, "uuid": "aaaa"}, {**other, "uuid": "cccc"}, {**H200, "uuid": "bbbb"}]
+    properties = lambda index: SimpleNamespace(**machine.gpus[index])  # noqa: E731
+    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "nvidia")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(machine.gpus))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    monkeypatch.setattr(torch.cuda, "device", machine.device)
+    monkeypatch.setattr(peaks_gpu, "_measure", machine.measure)
+    return machine
+
+
+def test_alike_gpus_share_a_name_and_a_queue_and_are_told_apart(
+    machine: Machine, tmp_path: Path
+) -> None:
+    first, other, second = nvidia.devices(tmp_path)
+    assert (
+        (first.slug, first.queue)
+        == (second.slug, second.queue)
+        == ("nvidia-h200", "hw.nvidia-h200")
+    )
+    assert (first.uuid, second.uuid) == ("aaaa", "bbbb")
+    assert other.slug == "nvidia-h100-pcie"
+    assert second.environment == {"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}
+
+
+def test_peaks_are_measured_once_for_a_model_and_a_driver(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _, second = nvidia.devices(tmp_path)
+    assert machine.measured == [0, 1]
+    assert first.peaks == second.peaks == RATES
+    nvidia.devices(tmp_path)
+    assert machine.measured == [0, 1]
+    monkeypatch.setattr(nvidia, "_told", lambda uuid: {"driver": "999"})
+    nvidia.devices(tmp_path)
+    assert machine.measured == [0, 1, 0, 1]
+
+
+def test_measured_again_the_better_figure_is_kept(machine: Machine, tmp_path: Path) -> None:
+    machine.gpus = machine.gpus[2:]
+    (before,) = nvidia.devices(tmp_path)
+    machine.rates = {"memory_gbps": 4300.0, "l2_gbps": 1.0, "float32_tflops": 1.0}
+    after = detect.measured_again(before, tmp_path)
+    assert after.uuid == "bbbb"
+    assert after.peaks == {**RATES, "memory_gbps": 4300.0}
+
+
+def test_a_gpu_that_is_alone_needs_no_name(machine: Machine, tmp_path: Path) -> None:
+    machine.gpus = [{**H200, "name": "NVIDIA H200 MIG 1g.18gb", "uuid": "dddd"}]
+    (part,) = nvidia.devices(tmp_path)
+    assert part.environment == {}
+    assert part.slug == "nvidia-h200-mig-1g-18gb"
+
+
+def test_a_contestant_sees_the_gpu_of_its_judge_alone(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *_, second = nvidia.devices(tmp_path)
+    for name, value in second.environment.items():
+        monkeypatch.setenv(name, value)  # as a judge is started
+    rights = ProcessLimits(tmp_path, tmp_path, memory_bytes=1, seconds=1, threads=1, kind="gpu")
+    assert rights.variables()["CUDA_VISIBLE_DEVICES"] == "GPU-bbbb"
+
+
+def test_an_amd_gpu_is_found_on_its_bus_and_not_judged_on(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {
+        **H200, "name": "AMD Radeon Graphics", "gcnArchName": "gfx942:sramecc+:xnack-",
+        "pci_domain_id": 0, "pci_bus_id": 0xC1, "pci_device_id": 0,
+    }  # fmt: skip
+    machine.gpus = [{**found, "pci_bus_id": 0x04}, found]
+    told = {"0000:c1:00.0": {"name": "AMD Instinct MI300X", "driver": "6.12.12"}}
+    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "amd")
+    monkeypatch.setattr(amd, "now", lambda: told)
+    other, device = amd.devices(tmp_path)
+    assert (device.slug, device.arch, device.uuid) == (
+        "amd-instinct-mi300x",
+        "gfx942",
+        "0000:c1:00.0",
+    )
+    assert device.environment == {"HIP_VISIBLE_DEVICES": "1"}
+    assert device.fingerprint["driver"] == "6.12.12" and device.unjudged
+    assert other.name == "AMD Radeon Graphics"
+    assert machine.measured == [0, 1]
+
+
+def test_an_amd_gpu_that_pytorch_fails_on_keeps_nobody_from_the_processor(
+    machine: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "amd")
+    assert amd.devices(tmp_path) == []  # these tell no address on a bus
+    assert "PyTorch cannot tell of the AMD GPU that is here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("capability", "alike"), [((8, 6), False), ((9, 0), True), ((10, 0), True), ((10, 3), False)]
+)
+def test_a_peak_is_what_the_fastest_way_reaches(
+    capability: tuple[int, int], alike: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precisions: list[bool] = []
+
+    def seconds(call: Callable[[], Any], runs: int = 5) -> float:
+        call()  # what is timed works
+        return 0.5 if precisions and precisions[-1] else 2.0
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        precisions.append(torch.backends.cuda.matmul.allow_tf32)
+        return x @ y
+
+    monkeypatch.setattr(peaks_gpu, "ON", "cpu")
+    monkeypatch.setattr(peaks_gpu, "COPY_BYTES", 1 << 10)
+    monkeypatch.setattr(peaks_gpu, "PRODUCTS", {"float32": 8, "int8": 32})
+    monkeypatch.setattr(peaks_gpu, "_best_seconds", seconds)
+    monkeypatch.setattr(torch, "mm", product)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    floats: list[torch.dtype] = []
+    told = lambda x, *rest, **options: floats.append(x.dtype)  # noqa: E731
+    monkeypatch.setattr(torch, "_scaled_mm", told)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    peaks = dict(peaks_gpu._measure(1 << 20))
+    assert floats == ([torch.float8_e4m3fn] if alike else [])
+    assert precisions[:2] == [False, True] and not torch.backends.cuda.matmul.allow_tf32
+    assert peaks["float32_tflops"] == pytest.approx(2 * 8**3 / (3 * 0.5) / 1e12)
+    assert peaks["memory_gbps"] == pytest.approx(2 * 1024 / 2.0 / 1e9)
+
+
+def test_what_a_card_does_not_tell_takes_nothing_else_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refused(Exception):
+        pass
+
+    def refuse(*asked: object) -> None:
+        raise Refused
+
+    nvml = SimpleNamespace(
+        NVMLError=Refused, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, NVML_TEMPERATURE_GPU=0,
+        nvmlClocksThrottleReasonAll=7, nvmlClocksThrottleReasonGpuIdle=1,
+        nvmlClocksThrottleReasonSwPowerCap=4,
+        nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlSystemGetDriverVersion=lambda: "580", nvmlDeviceGetClockInfo=lambda gpu, kind: kind,
+        nvmlDeviceGetTemperature=refuse, nvmlDeviceGetPowerUsage=lambda gpu: 143_058,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda gpu: 4,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    told = {"driver": "580", "sm_mhz": 1, "memory_mhz": 2, "watts": 143.058}
+    assert nvidia._told("aaaa") == {**told, "throttled": ["SwPowerCap"]}
+    nvml.nvmlDeviceGetHandleByUUID = refuse
+    assert nvidia._told("aaaa") == {}

@@ -1,0 +1,105 @@
+"""A GPU is judged on where there is one that PyTorch reaches; elsewhere its languages fall back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from evaluation.devices import detect, kinds
+from evaluation.errors import Broken
+from evaluation.languages import languages
+from evaluation.tasks.spec import load_task
+
+TASKS = Path(__file__).resolve().parents[3] / "tasks"
+Machine = Callable[..., None]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A machine of these device files, whose PyTorch was built for `cuda`, `hip` or neither."""
+
+    def arrange(*nodes: str, built_for: str = "") -> None:
+        for name in nodes:
+            (tmp_path / name).touch()
+        monkeypatch.setattr(kinds, "_torch_is_built_for", lambda toolkit: toolkit == built_for)
+        kinds.gpu_vendor.cache_clear()
+
+    monkeypatch.delenv("ARENA_GPU", raising=False)
+    monkeypatch.setattr(kinds, "DEVICES", tmp_path)
+    yield arrange
+    kinds.gpu_vendor.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "built_for", "vendor"),
+    [
+        ((), "cuda", ""),
+        (("nvidiactl", "nvidia-uvm"), "cuda", ""),
+        (("nvidia0", "nvidiactl"), "cuda", "nvidia"),
+        (("nvidia12",), "cuda", "nvidia"),
+        (("nvidia0",), "", ""),
+        (("nvidia0",), "hip", ""),
+        (("kfd",), "hip", "amd"),
+        (("kfd",), "cuda", ""),
+        (("kfd", "nvidia0"), "cuda", "nvidia"),
+    ],
+)
+def test_a_gpu_is_one_whose_device_file_is_there_and_that_pytorch_was_built_for(
+    machine: Machine, nodes: tuple[str, ...], built_for: str, vendor: str
+) -> None:
+    machine(*nodes, built_for=built_for)
+    assert kinds.gpu_vendor() == vendor
+
+
+def test_a_gpu_can_be_left_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARENA_GPU", "none")
+    machine("nvidia0", built_for="cuda")
+    assert kinds.gpu_vendor() == ""
+    assert kinds.kind_of(("gpu", "cpu")) == "cpu"
+
+
+def test_what_pytorch_was_built_for_is_what_it_says_itself() -> None:
+    import torch
+
+    assert kinds._torch_is_built_for("cuda") == (torch.version.cuda is not None)
+    assert kinds._torch_is_built_for("hip") == (torch.version.hip is not None)
+
+
+def test_a_language_runs_on_the_best_kind_that_is_here(machine: Machine) -> None:
+    machine("nvidia0", built_for="cuda")
+    assert kinds.kind_of(("gpu", "cpu")) == "gpu"
+    assert kinds.kind_of(("cpu",)) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("node", "built_for"), [("null", ""), ("nvidia0", ""), ("kfd", "hip")],
+    ids=["no GPU", "a GPU and PyTorch for processors", "a GPU of AMD's"],
+)  # fmt: skip
+def test_without_a_gpu_that_is_judged_on_triton_is_interpreted_and_the_rest_compiled(
+    machine: Machine, node: str, built_for: str
+) -> None:
+    machine(node, built_for=built_for)
+    assert load_task(TASKS, "softmax", "torch-to-triton").kind == "cpu"
+    assert load_task(TASKS, "softmax", "torch-to-cuda").kind == "gpu"
+    assert "interpreter" in languages()["triton"].judged_here()
+    assert languages()["triton"].runs_here() == ""
+    for language in ("cuda", "hip"):
+        assert "compiled, not run" in languages()[language].runs_here()
+
+
+def test_with_a_gpu_that_is_judged_on_all_of_its_languages_are_timed(machine: Machine) -> None:
+    machine("nvidia0", built_for="cuda")
+    for language in ("cuda", "hip", "triton", "torch"):
+        assert languages()[language].judged_here() == ""
+
+
+def test_a_gpu_that_does_not_answer_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(detect, "_devices", lambda folder, kind: ())
+    with pytest.raises(Broken, match=r"no gpu that can be judged on; .*ARENA_GPU=none"):
+        detect.device_for("gpu", tmp_path)
+    with pytest.raises(Broken, match=r"no cpu that can be judged on$"):
+        detect.device_for("cpu", tmp_path)

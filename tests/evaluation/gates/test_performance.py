@@ -1,0 +1,66 @@
+"""Who is faster than the device can be is measured once more, and disputed if it stays so."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from evaluation.gates import Trial, generalization, performance
+from evaluation.tasks.spec import Task
+from evaluation.types import Case, Measurement, Reason, Split, Verdict
+
+
+def measurement(case: Case, roofline_share: float) -> Measurement:
+    return Measurement(
+        case.name, case.split, case.kind, case.dtype, case.symbols, "baseline", 1.0, 2.0, 2.0, 1.9,
+        2.1, 1.0, 1.0, roofline_share, None, 5, noisy=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def shares() -> list[float]:
+    """Roofline shares of the measurements to come; 0.5 once they are spent."""
+    return []
+
+
+@pytest.fixture
+def trial(task: Task, shares: list[float]) -> Trial:
+    def measure(case: Case, plan: object) -> Measurement:
+        return measurement(case, shares.pop(0) if shares else 0.5)
+
+    judge = SimpleNamespace(
+        measure=measure,
+        check=lambda case, thorough: 0.0,
+        baseline=lambda: "baseline",
+        baseline_times=dict,
+    )
+    stub: dict[str, Any] = {"task": task, "judge": judge, "final": True, "untimed": ""}
+    return cast(Trial, SimpleNamespace(**stub, max_elements=None))
+
+
+def test_what_was_too_fast_once_is_measured_again(trial: Trial, shares: list[float]) -> None:
+    shares.append(2.1)
+    result = performance.judge(trial)
+    assert result.verdict is Verdict.PASSED and not shares
+    assert [m.roofline_share for m in result.measurements] == [0.5] * result.total
+
+
+def test_what_stays_too_fast_is_disputed(trial: Trial, shares: list[float]) -> None:
+    shares.extend([2.1, 1.5])
+    result = performance.judge(trial)
+    first, *_ = trial.task.cases(Split.SEEN)
+    assert (result.verdict, result.reason) == (Verdict.DISPUTED, Reason.FASTER_THAN_ROOFLINE)
+    assert result.message.startswith(f"case {first.name}: 1.00 us is 1.50 times as fast")
+    assert result.passed == result.total - 1
+
+
+def test_a_hidden_case_that_stays_too_fast_is_disputed_and_not_named(
+    trial: Trial, shares: list[float]
+) -> None:
+    shares.extend([2.1, 0.5, 2.1, 1.5])
+    result = generalization.judge(trial)
+    assert (result.verdict, result.reason) == (Verdict.DISPUTED, Reason.FASTER_THAN_ROOFLINE)
+    assert result.passed == result.total - 1
+    assert not [case.name for case in trial.task.cases(Split.UNSEEN) if case.name in result.message]

@@ -1,0 +1,123 @@
+"""Shared tensors lie where both sides expect them, and what is written beside them is noticed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from evaluation.memory.cuda_ipc import LARGE_PAGE, _roomy
+from evaluation.memory.layout import (
+    HostMemory,
+    HostRegion,
+    Layout,
+    TensorSpec,
+    map_region,
+    poison,
+    unwritten,
+)
+
+SPECS = (TensorSpec("x", (3, 5), "float32"), TensorSpec("labels", (7,), "int64"))
+
+
+def test_both_sides_see_the_same_tensors() -> None:
+    layout = Layout.of(SPECS, slots=3)
+    region = HostRegion(layout)
+    other = Layout.from_json(layout.to_json())
+    shared = map_region(os.dup(region.descriptor), other.size)
+    region.slot(2)["x"].copy_(torch.arange(15.0).view(3, 5))
+    region.slot(2)["labels"].fill_(9)
+    views = other.views(shared, 2)
+    assert torch.equal(views["x"], torch.arange(15.0).view(3, 5))
+    assert views["labels"].tolist() == [9] * 7
+    assert all(tensor.data_ptr() % 256 == views["x"].data_ptr() % 256 for tensor in views.values())
+    region.close()
+
+
+def test_slots_in_a_secret_order_lie_nowhere_at_even_distances() -> None:
+    layout = Layout.of(SPECS, slots=64).shuffled()
+    assert sorted(layout.order) == [*range(64)] and layout.order != layout.shuffled().order
+    region, other = HostRegion(layout), Layout.from_json(layout.to_json())
+    shared = map_region(os.dup(region.descriptor), other.size)
+    for slot in range(64):
+        region.slot(slot)["labels"].fill_(slot)
+    for slot in range(64):
+        assert other.views(shared, slot)["labels"].tolist() == [slot] * 7
+        assert (
+            region.row(slot).data_ptr()
+            == region.bytes[layout.order[slot] * layout.stride :].data_ptr()
+        )
+    column = region.column("labels")[layout.rows_of(torch.arange(64))]
+    assert column[:, 0].tolist() == [*range(64)]
+    assert len({a - b for a, b in zip(layout.order, layout.order[1:], strict=False)}) > 16
+    region.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "int32"])
+def test_poison_is_told_from_every_answer(dtype: str) -> None:
+    region = HostRegion(Layout.of([TensorSpec("y", (33,), dtype)], 1))
+    y = region.slot(0)["y"]
+    poison(y, 0x1234_5678_9ABC)
+    assert bool(unwritten(y, 0x1234_5678_9ABC).all())
+    assert not bool(unwritten(y, 0x1234_5678_9ABD << 8).any())
+    y[:10] = 0
+    y[10:20] = 1
+    if y.dtype.is_floating_point:
+        y[20:30] = float("nan")
+        assert bool(torch.isnan(y[30:]).all())
+        assert unwritten(y, 0x1234_5678_9ABC).tolist() == [False] * 30 + [True] * 3
+    region.close()
+
+
+@pytest.mark.parametrize(
+    ("offset", "place"),
+    [(-1, "before x"), (60, "after x"), (1023, "after x")],
+    ids=["one byte before", "one byte after", "far after"],
+)
+def test_a_write_beside_a_tensor_is_found(offset: int, place: str) -> None:
+    layout = Layout.of(SPECS, slots=2)
+    region = HostRegion(layout)
+    assert region.breached() == ""
+    position = layout.stride + layout.offsets[0] + offset
+    region.bytes[position] ^= 0xFF
+    assert region.breached() == place
+    region.close()
+
+
+def test_nobody_can_resize_the_memory_of_the_judge() -> None:
+    region = HostRegion(Layout.of(SPECS, 1))
+    for size in (0, 1 << 30):
+        with pytest.raises(PermissionError):
+            os.ftruncate(region.descriptor, size)
+    region.close()
+
+
+def test_an_empty_tensor_has_its_place() -> None:
+    region = HostRegion(Layout.of([TensorSpec("x", (0, 4), "float32")], 2))
+    assert region.slot(1)["x"].shape == (0, 4)
+    assert region.breached() == ""
+    region.close()
+
+
+def test_memory_of_the_host_is_shared_by_descriptor_and_fresh_for_every_role_and_case() -> None:
+    memory = HostMemory()
+    layout = Layout.of(SPECS, slots=2)
+    first, second = memory.region("inputs", layout), memory.region("inputs", layout)
+    first.slot(0)["x"].fill_(7.0)
+    assert float(second.slot(0)["x"].abs().max()) == 0.0
+    told, (descriptor,) = first.share()
+    shared = map_region(os.dup(descriptor), layout.size)
+    assert torch.equal(Layout.from_json(told).views(shared, 0)["x"], first.slot(0)["x"])
+    first.close()
+    first.close()
+    second.close()
+    memory.close()
+    assert memory.device.type == "cpu"
+
+
+@pytest.mark.parametrize("size", [1, 4096, LARGE_PAGE, LARGE_PAGE + 1, 3_000_000_001])
+def test_device_memory_is_taken_in_whole_large_pages_with_room_to_grow(size: int) -> None:
+    taken = _roomy(size)
+    assert taken % (2 << 20) == 0
+    assert size + size // 4 <= taken < size + size // 4 + LARGE_PAGE

@@ -1,0 +1,119 @@
+"""What every contestant inherits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluation.errors import Broken
+from evaluation.process.fork_server import MEMORY, ForkServer
+from evaluation.process.handle import ProcessHandle
+from evaluation.process.limits import ProcessLimits
+from evaluation.sandbox import procfs
+
+CALLS = """
+import ctypes, resource
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.memset.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
+libc.free.argtypes = (ctypes.c_void_p,)
+size, faults = 48 << 20, []
+for _ in range(4):
+    place = libc.malloc(ctypes.c_size_t(size))
+    libc.memset(place, 1, size)
+    libc.free(place)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(faults[-1] - faults[0])
+"""
+
+
+@pytest.mark.parametrize(("environment", "again"), [(MEMORY, False), ({}, True)])
+def test_large_memory_that_is_freed_is_not_faulted_in_again(
+    environment: dict[str, str], again: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS], env=environment, capture_output=True, text=True, check=True
+    )
+    assert (int(done.stdout) > 3) == again
+
+
+def test_a_zygote_has_been_started_so(zygote: ForkServer) -> None:
+    started = [
+        Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in procfs.below(os.getpid())
+    ]
+    wanted = {f"{name}={value}".encode() for name, value in MEMORY.items()}
+    assert any(wanted <= set(variables) for variables in started)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_what_is_prepared_is_there_in_every_contestant(tmp_path: Path, prepared: bool) -> None:
+    rights = ProcessLimits(
+        folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=30, threads=1
+    )
+    with ForkServer() as zygote:
+        for language in ("triton", "cpp") if prepared else ():
+            zygote.prepare(language)
+        for _ in "ab":
+            with ProcessHandle(zygote, rights) as arm:
+                arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
+                (pid,) = procfs.below(arm._hold.init)
+                assert ("libtriton" in Path(f"/proc/{pid}/maps").read_text()) == prepared
+
+
+def test_contestants_have_nothing_open_but_their_link(tmp_path: Path) -> None:
+    rights = ProcessLimits(
+        folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=30, threads=1
+    )
+    with (
+        ForkServer() as zygote,
+        ProcessHandle(zygote, rights),
+        ProcessHandle(zygote, rights) as arm,
+    ):
+        arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
+        (pid,) = procfs.below(arm._hold.init)
+        opened = {file.name: file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()}
+    assert opened.pop("0") == Path(os.devnull) and opened.pop("1") == opened.pop("2")
+    assert [str(path).partition(":")[0] for path in opened.values()] == ["socket"]
+
+
+BEFORE_AND_AFTER = """
+import os, pathlib, sys
+from evaluation.languages import languages
+for language in languages().values():
+    language.prepare()
+os.environ.clear()
+os.environ.update(eval(sys.argv[1]))
+import triton
+print(triton.knobs.cache.dir)
+from torch._inductor import config
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+pathlib.Path("answer.py").write_text("def answer(): ...")
+languages()["torch"].load(pathlib.Path(), "answer")
+print(cache_dir(), config.compile_threads)
+"""
+
+
+def test_compilers_keep_their_caches_in_the_folder_of_a_contestant(tmp_path: Path) -> None:
+    rights = ProcessLimits(folder=tmp_path, scratch=tmp_path, memory_bytes=1, seconds=30, threads=1)
+    told = subprocess.run(
+        [sys.executable, "-c", BEFORE_AND_AFTER, repr(rights.variables())],
+        env={"HOME": "/nonexistent", "PYTHONPATH": str(Path(__file__).parents[3])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == f"{tmp_path / '.triton' / 'cache'}\n{tmp_path / 'inductor'} 1\n"
+
+
+def test_a_zygote_that_has_gone_is_our_fault() -> None:
+    with ForkServer() as zygote:
+        zygote._process.kill()
+        zygote._process.wait()
+        with pytest.raises(Broken, match="zygote"):
+            zygote.prepare("triton")

@@ -1,0 +1,48 @@
+"""Who is enclosed finds no path but the system's and its own."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from evaluation.sandbox import launch
+from tests.evaluation.sandbox.test_launch import NO_LANDLOCK, inside
+
+
+@pytest.fixture
+def scattered() -> Iterator[Path]:
+    """A folder at another end of the file system than a test's own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("rights", [pytest.param({}, id="all walls"), NO_LANDLOCK])
+def test_who_is_enclosed_reaches_sockets_in_its_own_folders_alone(
+    tmp_path: Path, scattered: Path, rights: dict[str, object]
+) -> None:
+    if not launch.walls().read_only_system:
+        pytest.skip("no mounts of its own on this machine")
+    own, other = tmp_path / "own", tmp_path / "other"
+    paths = [str(folder / "door") for folder in (own, other, scattered)]
+    code = f"""
+import os, socket
+for path in {paths!r}:
+    try: socket.socket(socket.AF_UNIX).connect(path); print('reached')
+    except OSError as error: print(error.strerror)
+print(*map(os.path.exists, ({str(other)!r}, '/var/tmp', '/var/lib', '/dev/log', '/usr/bin')))
+open('mine', 'w').close(); open('/dev/null', 'w').close(); open('/dev/stdin').close()
+"""
+    with ExitStack() as stack:
+        for path in map(Path, paths):
+            path.parent.mkdir(exist_ok=True)
+            stack.enter_context(server := socket.socket(socket.AF_UNIX))
+            server.bind(str(path))
+            server.listen()
+        status, said = inside(code, own, unix_sockets=True, enclosed=True, **rights)
+    assert said == "reached\n" + "No such file or directory\n" * 2 + "False " * 4 + "True\n"
+    assert status == 0

@@ -1,0 +1,278 @@
+"""All that is started behind the walls is counted together, and ended when it takes too much."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from evaluation.building import extensions
+from evaluation.building.build_cache import build
+from evaluation.devices import kinds
+from evaluation.errors import BuildError
+from evaluation.languages import triton
+from evaluation.sandbox import launch, procfs, resource_watch, untrusted_files
+from evaluation.sandbox.policy import Policy
+from evaluation.sandbox.resource_watch import BUILD, Amounts
+from evaluation.tasks.spec import load_task
+from tests.conftest import absent
+from tests.evaluation.conftest import OPERATORS
+from tests.evaluation.languages.machine import needs_nvcc
+from tests.evaluation.languages.test_triton import HONEST
+
+LANGUAGES = Path(__file__).parents[1] / "languages" / "operators"
+FEW = Amounts(64, 128, 256 << 20, 500, 64 << 20, 5000)
+"""What it takes little time to exceed."""
+NOBODY = 0
+"""Has started nothing."""
+
+FORKS = """
+import os, time
+for _ in range({most}):
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+time.sleep(60)
+"""
+FORKS_AWAY = """
+import os, time
+for _ in range(200):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(0)
+    os.wait()
+time.sleep(60)
+"""
+THREADS = """
+import threading, time
+threading.stack_size(1 << 16)
+for _ in range(400):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+"""
+FILLS = """
+import os, time
+for number in range({files}):
+    file = os.open(f'{{number}}', os.O_CREAT | os.O_WRONLY)
+    os.posix_fallocate(file, 0, {mib} << 20)
+time.sleep(60)
+"""
+UNNAMED = "import os, time\nkept = []\n" + FILLS.format(files=10, mib=8).replace(
+    "    os.posix", "    os.unlink(f'{number}')\n    kept.append(file)\n    os.posix"
+)
+MANY = "import time\nfor number in range(600):\n    open(f'{number}', 'w').close()\ntime.sleep(60)"
+DEEP = """
+import os, time
+for _ in range(30):
+    os.mkdir('d' * 250)
+    os.chdir('d' * 250)
+time.sleep(60)
+"""
+TAKES = """
+import mmap, os, time
+for _ in range(3):
+    if os.fork() == 0:
+        break
+{taken}
+for at in range(0, len(taken), 4096):
+    taken[at] = 1
+time.sleep(60)
+"""
+OWN = TAKES.format(taken="taken = bytearray(100 << 20)")
+SHARED = TAKES.format(taken="taken = mmap.mmap(-1, 100 << 20)")
+
+
+@pytest.fixture(autouse=True)
+def walled() -> None:
+    if not launch.walls().namespaces:
+        pytest.skip("no namespaces on this machine")
+
+
+def run(code: str, folder: Path, most: Amounts) -> launch.Done:
+    """Run Python code behind this machine's walls, in a folder that is removed."""
+    with untrusted_files.scratch(folder) as work:
+        policy = Policy(launch.walls(), (sys.prefix, sys.base_prefix), (str(work),))
+        argv = [sys.executable, "-I", "-c", code]
+        return launch.run(argv, policy, timeout=30, cwd=work, most=most)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (FORKS.format(most=200), r"\d+ processes at a time; the limit is 64"),
+        (FORKS_AWAY, r"\d+ processes at a time; the limit is 64"),
+        (THREADS, r"\d+ threads at a time; the limit is 128"),
+        (OWN, r"\d+ MiB of memory; the limit is 256"),
+        (SHARED, r"\d+ MiB of memory; the limit is 256"),
+        (FILLS.format(files=10, mib=8), r"\d+ MiB of files; the limit is 64"),
+        (UNNAMED, r"\d+ MiB of files; the limit is 64"),
+        (MANY, r"501 files; the limit is 500"),
+        (DEEP, r"5,\d+ characters for one path; the limit is 5,000"),
+    ],
+    ids=["forks", "daemons", "threads", "memory", "shared", "disk", "unnamed", "files", "deep"],
+)
+def test_who_takes_too_much_is_ended_with_all_that_it_started(
+    tmp_path: Path, code: str, said: str
+) -> None:
+    before, begun = procfs.below(os.getpid()), time.monotonic()
+    done = run(code, tmp_path, FEW)
+    assert done.returncode == -9
+    assert re.fullmatch(f"took at least {said}", str(done.exceeded)), done
+    assert time.monotonic() - begun < 20
+    assert set(procfs.below(os.getpid())) <= set(before)
+
+
+def test_who_takes_less_is_left_alone(tmp_path: Path) -> None:
+    code = FORKS.format(most=30).replace("sleep(60)", "sleep(0.7)")
+    for name in ("out of reach", *(f"{number}" for number in range(300))):
+        (tmp_path / name).mkdir()
+    (tmp_path / "out").symlink_to("/usr")
+    done = run(code, tmp_path, FEW)
+    assert (done.returncode, done.exceeded) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "limit"),
+    [
+        ("time.sleep(60)", 1),
+        ("print('x' * 70_000, 'ready', flush=True); time.sleep(60)", 1),
+        ("print('ready', flush=True); time.sleep(60)", 3),
+        ("print('ready', flush=True); time.sleep(1.5)", None),
+    ],
+    ids=["silent", "too much before it", "in time", "in time, and ends"],
+)
+def test_who_does_not_say_its_opening_word_in_time_is_not_waited_for(
+    tmp_path: Path, code: str, limit: float | None
+) -> None:
+    done = launch.run(
+        [sys.executable, "-I", "-c", f"import time\n{code}"],
+        Policy(launch.walls(), (sys.prefix, sys.base_prefix), (str(tmp_path),)),
+        timeout=3,
+        cwd=tmp_path,
+        opening=launch.Opening("ready", 1),
+    )
+    assert done.heard == ("print('ready" in code)
+    assert (done.exceeded and done.exceeded.limit) == limit
+    assert done.returncode == (-9 if limit else 0)
+
+
+def test_what_lies_in_locked_folders_counts_and_what_links_point_to_does_not(
+    tmp_path: Path,
+) -> None:
+    locked = tmp_path / "locked"
+    (locked / "within").mkdir(parents=True)
+    (locked / "within" / "file").write_bytes(bytes(1 << 20))
+    (tmp_path / "elsewhere").symlink_to("/usr")
+    locked.chmod(0)
+    found = resource_watch.taken(NOBODY, [str(tmp_path), str(tmp_path / "gone")], BUILD)
+    assert found.files == 4
+    assert 1 << 20 <= found.file_bytes < 2 << 20
+    assert found.path_length == len("./locked/within/file")
+
+
+def test_a_look_ends_when_something_is_over_its_limit(tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / f"{number}").touch()
+    most = dataclasses.replace(BUILD, files=10)
+    assert resource_watch.taken(NOBODY, [str(tmp_path)], most).files == 11
+
+
+def test_looks_that_take_long_are_rare(tmp_path: Path) -> None:
+    for number in range(5000):
+        (tmp_path / f"{number}").touch()
+    watch = resource_watch.Watch(BUILD, [str(tmp_path)] * 3)
+    assert watch.look(NOBODY) is None  # it is not time yet
+    watch.due, begun = 0.0, time.thread_time()
+    assert watch.look(NOBODY) is None
+    spent = time.thread_time() - begun
+    assert (
+        0.8 * resource_watch.REST * spent
+        < watch.due - time.monotonic()
+        < resource_watch.REST * spent
+    )
+
+
+@pytest.fixture
+def one_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled for one GPU alone: in one process."""
+    monkeypatch.setattr(triton, "TRIED", {})
+
+
+@pytest.mark.usefixtures("one_target")
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (FORKS.format(most=600), r"compiling took at least \d+ processes .* the limit is 256"),
+        (FILLS.format(files=13, mib=100), r"compiling took at least 1,\d+ MiB of files; .* 1,024"),
+    ],
+    ids=["forks", "disk"],
+)
+def test_a_build_that_takes_too_much_is_refused(cache: Path, code: str, said: str) -> None:
+    task = load_task(LANGUAGES, "twice", "torch-to-triton")
+    with pytest.raises(BuildError, match=said):
+        build(task, "triton", {"twice.py": f"{HONEST}\n{code}"}, cache)
+    assert list(cache.joinpath("builds").glob("building-*")) == []
+
+
+@pytest.mark.usefixtures("one_target")
+def test_what_a_build_does_once_it_has_answered_counts_too(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "nvidia")  # other calls are compiled ahead
+    task = load_task(LANGUAGES, "twice", "torch-to-triton")
+    forks = FORKS.format(most=300).strip().replace("\n", "\n        ")
+    later = f"    if CALLS:\n        {forks}\n    CALLS.append(x)\n    n = x"
+    source = HONEST.replace("    n = x", later) + "\nCALLS = []\n"
+    with pytest.raises(BuildError, match=r"compiling took at least \d+ processes"):
+        build(task, "triton", {"twice.py": source}, cache)
+
+
+def test_who_ends_while_it_is_looked_at_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {7: [60 << 20, 0], 8: [50 << 20]}  # at the first look, and at the next
+    monkeypatch.setattr(procfs, "unfiled", lambda pid: held[pid].pop(0))
+    monkeypatch.setattr(procfs, "unfiled_share", lambda pid: 0 if pid == 7 else 50 << 20)
+    assert resource_watch._memory([7, 8], 100 << 20) == 50 << 20
+
+
+@pytest.mark.parametrize(
+    ("language", "operator", "folder", "source"),
+    [
+        ("cpp", "scaled", OPERATORS, '#include "scaled.h"\n#include <regex>\n'),
+        ("torch", "scaled", OPERATORS, "from torch.utils.cpp_extension import load_inline\n"),
+        ("triton", "twice", LANGUAGES, f"{HONEST}# built nowhere else\n"),
+        pytest.param("cuda", "shifted", LANGUAGES, '#include "shifted.h"\n', marks=needs_nvcc),
+    ],
+)
+def test_a_build_in_any_language_is_looked_at(
+    language: str,
+    operator: str,
+    folder: Path,
+    source: str,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if language == "torch" and (lacks := extensions.lacking()):
+        absent(lacks)
+    monkeypatch.setattr(resource_watch, "BUILD", dataclasses.replace(BUILD, processes=1))
+    monkeypatch.setattr(resource_watch, "LOOK_SECONDS", 0.01)
+    task = load_task(folder, operator, f"torch-to-{language}")
+    with pytest.raises(BuildError, match=r"took at least \d processes .* the limit is 1"):
+        build(task, language, {task.target_file: source}, cache)
+
+
+def test_memory_that_processes_share_counts_once_where_it_matters(tmp_path: Path) -> None:
+    """As of a process that has imported PyTorch and then forks."""
+    code = f"""
+import os, time
+held = bytearray(100 << 20)
+for at in range(0, len(held), 4096):
+    held[at] = 1
+{FORKS.format(most=20).replace("60", "1.5")}
+"""
+    assert run(code, tmp_path, FEW).exceeded is None

@@ -1,0 +1,65 @@
+"""What is judged on a GPU has sizes of production: every operator's `gpu.toml` keeps to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from evaluation.devices.kinds import GPU
+from evaluation.tasks.domain import tensor_bytes
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.spec import find_operators, load_operator
+from evaluation.types import Split
+
+TASKS = Path(__file__).resolve().parents[3] / "tasks"
+OPERATORS = [name for name in find_operators(TASKS) if (TASKS / name / "gpu.toml").is_file()]
+UNSEEN = {
+    "edge": 1,
+    "scale-up": 1,
+    "scale-down": 1,
+    "misaligned": 2,
+    "asymmetric": 1,
+    "production": 2,
+}
+# Of an H200, a second: bytes that a copy moves, operations of its matrix units, and those in single
+# and in double precision.
+COPIED = 4.3e12
+FLOPS, WIDE_FLOPS = 1e15, 6e13
+
+
+@pytest.fixture(params=OPERATORS)
+def operator(request: pytest.FixtureRequest) -> Operator:
+    return load_operator(TASKS / request.param, GPU)
+
+
+def test_its_cases_cover_every_kind_and_dtype(operator: Operator) -> None:
+    seen = [case for case in operator.cases if case.split is Split.SEEN]
+    unseen = [case for case in operator.cases if case.split is Split.UNSEEN]
+    assert 3 <= len(seen) <= 6
+    kinds = Counter(case.kind for case in unseen)
+    assert all(kinds[kind] >= least for kind, least in UNSEEN.items())
+    for cases in (seen, unseen):
+        assert {case.dtype for case in cases} == set(operator.domain.dtypes)
+
+
+def test_its_seen_cases_are_worth_timing(operator: Operator) -> None:
+    for case in operator.cases:
+        if case.split is Split.SEEN:
+            moved, flops = operator.module().cost(case)
+            least = max(moved / COPIED, flops / (WIDE_FLOPS if case.dtype == "float32" else FLOPS))
+            assert 1.5e-6 < least < 2e-3, case.name
+
+
+def test_its_truth_is_computed_in_double_soon_and_fits(operator: Operator) -> None:
+    for case in operator.cases:
+        assert tensor_bytes(operator.arguments, case) <= 1536 * 2**20, case.name
+        assert operator.module().cost(case)[1] / WIDE_FLOPS < 0.2, case.name
+
+
+def test_its_boundary_cases_reach_past_every_tile_of_a_kernel(operator: Operator) -> None:
+    largest = max(
+        max(case[symbol] for symbol in operator.sizes) for case in operator.domain.boundaries()
+    )
+    assert largest >= 255

@@ -1,0 +1,155 @@
+"""Truths of many launches are the truths of each, and what is not right is never acceptable."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+
+from evaluation.errors import SubmissionError
+from evaluation.memory.layout import poison
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.reference import ExpectedOutput, Reference, acceptable, compare
+from evaluation.tasks.spec import Task
+from evaluation.types import Argument, Case, Reason, Split
+
+ROWS, COLS, SECRET = 5, 7, 0x1234_5678_9ABC
+
+
+def row_sums() -> Any:
+    """What sums rows of integers, each but its two last, and says where the largest lies."""
+
+    def reference(x: torch.Tensor, skip: int) -> tuple[torch.Tensor, torch.Tensor]:
+        kept = x[:, :-skip]
+        return kept.sum(1), kept.argmax(1)
+
+    return SimpleNamespace(
+        reference=reference,
+        magnitude=lambda x, skip: tuple(abs(y) for y in reference(x, skip)),
+        reduction=lambda case: COLS,
+        inputs=lambda case, draw: {"x": draw.integers((ROWS, COLS), -100, 100)},
+        cost=lambda case: (0, 0),
+    )
+
+
+class Integers(Operator):
+    """An operator of integers alone."""
+
+    def module(self) -> Any:
+        return row_sums()
+
+
+@pytest.fixture
+def integers(task: Task) -> Reference:
+    given = {f.name: getattr(task.operator, f.name) for f in dataclasses.fields(task.operator)}
+    given["arguments"] = (
+        Argument("x", "input", "int64", ("rows", "cols")),
+        Argument("total", "output", "int64", ("rows",)),
+        Argument("place", "output", "int64", ("rows",)),
+        Argument("skip", "scalar", "int64", ()),
+    )
+    symbols = {"rows": ROWS, "cols": COLS, "skip": 2}
+    return Reference(Integers(**given), Case("mine", Split.SEEN, "nominal", "float32", symbols))
+
+
+@pytest.fixture
+def floats(task: Task) -> Reference:
+    return Reference(task.operator, task.cases(Split.SEEN)[0])
+
+
+def stacked(oracle: Reference, launches: int) -> dict[str, torch.Tensor]:
+    draws = [oracle.draw() for _ in range(launches)]
+    return {name: torch.stack([draw[name] for draw in draws]) for name in draws[0]}
+
+
+@pytest.mark.parametrize("launches", [1, 2, 9])
+@pytest.mark.parametrize("kind", ["floats", "integers"])
+def test_the_truths_of_many_launches_are_the_truth_of_each(
+    launches: int, kind: str, request: pytest.FixtureRequest
+) -> None:
+    oracle = cast(Reference, request.getfixturevalue(kind))
+    inputs = stacked(oracle, launches)
+    truths = oracle.truths(inputs)
+    assert list(truths) == [argument.name for argument in oracle.operator.outputs]
+    for index in range(launches):
+        alone = oracle.truth({name: tensor[index] for name, tensor in inputs.items()})
+        for name, truth in alone.items():
+            assert truths[name].dtype is truth.dtype
+            assert truths[name].exact.shape == (launches, *truth.exact.shape)
+            torch.testing.assert_close(truths[name].exact[index], truth.exact)
+            torch.testing.assert_close(truths[name].allowed[index], truth.allowed)
+
+
+def test_a_reference_that_takes_one_launch_at_a_time_is_given_one(floats: Reference) -> None:
+    module, called = floats._reference, []
+
+    def reference(**given: Any) -> Any:
+        called.append(next(iter(given.values())).max().item())  # which vmap cannot do
+        return module.reference(**given)
+
+    inputs = stacked(floats, 3)
+    expected = floats.truths(inputs)
+    floats._reference = cast(Any, SimpleNamespace(**{**vars(module), "reference": reference}))
+    for times in (1, 2):
+        found = floats.truths(inputs)
+        assert len(called) == 3 * times
+    for name, truth in expected.items():
+        torch.testing.assert_close(found[name].exact, truth.exact)
+        torch.testing.assert_close(found[name].allowed, truth.allowed)
+
+
+def test_integers_are_exact(integers: Reference) -> None:
+    inputs = stacked(integers, 3)
+    truths = integers.truths(inputs)
+    right = {name: truth.rounded for name, truth in truths.items()}
+    assert not any(truth.allowed.any() for truth in truths.values())
+    assert acceptable(right, truths)
+    off = {**right, "total": right["total"] + (torch.arange(ROWS) == 2)}
+    assert not acceptable(off, truths)
+    with pytest.raises(SubmissionError, match=r"total\[0, 2\] is wrong") as caught:
+        compare(off, truths, SECRET, "here")
+    assert caught.value.reason is Reason.WRONG_VALUES
+
+
+def test_an_answer_may_be_off_by_what_is_allowed_and_no_more(floats: Reference) -> None:
+    truth = floats.truth(floats.draw())["out"]
+    exact = dataclasses.replace(truth, dtype=torch.float64)
+    for share, right in ((0.99, True), (1.01, False)):
+        assert acceptable({"out": exact.exact + share * exact.allowed}, {"out": exact}) is right
+    assert compare({"out": exact.exact + 0.5 * exact.allowed}, {"out": exact}, SECRET, "here") == (
+        pytest.approx(0.5)
+    )
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_not_finite_is_right_only_where_the_truth_is_the_same(value: float) -> None:
+    exact = torch.tensor([1.0, value], dtype=torch.float64)
+    truth = {"y": ExpectedOutput(exact, torch.full_like(exact, 1e-6), torch.float32)}
+    assert compare({"y": exact.float()}, truth, SECRET, "here") == 0.0
+    for wrong in (torch.tensor([value, value]), torch.tensor([1.0, 1.0])):
+        assert not acceptable({"y": wrong}, truth)
+        with pytest.raises(SubmissionError) as caught:
+            compare({"y": wrong}, truth, SECRET, "here")
+        assert caught.value.reason is Reason.NON_FINITE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
+def test_an_output_that_still_holds_its_poison_is_told_as_such(dtype: torch.dtype) -> None:
+    exact = torch.ones(4, dtype=torch.float64)
+    truth = {"y": ExpectedOutput(exact, torch.full_like(exact, 1e9), dtype)}
+    got = torch.ones(4, dtype=dtype)
+    assert compare({"y": got}, truth, SECRET, "here") == 0.0
+    poison(got[3:], SECRET)
+    with pytest.raises(SubmissionError, match=r"y\[3\] was not written") as caught:
+        compare({"y": got}, truth, SECRET, "here")
+    assert caught.value.reason is Reason.STALE_OUTPUT
+
+
+def test_an_empty_output_is_right() -> None:
+    empty = torch.empty(0, 3, dtype=torch.float64)
+    truth = {"y": ExpectedOutput(empty, empty, torch.float32)}
+    assert acceptable({"y": empty.float()}, truth)
+    assert compare({"y": empty.float()}, truth, SECRET, "here") == 0.0

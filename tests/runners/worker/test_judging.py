@@ -1,0 +1,58 @@
+"""What a judge is given of its worker's environment and time, and what is kept of its failures."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from evaluation.building import extensions, nvcc
+from evaluation.devices import kinds
+from evaluation.process import handle
+from evaluation.tasks.spec import find_operators, load_operator
+from runners.worker import judging
+from tests.runners.house import ROOT
+
+
+def test_what_the_readme_lets_one_set_of_the_judge_reaches_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen = {"ARENA_GPU": "none", "ARENA_CUDA_ARCH": "sm_80", "ARENA_UNCONFINED": "1"}
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
+    assert chosen.items() <= judging.environment().items()
+
+
+def test_no_address_or_key_of_the_arena_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ARENA_REDIS_URL", "ARENA_SECRET_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "secret")
+    assert "secret" not in judging.environment().values()
+    assert set(judging.environment()) <= set(judging.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("kind", [kinds.CPU, kinds.GPU])
+def test_what_a_candidate_may_take_is_over_before_its_judge_is_taken_to_have_failed(
+    kind: str,
+) -> None:
+    names = find_operators(ROOT / "tasks")
+    assert len(names) > 10
+    for name in names:
+        operator = load_operator(ROOT / "tasks" / name, kind)
+        limit = operator.limits.seconds
+        one_by_one = (len(operator.domain.dtypes) + len(nvcc.CROSS_ARCHITECTURES)) * limit
+        assert max(one_by_one, extensions.PATIENCE * limit) + 60 < judging.BUILD.seconds, name
+        assert handle.patience(limit) + 240 < judging.MEASURE.seconds, name
+
+
+def test_where_the_judge_failed_is_logged_before_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = []
+    monkeypatch.setattr(judging.services, "record_gate", lambda pk, gate: kept.append(gate))
+    work = judging._Judging(SimpleNamespace(pk=7), judging.MEASURE, "lease", None)  # type: ignore[arg-type]
+    private = '{"error": "KeyError", "trace": "Traceback:\\n  line 3"}'
+    work._hear([f'{{"type": "gate", "verdict": "broken", "private": {private}}}'])
+    work._hear(['{"type": "gate", "verdict": "failed", "private": {"case": "hidden one"}}'])
+    assert len(kept) == 2
+    assert "evaluation 7 broke" in caplog.text and "\n  line 3" in caplog.text
+    assert "hidden one" not in caplog.text
