@@ -14,10 +14,10 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connections
-from django.db.models import F
 
 from arena.errors import UserError
 from arena.runs import services
+from arena.runs.best import best_first
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
@@ -322,8 +322,7 @@ class _Attempt:
         if not judged.exclude(verdict="").exists():
             return rounds.first()
         passed = judged.filter(status=EvaluationStatus.DONE, verdict=verdicts.ACCEPTED)
-        fastest = F("low").desc(nulls_last=True)
-        best = passed.order_by(fastest, "-submission__round").first()
+        best = best_first(passed).first() or passed.order_by("-submission__round").first()
         return rounds.get(pk=best.submission_id) if best else None
 
     def _why_nothing_passed(self, ended: Ended) -> str:
