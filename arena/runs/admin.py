@@ -114,8 +114,8 @@ class MeasurementAdmin(Facts):
 
 @admin.register(Event)
 class EventAdmin(Facts):
-    list_display = ["run_id", "seq", "kind", "rev", "actor", "visibility", "producer", "at"]
-    list_filter = ["kind", "visibility", "actor"]
+    list_display = ["run_id", "seq", "kind", "rev", "actor", "producer", "at"]
+    list_filter = ["kind", "actor"]
     search_fields = ["run__id", "event_id"]
     show_full_result_count = False
 

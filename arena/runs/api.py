@@ -13,7 +13,7 @@ from arena.accounts.auth import RUN
 from arena.catalog.models import Agent, Hardware, Task
 from arena.errors import Invalid, NotFound
 from arena.runs import services
-from arena.runs.models import Blob, Event, Run, Submission
+from arena.runs.models import Blob, Run, Submission
 from arena.runs.schemas import (
     EventsOut,
     Page,
@@ -96,7 +96,7 @@ def list_events(
 ) -> dict[str, Any]:
     """Events in order: the first above `after`, or the last below `before`, or the newest."""
     run = _run(request, run_id)
-    events = Event.objects.visible_to(request.user, run).filter(seq__lte=run.last_seq)
+    events = run.events.filter(seq__lte=run.last_seq)
     if after is not None:
         found = list(events.filter(seq__gt=after).order_by("seq")[: limit + 1])
         page = found[:limit]
@@ -115,7 +115,7 @@ def list_events(
 @router.get("/{run_id}/events/{seq}/blob", openapi_extra={"responses": {200: {}}})
 def get_blob(request: HttpRequest, run_id: str, seq: int, path: str = "") -> HttpResponse:
     """The whole of a text that the event keeps the ends of; `path` is a key of `body.blobs`."""
-    event = Event.objects.visible_to(request.user, _run(request, run_id)).filter(seq=seq).first()
+    event = _run(request, run_id).events.filter(seq=seq).first()
     kept = event.body.get("blobs", {}).get(path) if event else None
     blob = Blob.objects.filter(pk=kept["sha256"]).first() if kept else None
     if blob is None:

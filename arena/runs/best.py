@@ -30,9 +30,9 @@ def best_so_far(rounds: Iterable[T | None]) -> Iterator[T | None]:
     """Yield the best evaluation up to each round; None stands for a round without a verdict."""
     best, bound = None, 0.0
     for judged in rounds:
-        if judged and judged.verdict == "passed" and judged.low is not None:
-            if judged.low >= bound:
-                best, bound = judged, judged.low
+        low = judged.low if judged and judged.verdict == "passed" else None
+        if low is not None and low >= bound:
+            best, bound = judged, low
         yield best
 
 

@@ -1,9 +1,9 @@
-"""What happened: runs, what they handed in, how it was judged, and every event on the way."""
+"""Tables of runs: submissions, evaluations with gates and measurements, and events."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
@@ -11,8 +11,9 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from arena.catalog.models import Agent, Hardware, TaskVersion
-from arena.runs.querysets import EventQuerySet, MeasurementQuerySet, RunQuerySet
+from arena.accounts.models import Viewer
+from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
+from arena.queue import BUILD
 from arena.runs.states import (
     RUN_ACTIVE,
     EvaluationStatus,
@@ -23,11 +24,11 @@ from arena.runs.states import (
     Visibility,
 )
 
-ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: none looks like another
+ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
 
 
 def new_run_id() -> str:
-    """Twelve letters, 60 bits: short enough to say, too many to guess."""
+    """Return a random identifier of twelve letters, which is 60 bits."""
     return "".join(secrets.choice(ID_ALPHABET) for _ in range(12))
 
 
@@ -36,7 +37,7 @@ def one_of(field: str, choices: type[models.TextChoices], name: str) -> models.C
 
 
 class Scores(models.Model):
-    """The numbers of a judged submission: speedups with 95 % intervals, the roofline share."""
+    """Summary of a verdict: geomean speedups with 95 % intervals, and the roofline share."""
 
     speedup = models.FloatField(null=True, blank=True)
     low = models.FloatField(null=True, blank=True)
@@ -69,6 +70,85 @@ class Experiment(models.Model):
         return self.slug
 
 
+class RunQuerySet(models.QuerySet["Run"]):
+    def visible_to(self, user: Viewer) -> Self:
+        """Return public runs, the user's own, and for staff every run; drafts' for staff alone."""
+        if user.is_staff:
+            return self
+        if not user.is_authenticated:
+            return self.public()
+        own = Q(visibility=Visibility.OWNER, owner=user)
+        return self.without_drafts().filter(Q(visibility=Visibility.PUBLIC) | own)
+
+    def public(self) -> Self:
+        """Return the runs that everybody can see, and that boards and records count."""
+        return self.without_drafts().filter(visibility=Visibility.PUBLIC)
+
+    def without_drafts(self) -> Self:
+        """Leave out runs of draft tasks, which only staff can see."""
+        return self.exclude(task_version__task__status=Task.Status.DRAFT)
+
+    def active(self) -> Self:
+        return self.filter(status__in=RUN_ACTIVE)
+
+    def in_turn(self) -> Self:
+        """Order the queued runs as workers claim them.
+
+        Single runs come before those of experiments, because a user waits; then the oldest.
+        """
+        in_experiment = Q(experiment__isnull=False)
+        return self.filter(status=RunStatus.QUEUED, cancel_requested=False).order_by(
+            models.ExpressionWrapper(in_experiment, models.BooleanField()), "created_at", "id"
+        )
+
+    def served(self) -> Self:
+        """Return the runs whose build and hardware queues have a live worker."""
+        queues = Worker.objects.queues()
+        return self.filter(hardware__queue__in=queues if BUILD in queues else ())
+
+    def ahead_of(self, run: Run) -> Self:
+        """Return the queued runs that workers claim before this one."""
+        single, older = Q(experiment=None), Q(created_at__lt=run.created_at)
+        return self.in_turn().filter(single | older if run.experiment_id else single & older)
+
+    def with_names(self) -> Self:
+        """Join what a list row names, and defer the long texts that it does not show."""
+        operator = "task_version__task__operator"
+        return self.select_related(operator, "agent", "hardware", "owner", "experiment").defer(
+            "experiment__plan",
+            "experiment__description",
+            "task_version__public",
+            "task_version__admission",
+            f"{operator}__prompt",
+            f"{operator}__reference_source",
+        )
+
+    def matching(self, **filters: str | None) -> Self:
+        """Filter by task, category, track, agent, hardware, status or experiment.
+
+        Empty values are ignored. `task` is `operator` or `operator/track`; `status` may be several,
+        comma separated.
+        """
+        lookups: dict[str, Any] = {}
+        for name, value in filters.items():
+            if not value:
+                continue
+            if name == "task":
+                operator, _, track = value.partition("/")
+                lookups["task_version__task__operator__slug"] = operator
+                if track:
+                    lookups["task_version__task__track"] = track
+            elif name == "category":
+                lookups["task_version__task__operator__category"] = value
+            elif name == "track":
+                lookups["task_version__task__track"] = value
+            elif name == "status":
+                lookups["status__in"] = value.split(",")
+            else:
+                lookups[f"{name}__slug"] = value
+        return self.filter(**lookups)
+
+
 class Run(Scores):
     """One agent's attempt at one task on one hardware."""
 
@@ -98,7 +178,6 @@ class Run(Scores):
     ended_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(default=timezone.now)
     lease = models.CharField(max_length=100, blank=True)
-    attempts = models.PositiveIntegerField(default=0)
     cancel_requested = models.BooleanField(default=False)
 
     last_seq = models.PositiveIntegerField(default=0)
@@ -137,14 +216,14 @@ class Run(Scores):
 
     @property
     def seconds(self) -> float | None:
-        """How long it worked, or has worked so far; None while it waits."""
+        """Return the seconds from start to end, or to now; None while the run is queued."""
         if self.started_at is None:
             return None
         return ((self.ended_at or timezone.now()) - self.started_at).total_seconds()
 
 
 class Submission(models.Model):
-    """A frozen snapshot of the source files handed in during a run; each is a round."""
+    """A frozen snapshot of source files; each submission of a run is one round."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="submissions")
     round = models.PositiveIntegerField()
@@ -163,10 +242,19 @@ class Submission(models.Model):
         return f"{self.run_id} round {self.round}"
 
 
-class Evaluation(Scores):
-    """One submission judged on one hardware; `private` may name hidden cases, `report` not.
+class EvaluationQuerySet(models.QuerySet["Evaluation"]):
+    def of_rounds(self) -> Self:
+        """Return one evaluation per round: the agent's own verdict, else the final one."""
+        own = Evaluation.objects.filter(submission=models.OuterRef("submission"), scope=Scope.ROUND)
+        only_final = Q(scope=Scope.FINAL) & ~models.Exists(own)
+        return self.filter(Q(scope=Scope.ROUND) | only_final)
 
-    `case` is the seen case that was asked for; empty unless it is a profile.
+
+class Evaluation(Scores):
+    """One submission judged on one hardware.
+
+    `private` may name hidden cases, `report` does not. `case` is the profiled case; it is empty for
+    verdicts.
     """
 
     Scope = Scope
@@ -195,6 +283,8 @@ class Evaluation(Scores):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
+    objects = EvaluationQuerySet.as_manager()
+
     class Meta:
         ordering = ["-pk"]
         indexes = [models.Index(fields=["status", "heartbeat_at"], name="evaluation_status_beat")]
@@ -211,7 +301,7 @@ class Evaluation(Scores):
 
 
 class GateResult(models.Model):
-    """What one gate of an evaluation concluded; only `private` is for staff alone."""
+    """Result of one gate of an evaluation; only staff can see `private`."""
 
     evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="gates")
     gate = models.CharField(max_length=20)
@@ -235,8 +325,17 @@ class GateResult(models.Model):
         return f"{self.gate} {self.verdict}"
 
 
+class MeasurementQuerySet(models.QuerySet["Measurement"]):
+    def public(self) -> Self:
+        """Return the seen cases; outside the admin nothing may name the others."""
+        return self.filter(split=Split.SEEN)
+
+
 class Measurement(models.Model):
-    """Candidate against baseline on one case: medians in microseconds, a 95 % interval."""
+    """Candidate against baseline on one case.
+
+    Times are medians in microseconds; `low` and `high` bound the speedup's 95 % interval.
+    """
 
     evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="measurements")
     case = models.CharField(max_length=200)
@@ -275,10 +374,10 @@ class Measurement(models.Model):
 
 
 class Event(models.Model):
-    """One thing that happened in a run, numbered without gaps.
+    """One event of a run, numbered from 1 without gaps.
 
     A row with the same `event_id` and a higher `rev` replaces the earlier one on screen. `t_ms` is
-    the run's own clock: milliseconds since it started, 0 while it waits.
+    the time since the run started in milliseconds, 0 while it is queued.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="events", db_index=False)
@@ -291,12 +390,9 @@ class Event(models.Model):
     span = models.CharField(max_length=100, blank=True)
     parent = models.CharField(max_length=100, blank=True)
     actor = models.CharField(max_length=50)
-    visibility = models.CharField(max_length=6, choices=Visibility, default=Visibility.PUBLIC)
     body: Any = models.JSONField(default=dict)
     producer = models.CharField(max_length=100)
     producer_seq = models.PositiveBigIntegerField(null=True, blank=True)
-
-    objects = EventQuerySet.as_manager()
 
     class Meta:
         ordering = ["run", "seq"]
@@ -306,14 +402,13 @@ class Event(models.Model):
             models.UniqueConstraint(
                 fields=["run", "producer", "producer_seq"], name="event_producer_seq_unique"
             ),
-            one_of("visibility", Visibility, "event_visibility_known"),
         ]
 
     def __str__(self) -> str:
         return f"{self.run_id}#{self.seq} {self.kind}"
 
     def envelope(self) -> dict[str, Any]:
-        """The event as pages, API and sockets give it."""
+        """Return the event as the API and the sockets send it."""
         return {
             "v": 1,
             "run": self.run_id,
@@ -326,13 +421,12 @@ class Event(models.Model):
             "span": self.span,
             "parent": self.parent,
             "actor": self.actor,
-            "visibility": self.visibility,
             "body": self.body,
         }
 
 
 class Blob(models.Model):
-    """The whole of what an event keeps only the head and tail of, by its SHA-256."""
+    """A text too long for an event, which keeps its head and tail; keyed by its SHA-256."""
 
     sha256 = models.CharField(primary_key=True, max_length=64)
     size = models.PositiveBigIntegerField()
@@ -343,12 +437,12 @@ class Blob(models.Model):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """What an event's body says of it."""
+        """Return the entry of this blob in an event's body."""
         return {"sha256": self.sha256, "size": self.size}
 
 
 class ImportedFile(models.Model):
-    """A file of results that was loaded whole, by its SHA-256: it need not be read again."""
+    """A results file that was loaded completely, keyed by its SHA-256."""
 
     sha256 = models.CharField(primary_key=True, max_length=64)
     name = models.CharField(max_length=200)

@@ -15,6 +15,7 @@ from pygments.lexers import get_lexer_for_filename
 from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
+from arena.runs.best import best_so_far
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Scope
 
@@ -79,32 +80,34 @@ class Source:
 
 def rounds_of(run: Run) -> list[Round]:
     """Every round in order, each with the best speedup up to it."""
-    rounds: list[Round] = []
-    best: float | None = None
-    begins = 0.0
-    submissions = run.submissions.order_by("round").prefetch_related("evaluations")
-    for submission in submissions.defer("files"):
-        by_scope = {evaluation.scope: evaluation for evaluation in submission.evaluations.all()}
-        final = by_scope.get(Scope.FINAL)
-        own = by_scope.get(Scope.ROUND, final)
+    submissions = run.submissions.order_by("round").prefetch_related("evaluations").defer("files")
+    verdicts = [_verdicts(submission) for submission in submissions]
+    best = list(best_so_far(own for own, _ in verdicts))
+    rounds = []
+    for at, (submission, (own, final)) in enumerate(zip(submissions, verdicts, strict=True)):
         passed = own if own and own.verdict == "passed" else None
-        speedup, low = (passed.speedup, passed.low) if passed else (None, None)
-        if improved := speedup is not None and (low or speedup) > begins:
-            best, begins = speedup, low or speedup or 0.0
+        so_far = best[at]
         rounds.append(
             Round(
                 number=submission.round,
                 submission=submission,
                 own=own,
                 final=final,
-                speedup=speedup,
-                low=low,
+                speedup=passed.speedup if passed else None,
+                low=passed.low if passed else None,
                 high=passed.high if passed else None,
-                best=best,
-                is_best=improved,
+                best=so_far.speedup if so_far else None,
+                is_best=so_far is not None and so_far is own,
             )
         )
     return rounds
+
+
+def _verdicts(submission: Submission) -> tuple[Evaluation | None, Evaluation | None]:
+    """Return the verdict that the agent got of a round, and the final one."""
+    by_scope = {evaluation.scope: evaluation for evaluation in submission.evaluations.all()}
+    final = by_scope.get(Scope.FINAL)
+    return by_scope.get(Scope.ROUND, final), final
 
 
 def best_of(rounds: list[Round]) -> Round | None:

@@ -19,8 +19,7 @@ from arena.errors import UserError
 from arena.runs import experiments, services
 from arena.runs.charts import best_by_round
 from arena.runs.forms import RunForm
-from arena.runs.models import Evaluation, Event, Run, Submission
-from arena.runs.querysets import EventQuerySet
+from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
 from arena.runs.services.runs import BUDGET
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
@@ -71,8 +70,7 @@ def start(request: HttpRequest) -> HttpResponse:
 @require_safe
 def run(request: HttpRequest, run_id: str) -> HttpResponse:
     shown = _run(request, run_id)
-    events = Event.objects.visible_to(request.user, shown)
-    context = _summary(request, shown) | _stream(request, shown, events)
+    context = _summary(request, shown) | _stream(request, shown)
     return render(request, "run.html", context)
 
 
@@ -90,11 +88,11 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
     from the socket only that there are some. The cursor behind the rows is in the headers.
     """
     shown = _run(request, run_id)
-    visible = Event.objects.visible_to(request.user, shown)
+    events = shown.events.all()
     if "chunk" in request.GET:
-        rows, reached = timeline.chunk(visible, _number(request, "chunk")).entries, shown.last_seq
+        rows, reached = timeline.chunk(events, _number(request, "chunk")).entries, shown.last_seq
     else:
-        rows, reached = timeline.since(visible, _number(request, "after"), shown.last_seq)
+        rows, reached = timeline.since(events, _number(request, "after"), shown.last_seq)
     context = {"entries": rows, "run": shown}
     answer = render(request, "runs/_events.html", context)
     cursor = {
@@ -115,7 +113,7 @@ def moments(request: HttpRequest, run_id: str) -> JsonResponse:
     milliseconds on the run's clock.
     """
     shown = _run(request, run_id)
-    starts, ends = timeline.moments(Event.objects.visible_to(request.user, shown))
+    starts, ends = timeline.moments(shown.events.all())
     return JsonResponse({"starts": starts, "ends": ends})
 
 
@@ -180,7 +178,6 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     rounds = rounds_of(shown)
     best = best_of(rounds)
     telling = _telling(rounds)
-    visible = Event.objects.visible_to(request.user, shown)
     final = telling.submission if telling else None
     judged = [*rounds, *(r.final for r in rounds if r.final)]
     may_cancel = request.user.is_staff or (
@@ -196,7 +193,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "telling": telling,
         "scale": Scale.over(judged),
         "chart": best_by_round(rounds),
-        "outline": timeline.outline(visible),
+        "outline": timeline.outline(shown.events.all()),
         "sources": sources(final.files) if final else [],
         "may_cancel": may_cancel and not shown.ended and not shown.cancel_requested,
         **_verdict(telling.evaluation if telling else None),
@@ -245,11 +242,11 @@ def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
     }
 
 
-def _stream(request: HttpRequest, shown: Run, visible: EventQuerySet) -> dict[str, Any]:
+def _stream(request: HttpRequest, shown: Run) -> dict[str, Any]:
     """The part of the trace that is asked for: what was searched, a chunk, or the newest."""
     words = request.GET.get("q", "").strip()[:200]
     if words:
-        return {"query": words, "found": timeline.matching(visible, words)}
+        return {"query": words, "found": timeline.matching(shown.events.all(), words)}
     last = timeline.chunk_of(shown.last_seq)
     if "at" in request.GET or "chunk" in request.GET:
         asked = _number(request, "chunk")
@@ -260,7 +257,7 @@ def _stream(request: HttpRequest, shown: Run, visible: EventQuerySet) -> dict[st
         numbers = [last - 1, last] if last else [last]
     address = reverse("run", args=[shown.pk])
     return {
-        "chunks": [timeline.chunk(visible, number) for number in numbers],
+        "chunks": [timeline.chunk(shown.events.all(), number) for number in numbers],
         "older": f"{address}?chunk={numbers[0] - 1}#trace" if numbers[0] else "",
         "newer": f"{address}?chunk={numbers[-1] + 1}#trace" if numbers[-1] < last else "",
         "whole": numbers[0] == 0 and numbers[-1] == last,

@@ -173,8 +173,8 @@ def test_an_event_is_the_envelope_that_sockets_send(client, start):
 
 
 def test_the_whole_of_a_cut_text_is_read_through_its_event(client, start, alice):
-    run = start(owner=alice)
-    draft = EventDraft("log", {"text": "x" * 50_000}, visibility="owner")
+    run = start(owner=alice, visibility="owner")
+    draft = EventDraft("log", {"text": "x" * 50_000})
     seq = services.record(run.pk, [draft], producer="p")
     path = f"{RUNS}/{run.pk}/events/{seq}/blob"
     assert client.get(path, {"path": "text"}).status_code == 404

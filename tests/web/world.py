@@ -18,7 +18,6 @@ from tests.web.profile import PROFILE
 ROOT = Path(__file__).resolve().parent.parent.parent
 HIDDEN = "hidden-zebra-case"
 SECRET = 7919
-STAFF_WORD = "staff-only-okapi"
 LEASE = "worker-of-the-world"
 GATES = ("integrity", "compile", "correctness", "performance", "generalization")
 DEVICE = {
@@ -200,7 +199,6 @@ class World:
                 id=call,
                 span=span,
             ),
-            EventDraft("log", {"text": f"{STAFF_WORD} {number}"}, span=span, visibility="staff"),
         ]
         services.record(run.pk, drafts, producer="agent")
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from arena import queue, sockets
 from arena.errors import Conflict, UserError
+from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.services.runs import end_run, say_status
 from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus, Scope, Split
@@ -322,15 +323,15 @@ def _say_end(
     }
     drafts = [EventDraft("span_end", end, id=f"{span}/end")]
     if report["verdict"] == "passed" and scores.get("speedup") is not None:
-        passed = Evaluation.objects.filter(submission__run=submission.run_id, verdict="passed")
-        best = max(passed.exclude(speedup=None).values_list("speedup", flat=True))
+        rounds = Evaluation.objects.of_rounds().filter(submission__run=submission.run_id)
+        best = best_first(rounds).first()
         body = {
             "name": "speedup",
             "value": scores["speedup"],
             "low": scores["low"],
             "high": scores["high"],
             "unit": "x",
-            "best": best,
+            "best": best and best.speedup,
             "scope": evaluation.scope,
             "hardware": evaluation.hardware.slug,
             **about,

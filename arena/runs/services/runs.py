@@ -89,9 +89,7 @@ def claim_run(run_id: str, lease: str) -> Run | None:
     now = timezone.now()
     with transaction.atomic():
         queued = Run.objects.filter(pk=run_id, status=RunStatus.QUEUED, cancel_requested=False)
-        won = queued.update(
-            status=RunStatus.RUNNING, lease=lease, attempts=1, started_at=now, heartbeat_at=now
-        )
+        won = queued.update(status=RunStatus.RUNNING, lease=lease, started_at=now, heartbeat_at=now)
         if not won:
             return None
         say_status(run_id, RunStatus.RUNNING)

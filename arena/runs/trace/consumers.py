@@ -14,7 +14,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer, AsyncWebsocketConsumer
 
 from arena import sockets
-from arena.runs.models import Event, Run
+from arena.runs.models import Run
 
 FRAME_SECONDS = 0.1  # at most ten frames a second
 TICK_SECONDS = 2.0  # how late a lost nudge can make a page
@@ -156,7 +156,7 @@ class RunConsumer(NudgedConsumer):
         skipped_to = None
         if run.last_seq - cursor > LAG_EVENTS:
             cursor = skipped_to = run.last_seq - FRAME_EVENTS
-        rows = Event.objects.visible_to(user, run).filter(seq__gt=cursor, seq__lte=run.last_seq)
+        rows = run.events.filter(seq__gt=cursor, seq__lte=run.last_seq)
         events = [event.envelope() for event in rows.order_by("seq")[:FRAME_EVENTS]]
         whole = len(events) < FRAME_EVENTS
         reached = max(cursor, run.last_seq) if whole else events[-1]["seq"]

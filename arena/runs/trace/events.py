@@ -279,7 +279,6 @@ class EventDraft:
     span: str = ""
     parent: str = ""
     actor: str = "agent"
-    visibility: str = "public"
     producer_seq: int | None = None
 
 

@@ -55,7 +55,6 @@ def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
                     span=draft.span,
                     parent=draft.parent,
                     actor=draft.actor,
-                    visibility=draft.visibility,
                     body=body,
                     producer=producer,
                     producer_seq=draft.producer_seq,

@@ -1,25 +1,29 @@
-"""The rows of a trace: each logical event once, where it first stood, as it is now."""
+"""Rows of the trace on a run's page.
+
+A row is one logical event: it stands where the event first appeared and shows its newest revision.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from django.db.models import F, IntegerField, Max, Min, OuterRef, Subquery, TextField
+from django.db.models import F, IntegerField, Max, Min, OuterRef, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast
 
 from arena.runs.models import Event
-from arena.runs.querysets import EventQuerySet
 
-CHUNK = 200
-OUTLINE = 1000
-FOUND = 200
-OUTLINED = ("span_begin", "gate_result")
-KEPT_APART = ("status",)  # a change of state is history: a later one does not undo it
-UNNAMED = "#"  # ids that were given to events without one; nothing revises those
+CHUNK_EVENTS = 200
+MAX_OUTLINE_ROWS = 1000
+MAX_FOUND_ROWS = 200
+OUTLINE_KINDS = ("span_begin", "gate_result")
+UNREVISED_KINDS = ("status",)  # each change of state stays as its own row
+UNNAMED = "#"  # prefix of the ids of events without one; no event revises those
+PLAIN_TEXT = re.compile(r"[ -~]+")
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Entry:
 
     @property
     def templates(self) -> list[str]:
-        """The template of this kind of event, or the one for kinds that have none."""
+        """Return the template of this kind of event, then the fallback."""
         return [f"runs/events/{self.event.kind}.html", "runs/events/other.html"]
 
     @property
@@ -47,80 +51,79 @@ class Entry:
 
     @property
     def minor(self) -> bool:
-        """Spans that nest inside a turn are drawn lighter."""
+        """Return True for a span that nests inside a turn; it is drawn lighter."""
         return self.event.body.get("span_kind") not in ("turn", "submission")
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The rows whose first seq lies in one stretch of CHUNK numbers."""
+    """Rows whose first seq lies in one range of CHUNK_EVENTS numbers."""
 
     number: int
     entries: list[Entry]
 
 
 def chunk_of(seq: int) -> int:
-    """The chunk that holds this seq; seqs begin at 1."""
-    return max(seq - 1, 0) // CHUNK
+    """Return the number of the chunk that holds this seq; seqs begin at 1."""
+    return max(seq - 1, 0) // CHUNK_EVENTS
 
 
-def chunk(events: EventQuerySet, number: int) -> Chunk:
-    """The rows that first appeared in a chunk, each as it is now."""
-    first, last = number * CHUNK + 1, (number + 1) * CHUNK
+def chunk(events: QuerySet[Event], number: int) -> Chunk:
+    """Return the rows that first appeared in a chunk."""
+    first, last = number * CHUNK_EVENTS + 1, (number + 1) * CHUNK_EVENTS
     rows = folded(events, list(events.filter(seq__range=(first, last)).order_by("seq")))
     return Chunk(number, [entry for entry in rows if first <= entry.seq])
 
 
-def moments(events: EventQuerySet) -> tuple[list[int], int]:
-    """When each chunk began and when the last event came, in milliseconds on the run's clock. A
-    chunk of which nothing may be seen begins with the one before it.
-    """
-    number = Cast((F("seq") - 1) / CHUNK, IntegerField())
-    begun = dict(
-        events.order_by().annotate(number=number).values_list("number").annotate(Min("t_ms"))
-    )
-    starts: list[int] = []
-    for chunk in range(max(begun, default=-1) + 1):
-        starts.append(begun.get(chunk, starts[-1] if starts else 0))
+def moments(events: QuerySet[Event]) -> tuple[list[int], int]:
+    """Return when each chunk begins and when the last event came, in milliseconds of run time."""
+    number = Cast((F("seq") - 1) / CHUNK_EVENTS, IntegerField())
+    begins = events.order_by().annotate(number=number).values("number").annotate(at=Min("t_ms"))
+    starts = list(begins.order_by("number").values_list("at", flat=True))
     return starts, events.aggregate(ends=Max("t_ms"))["ends"] or 0
 
 
-def since(events: EventQuerySet, after: int, upto: int) -> tuple[list[Entry], int]:
-    """The rows that are new or changed above a cursor, and the cursor behind them."""
+def since(events: QuerySet[Event], after: int, upto: int) -> tuple[list[Entry], int]:
+    """Return the rows that are new or changed above a cursor, and the next cursor."""
     fresh = events.filter(seq__gt=after, seq__lte=upto).order_by("seq")
-    page = list(fresh[:CHUNK])
-    reached = page[-1].seq if len(page) == CHUNK else max(upto, after)
+    page = list(fresh[:CHUNK_EVENTS])
+    reached = page[-1].seq if len(page) == CHUNK_EVENTS else max(upto, after)
     return folded(events, page), reached
 
 
-def matching(events: EventQuerySet, words: str) -> list[Entry]:
-    """The first rows that say `words`, upper and lower case alike: in a value, not by the name of
-    one.
+def matching(events: QuerySet[Event], words: str) -> list[Entry]:
+    """Return the first rows with `words` in a value of their body, in upper or lower case.
+
+    The database narrows by the longest run of printable ASCII. The stored JSON escapes other
+    characters on SQLite, and folding their case is up to the database's locale on PostgreSQL.
     """
-    needle = json.dumps(words)[1:-1]
-    found = events.annotate(text=Cast("body", TextField())).filter(text__icontains=needle)
+    if plain := max(PLAIN_TEXT.findall(words), key=len, default=""):
+        found = events.annotate(text=Cast("body", TextField()))
+        events_with_plain = found.filter(text__icontains=json.dumps(plain)[1:-1])
+    else:
+        events_with_plain = events
     sought = words.casefold()
-    saying = (event for event in found.order_by("seq").iterator() if _says(event.body, sought))
-    rows = folded(events, list(islice(saying, FOUND)))
-    return [entry for entry in rows if _says(entry.event.body, sought)]
+    candidates = events_with_plain.order_by("seq").iterator()
+    page = islice((event for event in candidates if _contains(event.body, sought)), MAX_FOUND_ROWS)
+    return [entry for entry in folded(events, list(page)) if _contains(entry.event.body, sought)]
 
 
-def _says(value: Any, words: str) -> bool:
-    """Whether a text or a number in a value of JSON holds `words`."""
+def _contains(value: Any, words: str) -> bool:
+    """Return whether a text or a number inside a JSON value contains casefolded `words`."""
     if isinstance(value, dict | list):
         inner = value.values() if isinstance(value, dict) else value
-        return any(_says(each, words) for each in inner)
+        return any(_contains(each, words) for each in inner)
     return not isinstance(value, bool | None) and words in str(value).casefold()
 
 
-def outline(events: EventQuerySet) -> list[Entry]:
-    """The newest turns, submissions, evaluations and gates, in order."""
-    newest = list(events.filter(kind__in=OUTLINED).order_by("-seq")[:OUTLINE])
+def outline(events: QuerySet[Event]) -> list[Entry]:
+    """Return the newest turns, submissions, evaluations and gates, in order."""
+    newest = list(events.filter(kind__in=OUTLINE_KINDS).order_by("-seq")[:MAX_OUTLINE_ROWS])
     return folded(events, newest[::-1])
 
 
-def folded(events: EventQuerySet, page: Sequence[Event]) -> list[Entry]:
-    """Each event of `page` once: its newest revision, at the seq of its first."""
+def folded(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
+    """Return each event of `page` once: its newest revision, at the seq of its first."""
     own = {event.pk: event for event in page}
     named = {event.event_id: event.pk for event in page if _revisable(event)}
     revisions = events.filter(event_id=OuterRef("event_id"))
@@ -138,4 +141,4 @@ def folded(events: EventQuerySet, page: Sequence[Event]) -> list[Entry]:
 
 
 def _revisable(event: Event) -> bool:
-    return event.kind not in KEPT_APART and not event.event_id.startswith(UNNAMED)
+    return event.kind not in UNREVISED_KINDS and not event.event_id.startswith(UNNAMED)

@@ -243,7 +243,9 @@ def _event(
     run: Run, told: Mapping[str, Any], ids: Mapping[str, str], blobs: Mapping[str, Blob]
 ) -> Event:
     """An event as it was, the ids of what it belongs to as they are here."""
-    values = columns(Event, results.EVENT, told)
+    if told.get("visibility", "public") != "public":  # a field of older files
+        raise Refused(f"event {told['seq']} is hidden, and events are public here.")
+    values = columns(Event, results.EVENT, told, "visibility")
     if values["kind"] not in BODIES:
         raise Refused(f"event {told['seq']} is of no known kind. Export it again.")
     try:

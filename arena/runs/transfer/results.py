@@ -63,7 +63,7 @@ MEASUREMENT = tuple(
     if field.name not in ("id", "evaluation")
 )
 EVENT = (
-    "seq", "event_id", "rev", "at", "t_ms", "kind", "span", "parent", "actor", "visibility", "body",
+    "seq", "event_id", "rev", "at", "t_ms", "kind", "span", "parent", "actor", "body",
 )  # fmt: skip
 
 
