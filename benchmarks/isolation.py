@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from evaluation.sandbox import launch  # noqa: E402 - the path comes first
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import IsolationFeatures, Policy  # noqa: E402
 
 OTHER = 65534
@@ -80,7 +81,7 @@ def _tried(maker: int, package: Path) -> list[dict[str, Any]]:
 
 
 def _walls() -> dict[str, IsolationFeatures]:
-    every = launch.walls()
+    every = isolation_features()
     apart = dataclasses.replace(every, landlock=0, seccomp=False)
     return {
         "namespaces": IsolationFeatures(namespaces=True),

@@ -25,7 +25,7 @@ from evaluation.gates import Gate, Trial, gates
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
-from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.spec import Task
 from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
 
@@ -104,7 +104,7 @@ def _conclusive(result: GateResult) -> bool:
 def _run(gate: Gate, trial: Trial, seconds: dict[str, float], unconfined: bool) -> GateResult:
     started = time.perf_counter()
     try:
-        if gate.NAME is not GateName.INTEGRITY and not (unconfined or launch.walls().any):
+        if gate.NAME is not GateName.INTEGRITY and not (unconfined or isolation_features().any):
             raise NoIsolation(
                 "this machine has neither namespaces nor Landlock, so it judges nothing from "
                 "strangers; its owner may set ARENA_UNCONFINED=1"
@@ -148,7 +148,7 @@ def _starter(
     """What brings the judge its candidate. Everything else that it takes is made ready by a thread,
     beside the gates that come before.
     """
-    launch.walls()  # found once, before threads ask
+    isolation_features()  # found once, before threads ask
     # Its parent is this thread, with which it would end.
     zygote = zygote or stack.enter_context(ForkServer())
     track = request.task.track
@@ -240,7 +240,7 @@ def fingerprint(request: Request) -> dict[str, Any]:
         "judge": JUDGE_VERSION,
         "task": request.task.hash,
         "device": _device_fingerprint(request),
-        "isolation": dataclasses.asdict(launch.walls()),
+        "isolation": dataclasses.asdict(isolation_features()),
         "python": platform.python_version(),
         "kernel": platform.release(),
         **{name: importlib.metadata.version(name) for name in ("torch", "triton", "numpy")},

@@ -30,7 +30,7 @@ from evaluation.gates.generalization import hidden_cases
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
-from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.spec import Example, Task
 from evaluation.timing import estimates
 from evaluation.timing.session import MeasurementSession
@@ -158,7 +158,7 @@ class _Bench:
 
     def attempts(self, kept: Sequence[Answer]) -> Iterator[Attempt]:
         """Judge each answer in turn, once it is built."""
-        launch.walls()  # found once, before threads ask
+        isolation_features()  # found once, before threads ask
         at_once = min(MOST_BUILDS, len(os.sched_getaffinity(0)))
         with ThreadPoolExecutor(at_once, "build") as pool:
             trials = [pool.submit(self._built, answer) for _, answer in kept]

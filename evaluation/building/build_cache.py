@@ -85,7 +85,7 @@ def build(
             said = f"what was built takes {size >> 20} MiB; {MOST_KEPT >> 20} are kept at most"
             raise BuildError(said, outputs)
         (workshop / DONE).write_text(json.dumps(to_json(outputs)))
-        untrusted_files.lend(workshop)
+        untrusted_files.make_readable(workshop)
         try:
             workshop.rename(folder)
         except OSError:  # another build of the same content was first
@@ -104,7 +104,7 @@ def _found(folder: Path) -> bool:
     try:
         os.utime(folder / DONE)
         if not (folder / DONE).stat().st_mode & 0o004:
-            untrusted_files.lend(folder)
+            untrusted_files.make_readable(folder)
     except OSError:  # it is not there, or another's
         return (folder / DONE).is_file()
     return True

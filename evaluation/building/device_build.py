@@ -15,6 +15,7 @@ from pathlib import Path
 from evaluation.building import native
 from evaluation.errors import BuildError
 from evaluation.sandbox import launch, resource_watch, untrusted_files
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.types import CompilerOutput, Diagnostic, Reason
 
@@ -83,7 +84,7 @@ def compile_all(
     """
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    launch.walls()  # found once, before threads ask
+    isolation_features()  # found once, before threads ask
 
     def compiled(numbered: tuple[int, Job]) -> CompilerOutput:
         number, job = numbered
@@ -109,14 +110,16 @@ def _compile(
     argv = [word.replace("{work}", str(work)) for word in job.argv]
     argv += ["-o", str(work / job.artefact)]
     policy = Policy(
-        walls=launch.walls(),
+        features=isolation_features(),
         readable=(str(folder), *readable),
         writable=(str(work),),
         memory_bytes=BUILD_MEMORY,
     )
     env = {"TMPDIR": str(work), "HOME": str(work)}
     started = time.perf_counter()
-    done = launch.run(argv, policy, timeout=seconds, cwd=folder, env=env, most=resource_watch.BUILD)
+    done = launch.run(
+        argv, policy, timeout=seconds, cwd=folder, env=env, limits=resource_watch.BUILD_LIMITS
+    )
     milliseconds = (time.perf_counter() - started) * 1e3
 
     def here(text: str) -> str:

@@ -21,6 +21,7 @@ from evaluation.devices import kinds
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages.cpp import compiler_version, target
 from evaluation.sandbox import launch, resource_watch, untrusted_files
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandboxed import build_torch
 from evaluation.types import CompilerOutput, Reason
@@ -87,7 +88,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
     return output
 
 
-def _imported(source: Path, work: str, limit: float) -> launch.Done:
+def _imported(source: Path, work: str, limit: float) -> launch.Completed:
     """Run the script that imports `source`, free to write to `work` alone."""
     env = {"PATH": _PATH, "HOME": work, "TMPDIR": work, "TORCH_EXTENSIONS_DIR": work}
     env |= {"CXX": "g++", "MAX_JOBS": str(len(os.sched_getaffinity(0)))}
@@ -97,13 +98,15 @@ def _imported(source: Path, work: str, limit: float) -> launch.Done:
         env["TORCH_CUDA_ARCH_LIST"] = _capability(nvcc.architecture())
         readable.append(str(toolkit.root))
     policy = Policy(
-        walls=launch.walls(),
+        features=isolation_features(),
         readable=tuple(readable),
         writable=(work,),
         memory_bytes=BUILD_MEMORY,
     )
     argv = [sys.executable, "-I", str(_SCRIPT), str(source), work]
-    return launch.run(argv, policy, timeout=limit, cwd=work, env=env, most=resource_watch.BUILD)
+    return launch.run(
+        argv, policy, timeout=limit, cwd=work, env=env, limits=resource_watch.BUILD_LIMITS
+    )
 
 
 def _toolkit() -> nvcc.Toolkit | None:
@@ -134,7 +137,7 @@ def _keep(work: Path, kept: Path) -> None:
     """Take the libraries out of a stranger's folder: whole files of theirs, and not very many."""
     names = sorted(name for name in os.listdir(work) if _LIBRARY.fullmatch(name))
     for name in names[:MOST_LIBRARIES]:
-        untrusted_files.take(work / name, kept / name)
+        untrusted_files.move(work / name, kept / name)
 
 
 def stand_in(folder: Path) -> None:

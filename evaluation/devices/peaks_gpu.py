@@ -16,7 +16,7 @@ from typing import Any
 from evaluation.building.build_cache import replace_text
 from evaluation.devices.detect import Device, Level, slug_of
 from evaluation.devices.kinds import GPU
-from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 
 ON = "cuda"
 COPY_BYTES = 1 << 30
@@ -79,7 +79,7 @@ def device(
         last_level_cache_bytes=l2,
         levels=(Level("L2", l2, peaks["l2_gbps"]), Level("memory", 0, peaks["memory_gbps"])),
         peaks=peaks,
-        isolation=dataclasses.asdict(launch.walls()),
+        isolation=dataclasses.asdict(isolation_features()),
         fingerprint={**model, "uuid": uuid},
         environment=environment,
         unjudged=unjudged,

@@ -19,6 +19,7 @@ from evaluation.building.c_header import c_header
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages import BufferSet, Kernel, Launch
 from evaluation.sandbox import launch, resource_watch
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.types import Argument, CompilerOutput, Reason
 
@@ -79,7 +80,7 @@ class Cpp:
         units = [*(name for name in files if name.endswith(self.suffix)), "replay.cpp"]
         argv = [COMPILER, *BASE_FLAGS, *flags, *units, "-o", ARTEFACT]
         policy = Policy(
-            walls=launch.walls(),
+            features=isolation_features(),
             readable=("/etc/gcc",),
             writable=(str(folder),),
             memory_bytes=BUILD_MEMORY,
@@ -89,7 +90,7 @@ class Cpp:
         started = time.perf_counter()
         env = {"TMPDIR": str(folder)}
         done = launch.run(
-            argv, policy, timeout=seconds, cwd=folder, env=env, most=resource_watch.BUILD
+            argv, policy, timeout=seconds, cwd=folder, env=env, limits=resource_watch.BUILD_LIMITS
         )
         built = done.returncode == 0 and (folder / ARTEFACT).is_file()
         text = done.stdout.replace(f"{folder}/", "")[-64_000:]

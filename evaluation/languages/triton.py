@@ -20,6 +20,7 @@ from evaluation.devices import kinds
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import BufferSet, Kernel, Launch
 from evaluation.sandbox import launch, resource_watch, untrusted_files
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandboxed import build_triton
 from evaluation.tasks.domain import dtype_of, shape_of
@@ -94,7 +95,7 @@ class Triton:
         }
         (folder / "request.json").write_text(json.dumps(request))
         policy = Policy(
-            walls=launch.walls(),
+            features=isolation_features(),
             readable=(sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
             writable=(str(work),),
             memory_bytes=BUILD_MEMORY,
@@ -115,7 +116,7 @@ class Triton:
         seconds = task.operator.limits.seconds
         started = time.perf_counter()
         done = launch.run(
-            argv, policy, timeout=seconds, cwd=work, env=env, most=resource_watch.BUILD
+            argv, policy, timeout=seconds, cwd=work, env=env, limits=resource_watch.BUILD_LIMITS
         )
         said = done.stdout.replace(f"{folder}/", "")[-16_000:]
         milliseconds = (time.perf_counter() - started) * 1e3

@@ -28,7 +28,7 @@ class Freezer:
 
     def found(self) -> list[int]:
         """Those that are there now."""
-        return procfs.below(self.init)
+        return procfs.descendants(self.init)
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
@@ -47,7 +47,7 @@ class Freezer:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.pids = tuple(self.found())
-            if all(procfs.stopped(pid) for pid in self.pids):
+            if all(procfs.is_stopped(pid) for pid in self.pids):
                 self._come_to_rest()
                 return True
             self.freeze()
@@ -65,7 +65,7 @@ class Freezer:
 
     def spent(self) -> dict[int, int]:
         """Nanoseconds of processor time that each of them has had."""
-        return {pid: procfs.spent(pid) for pid in self.pids}
+        return {pid: procfs.cpu_time_ns(pid) for pid in self.pids}
 
     def since(self, spent: Mapping[int, int]) -> int:
         """Nanoseconds of processor time that those had from then until they came to rest."""
@@ -74,7 +74,7 @@ class Freezer:
     def restless_ns(self) -> int:
         """Nanoseconds of processor time that they have had in all their rests so far."""
         for pid, before in list(self._rested.items()):
-            self._rested[pid] = max(before, procfs.spent(pid))
+            self._rested[pid] = max(before, procfs.cpu_time_ns(pid))
             self._restless += self._rested[pid] - before
         return self._restless
 

@@ -321,7 +321,7 @@ class ProcessHandle:
         if threads > MOST_THREADS and not self.rights.trusted:
             self.close()
             raise SubmissionError(Reason.FORBIDDEN, f"started more than {MOST_THREADS} threads")
-        taken, limit = sum(procfs.resident(pid) for pid in pids), self.rights.memory_bytes
+        taken, limit = sum(procfs.resident_bytes(pid) for pid in pids), self.rights.memory_bytes
         if taken > limit + self._shared_bytes:
             self.close()
             raise SubmissionError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluation.devices.kinds import CPU, GPU
-from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -55,7 +55,7 @@ class ProcessLimits:
     def policy(self) -> Policy:
         """The walls around it, of those that this machine has."""
         return Policy(
-            walls=launch.walls(),
+            features=isolation_features(),
             readable=(sys.prefix, sys.base_prefix, str(PACKAGE), str(self.folder)),
             writable=(str(self.scratch),),
             # A GPU's driver reserves more addresses than any machine has memory.
@@ -65,5 +65,5 @@ class ProcessLimits:
             fork=self.compiles,
             pinned=True,
             gpu=self.kind == GPU,
-            stranger=not self.trusted,
+            unprivileged_user=not self.trusted,
         )

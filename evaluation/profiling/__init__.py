@@ -22,7 +22,7 @@ from evaluation.profiling.facts import Profile, Unprofiled, merged, plain, table
 from evaluation.profiling.tools import Tool, tools
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.policy import Policy
-from evaluation.sandbox.resource_watch import BUILD, SECONDS
+from evaluation.sandbox.resource_watch import BUILD_LIMITS, SECONDS
 from evaluation.sandboxed import profile_kernel
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Reason, Split, Verdict
@@ -108,7 +108,7 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
         policy = rights.policy()
         readable = (*policy.readable, job["reference"], *tool.readable())
         # Counters are root's.
-        policy = dataclasses.replace(policy, readable=readable, stranger=False)
+        policy = dataclasses.replace(policy, readable=readable, unprivileged_user=False)
         if tool.command():
             policy, job["policy"] = _parted(policy)
         done = launch.run(
@@ -117,8 +117,8 @@ def _profiled(task: Task, built: Build, case: Case, name: str, tool: Tool) -> Pr
             timeout=MOST_SECONDS,
             cwd=rights.scratch,
             env=rights.variables(),
-            most=dataclasses.replace(BUILD, memory_bytes=rights.memory_bytes + TOOL_BYTES),
-            opening=launch.Opening(profile_kernel.REACHED, BEGIN_SECONDS),
+            limits=dataclasses.replace(BUILD_LIMITS, memory_bytes=rights.memory_bytes + TOOL_BYTES),
+            marker=launch.ReadyMarker(profile_kernel.REACHED, BEGIN_SECONDS),
         )
     return _concluded(done, case, tool)
 
@@ -131,8 +131,8 @@ def _parted(policy: Policy) -> tuple[Policy, str]:
     put it up. The two talk by sockets.
     """
     inner = dataclasses.replace(policy, unix_sockets=True)
-    outer = dataclasses.replace(policy.walls, landlock=0)
-    return dataclasses.replace(inner, walls=outer, pinned=False), inner.to_json()
+    outer = dataclasses.replace(policy.features, landlock=0)
+    return dataclasses.replace(inner, features=outer, pinned=False), inner.to_json()
 
 
 def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[st
     }
 
 
-def _concluded(done: launch.Done, case: Case, tool: Tool) -> Profile:
+def _concluded(done: launch.Completed, case: Case, tool: Tool) -> Profile:
     """What came of it, all of which a stranger may have written once it has begun. Raises
     Unprofiled.
     """
@@ -163,7 +163,7 @@ def _concluded(done: launch.Done, case: Case, tool: Tool) -> Profile:
     if kernels:
         return Profile(case.name, tool.title(), kernels)
     said = done.stdout.strip()
-    if not done.heard:
+    if not done.ready:
         why = answer.get("message") or said or f"no answer, exit code {done.returncode}"
         raise Unprofiled(f"{tool.title()} did not get to the kernel: {str(why)[-MOST_SAID:]}")
     if done.exceeded:

@@ -1,1 +1,1 @@
-"""Isolation of untrusted processes. Imports nothing of the project."""
+"""Isolation of untrusted code. Uses the standard library alone and nothing else of the project."""

@@ -1,21 +1,14 @@
-"""What an inmate finds where: a `/proc` of its own, folders of its own, the rest read-only.
-
-Standard library alone, as `sandbox`.
-"""
+"""The file system that a sandboxed process sees, laid out in a mount namespace."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 from collections.abc import Iterable, Set
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from evaluation.sandbox.policy import Policy
-
-libc = ctypes.CDLL(None, use_errno=True)
+from evaluation.sandbox.policy import Policy
+from evaluation.sandbox.syscalls import checked, libc
 
 SYSTEM_PATHS = (
     "/usr /lib /lib64 /lib32 /bin /sbin /proc /sys/devices/system /sys/fs/cgroup /etc/ld.so.cache"
@@ -24,131 +17,139 @@ SYSTEM_PATHS = (
 ).split()
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
 DEVICE_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
-"""Of `/dev`, to `/proc/self`."""
+"""From `/dev` to `/proc/self`."""
+KERNEL_PATHS = "/proc/acpi /proc/bus /proc/fs /proc/irq /proc/scsi /proc/sysrq-trigger".split()
+"""Files by which root changes the machine, even without capabilities."""
 
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
-KERNEL_PATHS = "/proc/acpi /proc/bus /proc/fs /proc/irq /proc/scsi /proc/sysrq-trigger".split()
-"""Where root changes the machine, even without capabilities."""
 OTHERS_ENTER = 0o001
-MOST_STEPS = 1000
+MAX_PATH_STEPS = 1000
 
 
-def checked(result: int, what: str) -> int:
-    """The result of a call; raises OSError where it is negative."""
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
+def enter_namespaces(new_user: bool) -> None:
+    """Move this process to new namespaces, and its children to a new PID namespace."""
+    flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
+    uid, gid = os.getuid(), os.getgid()
+    checked(libc.unshare(flags | (CLONE_NEWUSER if new_user else 0)), "unshare")
+    if new_user:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
 def arrange(policy: Policy, user: int) -> None:
-    """In a new mount namespace: lay out what an inmate finds, who is to be that `user`, 0 for none
-    but ourselves. Raises OSError.
+    """Lay out the mounts of a policy in a new mount namespace.
+
+    `user` is the unprivileged user that the sandboxed process becomes, or 0.
+    Raises: OSError.
     """
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
-    if policy.walls.private_proc:
+    if policy.features.private_proc:
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    if policy.walls.read_only_system:
+    if policy.features.read_only_system:
         # A GPU's driver names its threads: it writes /proc/self/task/*/comm.
-        named = policy.gpu and policy.walls.private_proc
-        for path in filter(os.path.exists, _kernel_paths(policy) if named else ()):
-            _mount(path, path, None, MS_BIND)  # and read-only it stays
-        here = os.getcwd()
-        own = (*policy.readable, *policy.writable)
-        if policy.enclosed:
-            _enclose((*SYSTEM_PATHS, *DEVICE_PATHS, *own))
+        writes_proc = policy.gpu and policy.features.private_proc
+        # With Landlock only the first of these could be written.
+        protected = ("/proc/sys", *(() if policy.features.landlock else KERNEL_PATHS))
+        for path in filter(os.path.exists, protected if writes_proc else ()):
+            _mount(path, path, None, MS_BIND)  # as a mount of its own it stays read-only
+        cwd = os.getcwd()
+        granted = (*policy.readable, *policy.writable)
+        if policy.minimal_root:
+            _hide_others((*SYSTEM_PATHS, *DEVICE_PATHS, *granted))
         elif user:
-            _open_ways(own)
+            _make_reachable(granted)
         for path in policy.writable:
-            owned = f",mode=700,uid={user},gid={user}" if user else ""
-            size = f"size={policy.scratch_bytes}{owned}"
-            of_memory = ("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
-            _mount(*(of_memory if policy.scratch_bytes else (path, path, None, MS_BIND)))
+            owner = f",mode=700,uid={user},gid={user}" if user else ""
+            size = f"size={policy.scratch_bytes}{owner}"
+            in_memory = ("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
+            _mount(*(in_memory if policy.scratch_bytes else (path, path, None, MS_BIND)))
         _set_read_only("/", on=True, recursive=True)
-        for path in (*policy.writable, *(("/proc",) if named else ())):
+        for path in (*policy.writable, *(("/proc",) if writes_proc else ())):
             _set_read_only(path, on=False, recursive=False)
-        os.chdir(here)
+        os.chdir(cwd)
 
 
-def _enclose(paths: Iterable[str]) -> None:
-    """Leave these paths alone, and the links that lead there: a socket that has a path can be
-    reached by whoever sees it.
+def _hide_others(paths: Iterable[str]) -> None:
+    """Leave only these paths visible, and the links that lead to them.
+
+    Any process that sees the path of a socket can connect to it.
     """
     with os.scandir("/") as entries:
         folders = {Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)}
-    _open_ways(paths, folders)
+    _make_reachable(paths, folders)
     for name, target in DEVICE_LINKS.items():
         Path("/dev", name).symlink_to(f"/proc/self/{target}")
 
 
-def _open_ways(paths: Iterable[str], shut: Set[Path] = frozenset()) -> None:
-    """Have a stranger reach these paths, which it may read: over every folder on the way that lets
-    no others in, and over those to be `shut`, lies an empty one, with nothing but what was asked
-    for and the links that lead there.
+def _make_reachable(paths: Iterable[str], hidden: Set[Path] = frozenset()) -> None:
+    """Let an unprivileged user reach paths that it can read.
+
+    An empty file system covers each folder on the way that others cannot enter, and each `hidden`
+    one. In it are only the given paths, as bind mounts, and the links that lead to them.
     """
     links: dict[Path, str] = {}
-    granted = {path for path in (_followed(path, links) for path in paths) if path.exists()}
-    handles = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in granted}
+    granted = {path for path in (_resolve(path, links) for path in paths) if path.exists()}
+    descriptors = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in granted}
     files = {path for path in granted if not path.is_dir()}
     wanted = sorted({*granted, *links})
-    laid: list[Path] = []
-    for gate in sorted({*_closed(wanted), *(shut - granted)}):
-        above = [each for each in laid if each in gate.parents]
-        bound = granted & {gate, *gate.parents}
+    covered: list[Path] = []
+    for folder in sorted({*_closed(wanted), *(hidden - granted)}):
+        above = [each for each in covered if each in folder.parents]
+        bound = granted & {folder, *folder.parents}
         if above and not any(above[-1] in path.parents for path in bound):
-            continue  # made anew below that one, it is open
-        _mount("tmpfs", str(gate), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
-        laid.append(gate)
+            continue  # it was created anew in a covered folder, so others can enter it
+        _mount("tmpfs", str(folder), "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        covered.append(folder)
         for path in wanted:
-            over = granted.intersection(path.parents)
-            if gate not in path.parents or any(gate in each.parents for each in over):
-                continue  # it is elsewhere, or comes with another
+            containing = granted.intersection(path.parents)
+            if folder not in path.parents or any(folder in each.parents for each in containing):
+                continue  # it is elsewhere, or part of another granted folder
             path.parent.mkdir(parents=True, exist_ok=True)
             if path in links:
                 path.symlink_to(links[path])
             else:
                 make = path.touch if path in files else path.mkdir
                 make()
-                _mount(f"/proc/self/fd/{handles[path]}", str(path), None, MS_BIND | MS_REC)
-    for handle in handles.values():
-        os.close(handle)
+                source = f"/proc/self/fd/{descriptors[path]}"
+                _mount(source, str(path), None, MS_BIND | MS_REC)
+    for descriptor in descriptors.values():
+        os.close(descriptor)
 
 
 def _closed(paths: Iterable[Path]) -> set[Path]:
-    """The folders on the way to these that let no others in."""
+    """Return the folders above these paths that others cannot enter."""
     folders = {folder for path in paths for folder in path.parents}
     return {folder for folder in folders if not folder.stat().st_mode & OTHERS_ENTER}
 
 
-def _followed(path: str, links: dict[Path, str]) -> Path:
-    """Where a path leads; the links on the way are added to `links`. Raises OSError where they go
-    round in a circle.
+def _resolve(path: str, links: dict[Path, str]) -> Path:
+    """Resolve a path, and add the symbolic links on the way to `links`.
+
+    Raises: OSError where the links form a circle.
     """
-    real, parts = Path("/"), [*reversed(Path(path).parts)]
-    for _ in range(MOST_STEPS):
+    resolved, parts = Path("/"), [*reversed(Path(path).parts)]
+    for _ in range(MAX_PATH_STEPS):
         if not parts:
-            return real
-        step = real / (part := parts.pop())
+            return resolved
+        step = resolved / (part := parts.pop())
         if part in ("..", "/"):
-            real = real.parent if part == ".." else Path("/")
+            resolved = resolved.parent if part == ".." else Path("/")
         elif step.is_symlink():
             links[step] = os.readlink(step)
             parts += reversed(Path(links[step]).parts)
         else:
-            real = step
-    raise OSError(f"{path} leads in a circle")
-
-
-def _kernel_paths(policy: Policy) -> tuple[str, ...]:
-    """What stays read-only of a `/proc` that can be written; Landlock sees to all but the first."""
-    return ("/proc/sys", *(() if policy.walls.landlock else KERNEL_PATHS))
+            resolved = step
+    raise OSError(f"the links of {path} form a circle")
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    words = source.encode(), target.encode(), kind and kind.encode()
-    checked(libc.mount(*words, flags, data.encode()), f"mount {target}")
+    texts = source.encode(), target.encode(), kind and kind.encode()
+    checked(libc.mount(*texts, flags, data.encode()), f"mount {target}")
 
 
 def _set_read_only(path: str, on: bool, recursive: bool) -> None:

@@ -1,7 +1,4 @@
-"""What an inmate may do, and the walls that a machine can put around one.
-
-Standard library alone, as `sandbox`.
-"""
+"""The rights of a sandboxed process, and the isolation features that a machine offers."""
 
 from __future__ import annotations
 
@@ -12,13 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class IsolationFeatures:
-    """What this machine can put around a process, found by trying it."""
+    """The kernel features that isolate a process. The field names are published with results."""
 
     namespaces: bool = False
     user_namespace: bool = False
     private_proc: bool = False
     read_only_system: bool = False
     landlock: int = 0
+    """Version of the ABI; 0 without Landlock."""
     seccomp: bool = False
     other_user: bool = False
 
@@ -29,30 +27,29 @@ class IsolationFeatures:
 
 @dataclass(frozen=True)
 class Policy:
-    """What an inmate may do. Paths are absolute; `processes` counts threads too.
+    """The rights of a sandboxed process. Paths are absolute."""
 
-    With `scratch_bytes` the writable folders are memory of that size, gone with the inmate; with
-    `gpu` it reaches this machine's GPUs. No `memory_bytes` are no limit on addresses.
-    `fork=False` leaves threads but neither new processes nor other programs; who is `pinned` stays
-    on the cores that it is put on. A `stranger` is a user of its own, who owns nothing but its
-    writable folders, which must be of memory. Who is `enclosed` finds no path but the system's and
-    its own, for `unix_sockets` reach whatever has one.
-    """
-
-    walls: IsolationFeatures
+    features: IsolationFeatures
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     memory_bytes: int = 8 << 30
+    """Limit on the address space; 0 for none."""
     file_bytes: int = 128 << 20
     cpu_seconds: int = 600
     processes: int = 256
+    """Limit on processes and threads together."""
     scratch_bytes: int = 0
+    """Size of the writable folders in memory; 0 leaves them on their file system."""
     fork: bool = True
+    """Whether it can start processes and programs. Threads need no right."""
     pinned: bool = False
+    """Whether it must keep the CPU affinity that it is given."""
     unix_sockets: bool = False
     gpu: bool = False
-    stranger: bool = False
-    enclosed: bool = False
+    unprivileged_user: bool = False
+    """Whether it runs as a user of its own. Its writable folders must then be in memory."""
+    minimal_root: bool = False
+    """Whether all other paths are hidden. `unix_sockets` reach every socket with a visible path."""
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -60,6 +57,6 @@ class Policy:
     @classmethod
     def from_json(cls, text: str) -> Policy:
         data = json.loads(text)
-        data["walls"] = IsolationFeatures(**data["walls"])
+        data["features"] = IsolationFeatures(**data["features"])
         data |= {name: tuple(data[name]) for name in ("readable", "writable")}
         return cls(**data)

@@ -1,6 +1,4 @@
-"""What the kernel says of other processes: what they started, whether they are stopped, what they
-hold, what they have spent.
-"""
+"""Descendants, states, memory and processor time of other processes, from `/proc`."""
 
 from __future__ import annotations
 
@@ -9,98 +7,96 @@ import math
 import os
 import resource
 import time
-from collections.abc import Iterator
 
-_PAGE = resource.getpagesize()
-_ALL_ITS_THREADS = 2
-_PART = 1 << 14
+_PAGE_BYTES = resource.getpagesize()
+_CPUCLOCK_SCHED = 2
+_READ_BYTES = 1 << 14
 
 
-def below(init: int, most: float = math.inf) -> list[int]:
-    """All descendants of a process; some, where they or their threads are more than `most`."""
+def descendants(pid: int, max_count: float = math.inf) -> list[int]:
+    """Return all descendants of a process, or some if they or their threads exceed a number."""
     found: list[int] = []
-    pending, seen = [init], 0
-    while pending and max(len(found), seen) <= most:
-        pid = pending.pop()
-        its_threads = threads(pid)
-        seen += len(its_threads)
-        for thread in its_threads if seen <= most else ():
-            with contextlib.suppress(OSError):  # it has ended, and its children are another's
-                told = _told(f"/proc/{pid}/task/{thread}/children").split()
-                found += (children := [int(child) for child in told])
-                pending += children
+    pending, thread_count = [pid], 0
+    while pending and max(len(found), thread_count) <= max_count:
+        parent = pending.pop()
+        its_threads = threads(parent)
+        thread_count += len(its_threads)
+        for thread in its_threads if thread_count <= max_count else ():
+            with contextlib.suppress(OSError):  # it ended, and its children have another parent
+                children = _read(f"/proc/{parent}/task/{thread}/children").split()
+                found += (pids := [int(child) for child in children])
+                pending += pids
     return found
 
 
-def stopped(pid: int) -> bool:
-    """Whether every thread of a process is stopped, or the process is gone."""
+def is_stopped(pid: int) -> bool:
+    """Return whether every thread of a process is stopped, or the process is gone."""
     try:
-        return all(state in b"TtZX" for state in _states(pid))
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            state = _read(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[0]
+            if state not in b"TtZX":
+                return False
     except (OSError, IndexError):
-        return True
-
-
-def _states(pid: int) -> Iterator[bytes]:
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        yield _told(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[0]
+        pass
+    return True
 
 
 def threads(pid: int) -> list[int]:
-    """The threads of a process, in the order of their birth; none when it is gone."""
+    """Return the threads of a process in the order of their start; none when it is gone."""
     try:
         return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
     except OSError:
         return []
 
 
-def spent(pid: int) -> int:
-    """Nanoseconds of processor time that the threads of a process have had; 0 of one that is gone.
+def cpu_time_ns(pid: int) -> int:
+    """Return the processor time of all threads of a process; 0 when it is gone.
 
-    Source: a process's clock by its pid, as clock_getcpuclockid(3) makes its number on Linux.
+    Source: the clock id of a process, as clock_getcpuclockid(3) computes it on Linux.
     """
     try:
-        return time.clock_gettime_ns(~pid << 3 | _ALL_ITS_THREADS)
+        return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED)
     except OSError:
         return 0
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory a process holds, shared ones included."""
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process, including shared memory."""
     try:
-        return int(_told(f"/proc/{pid}/statm").split()[1]) * _PAGE
+        return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE_BYTES
     except (OSError, IndexError):
         return 0
 
 
-def unfiled(pid: int) -> int:
-    """Bytes of memory a process holds that are in no file, shared ones included; 0 of one that is
-    gone.
+def anonymous_bytes(pid: int) -> int:
+    """Return the resident memory of a process that is in no file; 0 when it is gone."""
+    return _sum_kib(f"/proc/{pid}/status", b"RssAnon:", b"RssShmem:")
+
+
+def anonymous_share_bytes(pid: int) -> int:
+    """Return `anonymous_bytes` with memory shared by n processes counted as one nth.
+
+    It is 0 also where the kernel does not report it. The call takes milliseconds: 9 for a process
+    that has imported PyTorch, 25 for one of a gigabyte.
     """
-    return _sum(f"/proc/{pid}/status", b"RssAnon:", b"RssShmem:")
+    return _sum_kib(f"/proc/{pid}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:")
 
 
-def unfiled_share(pid: int) -> int:
-    """The same, of what it shares with others its share; 0 also where the kernel does not tell, and
-    it takes milliseconds to: 9 of a process that has imported PyTorch, 25 of one of a gigabyte.
-    """
-    return _sum(f"/proc/{pid}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:")
-
-
-def _sum(path: str, *names: bytes) -> int:
-    """Bytes, of those lines of a file of the kernel's that begin with one of the names."""
+def _sum_kib(path: str, *labels: bytes) -> int:
+    """Add up the lines of a file with these labels, and return bytes."""
     try:
-        lines = [line.split() for line in _told(path).splitlines() if line.startswith(names)]
+        lines = [line.split() for line in _read(path).splitlines() if line.startswith(labels)]
     except OSError:
         return 0
     return sum(int(kibibytes) << 10 for _, kibibytes, _ in lines)
 
 
-def _told(path: str) -> bytes:
-    """What a file of the kernel's says: a dozen of them are read after every window."""
+def _read(path: str) -> bytes:
+    """Return the contents of a file, faster than `Path.read_bytes`: it runs after every window."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
-        while part := os.read(descriptor, _PART):
+        while part := os.read(descriptor, _READ_BYTES):
             parts.append(part)
         return b"".join(parts)
     finally:

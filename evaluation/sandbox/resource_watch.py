@@ -1,8 +1,7 @@
-"""What all processes below one take together, looked at from outside now and then: how many they
-are, their memory, their files.
+"""Processes, memory and files that all descendants of a process use together.
 
-Standard library alone, as `sandbox`. The kernel's limits hold each process by itself, and root's
-number of processes not at all. A look is bounded: it ends when something is over its limit.
+The kernel's limits apply to each process alone, and the one on their number not to root. A poll
+ends as soon as one limit is exceeded, so its cost is bounded.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from dataclasses import dataclass
 from evaluation.sandbox import procfs, untrusted_files
 
 SECONDS = "seconds"
-LOOK_SECONDS = 0.2
-REST, MOST_REST_SECONDS = 10, 2.0
-"""Between two looks lies so many times the processor time that the last one took, but no more."""
-MOST_SECONDS = 3.0
-"""Processor time for telling what processes share; past it, that counts for each of them."""
-LONG_PATH = 900
-"""Characters, of four bytes each, that with one more name the kernel takes for a path."""
-_BLOCK = 512
-_SAID = {
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.2, 2.0
+POLL_COST_FACTOR = 10
+"""The pause between polls, as a multiple of the processor time of the last one."""
+MAX_SHARE_SECONDS = 3.0
+"""Processor time to find shares of memory; after it, shared memory counts for each process."""
+MAX_PATH_LENGTH = 900
+"""Characters of up to four bytes; with one more name the kernel accepts the path."""
+_BLOCK_BYTES = 512
+_LABELS = {
     "processes": "processes at a time",
     "threads": "threads at a time",
     "memory_bytes": "MiB of memory",
@@ -36,117 +35,118 @@ _SAID = {
 
 
 @dataclass
-class Amounts:
-    """What processes take together, or may take. Each is a thread, too; folders are files."""
+class ResourceUsage:
+    """Resources that processes use together, or the limits on them."""
 
     processes: int = 0
     threads: int = 0
+    """Threads, including the first of each process."""
     memory_bytes: int = 0
-    """Of memory that is in no file."""
+    """Memory that is in no file."""
     files: int = 0
+    """Files and folders."""
     file_bytes: int = 0
-    """Of the file system's blocks, those of files included that have no name any more."""
+    """Blocks on the file system, including deleted files that are still open."""
     path_length: int = 0
-    """Of the longest, in characters."""
+    """Characters of the longest path."""
 
 
-BUILD = Amounts(256, 4096, 8 << 30, 20_000, 1 << 30, 50_000)
-"""Five times the memory, and over twenty times all else, that honest builds were seen to take."""
-AGENT = Amounts(256, 4096, 16 << 30, 50_000, 4 << 30, 50_000)
-"""An agent may build, run and keep several such at a time."""
+BUILD_LIMITS = ResourceUsage(256, 4096, 8 << 30, 20_000, 1 << 30, 50_000)
+"""Five times the memory, and over 20 times all else, that honest builds were measured to use."""
+AGENT_LIMITS = ResourceUsage(256, 4096, 16 << 30, 50_000, 4 << 30, 50_000)
+"""An agent can run several builds at a time."""
 
 
 @dataclass(frozen=True)
 class Excess:
-    """What was too much, `seconds` or by its name in `Amounts`: what was found when the look ended,
-    and what may be. As words it goes on after who it was.
-    """
+    """A limit that was exceeded: `seconds`, or a field of `ResourceUsage`."""
 
     name: str
     found: float
+    """The amount when polling stopped."""
     limit: float
 
     def __str__(self) -> str:
+        """Return the predicate of a sentence: "took longer than 5 s"."""
         if self.name == SECONDS:
             return f"took longer than {self.limit:g} s"
         unit = 1 << 20 if self.name.endswith("_bytes") else 1
         found, limit = self.found // unit, self.limit // unit
-        return f"took at least {found:,} {_SAID[self.name]}; the limit is {limit:,}"
+        return f"took at least {found:,} {_LABELS[self.name]}; the limit is {limit:,}"
 
 
-def excess(found: Amounts, most: Amounts) -> Excess | None:
-    """The first of what was found that is over its limit."""
-    for name, limit in vars(most).items():
-        if (amount := getattr(found, name)) > limit:
+def first_excess(usage: ResourceUsage, limits: ResourceUsage) -> Excess | None:
+    """Return the first limit that was exceeded."""
+    for name, limit in vars(limits).items():
+        if (amount := getattr(usage, name)) > limit:
             return Excess(name, amount, limit)
     return None
 
 
-class Watch:
-    """Looks now and then at what is taken below a process, and in the folders it may write to."""
+class ResourceWatch:
+    """Periodic polls of the descendants of a process and of their writable folders."""
 
-    def __init__(self, most: Amounts, folders: Sequence[str]) -> None:
-        self.due = time.monotonic() + LOOK_SECONDS
-        """When to look next, on the monotonic clock."""
-        self._most = most
+    def __init__(self, limits: ResourceUsage, folders: Sequence[str]) -> None:
+        self.due = time.monotonic() + MIN_POLL_SECONDS
+        """Time of the next poll, on the monotonic clock."""
+        self._limits = limits
         self._folders = folders
 
-    def look(self, root: int) -> Excess | None:
-        """What was too much, if it was time to look and anything was."""
+    def poll(self, root: int) -> Excess | None:
+        """Return an exceeded limit, if a poll is due and finds one."""
         if time.monotonic() < self.due:
             return None
-        begun = time.thread_time()
-        found = taken(root, self._folders, self._most)
-        spent = time.thread_time() - begun
-        self.due = time.monotonic() + min(max(LOOK_SECONDS, REST * spent), MOST_REST_SECONDS)
-        return excess(found, self._most)
+        started = time.thread_time()
+        usage = measure(root, self._folders, self._limits)
+        pause = POLL_COST_FACTOR * (time.thread_time() - started)
+        self.due = time.monotonic() + min(max(MIN_POLL_SECONDS, pause), MAX_POLL_SECONDS)
+        return first_excess(usage, self._limits)
 
 
-def taken(root: int, folders: Sequence[str], most: Amounts) -> Amounts:
-    """What all processes below one take, and what lies in these folders: as far as was counted when
-    something was more than `most`.
-    """
-    found = Amounts()
-    unnamed: set[tuple[int, int]] = set()
-    pids = procfs.below(root, most.threads)
-    found.processes = len(pids)
-    for pid in pids if len(pids) <= most.processes else ():
-        found.threads += len(procfs.threads(pid))
+def measure(root: int, folders: Sequence[str], limits: ResourceUsage) -> ResourceUsage:
+    """Measure the descendants of a process and these folders, until a limit is exceeded."""
+    usage = ResourceUsage()
+    deleted: set[tuple[int, int]] = set()
+    pids = procfs.descendants(root, limits.threads)
+    usage.processes = len(pids)
+    for pid in pids if len(pids) <= limits.processes else ():
+        usage.threads += len(procfs.threads(pid))
         for status in _open_files(pid):
-            if not status.st_nlink and (status.st_dev, status.st_ino) not in unnamed:
-                unnamed.add((status.st_dev, status.st_ino))
-                found.files += 1
-                found.file_bytes += status.st_blocks * _BLOCK
-        if excess(found, most):
+            if not status.st_nlink and (status.st_dev, status.st_ino) not in deleted:
+                deleted.add((status.st_dev, status.st_ino))
+                usage.files += 1
+                usage.file_bytes += status.st_blocks * _BLOCK_BYTES
+        if first_excess(usage, limits):
             break
     else:
-        found.memory_bytes = _memory(pids, most.memory_bytes)
-    for folder in () if excess(found, most) else folders:
-        for length, status in _below(folder):
-            found.files += 1
-            found.file_bytes += status.st_blocks * _BLOCK
-            found.path_length = max(found.path_length, length)
-            if excess(found, most):
-                return found
-    return found
+        usage.memory_bytes = _memory_bytes(pids, limits.memory_bytes)
+    for folder in () if first_excess(usage, limits) else folders:
+        for length, status in _walk(folder):
+            usage.files += 1
+            usage.file_bytes += status.st_blocks * _BLOCK_BYTES
+            usage.path_length = max(usage.path_length, length)
+            if first_excess(usage, limits):
+                return usage
+    return usage
 
 
-def _memory(pids: Sequence[int], most: int) -> int:
-    """Bytes of memory of these processes. What they share counts for each, unless that would be
-    more than `most`.
+def _memory_bytes(pids: Sequence[int], limit: int) -> int:
+    """Return the memory of these processes.
+
+    Shared memory counts for each process, unless that sum exceeds the limit.
     """
-    held = {pid: procfs.unfiled(pid) for pid in pids}
-    total, end = sum(held.values()), time.thread_time() + MOST_SECONDS
+    held = {pid: procfs.anonymous_bytes(pid) for pid in pids}
+    total, deadline = sum(held.values()), time.thread_time() + MAX_SHARE_SECONDS
     for pid in pids:
-        if total <= most or time.thread_time() > end:
+        if total <= limit or time.thread_time() > deadline:
             break
-        # One that has ended meanwhile holds nothing any more.
-        total -= held[pid] - (procfs.unfiled_share(pid) or procfs.unfiled(pid))
+        # A process that ended meanwhile holds nothing any more.
+        total -= held[pid] - (procfs.anonymous_share_bytes(pid) or procfs.anonymous_bytes(pid))
     return total
 
 
 def _open_files(pid: int) -> Iterator[os.stat_result]:
-    """The files that a process has open."""
+    """Yield the status of each regular file that a process has open."""
     with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
@@ -155,48 +155,49 @@ def _open_files(pid: int) -> Iterator[os.stat_result]:
                     yield status
 
 
-def _below(folder: str) -> Iterator[tuple[int, os.stat_result]]:
-    """What lies below a folder, with the length of its path there; no link is followed. Where a
-    path is longer than the kernel takes, the folders on its way are held open.
+def _walk(folder: str) -> Iterator[tuple[int, os.stat_result]]:
+    """Yield path length and status of all that is below a folder, following no links.
+
+    Below a path of MAX_PATH_LENGTH it goes on from an open descriptor.
     """
-    held: list[tuple[int, int, list[str]]] = []
+    bases: list[tuple[int, int, list[str]]] = []
     with contextlib.suppress(OSError):
-        held.append((_entered(folder, None), 0, ["."]))
+        bases.append((_open_folder(folder, None), 0, ["."]))
     try:
-        while held:
-            base, length, pending = held[-1]
+        while bases:
+            base, length, pending = bases[-1]
             if not pending:
-                os.close(held.pop()[0])
+                os.close(bases.pop()[0])
                 continue
             path = pending.pop()
             with contextlib.suppress(OSError):
-                place = _entered(path, base)
-                if len(path) > LONG_PATH:
-                    held.append((place, length + len(path), ["."]))
+                descriptor = _open_folder(path, base)
+                if len(path) > MAX_PATH_LENGTH:
+                    bases.append((descriptor, length + len(path), ["."]))
                     continue
                 try:
-                    for name, status in _within(place):
+                    for name, status in _entries(descriptor):
                         below = f"{path}/{name}"
                         yield length + len(below), status
                         if stat.S_ISDIR(status.st_mode):
                             pending.append(below)
                 finally:
-                    os.close(place)
+                    os.close(descriptor)
     finally:
-        for base, *_ in held:
+        for base, *_ in bases:
             os.close(base)
 
 
-def _entered(path: str, base: int | None) -> int:
-    """A handle of a folder; what is locked to us, as nothing is to root, is unlocked."""
+def _open_folder(path: str, base: int | None) -> int:
+    """Open a folder, and make it accessible where its mode denies that to a user like us."""
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=base)
     except PermissionError:
-        return untrusted_files.opened(path, base)
+        return untrusted_files.open_folder(path, base)
 
 
-def _within(place: int) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(place) as entries:
+def _entries(descriptor: int) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(descriptor) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # it has just gone
+            with contextlib.suppress(OSError):  # deleted meanwhile
                 yield entry.name, entry.stat(follow_symlinks=False)

@@ -1,88 +1,135 @@
-"""Which system calls are refused to what is not trusted: those that reach other processes, change
-the machine, pass other walls, or take memory that is in nobody's resident set.
+"""System calls that are refused to a sandboxed process, as a seccomp filter.
 
-Standard library alone, as `sandbox` is.
+The calls reach other processes, change the machine, undo other isolation, or allocate memory that
+counts for no process. Source: seccomp(2), and `struct sock_filter` of linux/filter.h.
 """
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import struct
+from dataclasses import dataclass
 
-_DENIED = {
-    "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
-    "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "perf_event_open": 298,
-    "bpf": 321, "userfaultfd": 323, "add_key": 248, "request_key": 249, "keyctl": 250,
-    "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "setns": 308, "unshare": 272,
-    "mount_setattr": 442, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsmount": 432,
-    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-    "open_by_handle_at": 304, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159,
-    "clock_adjtime": 305, "memfd_create": 319, "memfd_secret": 447, "shmget": 29, "semget": 64,
-    "msgget": 68, "mq_open": 240,
+from evaluation.sandbox.policy import Policy
+from evaluation.sandbox.syscalls import checked, libc
+
+PR_SET_SECCOMP, _FILTER_MODE = 22, 2
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A processor architecture: its audit number and its column of `NUMBERS`."""
+
+    audit: int
+    column: int
+    max_number: int = 0
+    """The largest number of its own calls, above which another ABI's begin; 0 for no such ABI."""
+
+
+ARCHITECTURES = {
+    "x86_64": Architecture(0xC000003E, 0, max_number=0x3FFFFFFF),  # x32 is above
+    "aarch64": Architecture(0xC00000B7, 1),
+}
+"""By `platform.machine()`. Without an entry a machine has no seccomp filter."""
+
+NUMBERS: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "kcmp": (312, 272), "pidfd_open": (434, 434), "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424), "perf_event_open": (298, 241), "bpf": (321, 280),
+    "userfaultfd": (323, 282), "add_key": (248, 217), "request_key": (249, 218),
+    "keyctl": (250, 219), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41),
+    "chroot": (161, 51), "setns": (308, 268), "unshare": (272, 97), "mount_setattr": (442, 442),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsmount": (432, 432),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "open_by_handle_at": (304, 265), "settimeofday": (164, 170), "clock_settime": (227, 112),
+    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "memfd_create": (319, 279),
+    "memfd_secret": (447, 447), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186),
+    "mq_open": (240, 180), "fork": (57, None), "vfork": (58, None), "execve": (59, 221),
+    "execveat": (322, 281), "sched_setaffinity": (203, 122), "clone": (56, 220),
+    "clone3": (435, 435), "socket": (41, 198), "socketpair": (53, 199), "madvise": (28, 233),
 }  # fmt: skip
-_FORKING = {"fork": 57, "vfork": 58, "execve": 59, "execveat": 322}
-_MOVING = {"sched_setaffinity": 203}
-_CLONE, _CLONE3, _CLONE_THREAD = 56, 435, 0x10000
-_SOCKET, _SOCKETPAIR, _AF_UNIX, _DATAGRAM, _SEQPACKET, _KINDS = 41, 53, 1, 2, 5, 15
-_MADVISE, _COLLAPSE = 28, 25
-"""By it a contestant's side of shared memory would have huge pages, and the other's small ones."""
+"""Numbers by architecture. Source: asm/unistd_64.h of x86-64, asm-generic/unistd.h of aarch64."""
+
+_STARTS_PROCESS = ("fork", "vfork", "execve", "execveat")
+_FILTERED = ("clone", "clone3", "socket", "socketpair", "madvise")
+"""Calls that are refused by their arguments, or with another error."""
+_DENIED = NUMBERS.keys() - {*_STARTS_PROCESS, *_FILTERED, "sched_setaffinity"}
+
+_CLONE_THREAD = 0x10000
 _CLONE_NEW = 0x7E020000
-"""Every namespace that clone makes: within a new one of users a process has all capabilities."""
-_AUDIT_ARCH, _X32_BIT = 0xC000003E, 0x40000000
+"""All namespaces that clone makes: in a new user namespace a process has all capabilities."""
+_AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCKET_TYPES = 1, 2, 5, 15
+_MADV_COLLAPSE = 25
+"""It would give a candidate huge pages where the judge has small ones in shared memory."""
 _ALLOW, _KILL, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_LOAD, _EQUAL, _GREATER, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x54, 0x06
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
+"""Offsets in `struct seccomp_data`. The low half of an argument comes first."""
 
 
-def program(fork: bool, unix_sockets: str, pinned: bool = False) -> bytes:
-    """The filter as BPF, for x86-64.
+def supported() -> bool:
+    """Return whether there is a filter for this machine's architecture."""
+    return platform.machine() in ARCHITECTURES
 
-    `fork` leaves new processes and other programs; `pinned` leaves no choice of cores;
-    `unix_sockets` is `any`, `packets` (packets in sequence, which a GPU's driver opens: services
-    listen on streams) or empty for none. A pair of datagram sockets is one as good as any: either
-    can be connected anew. Source: seccomp(2), and `struct sock_filter` of linux/filter.h.
+
+def restrict(policy: Policy) -> None:
+    """Install the filter of a policy on this process, irrevocably."""
+    unix = "any" if policy.unix_sockets else "packets" if policy.gpu else ""
+    architecture = ARCHITECTURES[platform.machine()]
+    code = ctypes.create_string_buffer(program(policy.fork, unix, policy.pinned, architecture))
+    header = struct.pack("HxxxxxxP", (len(code) - 1) // 8, ctypes.addressof(code))
+    checked(libc.prctl(PR_SET_SECCOMP, _FILTER_MODE, header, 0, 0), "seccomp")
+
+
+def program(fork: bool, unix_sockets: str, pinned: bool, architecture: Architecture) -> bytes:
+    """Return the filter as a BPF program.
+
+    `fork` allows new processes and programs; `pinned` refuses a change of CPU affinity.
+    `unix_sockets` is `any`, `packets` or empty for none. A GPU's driver opens sockets of
+    SOCK_SEQPACKET; services listen on streams. A pair of datagram sockets counts as a socket, since
+    either end can be connected anew.
     """
 
     def op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
         return struct.pack("HBBI", code, if_true, if_false, value)
 
-    def when(number: int, *then: bytes) -> list[bytes]:
-        """Run `then` for system call `number`; it must end in a return."""
-        return [op(_EQUAL, number, 0, len(then)), *then]
+    def when(call: str, *then: bytes) -> list[bytes]:
+        """Run `then` for a system call; it must end in a return."""
+        number = NUMBERS[call][architecture.column]
+        return [] if number is None else [op(_EQUAL, number, 0, len(then)), *then]
 
-    def only_if(test: int, value: int) -> tuple[bytes, ...]:
-        """Allow a call whose first argument passes the test, refuse any other."""
-        return op(_LOAD, _ARGUMENT), op(test, value, 0, 1), allow, refuse
+    def refuse_if(argument: int, test: int, value: int, bits: int = 0xFFFFFFFF) -> list[bytes]:
+        """Refuse a call whose argument, of its low `bits`, passes the test; allow any other."""
+        load = op(_LOAD, _ARGUMENT + 8 * argument), op(_AND, bits)
+        return [*load, op(test, value, 0, 1), refuse, allow]
 
-    def unless(argument: int, value: int, bits: int = 0xFFFFFFFF) -> tuple[bytes, ...]:
-        """Refuse a call by the low `bits` of an argument, allow any other."""
-        loaded = op(_LOAD, _ARGUMENT + 8 * argument), op(_AND, bits)
-        return *loaded, op(_EQUAL, value, 0, 1), refuse, allow
+    def allow_if(argument: int, test: int, value: int, bits: int = 0xFFFFFFFF) -> list[bytes]:
+        """Allow a call whose argument, of its low `bits`, passes the test; refuse any other."""
+        load = op(_LOAD, _ARGUMENT + 8 * argument), op(_AND, bits)
+        return [*load, op(test, value, 0, 1), allow, refuse]
 
-    allow, refuse = op(_RETURN, _ALLOW), op(_RETURN, _EPERM)
-    sockets: tuple[bytes, ...] = (refuse,)
+    allow, refuse, kill = op(_RETURN, _ALLOW), op(_RETURN, _EPERM), op(_RETURN, _KILL)
+    sockets = [refuse]
     if unix_sockets == "any":
-        sockets = only_if(_EQUAL, _AF_UNIX)
+        sockets = allow_if(0, _EQUAL, _AF_UNIX)
     elif unix_sockets:
-        sockets = (
-            *(op(_LOAD, _ARGUMENT), op(_EQUAL, _AF_UNIX, 0, 4)),
-            *(op(_LOAD, _ARGUMENT + 8), op(_AND, _KINDS), op(_EQUAL, _SEQPACKET, 0, 1)),
-            *(allow, refuse),
-        )
-    steps = [op(_LOAD, _ARCH), op(_EQUAL, _AUDIT_ARCH, 1, 0), op(_RETURN, _KILL)]
-    steps += [op(_LOAD, _NUMBER), op(_AT_LEAST, _X32_BIT, 0, 1), op(_RETURN, _KILL)]
-    denied = _DENIED | ({} if fork else _FORKING) | (_MOVING if pinned else {})
-    for number in denied.values():
-        steps += when(number, refuse)
+        packets = allow_if(1, _EQUAL, _SOCK_SEQPACKET, _SOCKET_TYPES)
+        sockets = [op(_LOAD, _ARGUMENT), op(_EQUAL, _AF_UNIX, 1, 0), refuse, *packets]
+    steps = [op(_LOAD, _ARCH), op(_EQUAL, architecture.audit, 1, 0), kill, op(_LOAD, _NUMBER)]
+    if architecture.max_number:
+        steps += [op(_GREATER, architecture.max_number, 0, 1), kill]
+    denied = [*_DENIED, *(() if fork else _STARTS_PROCESS)]
+    for call in sorted(denied) + ["sched_setaffinity"] * pinned:
+        steps += when(call, refuse)
     # clone3 hides its flags from a filter; without it the C library falls back to clone.
-    steps += when(_CLONE3, op(_RETURN, _ENOSYS))
-    steps += when(_SOCKET, *sockets)
+    steps += when("clone3", op(_RETURN, _ENOSYS))
+    steps += when("socket", *sockets)
     if unix_sockets != "any":
-        steps += when(_SOCKETPAIR, *unless(1, _DATAGRAM, _KINDS))
-    steps += when(_MADVISE, *unless(2, _COLLAPSE))
+        steps += when("socketpair", *refuse_if(1, _EQUAL, _SOCK_DGRAM, _SOCKET_TYPES))
+    steps += when("madvise", *refuse_if(2, _EQUAL, _MADV_COLLAPSE))
     if fork:
-        anew = (op(_LOAD, _ARGUMENT), op(_ANY_BIT, _CLONE_NEW, 0, 1), refuse, allow)
-        steps += when(_CLONE, *anew)
+        steps += when("clone", *refuse_if(0, _ANY_BIT, _CLONE_NEW))
     else:
-        steps += when(_CLONE, *only_if(_ANY_BIT, _CLONE_THREAD))
-    steps.append(allow)
-    return b"".join(steps)
+        steps += when("clone", *allow_if(0, _ANY_BIT, _CLONE_THREAD))
+    return b"".join([*steps, allow])

@@ -1,5 +1,6 @@
-"""What a sandboxed build left in its folder: a stranger's files, to be read, taken and removed as
-such once all its processes are gone.
+"""Files that untrusted processes wrote: read, moved and removed without following links.
+
+All processes that could write to a folder must have ended before.
 """
 
 from __future__ import annotations
@@ -12,38 +13,33 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-BLOCK = 4096
+BLOCK_BYTES = 4096
 
 
-def read(path: Path, most_bytes: int) -> bytes:
-    """The beginning of a file; nothing where there is none, or a link, a pipe or a device."""
+def read(path: Path, max_bytes: int) -> bytes:
+    """Return the beginning of a regular file; nothing for a link, a pipe, a device or no file."""
     try:
-        with open(path, "rb", opener=_itself) as file:
+        with open(path, "rb", opener=_open_no_follow) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return file.read(most_bytes)
+                return file.read(max_bytes)
     except OSError:
         pass
     return b""
 
 
-def _itself(path: str, flags: int) -> int:
-    """Open what is there, not what it links to, and wait for nobody at the other end."""
+def _open_no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-def take(path: Path, target: Path) -> None:
-    """Move a file to `target` in the same file system, read-only from then on. Anything else than
-    a file is left where it is.
-    """
+def move(path: Path, target: Path) -> None:
+    """Move a regular file within its file system and make it read-only; ignore anything else."""
     if stat.S_ISREG(path.lstat().st_mode):
         path.rename(target)
         target.chmod(0o555)
 
 
-def lend(folder: Path) -> None:
-    """Have every user read what lies in a folder of ours, whatever our umask was; no link is
-    followed.
-    """
+def make_readable(folder: Path) -> None:
+    """Let every user read a folder of ours, whatever our umask was."""
     for place, _, names in os.walk(folder):
         Path(place).chmod(0o755)
         for name in names:
@@ -52,18 +48,18 @@ def lend(folder: Path) -> None:
 
 
 def size(folder: Path) -> int:
-    """Bytes that the files below a folder take, of a block each at least; no link is followed."""
+    """Return the bytes of all files below a folder, each at least one block."""
     return sum(
-        max(BLOCK, Path(place, name).lstat().st_size)
+        max(BLOCK_BYTES, Path(place, name).lstat().st_size)
         for place, _, names in os.walk(folder)
         for name in names
     )
 
 
 @contextlib.contextmanager
-def scratch(place: Path | None = None, prefix: str = "arena-") -> Iterator[Path]:
-    """A new folder in `place`, or where such folders lie, for strangers to write into."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+def scratch(parent: Path | None = None, prefix: str = "arena-") -> Iterator[Path]:
+    """Create a folder for untrusted processes, and remove it in the end."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
         yield folder
     finally:
@@ -71,11 +67,12 @@ def scratch(place: Path | None = None, prefix: str = "arena-") -> Iterator[Path]
 
 
 def remove(folder: Path) -> bool:
-    """Remove a folder that may be of any depth, hold names of any length and be locked; whether it
-    is gone. Nothing that lies there raises; no link is followed and no mount entered.
+    """Remove a folder of any depth, with names of any length and any modes; enter no mount.
+
+    Returns: whether it is gone. Nothing in the folder can make this raise.
     """
     try:
-        top = opened(folder)
+        top = open_folder(folder)
         try:
             _empty(top)
         finally:
@@ -89,26 +86,25 @@ def remove(folder: Path) -> bool:
 
 
 def _empty(top: int) -> None:
-    """Remove what lies in an open folder. The folders in it are moved to its top first, from where
-    no path is long; a mount cannot be moved.
+    """Remove the contents of an open folder.
+
+    Subfolders are first moved to its top level, so that no path is long. Mounts cannot be moved.
     """
-    left = list(_clear(top, top))
-    while left:
-        name = left.pop()
+    pending = list(_clear(top, top))
+    while pending:
+        name = pending.pop()
         with contextlib.suppress(OSError):
-            folder = opened(name, top)
+            folder = open_folder(name, top)
             try:
-                left.extend(_clear(folder, top))
+                pending.extend(_clear(folder, top))
             finally:
                 os.close(folder)
             os.rmdir(name, dir_fd=top)
 
 
 def _clear(folder: int, top: int) -> Iterator[str]:
-    """Remove what lies in one folder, and move the folders that hold something to the top, by the
-    names that are told.
-    """
-    held = []
+    """Remove the contents of one folder, move subfolders to the top, and yield their new names."""
+    subfolders = []
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
@@ -117,26 +113,27 @@ def _clear(folder: int, top: int) -> Iterator[str]:
                 try:
                     os.rmdir(entry.name, dir_fd=folder)
                 except OSError:
-                    held.append(entry.name)
+                    subfolders.append(entry.name)
             except OSError:
                 pass  # a file that something is mounted on
-    for name in held:
+    for name in subfolders:
         with contextlib.suppress(OSError):
             new = secrets.token_hex(16)
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=folder)
-            os.close(opened(new, folder))  # what is locked cannot be moved to another folder
+            os.close(open_folder(new, folder))  # without access it cannot be moved
             os.rename(new, new, src_dir_fd=folder, dst_dir_fd=top)
             yield new
 
 
-def opened(folder: Path | str, at: int | None = None) -> int:
-    """A handle of a folder, unlocked, of the path of one in `at`; no link is followed at its end.
-    Raises OSError.
+def open_folder(folder: Path | str, parent: int | None = None) -> int:
+    """Open a folder and set its mode to 700; a relative path starts at `parent`.
+
+    Raises: OSError, also where the folder is a link.
     """
-    place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+    path_only = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     try:
-        with contextlib.suppress(OSError):  # another's, which may be open to us all the same
-            os.chmod(f"/proc/self/fd/{place}", 0o700)
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place)
+        with contextlib.suppress(OSError):  # another user's, which may be accessible all the same
+            os.chmod(f"/proc/self/fd/{path_only}", 0o700)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=path_only)
     finally:
-        os.close(place)
+        os.close(path_only)

@@ -82,7 +82,7 @@ def _become_warden(request: Message, descriptors: list[int]) -> None:
         os.close(link)
         reporter = Channel(socket.socket(fileno=status))
         reporter.send({"init": init})
-        reporter.send({"exit": launch.shell_status(os.waitpid(init, 0)[1])})
+        reporter.send({"exit": launch.exit_code(os.waitpid(init, 0)[1])})
     except BaseException:
         os.write(2, traceback.format_exc().encode())
     finally:

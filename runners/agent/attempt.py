@@ -22,7 +22,7 @@ from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
 from evaluation.sandbox import resource_watch, untrusted_files
-from evaluation.sandbox.resource_watch import Watch
+from evaluation.sandbox.resource_watch import ResourceWatch
 from runners.agent import verdicts
 from runners.agent.clock import Clock
 from runners.agent.confinement import confined, environment
@@ -122,7 +122,7 @@ class _Attempt:
             stack.enter_context(self.door)
             stack.callback(self._over.set)
             self.agent = self._start_agent()
-            watch = Watch(resource_watch.AGENT, [str(self.workspace.folder)])
+            watch = ResourceWatch(resource_watch.AGENT_LIMITS, [str(self.workspace.folder)])
             return self.agent.follow(deadline=self.clock.deadline, beat=self._beat, watch=watch)
 
     def _start_agent(self) -> Child:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 
 PACKAGE = Path(__file__).parents[1]
@@ -17,13 +18,13 @@ FILE_BYTES = 64 << 20
 def confined(workspace: Path) -> list[str]:
     """The command line of an agent's process in `workspace`; its brief is read from stdin."""
     policy = Policy(
-        walls=launch.walls(),
+        features=isolation_features(),
         readable=(sys.prefix, sys.base_prefix, sys.executable, str(PACKAGE)),
         writable=(str(workspace),),
         file_bytes=FILE_BYTES,
         cpu_seconds=24 * 3600,  # its time is kept by the run's clock
         unix_sockets=True,
-        enclosed=True,  # through no door but its own
+        minimal_root=True,  # through no door but its own
     )
     agent = [sys.executable, "-P", "-s", str(PACKAGE / "agents" / "__main__.py")]
     return launch.command(agent, policy)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from evaluation.sandbox.resource_watch import Excess, Watch
+from evaluation.sandbox.resource_watch import Excess, ResourceWatch
 
 SHEPHERD = Path(__file__).with_name("subreaper.py")
 BEAT_SECONDS = 2.0
@@ -164,7 +164,7 @@ class Child:
         *,
         deadline: Callable[[], float],
         beat: Callable[[], bool] = lambda: True,
-        watch: Watch | None = None,
+        watch: ResourceWatch | None = None,
     ) -> Ended:
         """Listen until the child ends; end it past `deadline()`, when `beat()` says stop, or when
         `watch` finds too much below it.
@@ -182,7 +182,7 @@ class Child:
         return Ended(self._cut or ending, code, stderr, self._excess)
 
     def _listen(
-        self, deadline: Callable[[], float], beat: Callable[[], bool], watch: Watch | None
+        self, deadline: Callable[[], float], beat: Callable[[], bool], watch: ResourceWatch | None
     ) -> Ending:
         next_beat = time.monotonic() + BEAT_SECONDS
         with selectors.DefaultSelector() as selector:
@@ -195,7 +195,7 @@ class Child:
                     return Ending.EXITED
                 if time.monotonic() >= deadline():
                     return Ending.DEADLINE
-                if watch and (excess := watch.look(self._process.pid)):
+                if watch and (excess := watch.poll(self._process.pid)):
                     self._excess = excess
                     return Ending.EXCESS
                 if time.monotonic() >= next_beat:

@@ -275,7 +275,7 @@ def test_our_own_failure_is_broken_and_never_the_candidates(
 def test_a_machine_without_walls_judges_nothing_and_says_what_to_do(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline.sandbox, "walls", IsolationFeatures)
+    monkeypatch.setattr(pipeline, "isolation_features", IsolationFeatures)
     report = judged(task, HONEST, cache)
     assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.NO_ISOLATION)
     assert "ARENA_UNCONFINED=1" in report.message
@@ -300,9 +300,9 @@ def test_nobody_is_left_when_a_verdict_is_there(
     source: str, task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "ForkServer", ForkServer)  # one of its own, not the tests'
-    before = set(procfs.below(os.getpid()))
+    before = set(procfs.descendants(os.getpid()))
     judged(task, source, cache)
-    assert set(procfs.below(os.getpid())) <= before
+    assert set(procfs.descendants(os.getpid())) <= before
 
 
 def test_sampled_cases_are_other_ones_each_time(task: Task, cache: Path) -> None:

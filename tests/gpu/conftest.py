@@ -20,7 +20,7 @@ from evaluation.devices import kinds
 from evaluation.devices.vendors import cpu
 from evaluation.languages import languages, triton
 from evaluation.process.fork_server import ForkServer
-from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 from evaluation.timing import estimates
 from tests.gpu.results import Results
 from tests.gpu.submissions import Submission, build_all
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"the walls of this machine: {launch.walls()}"
+    return f"the walls of this machine: {isolation_features()}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import provenance
 from evaluation.building.build_cache import default_cache
 from evaluation.devices import detect
-from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 from evaluation.types import to_json
 
 
@@ -36,7 +36,7 @@ class Results:
         told = {
             "command": "make test-gpu RESULTS=FILE",
             **provenance.of(device),
-            "walls": to_json(launch.walls()),
+            "walls": to_json(isolation_features()),
             "outcomes": Counter(test["outcome"] for test in self.tests.values()),
             "tests": dict(sorted(self.tests.items())),
         }

@@ -24,8 +24,8 @@ supervisor.BEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 50
 worker.TEND_SECONDS = 0.5
 bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
-resource_watch.AGENT = dataclasses.replace(
-    resource_watch.AGENT, file_bytes=256 << 20
+resource_watch.AGENT_LIMITS = dataclasses.replace(
+    resource_watch.AGENT_LIMITS, file_bytes=256 << 20
 )  # disks of tests are small
 reaper.LEASE = timedelta(seconds=5)
 reaper.MESSAGE_GRACE = timedelta(seconds=1)

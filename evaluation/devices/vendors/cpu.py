@@ -19,7 +19,7 @@ from evaluation.devices.detect import Device, Level, slug_of
 from evaluation.devices.kinds import CPU, contestant_cores
 from evaluation.errors import Broken
 from evaluation.languages.cpp import compiler_version
-from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 
 KIND = CPU
 UNKNOWN_CACHE = 32 << 20
@@ -67,7 +67,7 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
                 **{f"{level.name.lower()}_gbps": level.gbps for level in levels},
                 "float32_tflops": tflops,
             },
-            isolation=dataclasses.asdict(launch.walls()),
+            isolation=dataclasses.asdict(isolation_features()),
             fingerprint=fingerprint,
         )
     ]

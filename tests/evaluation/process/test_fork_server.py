@@ -44,7 +44,8 @@ def test_large_memory_that_is_freed_is_not_faulted_in_again(
 
 def test_a_zygote_has_been_started_so(zygote: ForkServer) -> None:
     started = [
-        Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in procfs.below(os.getpid())
+        Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        for pid in procfs.descendants(os.getpid())
     ]
     wanted = {f"{name}={value}".encode() for name, value in MEMORY.items()}
     assert any(wanted <= set(variables) for variables in started)
@@ -61,7 +62,7 @@ def test_what_is_prepared_is_there_in_every_contestant(tmp_path: Path, prepared:
         for _ in "ab":
             with ProcessHandle(zygote, rights) as arm:
                 arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
-                (pid,) = procfs.below(arm._hold.init)
+                (pid,) = procfs.descendants(arm._hold.init)
                 assert ("libtriton" in Path(f"/proc/{pid}/maps").read_text()) == prepared
 
 
@@ -75,7 +76,7 @@ def test_contestants_have_nothing_open_but_their_link(tmp_path: Path) -> None:
         ProcessHandle(zygote, rights) as arm,
     ):
         arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
-        (pid,) = procfs.below(arm._hold.init)
+        (pid,) = procfs.descendants(arm._hold.init)
         opened = {file.name: file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()}
     assert opened.pop("0") == Path(os.devnull) and opened.pop("1") == opened.pop("2")
     assert [str(path).partition(":")[0] for path in opened.values()] == ["socket"]

@@ -22,8 +22,9 @@ from evaluation.process.channel import WORD_BYTES
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
-from evaluation.sandbox import launch, procfs
-from evaluation.sandbox.launch import STRANGERS
+from evaluation.sandbox import procfs
+from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.launch import FIRST_UNPRIVILEGED_UID
 from evaluation.sandboxed.runner import FAILED
 from evaluation.types import Argument, Reason
 
@@ -74,7 +75,7 @@ def test_who_takes_more_of_the_gpus_memory_than_it_may_is_ended(
         with pytest.raises(SubmissionError, match="4096 MiB of the GPU's memory") as caught:
             arm.ask(NOTHING, look=lambda: take(device, 2 * GIB))
         assert caught.value.reason is Reason.OUT_OF_MEMORY
-        assert not procfs.below(arm._hold.init)
+        assert not procfs.descendants(arm._hold.init)
 
 
 def test_where_the_judge_finds_no_memory_left_it_is_told_who_took_it(
@@ -132,7 +133,7 @@ def test_who_keeps_the_gpu_busy_is_found_by_ending_the_contestant(
             kind = SubmissionError if error == "left" else Broken
             with pytest.raises(kind, match=error):
                 arm.rest()
-            assert not procfs.below(arm._hold.init)
+            assert not procfs.descendants(arm._hold.init)
     assert not answers
 
 
@@ -146,7 +147,7 @@ def test_who_ends_while_it_comes_to_rest_is_no_failure_of_the_judge(
         arm._hold.pids = (dead.pid,)
         if gone == "thread":
             monkeypatch.setattr(procfs, "threads", lambda pid: [dead.pid])
-        assert procfs.stopped(dead.pid)
+        assert procfs.is_stopped(dead.pid)
         arm._hold.spread()
 
 
@@ -169,10 +170,10 @@ def test_a_candidate_is_a_user_of_its_own(
 ) -> None:
     with ProcessHandle(zygote, dataclasses.replace(rights, kind="cpu", trusted=trusted)) as arm:
         arm.ask(NOTHING)
-        (pid,) = procfs.below(arm._hold.init)
+        (pid,) = procfs.descendants(arm._hold.init)
         user = Path(f"/proc/{pid}").stat().st_uid
-    stranger = launch.walls().other_user and not trusted
-    assert user > STRANGERS if stranger else user == os.getuid()
+    stranger = isolation_features().other_user and not trusted
+    assert user > FIRST_UNPRIVILEGED_UID if stranger else user == os.getuid()
 
 
 TWICE = """

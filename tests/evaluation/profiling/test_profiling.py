@@ -30,6 +30,7 @@ from evaluation.profiling.facts import (
 )
 from evaluation.profiling.tools import cupti, ncu, tools
 from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import SECONDS, Excess
 from evaluation.sandboxed import profile_kernel
@@ -56,8 +57,8 @@ def captured(language: str) -> str:
     return (HERE / f"ncu-2025.3.{language}.txt").read_text()
 
 
-def said(text: str, heard: bool = True, exceeded: Excess | None = None) -> launch.Done:
-    return launch.Done(0, text, exceeded, heard)
+def said(text: str, ready: bool = True, exceeded: Excess | None = None) -> launch.Completed:
+    return launch.Completed(0, text, exceeded, ready)
 
 
 def answered(**answer: Any) -> str:
@@ -192,7 +193,7 @@ def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> N
 
 
 def test_a_tool_that_does_not_get_to_the_kernel_is_no_fault_of_its() -> None:
-    stuck = said("==PROF== Connected", heard=False, exceeded=Excess(SECONDS, 41, 40))
+    stuck = said("==PROF== Connected", ready=False, exceeded=Excess(SECONDS, 41, 40))
     with pytest.raises(Unprofiled, match="did not get to the kernel: ==PROF== Connected"):
         profiling._concluded(stuck, CASE, cupti)
 
@@ -275,12 +276,14 @@ profile_kernel.start_again_confined(os.environ["POLICY"], ["-c", {LOOKS!r}])
 """
 
 
-@pytest.mark.skipif(not launch.walls().landlock, reason="this machine has no Landlock")
+@pytest.mark.skipif(not isolation_features().landlock, reason="this machine has no Landlock")
 def test_what_a_profiler_starts_puts_up_the_last_wall_and_may_still_do_what_a_driver_must(
     tmp_path: Path,
 ) -> None:
     readable = (sys.prefix, sys.base_prefix, str(Path(launch.__file__).parents[1]))
-    whole = Policy(launch.walls(), readable, (str(tmp_path),), scratch_bytes=1 << 20, gpu=True)
+    whole = Policy(
+        isolation_features(), readable, (str(tmp_path),), scratch_bytes=1 << 20, gpu=True
+    )
     outer, inner = profiling._parted(whole)
     starts = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-I", "-c"]
     inside = run([*starts, LOOKS], whole, tmp_path, POLICY=inner)

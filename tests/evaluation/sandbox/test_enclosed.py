@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
 from tests.evaluation.sandbox.test_launch import NO_LANDLOCK, inside
 
 
@@ -25,7 +25,7 @@ def scattered() -> Iterator[Path]:
 def test_who_is_enclosed_reaches_sockets_in_its_own_folders_alone(
     tmp_path: Path, scattered: Path, rights: dict[str, object]
 ) -> None:
-    if not launch.walls().read_only_system:
+    if not isolation_features().read_only_system:
         pytest.skip("no mounts of its own on this machine")
     own, other = tmp_path / "own", tmp_path / "other"
     paths = [str(folder / "door") for folder in (own, other, scattered)]
@@ -43,6 +43,6 @@ open('mine', 'w').close(); open('/dev/null', 'w').close(); open('/dev/stdin').cl
             stack.enter_context(server := socket.socket(socket.AF_UNIX))
             server.bind(str(path))
             server.listen()
-        status, said = inside(code, own, unix_sockets=True, enclosed=True, **rights)
+        status, said = inside(code, own, unix_sockets=True, minimal_root=True, **rights)
     assert said == "reached\n" + "No such file or directory\n" * 2 + "False " * 4 + "True\n"
     assert status == 0

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.sandbox import launch
-from evaluation.sandbox.launch import STRANGERS
+from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.launch import FIRST_UNPRIVILEGED_UID
 from evaluation.sandbox.policy import IsolationFeatures, Policy
 
 PYTHON = (sys.prefix, sys.base_prefix)
@@ -21,7 +22,7 @@ PYTHON = (sys.prefix, sys.base_prefix)
 def inside(code: str, folder: Path, timeout: float = 20, **rights: object) -> tuple[int, str]:
     """Run Python code behind this machine's walls; its exit code and what it said."""
     policy = replace(
-        Policy(walls=launch.walls(), readable=PYTHON, writable=(str(folder),)),
+        Policy(features=isolation_features(), readable=PYTHON, writable=(str(folder),)),
         **rights,  # type: ignore[arg-type]
     )
     done = launch.run([sys.executable, "-I", "-c", code], policy, timeout=timeout, cwd=folder)
@@ -30,7 +31,7 @@ def inside(code: str, folder: Path, timeout: float = 20, **rights: object) -> tu
 
 @pytest.fixture(autouse=True)
 def walled() -> None:
-    if not launch.walls().any:
+    if not isolation_features().any:
         pytest.skip("this machine has neither namespaces nor Landlock")
 
 
@@ -98,9 +99,9 @@ def test_other_processes_cannot_be_signalled(tmp_path: Path) -> None:
 def test_without_the_right_there_is_no_new_process_and_no_other_core(
     tmp_path: Path, attempt: str, rights: dict[str, bool]
 ) -> None:
-    if not launch.walls().seccomp:
+    if not isolation_features().seccomp:
         pytest.skip("seccomp filters are written for x86-64")
-    policy = Policy(launch.walls(), PYTHON, (str(tmp_path),), **rights)
+    policy = Policy(isolation_features(), PYTHON, (str(tmp_path),), **rights)
     read, write = os.pipe()
 
     def body() -> None:
@@ -131,7 +132,7 @@ def test_memory_is_limited(tmp_path: Path) -> None:
 
 
 def test_a_scratch_folder_of_memory_is_no_larger_than_granted(tmp_path: Path) -> None:
-    if not launch.walls().read_only_system:
+    if not isolation_features().read_only_system:
         pytest.skip("no mounts of its own on this machine")
     code = "for i in range(8): open(f'{i}', 'wb').write(bytes(1 << 20))"
     status, said = inside(code, tmp_path, scratch_bytes=4 << 20)
@@ -174,18 +175,18 @@ def test_a_wall_that_was_promised_and_cannot_stand_is_an_error(tmp_path: Path) -
 
 
 def test_a_policy_survives_the_trip_through_json() -> None:
-    policy = Policy(launch.walls(), ("/a",), ("/b",), fork=False, unix_sockets=True)
+    policy = Policy(isolation_features(), ("/a",), ("/b",), fork=False, unix_sockets=True)
     assert Policy.from_json(policy.to_json()) == policy
 
 
 def test_a_command_that_talks_without_end_is_heard_in_part() -> None:
-    policy = Policy(walls=launch.walls(), file_bytes=8 << 20)
+    policy = Policy(features=isolation_features(), file_bytes=8 << 20)
     done = launch.run(["/usr/bin/yes"], policy, timeout=30)
     assert done.returncode > 0
-    assert len(done.stdout) == launch.MOST_SAID
+    assert len(done.stdout) == launch.MAX_OUTPUT_BYTES
 
 
-WITHOUT_LANDLOCK = replace(launch.walls(), landlock=0)
+WITHOUT_LANDLOCK = replace(isolation_features(), landlock=0)
 NO_LANDLOCK = pytest.param({"walls": WITHOUT_LANDLOCK}, id="without Landlock")
 
 
@@ -193,7 +194,7 @@ NO_LANDLOCK = pytest.param({"walls": WITHOUT_LANDLOCK}, id="without Landlock")
 def test_where_a_gpu_is_driven_threads_are_named_and_the_kernel_is_not_told_anything(
     tmp_path: Path, rights: dict[str, object]
 ) -> None:
-    if not (launch.walls().private_proc and launch.walls().read_only_system):
+    if not (isolation_features().private_proc and isolation_features().read_only_system):
         pytest.skip("no mounts of its own on this machine")
     code = """
 import glob, os, threading
@@ -221,7 +222,7 @@ def test_where_no_gpu_is_driven_not_even_a_thread_is_named(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_a_gpus_driver_opens_packets_alone(tmp_path: Path, gpu: bool) -> None:
-    if not launch.walls().seccomp:
+    if not isolation_features().seccomp:
         pytest.skip("seccomp filters are written for x86-64")
     code = """
 import socket
@@ -235,7 +236,7 @@ for domain in ('AF_UNIX', 'AF_INET'):
 
 
 def test_who_may_fork_makes_no_namespace_by_it(tmp_path: Path) -> None:
-    if not launch.walls().seccomp:
+    if not isolation_features().seccomp:
         pytest.skip("seccomp filters are written for x86-64")
     code = """
 import ctypes, os
@@ -249,7 +250,7 @@ print(pid, os.strerror(ctypes.get_errno()))
 
 @pytest.fixture
 def strangers() -> None:
-    if not launch.walls().other_user:
+    if not isolation_features().other_user:
         pytest.skip("no users of their own on this machine")
 
 
@@ -265,7 +266,7 @@ open('mine', 'w').write('x'); os.rename('mine', 'still mine')
     (status, said), (_, other) = (inside(code, tmp_path, **rights) for _ in "ab")
     count, user, groups = said.split(maxsplit=2)
     assert (status, count, groups.strip()) == (0, "1", "[]")
-    assert int(user) > STRANGERS and user != other.split()[1]
+    assert int(user) > FIRST_UNPRIVILEGED_UID and user != other.split()[1]
     assert list(tmp_path.iterdir()) == []
     assert inside("import os; print(os.getuid())", tmp_path) == (0, f"{os.getuid()}\n")
 
@@ -347,7 +348,7 @@ def test_a_way_that_goes_round_in_a_circle_is_an_error(tmp_path: Path) -> None:
 
 
 def test_what_ran_when_the_time_was_up_is_gone_when_that_is_told(tmp_path: Path) -> None:
-    if not launch.walls().namespaces:
+    if not isolation_features().namespaces:
         pytest.skip("no processes of its own on this machine")
     code = """
 import os, time
@@ -365,19 +366,19 @@ time.sleep(60)
 
 
 def test_each_wall_is_tried_where_not_all_of_them_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_of_them = launch.walls()
+    all_of_them = isolation_features()
     monkeypatch.setattr(launch, "_with_other_user", lambda found: found)
-    assert launch.walls.__wrapped__() == replace(all_of_them, other_user=False)
+    assert isolation_features.__wrapped__() == replace(all_of_them, other_user=False)
     holds = launch._holds
     monkeypatch.setattr(launch, "_holds", lambda trial: not trial.seccomp and holds(trial))
     fewer = replace(all_of_them, other_user=False, seccomp=False)
-    assert launch.walls.__wrapped__() == fewer
+    assert isolation_features.__wrapped__() == fewer
 
 
 def test_without_its_capabilities_or_where_others_read_nothing_nobody_makes_strangers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = replace(launch.walls(), other_user=False)
+    found = replace(isolation_features(), other_user=False)
     here = Path("/proc/self/status").read_text()
     effective = next(line for line in here.splitlines() if line.startswith("CapEff:"))
     for line, changed in ((effective, "CapEff:\t0"), ("Umask:\t0022", "Umask:\t0077")):

@@ -17,8 +17,9 @@ from evaluation.devices import kinds
 from evaluation.errors import BuildError
 from evaluation.languages import triton
 from evaluation.sandbox import launch, procfs, resource_watch, untrusted_files
+from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
-from evaluation.sandbox.resource_watch import BUILD, Amounts
+from evaluation.sandbox.resource_watch import BUILD_LIMITS, ResourceUsage
 from evaluation.tasks.spec import load_task
 from tests.conftest import absent
 from tests.evaluation.conftest import OPERATORS
@@ -26,7 +27,7 @@ from tests.evaluation.languages.machine import needs_nvcc
 from tests.evaluation.languages.test_triton import HONEST
 
 LANGUAGES = Path(__file__).parents[1] / "languages" / "operators"
-FEW = Amounts(64, 128, 256 << 20, 500, 64 << 20, 5000)
+FEW = ResourceUsage(64, 128, 256 << 20, 500, 64 << 20, 5000)
 """What it takes little time to exceed."""
 NOBODY = 0
 """Has started nothing."""
@@ -90,14 +91,14 @@ SHARED = TAKES.format(taken="taken = mmap.mmap(-1, 100 << 20)")
 
 @pytest.fixture(autouse=True)
 def walled() -> None:
-    if not launch.walls().namespaces:
+    if not isolation_features().namespaces:
         pytest.skip("no namespaces on this machine")
 
 
-def run(code: str, folder: Path, most: Amounts) -> launch.Done:
+def run(code: str, folder: Path, most: ResourceUsage) -> launch.Completed:
     """Run Python code behind this machine's walls, in a folder that is removed."""
     with untrusted_files.scratch(folder) as work:
-        policy = Policy(launch.walls(), (sys.prefix, sys.base_prefix), (str(work),))
+        policy = Policy(isolation_features(), (sys.prefix, sys.base_prefix), (str(work),))
         argv = [sys.executable, "-I", "-c", code]
         return launch.run(argv, policy, timeout=30, cwd=work, most=most)
 
@@ -120,12 +121,12 @@ def run(code: str, folder: Path, most: Amounts) -> launch.Done:
 def test_who_takes_too_much_is_ended_with_all_that_it_started(
     tmp_path: Path, code: str, said: str
 ) -> None:
-    before, begun = procfs.below(os.getpid()), time.monotonic()
+    before, begun = procfs.descendants(os.getpid()), time.monotonic()
     done = run(code, tmp_path, FEW)
     assert done.returncode == -9
     assert re.fullmatch(f"took at least {said}", str(done.exceeded)), done
     assert time.monotonic() - begun < 20
-    assert set(procfs.below(os.getpid())) <= set(before)
+    assert set(procfs.descendants(os.getpid())) <= set(before)
 
 
 def test_who_takes_less_is_left_alone(tmp_path: Path) -> None:
@@ -152,10 +153,10 @@ def test_who_does_not_say_its_opening_word_in_time_is_not_waited_for(
 ) -> None:
     done = launch.run(
         [sys.executable, "-I", "-c", f"import time\n{code}"],
-        Policy(launch.walls(), (sys.prefix, sys.base_prefix), (str(tmp_path),)),
+        Policy(isolation_features(), (sys.prefix, sys.base_prefix), (str(tmp_path),)),
         timeout=3,
         cwd=tmp_path,
-        opening=launch.Opening("ready", 1),
+        opening=launch.ReadyMarker("ready", 1),
     )
     assert done.heard == ("print('ready" in code)
     assert (done.exceeded and done.exceeded.limit) == limit
@@ -170,7 +171,7 @@ def test_what_lies_in_locked_folders_counts_and_what_links_point_to_does_not(
     (locked / "within" / "file").write_bytes(bytes(1 << 20))
     (tmp_path / "elsewhere").symlink_to("/usr")
     locked.chmod(0)
-    found = resource_watch.taken(NOBODY, [str(tmp_path), str(tmp_path / "gone")], BUILD)
+    found = resource_watch.measure(NOBODY, [str(tmp_path), str(tmp_path / "gone")], BUILD_LIMITS)
     assert found.files == 4
     assert 1 << 20 <= found.file_bytes < 2 << 20
     assert found.path_length == len("./locked/within/file")
@@ -179,17 +180,17 @@ def test_what_lies_in_locked_folders_counts_and_what_links_point_to_does_not(
 def test_a_look_ends_when_something_is_over_its_limit(tmp_path: Path) -> None:
     for number in range(50):
         (tmp_path / f"{number}").touch()
-    most = dataclasses.replace(BUILD, files=10)
-    assert resource_watch.taken(NOBODY, [str(tmp_path)], most).files == 11
+    most = dataclasses.replace(BUILD_LIMITS, files=10)
+    assert resource_watch.measure(NOBODY, [str(tmp_path)], most).files == 11
 
 
 def test_looks_that_take_long_are_rare(tmp_path: Path) -> None:
     for number in range(5000):
         (tmp_path / f"{number}").touch()
-    watch = resource_watch.Watch(BUILD, [str(tmp_path)] * 3)
-    assert watch.look(NOBODY) is None  # it is not time yet
+    watch = resource_watch.ResourceWatch(BUILD_LIMITS, [str(tmp_path)] * 3)
+    assert watch.poll(NOBODY) is None  # it is not time yet
     watch.due, begun = 0.0, time.thread_time()
-    assert watch.look(NOBODY) is None
+    assert watch.poll(NOBODY) is None
     spent = time.thread_time() - begun
     assert (
         0.8 * resource_watch.REST * spent
@@ -235,9 +236,9 @@ def test_what_a_build_does_once_it_has_answered_counts_too(
 
 def test_who_ends_while_it_is_looked_at_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     held = {7: [60 << 20, 0], 8: [50 << 20]}  # at the first look, and at the next
-    monkeypatch.setattr(procfs, "unfiled", lambda pid: held[pid].pop(0))
-    monkeypatch.setattr(procfs, "unfiled_share", lambda pid: 0 if pid == 7 else 50 << 20)
-    assert resource_watch._memory([7, 8], 100 << 20) == 50 << 20
+    monkeypatch.setattr(procfs, "anonymous_bytes", lambda pid: held[pid].pop(0))
+    monkeypatch.setattr(procfs, "anonymous_share_bytes", lambda pid: 0 if pid == 7 else 50 << 20)
+    assert resource_watch._memory_bytes([7, 8], 100 << 20) == 50 << 20
 
 
 @pytest.mark.parametrize(
@@ -259,8 +260,10 @@ def test_a_build_in_any_language_is_looked_at(
 ) -> None:
     if language == "torch" and (lacks := extensions.lacking()):
         absent(lacks)
-    monkeypatch.setattr(resource_watch, "BUILD", dataclasses.replace(BUILD, processes=1))
-    monkeypatch.setattr(resource_watch, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(
+        resource_watch, "BUILD_LIMITS", dataclasses.replace(BUILD_LIMITS, processes=1)
+    )
+    monkeypatch.setattr(resource_watch, "MIN_POLL_SECONDS", 0.01)
     task = load_task(folder, operator, f"torch-to-{language}")
     with pytest.raises(BuildError, match=r"took at least \d processes .* the limit is 1"):
         build(task, language, {task.target_file: source}, cache)

@@ -37,7 +37,7 @@ def test_a_file_is_read_up_to_a_size_and_nothing_else_at_all(folder: Path) -> No
 
 def test_only_a_file_is_taken(folder: Path, tmp_path: Path) -> None:
     for name in ("file", "link", "pipe", "locked"):
-        untrusted_files.take(folder / name, tmp_path / f"taken {name}")
+        untrusted_files.move(folder / name, tmp_path / f"taken {name}")
     assert [path.name for path in tmp_path.glob("taken*")] == ["taken file"]
     assert not os.access(tmp_path / "taken file", os.W_OK) or os.geteuid() == 0
 
@@ -144,7 +144,7 @@ def test_what_is_lent_can_be_read_by_everybody_and_links_lead_nowhere(tmp_path: 
         path.chmod(0o600)
     (ours / "link").symlink_to(secret)
     (ours / "within").chmod(0o700)
-    untrusted_files.lend(ours)
+    untrusted_files.make_readable(ours)
     assert secret.stat().st_mode & 0o777 == 0o600
     assert (ours / "within").stat().st_mode & 0o777 == 0o755
     assert {path.stat().st_mode & 0o777 for path in ours.rglob("file")} == {0o644}

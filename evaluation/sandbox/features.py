@@ -1,0 +1,83 @@
+"""Isolation features of this machine, found by running commands with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+import tempfile
+from pathlib import Path
+
+from evaluation.sandbox import landlock, seccomp
+from evaluation.sandbox.launch import run
+from evaluation.sandbox.policy import IsolationFeatures, Policy
+
+CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_NICE = 5, 6, 7, 23
+USER_CAPABILITIES = 1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID | 1 << CAP_SYS_NICE
+"""Capabilities to start a process as another user, to signal it, and to pin its threads."""
+
+
+@functools.cache
+def isolation_features() -> IsolationFeatures:
+    """Return the features that work here: all of them if possible, else each that does."""
+    found = IsolationFeatures(landlock=landlock.abi_version(), seccomp=seccomp.supported())
+    every = dataclasses.replace(found, namespaces=True, private_proc=True, read_only_system=True)
+    if (strongest := _with_other_user(every)).other_user:
+        return strongest  # one trial for all of them
+    if found.seccomp and not _works(found):
+        found = dataclasses.replace(found, seccomp=False)
+    for user_namespace in (False, True):
+        trial = dataclasses.replace(found, namespaces=True, user_namespace=user_namespace)
+        if not _works(trial):
+            continue
+        for name in ("private_proc", "read_only_system"):
+            stronger = dataclasses.replace(trial, **{name: True})
+            trial = stronger if _works(stronger) else trial
+        return _with_other_user(trial)
+    return found
+
+
+def _works(trial: IsolationFeatures) -> bool:
+    """Return whether `true` runs with these features."""
+    return run(["/bin/true"], Policy(features=trial), timeout=20).returncode == 0
+
+
+_USER_TRIAL = """
+import glob, importlib.util, os, sys
+for path in glob.glob(sys.argv[1] + "/**/*.py", recursive=True):
+    open(path).close()
+open(importlib.util.find_spec("torch").origin).close()
+open("/proc/self/comm").close()
+open("its own", "w").close()
+nodes = (node for name in ("[0-9]*", "ctl", "-uvm") for node in glob.glob("/dev/nvidia" + name))
+sys.exit(not all(os.access(node, os.R_OK | os.W_OK) for node in nodes))
+"""
+
+
+def _with_other_user(found: IsolationFeatures) -> IsolationFeatures:
+    """Add an unprivileged user for each process, where the judge is root and such a user works.
+
+    The user must be able to read files that the judge writes, Python, PyTorch and this package, and
+    to open the GPUs.
+    """
+    if not found.read_only_system or found.user_namespace:
+        return found
+    lines = Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.partition(":\t")[::2] for line in lines)
+    missing = USER_CAPABILITIES & ~int(status.get("CapEff", "0"), 16)
+    if missing or int(status.get("Umask", "077"), 8) & 0o055:
+        return found
+    trial = dataclasses.replace(found, other_user=True)
+    package = str(Path(__file__).resolve().parents[1])
+    with tempfile.TemporaryDirectory("-arena") as scratch:
+        policy = Policy(
+            features=trial,
+            readable=(sys.prefix, sys.base_prefix, package),
+            writable=(scratch,),
+            scratch_bytes=1 << 20,
+            gpu=True,
+            unprivileged_user=True,
+        )
+        argv = [sys.executable, "-I", "-c", _USER_TRIAL, package]
+        completed = run(argv, policy, timeout=20, cwd=scratch)
+    return trial if completed.returncode == 0 else found
