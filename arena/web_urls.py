@@ -1,4 +1,4 @@
-"""The addresses of the pages."""
+"""The URLs of the pages."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from arena.catalog import views as catalog
-from arena.leaderboard import insights
-from arena.leaderboard import views as leaderboard
+from arena.leaderboard.views import analysis, board, compare, experiments, tasks
 from arena.runs import views as runs
 
 urlpatterns = [
-    path("", leaderboard.home, name="home"),
-    path("leaderboard/", leaderboard.leaderboard, name="leaderboard"),
-    path("tasks/", leaderboard.tasks, name="tasks"),
-    path("tasks/<slug:operator>/", leaderboard.operator, name="operator"),
-    path("tasks/<slug:operator>/<slug:track>/", leaderboard.task, name="task"),
-    path("agents/", leaderboard.agents, name="agents"),
-    path("agents/<slug:slug>/", leaderboard.agent, name="agent"),
+    path("", board.home, name="home"),
+    path("leaderboard/", board.leaderboard, name="leaderboard"),
+    path("tasks/", tasks.tasks, name="tasks"),
+    path("tasks/<slug:operator>/", tasks.operator, name="operator"),
+    path("tasks/<slug:operator>/<slug:track>/", tasks.task, name="task"),
+    path("agents/", board.agents, name="agents"),
+    path("agents/<slug:slug>/", board.agent, name="agent"),
     path("hardware/", catalog.hardware, name="hardware"),
-    path("analysis/", insights.analysis, name="analysis"),
-    path("compare/", insights.compare, name="compare"),
-    path("experiments/", insights.experiments_list, name="experiments"),
-    path("experiments/<slug:slug>/", insights.experiment, name="experiment"),
-    path("methodology/", leaderboard.methodology, name="methodology"),
+    path("analysis/", analysis.analysis, name="analysis"),
+    path("compare/", compare.compare, name="compare"),
+    path("experiments/", experiments.experiment_list, name="experiments"),
+    path("experiments/<slug:slug>/", experiments.experiment, name="experiment"),
+    path("methodology/", board.methodology, name="methodology"),
     path("runs/", runs.runs, name="runs"),
     path("runs/start/", runs.start, name="run-start"),
     path("runs/<slug:run_id>/", runs.run, name="run"),

@@ -44,6 +44,10 @@ class TaskQuerySet(models.QuerySet["Task"]):
         versions = TaskVersion.objects.defer("public", "admission")
         return shown.prefetch_related(models.Prefetch("versions", versions))
 
+    def values_of(self, field: str) -> list[str]:
+        """Return the distinct values of a column, in order."""
+        return list(self.order_by(field).values_list(field, flat=True).distinct())
+
     def by_slug(self, slug: str) -> Self:
         """The task named `operator/track`; empty if there is none."""
         operator, _, track = slug.partition("/")

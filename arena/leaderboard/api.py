@@ -1,4 +1,4 @@
-"""The API of the leaderboard."""
+"""API operations of the leaderboard: the board and the records."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Board(Schema):
 
 @router.get("", response=Board)
 def leaderboard(request: HttpRequest, filters: Query[FiltersIn]) -> dict[str, Any]:
-    """Agents by share of tasks passed, then by geomean speedup of those; see /methodology/."""
+    """List agents by share of tasks passed, then by geomean speedup; see /methodology/."""
     chosen = Filters(**filters.dict())
     return {"filters": asdict(chosen), "rows": rank(chosen)}
 
 
-MOST_RECORDS = 100
+MAX_RECORDS = 100
 
 
 class RecordsIn(Schema):
@@ -81,7 +81,7 @@ class RecordsIn(Schema):
     track: str = ""
     hardware: str = ""
     agent: str = ""
-    limit: int = Field(MOST_RECORDS, ge=1, le=MOST_RECORDS)
+    limit: int = Field(MAX_RECORDS, ge=1, le=MAX_RECORDS)
 
 
 class RecordOut(Schema):
@@ -120,12 +120,12 @@ class RecordOut(Schema):
 
 
 @router.get("/records", response=list[RecordOut])
-def newest_records(request: HttpRequest, narrowed: Query[RecordsIn]) -> list[dict[str, Any]]:
-    """Who was the fastest on a task and a hardware, newest first; see /methodology/#records.
+def newest_records(request: HttpRequest, filters: Query[RecordsIn]) -> list[dict[str, Any]]:
+    """List speed records, newest first; see /methodology/#records.
 
-    `beaten` is the speedup over the baseline that stood before, `gain` how many times as fast this
-    one was; `until` is null while it stands.
+    `beaten` is the previous record as a speedup over the baseline, `gain` the speed over it;
+    `until` is null for a current record.
     """
-    chosen = narrowed.dict()
+    chosen = filters.dict()
     limit, agent = chosen.pop("limit"), chosen.pop("agent")
     return [RecordOut.of(each) for each in records(Run.objects.matching(**chosen), limit, agent)]

@@ -1,19 +1,21 @@
-"""What compares, as figures: agents on seen and unseen cases, runs round by round."""
+"""Charts of the leaderboard, the analysis page and comparisons."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from arena.charts import LINE, SERIES, Figure, at_one, figure, title
-from arena.leaderboard.analysis import AT_LEAST, Progress
 from arena.leaderboard.comparison import Column
 from arena.leaderboard.rankings import Row
+from arena.leaderboard.verdict_stats import SPEEDUP_THRESHOLDS, FastShares
 
 DASHES = ("solid", "solid", "solid", "dash", "dash")
+MAX_TICKS = 24
 
 
-def seen_against_unseen(rows: Sequence[Row]) -> Figure:
-    """A dumbbell an agent: how much of its speedup is left on cases that it was never told."""
+def generalization_chart(rows: Sequence[Row]) -> Figure:
+    """Draw a dumbbell for each agent: its speedup on public and on held-out cases."""
     shown = [row for row in rows if row.speedup is not None][::-1]
     links: dict[str, list[float | str | None]] = {"x": [], "y": []}
     for row in shown:
@@ -29,12 +31,9 @@ def seen_against_unseen(rows: Sequence[Row]) -> Figure:
             "hoverinfo": "skip",
             "showlegend": False,
         },
-        _points(shown, "seen cases", "speedup", "low", "high", SERIES[0], "circle"),
-        _points(
-            shown, "unseen cases", "unseen_speedup", "unseen_low", "unseen_high", SERIES[1],
-            "diamond",
-        ),
-    ]  # fmt: skip
+        _points(shown, "public cases", "", SERIES[0], "circle"),
+        _points(shown, "held-out cases", "unseen_", SERIES[1], "diamond"),
+    ]
     drawn = figure(
         data,
         x={**title("speedup"), "ticksuffix": "×"},
@@ -44,74 +43,82 @@ def seen_against_unseen(rows: Sequence[Row]) -> Figure:
     return drawn
 
 
-def solved_by_round(steps: Sequence[Progress]) -> Figure:
-    """The share of runs that are at least so fast, by round: a line for each speedup."""
-    data = []
-    for number, bound in enumerate(AT_LEAST):
-        colour, dash = SERIES[number % len(SERIES)], DASHES[number]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": f"at least {bound:g}×" if bound else "passed",
-                "x": [step.round for step in steps],
-                "y": [step.shares[number] for step in steps],
-                "line": {"color": colour, "width": 2, "dash": dash},
-                "marker": {"color": colour, "size": 6},
-                "hovertemplate": "after round %{x}: %{y:.0%}<extra>%{fullData.name}</extra>",
-            }
+def fast_p_chart(steps: Sequence[FastShares]) -> Figure:
+    """Draw fast_p by round: a line for each speedup threshold p."""
+    data = [
+        _line(
+            number,
+            name=f"fast_{bound:g} (≥ {bound:g}×)" if bound else "passed",
+            x=[step.round for step in steps],
+            y=[step.shares[number] for step in steps],
+            hovertemplate="after round %{x}: %{y:.0%}<extra>%{fullData.name}</extra>",
         )
-    x = {**title("round"), "dtick": 1 if len(steps) <= 24 else None}
-    x["range"] = [0.5, max(len(steps), 4) + 0.5]
-    return figure(data, x=x, y={**title("share of runs"), "tickformat": ".0%", "range": [0, 1.04]})
+        for number, bound in enumerate(SPEEDUP_THRESHOLDS)
+    ]
+    y = {**title("share of runs"), "tickformat": ".0%", "range": [0, 1.04]}
+    return figure(data, x=_rounds_axis(len(steps), at_least=4), y=y)
 
 
-def progress(columns: Sequence[Column]) -> Figure:
-    """The best so far of each run, by round."""
+def progress_chart(columns: Sequence[Column]) -> Figure:
+    """Draw the best speedup so far of each run, by round."""
     data = []
     for number, column in enumerate(columns):
         rounds = [r for r in column.rounds if r.best is not None]
-        colour, dash = SERIES[number % len(SERIES)], DASHES[number]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": column.name,
-                "x": [r.number for r in rounds],
-                "y": [r.best for r in rounds],
-                "line": {"shape": "hv", "color": colour, "width": 2, "dash": dash},
-                "marker": {"color": colour, "size": 6},
-                "hovertemplate": "best after round %{x}: %{y:.3f}×<extra>%{fullData.name}</extra>",
-            }
+        drawn = _line(
+            number,
+            name=column.name,
+            x=[r.number for r in rounds],
+            y=[r.best for r in rounds],
+            hovertemplate="best after round %{x}: %{y:.2f}×<extra>%{fullData.name}</extra>",
         )
-    y = {**title("speedup over the baseline"), "ticksuffix": "×"}
+        drawn["line"]["shape"] = "hv"
+        data.append(drawn)
     last = max(len(column.rounds) for column in columns)
-    x = {**title("round"), "dtick": 1 if last <= 24 else None, "range": [0.5, last + 0.5]}
-    drawn = figure(data, x=x, y=y)
+    y = {**title("speedup over the baseline"), "ticksuffix": "×"}
+    drawn = figure(data, x=_rounds_axis(last), y=y)
     drawn["layout"]["shapes"] = [at_one()]
     return drawn
 
 
-def _points(
-    rows: Sequence[Row], name: str, value: str, low: str, high: str, colour: str, symbol: str
-) -> Figure:
-    known = [row for row in rows if getattr(row, value) is not None]
-    middle = [getattr(row, value) for row in known]
+def _line(number: int, **trace: Any) -> Figure:
+    """Return a line with markers, told from the others by colour and dash."""
+    colour = SERIES[number % len(SERIES)]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "line": {"color": colour, "width": 2, "dash": DASHES[number]},
+        "marker": {"color": colour, "size": 6},
+        **trace,
+    }
+
+
+def _rounds_axis(last: int, at_least: int = 1) -> Figure:
+    ticks = 1 if last <= MAX_TICKS else None
+    return {**title("round"), "dtick": ticks, "range": [0.5, max(last, at_least) + 0.5]}
+
+
+def _points(rows: Sequence[Row], name: str, prefix: str, colour: str, symbol: str) -> Figure:
+    """Return the speedups of agents with their intervals, from the fields of that prefix."""
+    intervals = [
+        (row.agent.title, *(getattr(row, prefix + end) for end in ("speedup", "low", "high")))
+        for row in rows
+        if getattr(row, f"{prefix}speedup") is not None
+    ]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
-        "x": middle,
-        "y": [row.agent.title for row in known],
+        "x": [speedup for _, speedup, _, _ in intervals],
+        "y": [agent for agent, _, _, _ in intervals],
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [getattr(row, high) - at for row, at in zip(known, middle, strict=True)],
-            "arrayminus": [at - getattr(row, low) for row, at in zip(known, middle, strict=True)],
+            "array": [high - speedup for _, speedup, _, high in intervals],
+            "arrayminus": [speedup - low for _, speedup, low, _ in intervals],
             "color": colour,
             "thickness": 1.5,
             "width": 4,
         },
         "marker": {"color": colour, "size": 10, "symbol": symbol},
-        "hovertemplate": "%{y}: %{x:.3f}× on " + name + "<extra></extra>",
+        "hovertemplate": "%{y}: %{x:.2f}× on " + name + "<extra></extra>",
     }

@@ -1,125 +1,121 @@
-"""Runs side by side: on the cases that they have in common, each against the first of them."""
+"""A comparison of runs on the public cases that they share, each against the first run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.leaderboard.rankings import ANEW_CASE, Estimate
+from arena.leaderboard.intervals import CASE_LOG_STD, faster, geomean, measured, ratio
 from arena.runs.models import Measurement, Run
 from arena.runs.rounds import Round, rounds_of
 from arena.runs.states import Scope
+from evaluation.types import Interval
 
-MOST = 5
+MAX_RUNS = 5
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run on one case. `over` is its speedup over the first run's, None for that run itself;
-    it `wins` where its interval lies above all others'.
+    """One run on one case.
+
+    `over` is its speedup over that of the first run, None for the first itself. A cell `wins` if
+    its interval lies above all others.
     """
 
     measured: Measurement
-    over: Estimate | None
+    over: Interval | None
     wins: bool
 
 
 @dataclass(frozen=True)
 class Column:
-    """One run, by its agent's name, or where that is another's too, by its own. `over` is the
-    geometric mean of its cases' `over`, `wins` how many cases it wins.
+    """One run, named after its agent, or by its own id where two runs share an agent.
+
+    `over` is the geometric mean of the `over` of its cases; `wins` counts the cases it wins.
     """
 
     name: str
     run: Run
     rounds: list[Round]
     files: dict[str, str]
-    over: Estimate | None
+    over: Interval | None
     wins: int
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`cases` are those that every run was measured on, in the order of the first run; none where
-    `apart` says why the runs cannot be compared case by case.
+    """The runs and their shared cases, in the order of the first run.
+
+    There are no cases where `not_comparable` gives a reason.
     """
 
     columns: list[Column]
     cases: list[tuple[str, list[Cell]]]
-    apart: str
+    not_comparable: str
 
     @property
-    def reading(self) -> str:
-        """Two runs in one sentence; empty for others."""
+    def summary(self) -> str:
+        """One sentence on two runs; empty for more, or without shared cases."""
         if len(self.columns) != 2 or not (over := self.columns[1].over):
             return ""
         first, second = self.columns
-        said = faster(first.name, second.name, over)
-        level = len(self.cases) - first.wins - second.wins
-        wins = f"{first.name} wins {first.wins}, {second.name} {second.wins}"
-        over_all = f"over {len(self.cases)} case{'s' if len(self.cases) > 1 else ''}"
-        return f"{said} {over_all}: {wins}, {level} cannot be told apart."
-
-
-def faster(first: str, second: str, over: Estimate) -> str:
-    """Which of two is faster, as the interval of the second's speed over the first's tells."""
-    if over.low <= 1 <= over.high:
-        return f"{second} cannot be told from {first}"
-    if over.value > 1:
-        return f"{second} is {over.value:.2f} times as fast as {first}"
-    return f"{first} is {1 / over.value:.2f} times as fast as {second}"
+        count = len(self.cases)
+        return (
+            f"{faster(first.name, second.name, over)} over {count} case{'s' if count > 1 else ''}: "
+            f"{first.name} wins {first.wins}, {second.name} {second.wins}, no significant "
+            f"difference on {count - first.wins - second.wins}."
+        )
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
-    """Compare the final verdicts of some runs, on their seen cases."""
-    measured = [_measured(run) for run in runs]
-    apart = _apart(runs, measured)
-    first = measured[0]
-    names = [] if apart else [n for n in first if all(n in others for others in measured)]
-    cases = [(name, _cells([others[name] for others in measured])) for name in names]
+    """Compare the final verdicts of some runs."""
+    by_run = [_measurements(run) for run in runs]
+    reason = _not_comparable(runs, by_run)
+    first = by_run[0]
+    names = [] if reason else [name for name in first if all(name in other for other in by_run)]
+    cases = [(name, _cells([measurements[name] for measurements in by_run])) for name in names]
+    agents_differ = len({run.agent_id for run in runs}) == len(runs)
     columns = []
-    alone = len({run.agent_id for run in runs}) == len(runs)
     for number, run in enumerate(runs):
         cells = [cells[number] for _, cells in cases]
-        over = [cell.over for cell in cells if cell.over]
         columns.append(
             Column(
-                name=run.agent.title if alone else run.pk,
+                name=run.agent.title if agents_differ else run.pk,
                 run=run,
                 rounds=rounds_of(run),
                 files=run.final.files if run.final else {},
-                over=Estimate.geomean(over),
+                over=geomean([cell.over for cell in cells if cell.over]),
                 wins=sum(cell.wins for cell in cells),
             )
         )
-    return Comparison(columns, cases, apart)
+    return Comparison(columns, cases, reason)
 
 
-def _measured(run: Run) -> dict[str, Measurement]:
-    """The seen cases of a run's final verdict, by name."""
+def _measurements(run: Run) -> dict[str, Measurement]:
+    """Return the public cases of the final verdict of a run, by name."""
     found = Measurement.objects.filter(
         evaluation__submission__run=run, evaluation__scope=Scope.FINAL
     ).public()
     return {each.case: each for each in found.order_by("pk")}
 
 
-def _apart(runs: Sequence[Run], measured: Sequence[dict[str, Measurement]]) -> str:
-    """Why the cases of these runs cannot be compared; empty where they can."""
+def _not_comparable(runs: Sequence[Run], by_run: Sequence[dict[str, Measurement]]) -> str:
+    """Return why the cases of these runs are not comparable; empty if they are."""
     if len({run.task_version_id for run in runs}) > 1:
-        return "They were judged on different tasks, or on different versions of one."
+        return "the runs are of different tasks, or of different versions of one task."
     if len({run.hardware_id for run in runs}) > 1:
-        return "They were judged on different hardware."
-    without = [run.pk for run, cases in zip(runs, measured, strict=True) if not cases]
-    if without:
-        return f"Nothing was timed in the final verdict of {' and '.join(without)}."
+        return "the runs were judged on different hardware."
+    untimed = [run.pk for run, cases in zip(runs, by_run, strict=True) if not cases]
+    if untimed:
+        return f"the final verdict of {' and '.join(untimed)} has no timings."
     return ""
 
 
-def _cells(measured: Sequence[Measurement]) -> list[Cell]:
-    estimates = [Estimate.measured(m.speedup, m.low, m.high, ANEW_CASE) for m in measured]
+def _cells(measurements: Sequence[Measurement]) -> list[Cell]:
+    speedups = [measured(m.speedup, m.low, m.high, CASE_LOG_STD) for m in measurements]
     cells = []
-    for number, (each, estimate) in enumerate(zip(measured, estimates, strict=True)):
-        others = [other for at, other in enumerate(estimates) if at != number]
-        wins = bool(others) and all(estimate.low > other.high for other in others)
-        cells.append(Cell(each, estimate.over(estimates[0]) if number else None, wins))
+    for number, (each, speedup) in enumerate(zip(measurements, speedups, strict=True)):
+        others = speedups[:number] + speedups[number + 1 :]
+        wins = bool(others) and all(speedup.low > other.high for other in others)
+        cells.append(Cell(each, ratio(speedup, speedups[0]) if number else None, wins))
     return cells

@@ -1,8 +1,8 @@
-"""Records: whose kernel was the fastest on a task and a hardware, over which, and until when.
+"""Speed records: the fastest kernel of each task and device, and how long each record held.
 
-The baseline holds the first one, at 1x. A run takes it when its interval begins CLEARLY above where
-that of the standing one ends, so that none falls by chance. Who is given the answers takes none, as
-on the board, a draft has none, and a task that has changed begins anew.
+The baseline holds the first record, at 1x. A run takes a record when its interval begins at least
+1% above the end of the interval of the current one, so that no record falls by chance. Open-book
+agents and draft tasks set no records, and a new version of a task starts anew.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from arena.runs.models import Run
-from arena.runs.querysets import RunQuerySet
+from arena.runs.models import Run, RunQuerySet
 from arena.runs.states import RunStatus
 
-CLEARLY = 1.01
-"""An interval holds what varies within a verdict; the next one on the same may be off by more."""
+MIN_GAIN = 1.01
+"""The interval of a verdict does not cover the variation to the next verdict; this does."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record. `beaten` is the speedup over the baseline that stood before, 1 for the baseline
-    itself; `until` is None while nobody has taken it.
+    """One record.
+
+    `beaten` is the previous speedup over the baseline, 1 for the baseline itself; `until` is None
+    for a current record.
     """
 
     run: Run
@@ -30,19 +31,19 @@ class Record:
 
     @property
     def gain(self) -> float:
-        """How many times as fast it was as what stood before."""
+        """The speed over the previous record."""
         return (self.run.speedup or 0.0) / self.beaten
 
     @property
     def seconds(self) -> float | None:
-        """How long it stood; None while it does."""
+        """Seconds that the record was held; None for a current record."""
         since = self.run.ended_at
         return (self.until - since).total_seconds() if self.until and since else None
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """What is known of a record before its run is read."""
+    """A record before its run is read from the database."""
 
     run_id: str
     agent: str
@@ -52,12 +53,12 @@ class _Mark:
     until: datetime | None = None
 
 
-def records(runs: RunQuerySet, most: int | None = None, agent: str = "") -> list[Record]:
-    """The records that `runs` have set, or one agent's of them, newest first, the newest `most`.
+def records(runs: RunQuerySet, limit: int | None = None, agent: str = "") -> list[Record]:
+    """Return the newest `limit` records that `runs` set, newest first, of one agent or of all.
 
-    `runs` are to hold all of the tasks that they hold any of.
+    `runs` must hold all runs of each task that it holds any run of.
     """
-    marks = [mark for mark in reversed(_marks(runs)) if agent in ("", mark.agent)][:most]
+    marks = [mark for mark in reversed(_marks(runs)) if agent in ("", mark.agent)][:limit]
     found = (
         Run.objects.with_names()
         .select_related("final")
@@ -68,24 +69,23 @@ def records(runs: RunQuerySet, most: int | None = None, agent: str = "") -> list
 
 
 def _marks(runs: RunQuerySet) -> list[_Mark]:
-    """Every record, in the order in which they were set."""
+    """Return every record, oldest first."""
     passed = runs.public().filter(status=RunStatus.PASSED, speedup__isnull=False)
-    passed = passed.exclude(agent__open_book=True)
-    fields = ("task_version", "hardware", "pk", "agent__slug", "speedup", "low", "high", "ended_at")
+    passed = passed.exclude(agent__open_book=True).order_by("ended_at", "pk")
+    columns = ("task_version", "hardware", "pk", "agent__slug", "speedup", "low", "high")
     marks: list[_Mark] = []
-    standing: dict[tuple[int, int], int] = {}
-    for version, hardware, run_id, agent, speedup, low, high, ended_at in passed.order_by(
-        "ended_at", "pk"
-    ).values_list(*fields):
-        place = (version, hardware)
-        before = standing.get(place)
-        bar = 1.0 if before is None else marks[before].high
-        if (low or speedup) < CLEARLY * bar:
+    current: dict[tuple[int, int], int] = {}
+    for version, hardware, run_id, agent, speedup, low, high, ended_at in passed.values_list(
+        *columns, "ended_at"
+    ):
+        previous = current.get((version, hardware))
+        bar, beaten = 1.0, 1.0
+        if previous is not None:
+            bar, beaten = marks[previous].high, marks[previous].speedup
+        if (low or speedup) < MIN_GAIN * bar:
             continue
-        beaten = 1.0
-        if before is not None:
-            marks[before] = replace(marks[before], until=ended_at)
-            beaten = marks[before].speedup
-        standing[place] = len(marks)
+        if previous is not None:
+            marks[previous] = replace(marks[previous], until=ended_at)
+        current[version, hardware] = len(marks)
         marks.append(_Mark(run_id, agent, speedup, high or speedup, beaten))
     return marks

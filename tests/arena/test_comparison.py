@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.leaderboard.comparison import MOST, compare
+from arena.leaderboard.comparison import MAX_RUNS, compare
 from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import HIDDEN_CASE, LEASE, finished, gate, measurement
@@ -27,16 +27,18 @@ def test_runs_are_compared_on_the_cases_that_they_share(judged):
     found = compare([judged(small=2.0, large=1.0), judged(small=3.0, large=1.0, other=9.0)])
     assert [name for name, _ in found.cases] == ["small", "large"]
     (first, second), _ = (cells for _, cells in found.cases)
-    assert first.over is None and second.over.value == pytest.approx(1.5)
+    assert first.over is None and second.over.speedup == pytest.approx(1.5)
     assert [(cell.wins) for cell in (first, second)] == [False, True]
     assert [column.wins for column in found.columns] == [0, 1]
-    assert found.columns[1].over.value == pytest.approx(1.5**0.5)
-    assert "1.22 times as fast" in found.reading and "1 cannot be told apart" in found.reading
+    assert found.columns[1].over.speedup == pytest.approx(1.5**0.5)
+    assert (
+        "1.22 times as fast" in found.summary and "no significant difference on 1" in found.summary
+    )
 
 
 def test_runs_that_are_as_good_cannot_be_told_apart(judged):
     found = compare([judged(small=2.0), judged(small=2.01)])
-    assert "cannot be told from" in found.reading
+    assert "do not differ significantly" in found.summary
     assert [column.wins for column in found.columns] == [0, 0]
 
 
@@ -44,18 +46,18 @@ def test_a_run_without_times_is_named(judged, start):
     silent = finished(start(), verdict="failed", gates=[gate("correctness", "failed")])
     silent = Run.objects.with_names().select_related("final").get(pk=silent.pk)
     found = compare([judged(small=2.0), silent])
-    assert found.apart == f"Nothing was timed in the final verdict of {silent.pk}."
-    assert found.cases == [] and found.reading == ""
+    assert found.not_comparable == f"the final verdict of {silent.pk} has no timings."
+    assert found.cases == [] and found.summary == ""
 
 
 def test_the_page_compares_and_says_what_else_there_is(client, judged):
     runs = [judged(small=speedup) for speedup in (2.0, 3.0, 4.0)]
     a, b, c = (run.pk for run in runs)
     page = client.get(f"/compare/?run={a}").content.decode()
-    assert f"?run={a}&amp;run={b}" in page and "Choose another run" in page
+    assert f"?run={a}&amp;run={b}" in page and "Select another run" in page
     page = client.get(f"/compare/?run={a}&run={b}&run={a}").content.decode()
     assert f"{b} is 1.50 times as fast as {a} over 1 case:" in page
-    assert "Add another run" in page and "The files are the same." in page
+    assert "Add another run" in page and "The files are identical." in page
     assert HIDDEN_CASE not in page
     three = client.get(f"/compare/?run={a}&run={b}&run={c}")
     assert three.status_code == 200 and b"2.00\xc3\x97" in three.content
@@ -63,10 +65,10 @@ def test_the_page_compares_and_says_what_else_there_is(client, judged):
 
 
 def test_the_page_says_what_it_leaves_out(client, judged):
-    runs = [judged(small=2.0).pk for _ in range(MOST + 2)]
+    runs = [judged(small=2.0).pk for _ in range(MAX_RUNS + 2)]
     page = client.get("/compare/?" + "&".join(f"run={run}" for run in runs)).content.decode()
-    assert f"the last 2 are left out: {MOST} are compared at once" in page
-    assert runs[MOST - 1] in page and runs[MOST] not in page
+    assert f"At most {MAX_RUNS} runs are compared: the last 2 selected are left out" in page
+    assert runs[MAX_RUNS - 1] in page and runs[MAX_RUNS] not in page
     assert "left out" not in client.get(f"/compare/?run={runs[0]}&run={runs[1]}").content.decode()
 
 
@@ -77,4 +79,4 @@ def test_a_run_that_one_may_not_see_is_compared_with_nothing(client, judged, sta
     assert client.get(address).status_code == 404
     client.force_login(alice)
     page = client.get(address).content.decode()
-    assert f"Nothing was timed in the final verdict of {private.pk}" in page
+    assert f"the final verdict of {private.pk} has no timings" in page

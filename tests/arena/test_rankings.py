@@ -11,8 +11,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, Operator, Task
-from arena.leaderboard.rankings import ANEW, Estimate, Filters, rank
+from arena.leaderboard.intervals import RUN_LOG_STD, ratio
+from arena.leaderboard.rankings import Filters, rank
 from arena.runs.models import Evaluation, Run
+from evaluation.types import Interval
 from tests.arena.factories import finished, judged_run
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +48,7 @@ def test_a_speedup_is_the_geomean_over_tasks_with_an_interval_from_theirs(judged
     judged("a", "gelu", 8.0, width=1.1)
     row = board()["a"]
     assert row.speedup == pytest.approx(4.0)
-    half = math.hypot(math.log(1.1), 1.96 * ANEW) * math.sqrt(2) / 2
+    half = math.hypot(math.log(1.1), 1.96 * RUN_LOG_STD) * math.sqrt(2) / 2
     assert row.high == pytest.approx(4.0 * math.exp(half))
     assert row.low == pytest.approx(4.0 * math.exp(-half))
 
@@ -93,17 +95,18 @@ def test_the_page_shows_the_share_that_it_ranks_by(judged, client):
     judged("sure", "gelu", 1.1)
     judged("picky", "relu", 99.0)
     page = client.get(reverse("leaderboard")).content.decode()
-    assert page.index("2/2") < page.index("1/2")
-    assert "1/1" not in page
+    assert "pass rate × coverage" in page
+    assert page.index("coverage 2 of 2 tasks") < page.index("coverage 1 of 2 tasks")
+    assert page.index("2/2 (100%)") < page.index("1/1 (100%)")
 
 
 def test_the_page_says_when_verdicts_of_different_judges_are_ranked_together(start, client):
     finished(start())
     address = reverse("leaderboard")
-    assert "of the judge are ranked together" not in client.get(address).content.decode()
+    assert "This board mixes results of judge versions" not in client.get(address).content.decode()
     finished(start(repeat=1))
     Evaluation.objects.filter(submission__run__repeat=1).update(judge_version="2")
-    assert "Versions 1, 2 of the judge are ranked together" in client.get(address).content.decode()
+    assert "This board mixes results of judge versions 1, 2" in client.get(address).content.decode()
 
 
 def test_who_is_given_the_answers_is_shown_below_and_not_ranked(judged, client):
@@ -114,7 +117,7 @@ def test_who_is_given_the_answers_is_shown_below_and_not_ranked(judged, client):
     ranked, shown = rank()
     assert (ranked.agent.slug, ranked.rank, ranked.solved, ranked.board) == ("a", 1, 1, 1)
     assert (shown.agent.slug, shown.rank, shown.solved, shown.board) == ("expert", None, 2, 2)
-    assert "is given the answers" in client.get(reverse("leaderboard")).content.decode()
+    assert "open book: not ranked" in client.get(reverse("leaderboard")).content.decode()
     rows = client.get("/api/v1/leaderboard").json()["rows"]
     assert [row["rank"] for row in rows] == [1, None]
 
@@ -140,7 +143,7 @@ def test_the_page_ranks_what_its_address_names_as_the_api_does(judged, client):
     ):
         assert names(query) == [found, found], query
     page = client.get(f"{reverse('leaderboard')}?family=llm&since=2026-02-31").content.decode()
-    assert "Show every run" in page and ">Clear</a>" in page
+    assert "Show all runs" in page and ">Clear</a>" in page
 
 
 def test_agents_whose_intervals_overlap_share_a_band(judged):
@@ -264,6 +267,6 @@ def test_a_page_over_all_runs_makes_objects_of_those_it_names_alone(
 
 
 def test_the_ratio_of_estimates_widens_their_intervals():
-    ratio = Estimate(2.0, 1.8, 2.2).over(Estimate(4.0, 3.6, 4.4))
-    assert ratio.value == 0.5
-    assert ratio.low < 0.5 * 1.8 / 2.0 and ratio.high > 0.5 * 2.2 / 2.0
+    quotient = ratio(Interval(2.0, 1.8, 2.2), Interval(4.0, 3.6, 4.4))
+    assert quotient.speedup == 0.5
+    assert quotient.low < 0.5 * 1.8 / 2.0 and quotient.high > 0.5 * 2.2 / 2.0

@@ -1,4 +1,4 @@
-"""Whose kernel was the fastest, over which, and until when."""
+"""Tests of the speed records."""
 
 from __future__ import annotations
 

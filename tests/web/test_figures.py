@@ -1,9 +1,10 @@
-"""How numbers read on a page, and that what is drawn can be told apart."""
+"""Tests of the formats of numbers and of the contrast of colours."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,9 +21,12 @@ WASHED = ("blue", "green", "red", "amber", "pink")
     [
         (None, "–"),
         ("", "–"),
-        (0.9434, "0.943×"),
+        (0.9434, "0.94×"),
         (1.254, "1.25×"),
-        (13.37, "13.4×"),
+        (0.9999, "1.00×"),
+        (0.0123, "0.012×"),
+        (13.37, "13.37×"),
+        (134.2, "134×"),
         (1234, "1,234×"),
     ],
 )
@@ -53,14 +57,14 @@ def test_a_latency_is_in_the_unit_that_reads_best(micros, text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(8.24, "8.2 s"), (59, "59 s"), (185, "3 m 05 s"), (7800, "2 h 10 m"), (None, "–")],
+    [(8.24, "8.2 s"), (59, "59 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (None, "–")],
 )
 def test_a_duration_is_told_as_people_tell_it(seconds, text):
     assert figures.duration(seconds) == text
 
 
 def test_a_scale_always_holds_the_line_at_one_and_every_value():
-    scale = Scale.of([2.0, None, 8.0])
+    scale = Scale.over([SimpleNamespace(low=None, high=2.0), SimpleNamespace(low=2.0, high=8.0)])
     assert scale.low < 1 < scale.high == 8.0
     assert scale.x(1.0) < scale.x(2.0) < scale.x(4.0) < scale.x(8.0) <= figures.WIDTH
     assert scale.x(4.0) - scale.x(2.0) == pytest.approx(scale.x(8.0) - scale.x(4.0), abs=0.2)
@@ -68,7 +72,8 @@ def test_a_scale_always_holds_the_line_at_one_and_every_value():
 
 def test_a_whisker_says_its_interval_in_words():
     drawn = figures.whisker(2.0, 1.9, 2.1, Scale())
-    assert 'aria-label="1.90 to 2.10 times"' in drawn
+    assert 'aria-label="95% CI 1.90 to 2.10"' in drawn
+    assert "<title>95% CI 1.9000 to 2.1000</title>" in drawn
     assert figures.whisker(None, None, None, Scale()) == ""
 
 
@@ -127,10 +132,10 @@ def test_numbers_of_lines_are_not_faded():
     ("low", "high", "said"),
     [
         (1.04, 1.07, "1.04 to 1.07"),
-        (1.0481, 1.0521, "1.048 to 1.052"),
-        (1.00001, 1.0004, "1.0000 to 1.0004"),
+        (1.0481, 1.0521, "1.05 to 1.05"),
+        (0.78, 11.0, "0.78 to 11.00"),
         (1.0, 1.0, "1.00 to 1.00"),
-        (0.996, 1.0, "0.996 to 1.00"),
+        (0.994, 1.0, "0.99 to 1.00"),
         (None, 1.0, ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""An experiment at a glance: what was planned, what came of it, and who beats the first."""
+"""Tests of the experiment summary and its page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
-from arena.leaderboard.overview import overview
+from arena.leaderboard.experiment_summary import experiment_summary
 from arena.runs import experiments, services
 from arena.runs.models import Experiment, Run
 from tests.arena.factories import judged_run
@@ -30,9 +30,9 @@ def judged(task, hardware, experiment):
     return partial(judged_run, hardware=hardware, experiment=experiment)
 
 
-def seen(experiment):
+def summary(experiment):
     runs = Run.objects.with_names().filter(experiment=experiment)
-    return overview(runs, experiments.plan_of(experiment))
+    return experiment_summary(runs, experiments.plan_of(experiment))
 
 
 def missing(experiment):
@@ -46,7 +46,7 @@ def test_runs_are_counted_against_the_plan(judged, experiment):
     judged("old", "relu", status="running")
     judged("old", "gelu", status="broken")
     judged("new", "relu", 2.0, repeat=7)
-    found = seen(experiment)
+    found = summary(experiment)
     assert (found.judged, found.passed, found.active) == (3, 2, 1)
     assert experiments.plan_of(experiment).size() == 8
     assert missing(experiment) == 5, "three are there that the plan holds"
@@ -60,7 +60,7 @@ def test_a_run_that_is_hidden_is_not_missing(client, judged, experiment):
     hidden = Run.objects.first()
     services.show_run(hidden, "staff")
     page = client.get("/experiments/ab/")
-    assert page.context["missing"] == 0 and page.context["found"].judged == 7
+    assert page.context["missing"] == 0 and page.context["summary"].judged == 7
     assert hidden.pk not in page.content.decode()
 
 
@@ -84,20 +84,20 @@ def test_only_the_newest_attempt_at_a_repeat_counts(judged, experiment):
     judged("new", "relu", status="broken")
     judged("new", "relu", 2.0)
     judged("new", "relu", 8.0, repeat=1)
-    (line,) = seen(experiment).lines
-    (cell,) = line.cells
+    (row,) = summary(experiment).rows
+    (cell,) = row.cells
     assert [run.repeat for run in cell.runs] == [0, 1]
-    assert cell.estimate.value == pytest.approx(4.0)
+    assert cell.speedup.speedup == pytest.approx(4.0)
 
 
 def test_agents_are_in_the_order_of_the_plan_and_tasks_by_name(judged, experiment):
     judged("other", "relu", 2.0)
     judged("old", "relu", 2.0)
     judged("new", "gelu", 2.0)
-    found = seen(experiment)
+    found = summary(experiment)
     assert [agent.slug for agent in found.agents] == ["new", "old", "other"]
-    assert [line.task.slug for line in found.lines] == [GELU, RELU]
-    assert [cell and cell.runs[0].agent.slug for cell in found.lines[1].cells] == [
+    assert [row.task.slug for row in found.rows] == [GELU, RELU]
+    assert [cell and cell.runs[0].agent.slug for cell in found.rows[1].cells] == [
         None, "old", "other",
     ]  # fmt: skip
 
@@ -109,16 +109,21 @@ def test_an_agent_is_set_beside_the_first_on_what_both_passed(judged, experiment
     judged("old", "gelu", 3.01, width=1.01)
     judged("old", "tanh", 9.0)
     judged("other", "tanh", 9.0)
-    found = seen(experiment)
-    (rival,) = found.rivals
-    assert (rival.first.slug, rival.agent.slug) == ("new", "old")
-    assert rival.over.value == pytest.approx((2 * 3.01 / 3) ** 0.5)
-    assert (rival.ahead, rival.behind, rival.level, rival.common) == (1, 0, 1, 2)
-    assert rival.reading == (
-        "old is 1.42 times as fast as new over 2 tasks that both passed: faster on 1, slower on 0, "
-        "not to be told apart on 1."
+    found = summary(experiment)
+    (comparison,) = found.comparisons
+    assert (comparison.first.slug, comparison.agent.slug) == ("new", "old")
+    assert comparison.over.speedup == pytest.approx((2 * 3.01 / 3) ** 0.5)
+    assert (comparison.ahead, comparison.behind, comparison.level, comparison.common) == (
+        1,
+        0,
+        1,
+        2,
     )
-    assert [agent.slug for agent in found.apart] == ["other"]
+    assert comparison.summary == (
+        "old is 1.42 times as fast as new over 2 tasks that both passed: faster on 1, slower on 0, "
+        "no significant difference on 1."
+    )
+    assert [agent.slug for agent in found.no_common_task] == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,7 @@ def test_a_plan_that_cannot_be_read_leaves_what_was_planned_open(judged, experim
     experiment.plan = plan
     judged("new", "relu", 2.0)
     assert experiments.plan_of(experiment) is None
-    assert seen(experiment).judged == 1
+    assert summary(experiment).judged == 1
 
 
 def test_the_page_shows_the_cells_the_pair_and_what_is_missing(client, judged, experiment):
@@ -138,7 +143,7 @@ def test_the_page_shows_the_cells_the_pair_and_what_is_missing(client, judged, e
     page = client.get("/experiments/ab/").content.decode()
     assert f'<a href="{run.get_absolute_url()}">2.00×</a>' in page
     assert ">failed</a>" in page and "old is 1.50 times as fast as new over 1 task" in page
-    assert "Which?" in page and "<dd>5<small>not yet, or again" in page
+    assert "Which?" in page and "<dd>5<small>run the command" in page
     listed = client.get("/experiments/").content.decode()
     assert "A or B" in listed and "new, old" in listed
     assert 'href="/experiments/ab/"' in client.get(run.get_absolute_url()).content.decode()
@@ -148,7 +153,7 @@ def test_who_cannot_be_set_beside_the_first_is_named(client, judged):
     judged("new", "relu")
     judged("old", "relu", 2.0)
     page = client.get("/experiments/ab/").content.decode()
-    assert "no task on which both have a speedup: old." in page
+    assert "lack of a task on which both have a speedup: old." in page
 
 
 def test_an_experiment_is_there_for_who_may_see_a_run_of_it(client, judged, alice, charlie):

@@ -1,0 +1,133 @@
+"""The summary of an experiment: each task by each agent, and each agent against the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from arena.catalog.models import Agent, Hardware, Task
+from arena.leaderboard.intervals import faster, geomean, ratio
+from arena.leaderboard.rankings import geomean_of_repeats
+from arena.runs import experiments
+from arena.runs.models import Run
+from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
+from evaluation.types import Interval
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One agent on one task and device: the newest run of each repeat."""
+
+    runs: list[Run]
+
+    @cached_property
+    def speedup(self) -> Interval | None:
+        """The geometric mean of the repeats that passed."""
+        return geomean_of_repeats(self.runs)
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """The cells of one task and device, one for each agent; None without a run."""
+
+    task: Task
+    hardware: Hardware
+    cells: list[Cell | None]
+
+
+@dataclass(frozen=True)
+class AgentComparison:
+    """One agent against the first, on the tasks that both passed.
+
+    `over` is the geometric mean of its speed over the first's. `ahead` and `behind` count the
+    tasks with a significant difference, `level` the others.
+    """
+
+    first: Agent
+    agent: Agent
+    over: Interval
+    ahead: int
+    behind: int
+    level: int
+
+    @property
+    def common(self) -> int:
+        return self.ahead + self.behind + self.level
+
+    @property
+    def summary(self) -> str:
+        """One sentence on both."""
+        tasks = f"{self.common} task{'s' if self.common > 1 else ''} that both passed"
+        return (
+            f"{faster(self.first.title, self.agent.title, self.over)} over {tasks}: faster on "
+            f"{self.ahead}, slower on {self.behind}, no significant difference on {self.level}."
+        )
+
+
+@dataclass(frozen=True)
+class ExperimentSummary:
+    """The results of the visible runs; agents in `no_common_task` share none with the first."""
+
+    agents: list[Agent]
+    rows: list[TaskRow]
+    comparisons: list[AgentComparison]
+    no_common_task: list[Agent]
+    judged: int
+    passed: int
+    active: int
+
+
+def experiment_summary(runs: Iterable[Run], plan: experiments.Plan | None) -> ExperimentSummary:
+    """Summarise the runs of an experiment, given newest first, with its plan if readable."""
+    newest: dict[tuple[int, int, int, int], Run] = {}
+    for run in runs:
+        key = run.task_version.task_id, run.hardware_id, run.agent_id, run.repeat
+        newest.setdefault(key, run)
+    order = {slug: number for number, slug in enumerate(plan.tasks_of)} if plan else {}
+    agents = sorted(
+        {run.agent for run in newest.values()},
+        key=lambda agent: (order.get(agent.slug, len(order)), agent.slug),
+    )
+    rows = _rows(newest.values(), agents)
+    comparisons = _comparisons(agents, rows)
+    compared = [comparison.agent for comparison in comparisons]
+    states = [run.status for run in newest.values()]
+    return ExperimentSummary(
+        agents=agents,
+        rows=rows,
+        comparisons=comparisons,
+        no_common_task=[agent for agent in agents[1:] if agent not in compared],
+        judged=sum(state in RUN_JUDGED for state in states),
+        passed=states.count(RunStatus.PASSED),
+        active=sum(state in RUN_ACTIVE for state in states),
+    )
+
+
+def _rows(runs: Iterable[Run], agents: Sequence[Agent]) -> list[TaskRow]:
+    """Return the rows by task and device name."""
+    cells: dict[tuple[Task, Hardware], dict[Agent, list[Run]]] = {}
+    for run in sorted(runs, key=lambda run: run.repeat):
+        by_agent = cells.setdefault((run.task_version.task, run.hardware), {})
+        by_agent.setdefault(run.agent, []).append(run)
+    rows = [
+        TaskRow(task, hardware, [Cell(by[agent]) if agent in by else None for agent in agents])
+        for (task, hardware), by in cells.items()
+    ]
+    return sorted(rows, key=lambda row: (row.task.slug, row.hardware.name))
+
+
+def _comparisons(agents: Sequence[Agent], rows: Sequence[TaskRow]) -> list[AgentComparison]:
+    found = []
+    for number, agent in enumerate(agents[1:], start=1):
+        pairs = [(row.cells[number], row.cells[0]) for row in rows]
+        over = [
+            ratio(cell.speedup, first.speedup)
+            for cell, first in pairs
+            if cell and first and cell.speedup and first.speedup
+        ]
+        if mean := geomean(over):
+            ahead, behind = sum(e.low > 1 for e in over), sum(e.high < 1 for e in over)
+            level = len(over) - ahead - behind
+            found.append(AgentComparison(agents[0], agent, mean, ahead, behind, level))
+    return found

@@ -1,0 +1,222 @@
+"""The pages home, leaderboard, agents, agent and methodology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils.dateparse import parse_date
+from django.views.decorators.http import require_safe
+
+from arena.catalog.models import Agent, Hardware, Task
+from arena.catalog.templatetags.figures import Scale, share
+from arena.leaderboard.charts import generalization_chart
+from arena.leaderboard.rankings import (
+    GENERALIZATIONS,
+    SEEN,
+    Filters,
+    JudgedRun,
+    Row,
+    judge_versions,
+    rank,
+    ranked_runs,
+)
+from arena.leaderboard.records import records
+from arena.runs import experiments
+from arena.runs.best import best_first
+from arena.runs.models import Evaluation, Run, RunQuerySet
+from arena.runs.states import RUN_JUDGED, RunStatus, Scope
+
+MAX_NEWEST_RUNS = 8
+MAX_NEWEST_RECORDS = 5
+MAX_ACTIVE_RUNS = 12
+MAX_RECENT_RUNS = 20
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    visible = Run.objects.visible_to(request.user).with_names()
+    runs = ranked_runs()
+    boards = [
+        (device, rank(runs=[run for run in runs if run.hardware_id == device.pk]))
+        for device in Hardware.objects.all()
+    ]
+    newest = list(visible.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:MAX_NEWEST_RUNS])
+    newest_records = records(Run.objects.all(), MAX_NEWEST_RECORDS)
+    context = {
+        "active": _with_best(_active(visible.active())),
+        "boards": [(device, rows[:3]) for device, rows in boards if rows],
+        "scale": _scale(row for _, rows in boards for row in rows),
+        "records": newest_records,
+        "records_scale": Scale.over(record.run for record in newest_records),
+        "newest": newest,
+        "newest_scale": Scale.over(newest),
+        "counts": {
+            "judged": visible.filter(status__in=RUN_JUDGED).count(),
+            "rounds": _verdicts_of(visible).count(),
+            "tasks": Task.objects.runnable().count(),
+            "agents": Agent.objects.filter(active=True).count(),
+        },
+    }
+    return render(request, "home.html", context)
+
+
+@require_safe
+def leaderboard(request: HttpRequest) -> HttpResponse:
+    filters = _filters(request)
+    runs = ranked_runs(filters)
+    visible = Task.objects.visible_to(request.user)
+    families = visible.values_list("operator__families", flat=True)
+    rows = rank(filters, runs)
+    context = {
+        "rows": rows,
+        "scale": _scale(rows),
+        "spent": any(row.tokens is not None or row.cost is not None for row in rows),
+        "filters": filters,
+        "narrowed": replace(filters, generalization=SEEN) != Filters(),
+        "generalization": GENERALIZATIONS[filters.generalization],
+        "generalizations": [
+            (label, _address(request, name), name == filters.generalization)
+            for name, label in GENERALIZATIONS.items()
+        ],
+        "devices": Hardware.objects.all(),
+        "categories": visible.values_of("operator__category"),
+        "tracks": visible.values_of("track"),
+        "families": sorted(set().union(*families)),
+        "experiments": experiments.visible_to(request.user),
+        "chart": generalization_chart(rows),
+        "caption": generalization_caption(rows),
+        "heat": _heat(filters, rows, runs),
+        "judge_versions": judge_versions(runs),
+    }
+    return render(request, "leaderboard.html", context)
+
+
+@require_safe
+def agents(request: HttpRequest) -> HttpResponse:
+    rows = {row.agent.pk: row for row in rank()}
+    listed = [(agent, rows.get(agent.pk)) for agent in Agent.objects.filter(active=True)]
+    return render(request, "agents.html", {"agents": listed, "scale": _scale(rows.values())})
+
+
+@require_safe
+def agent(request: HttpRequest, slug: str) -> HttpResponse:
+    shown = get_object_or_404(Agent, slug=slug)
+    runs = Run.objects.visible_to(request.user).with_names().filter(agent=shown)
+    recent = list(runs[:MAX_RECENT_RUNS])
+    ranked = ranked_runs()
+    failures = (
+        Evaluation.objects.filter(submission__run__in=runs, verdict__in=("failed", "rejected"))
+        .values("verdict", "reason", "scope")
+        .annotate(count=Count("pk"))
+        .order_by("-count")
+    )
+    verdicts = _verdicts_of(runs)
+    by_category = [
+        (category, row)
+        for category, board in _by_category(Filters(), ranked).items()
+        for row in board
+        if row.agent == shown
+    ]
+    context = {
+        "agent": shown,
+        "row": next((row for row in rank(runs=ranked) if row.agent == shown), None),
+        "categories": by_category,
+        "scale": _scale(row for _, row in by_category),
+        "recent": recent,
+        "recent_scale": Scale.over(recent),
+        "failures": failures,
+        "judged": verdicts.count(),
+        "passed": verdicts.filter(verdict="passed").count(),
+        "rejected": verdicts.filter(verdict="rejected").count(),
+        "disputed": verdicts.filter(verdict="disputed").count(),
+    }
+    return render(request, "agent.html", context)
+
+
+@require_safe
+def methodology(request: HttpRequest) -> HttpResponse:
+    return render(request, "methodology.html")
+
+
+def generalization_caption(rows: list[Row]) -> str:
+    """Return one sentence on the generalization chart."""
+    both = [row for row in rows if row.gap is not None]
+    if not both:
+        return "No agent has a speedup on held-out cases yet."
+    lowest = min(both, key=lambda row: row.gap or 1.0)
+    retained = f"{lowest.agent.title} retains {share(lowest.gap)} of its speedup on held-out cases"
+    return f"{retained}." if len(both) == 1 else f"{retained}, the lowest of {len(both)} agents."
+
+
+def _verdicts_of(runs: RunQuerySet) -> Any:
+    """Return the evaluations of these runs that ended with a verdict; a profile has none."""
+    found = Evaluation.objects.filter(submission__run__in=runs).exclude(verdict="")
+    return found.exclude(scope=Scope.PROFILE)
+
+
+def _active(active: RunQuerySet) -> list[Run]:
+    """Return the runs at work, then the queued ones in the order of the queue."""
+    at_work = active.exclude(status=RunStatus.QUEUED).order_by("created_at")
+    runs = [*at_work[:MAX_ACTIVE_RUNS], *active.in_turn()[:MAX_ACTIVE_RUNS]]
+    return runs[:MAX_ACTIVE_RUNS]
+
+
+def _with_best(runs: list[Run]) -> list[tuple[Run, Evaluation | None]]:
+    """Return each run with its best round so far."""
+    rounds = Evaluation.objects.filter(submission__run__in=runs, scope=Scope.ROUND)
+    by_run: dict[str, Evaluation] = {}
+    for best in best_first(rounds).select_related("submission"):
+        by_run.setdefault(best.submission.run_id, best)
+    return [(run, by_run.get(run.pk)) for run in runs]
+
+
+def _filters(request: HttpRequest) -> Filters:
+    """Return the filters of the query string; an invalid date or ranking counts as absent."""
+    names = ("hardware", "category", "track", "family", "experiment")
+    chosen: dict[str, Any] = {name: request.GET.get(name, "") for name in names}
+    chosen |= {name: _date(request.GET.get(name, "")) for name in ("since", "until")}
+    by = request.GET.get("generalization", "")
+    return Filters(**chosen, generalization=by if by in GENERALIZATIONS else SEEN)
+
+
+def _date(text: str) -> date | None:
+    try:
+        return parse_date(text)
+    except ValueError:  # the format is right, but there is no such day
+        return None
+
+
+def _address(request: HttpRequest, generalization: str) -> str:
+    """Return the address of the same board, ranked by another speedup."""
+    query = request.GET.copy()
+    query["generalization"] = generalization
+    return f"{reverse('leaderboard')}?{query.urlencode()}"
+
+
+def _scale(rows: Iterable[Row]) -> Scale:
+    return Scale.over(rows, "low", "high", "unseen_low", "unseen_high")
+
+
+def _by_category(filters: Filters, runs: list[JudgedRun]) -> dict[str, list[Row]]:
+    """Return the board of each category of `runs`, by name."""
+    parts: dict[str, list[JudgedRun]] = {}
+    for run in runs:
+        parts.setdefault(run.category, []).append(run)
+    return {category: rank(filters, part) for category, part in sorted(parts.items())}
+
+
+def _heat(filters: Filters, rows: list[Row], runs: list[JudgedRun]) -> dict[str, Any]:
+    """Return the heatmap of agents by category; empty for fewer than two categories."""
+    boards = _by_category(filters, runs)
+    if len(boards) < 2:
+        return {}
+    by_agent = [{row.agent.pk: row for row in board} for board in boards.values()]
+    lines = [(row.agent, [board.get(row.agent.pk) for board in by_agent]) for row in rows]
+    return {"categories": list(boards), "lines": lines}

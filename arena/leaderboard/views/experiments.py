@@ -1,0 +1,49 @@
+"""The pages of experiments: the list and one experiment."""
+
+from __future__ import annotations
+
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from arena.catalog.templatetags.figures import Scale
+from arena.leaderboard.experiment_summary import experiment_summary
+from arena.runs import experiments
+from arena.runs.models import Experiment, Run
+from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
+
+
+@require_safe
+def experiment_list(request: HttpRequest) -> HttpResponse:
+    runs = Run.objects.visible_to(request.user).exclude(experiment=None).order_by()
+    counted = runs.values("experiment").annotate(
+        judged=Count("pk", filter=Q(status__in=RUN_JUDGED)),
+        passed=Count("pk", filter=Q(status=RunStatus.PASSED)),
+        active=Count("pk", filter=Q(status__in=RUN_ACTIVE)),
+    )
+    counts = {each["experiment"]: each for each in counted}
+    agents: dict[int, list[str]] = {}
+    titles = runs.values_list("experiment", "agent__title").distinct()
+    for experiment_id, title in titles.order_by("agent__title"):
+        agents.setdefault(experiment_id, []).append(title)
+    shown = Experiment.objects.filter(pk__in=counts).defer("plan")
+    context = {"listed": [(each, counts[each.pk], agents[each.pk]) for each in shown]}
+    return render(request, "experiments.html", context)
+
+
+@require_safe
+def experiment(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show one experiment, to users who can see one of its runs."""
+    shown = get_object_or_404(experiments.visible_to(request.user), slug=slug)
+    runs = Run.objects.visible_to(request.user).with_names().filter(experiment=shown)
+    plan = experiments.plan_of(shown)
+    summary = experiment_summary(runs, plan)
+    context = {
+        "experiment": shown,
+        "planned": plan and plan.size(),
+        "missing": plan and experiments.missing(shown, plan),
+        "summary": summary,
+        "scale": Scale.over(comparison.over for comparison in summary.comparisons),
+    }
+    return render(request, "experiment.html", context)
