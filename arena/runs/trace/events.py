@@ -1,118 +1,98 @@
-"""What an event may say: one typed body per kind."""
+"""Schemas of a run's events: one body per kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from arena.runs.transfer.shapes import Mismatch, read
+from arena.runs.strict import MAX_INTEGER, Int, Mismatch, Number, Strict, between, derived, read
+from evaluation import types
+from evaluation.profiling.facts import Profile
 
-body = dataclass(frozen=True, kw_only=True)
+MAX_TOKENS, MAX_USD = 10**12, 10**6
+"""Of one message; the cost of a run is their sum."""
+SpanKind = Literal["turn", "subagent", "submission", "evaluation"]
+Tokens = Annotated[int, between(0, MAX_TOKENS)]
 
-MOST_TOKENS, MOST_USD = 10**12, 1e6
-"""Of one message; what a run cost is their sum."""
 
-
-@body
-class Status:
+class Status(Strict):
     """The run changed state, or waits: its place in the queue, why, and whose fault an end is."""
 
     state: str
     reason: str = ""
     fault: str = ""
     queue: str = ""
-    queue_position: int | None = None
+    queue_position: Int | None = None
 
 
-@body
-class SpanBegin:
+class SpanBegin(Strict):
     """Something that has an end begins: a turn, a subagent, a submission, an evaluation."""
 
-    span_kind: Literal["turn", "subagent", "submission", "evaluation"]
+    span_kind: SpanKind
     title: str = ""
-    round: int | None = None
+    round: Int | None = None
     scope: str = ""
     content_hash: str = ""
-    files: dict[str, int] = field(default_factory=dict)
+    files: dict[str, Int] = {}
     """Bytes of each file."""
     note: str = ""
 
 
-@body
-class SpanEnd:
-    span_kind: Literal["turn", "subagent", "submission", "evaluation"]
+class SpanEnd(Strict):
+    span_kind: SpanKind
     ok: bool | None = None
-    duration_ms: float | None = None
-    round: int | None = None
+    duration_ms: Number | None = None
+    round: Int | None = None
     verdict: str = ""
     reason: str = ""
     message: str = ""
 
 
-@body
-class Usage:
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-    def __post_init__(self) -> None:
-        for name, tokens in vars(self).items():
-            if not 0 <= tokens <= MOST_TOKENS:
-                raise Mismatch(f"usage.{name} should be from 0 to {MOST_TOKENS}")
+class Usage(Strict):
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+    cached_tokens: Tokens = 0
 
 
-@body
-class Message:
+class Message(Strict):
     role: Literal["system", "user", "assistant"]
     text: str
     reasoning: str = ""
     model: str = ""
     stop_reason: str = ""
     usage: Usage | None = None
-    cost_usd: float | None = None
-    latency_ms: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.cost_usd is not None and not 0 <= self.cost_usd <= MOST_USD:
-            raise Mismatch(f"cost_usd should be from 0 to {MOST_USD:g}")
+    cost_usd: Annotated[Number, between(0, MAX_USD)] | None = None
+    latency_ms: Number | None = None
 
 
-@body
-class ToolCall:
+class ToolCall(Strict):
     tool: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = {}
     cwd: str = ""
 
 
-@body
-class ToolResult:
+class ToolResult(Strict):
     """`call` is the id of the tool_call event that it answers."""
 
     call: str = ""
     tool: str = ""
     ok: bool
-    exit_code: int | None = None
-    duration_ms: float | None = None
+    exit_code: Int | None = None
+    duration_ms: Number | None = None
     output: str = ""
     error: str = ""
 
 
-@body
-class OutputChunk:
+class OutputChunk(Strict):
     """Text of a stream from `offset` on; the same offset twice is the same text."""
 
     stream: Literal["stdout", "stderr"]
-    offset: int
+    offset: Annotated[int, between(0, MAX_INTEGER)]
     text: str
 
-    def __post_init__(self) -> None:
-        if self.offset < 0:
-            raise Mismatch("offset should be 0 or more")
 
-
-@body
-class FileEdit:
+class FileEdit(Strict):
     path: str
     operation: Literal["create", "modify", "delete"]
     before_hash: str = ""
@@ -120,126 +100,87 @@ class FileEdit:
     diff: str = ""
 
 
-@body
-class Diagnostic:
-    file: str
-    line: int
-    severity: str = "error"
-    message: str
+Diagnostic = derived("Diagnostic", types.Diagnostic, Strict, severity=(str, "error"))
+CompilerOutput = derived(
+    "CompilerOutput",
+    types.CompilerOutput,
+    Strict,
+    arch=(str, ""),
+    text=(str, ""),
+    diagnostics=(list[Diagnostic], []),  # type: ignore[valid-type]
+    resources=(dict[str, dict[str, Number]], {}),
+)
+ProfilerOutput = derived(
+    "ProfilerOutput",
+    Profile,
+    Strict,
+    omit=("reason",),
+    tool=(str, ...),
+    case=(str, ""),
+    round=(Int | None, None),
+    intensity=(Number | None, None),
+    tflops=(Number | None, None),
+    text=(str, ""),
+)
+GateResult = derived(
+    "GateResult",
+    types.GateResult,
+    Strict,
+    omit=("private", "compiler", "measurements"),
+    reason=(str, ""),
+    round=(Int | None, None),
+    scope=(str, ""),
+)
 
 
-@body
-class CompilerOutput:
-    tool: str
-    arch: str = ""
-    ok: bool
-    duration_ms: float
-    text: str = ""
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-    resources: dict[str, dict[str, float]] = field(default_factory=dict)
-    listings: dict[str, str] = field(default_factory=dict)
-
-
-@body
-class ProfiledKernel:
-    """Means over its calls; shares are 0 to 1, `stalls` those of a warp's cycles by reason."""
-
-    name: str
-    duration_us: float
-    calls: int = 1
-    bandwidth_share: float | None = None
-    compute_share: float | None = None
-    occupancy: float | None = None
-    registers: float | None = None
-    shared_bytes: float | None = None
-    grid: str = ""
-    block: str = ""
-    stalls: dict[str, float] = field(default_factory=dict)
-
-
-@body
-class ProfilerOutput:
-    """Without kernels, `message` says why."""
-
-    tool: str
-    kernels: list[ProfiledKernel] = field(default_factory=list)
-    case: str = ""
-    round: int | None = None
-    message: str = ""
-    intensity: float | None = None
-    tflops: float | None = None
-    text: str = ""
-
-
-@body
-class GateResult:
-    gate: str
-    verdict: str
-    reason: str = ""
-    rule: str = ""
-    message: str = ""
-    passed: int = 0
-    total: int = 0
-    duration_ms: float = 0
-    round: int | None = None
-    scope: str = ""
-    detail: dict[str, Any] = field(default_factory=dict)
-
-
-@body
-class Metric:
+class Metric(Strict):
     """A number that was measured, with its interval and the best of its name so far."""
 
     name: str
-    value: float | None
+    value: Number | None
     unit: str = ""
-    low: float | None = None
-    high: float | None = None
+    low: Number | None = None
+    high: Number | None = None
     case: str = ""
-    round: int | None = None
+    round: Int | None = None
     scope: str = ""
     hardware: str = ""
     baseline: str = ""
-    best: float | None = None
-    detail: dict[str, Any] = field(default_factory=dict)
+    best: Number | None = None
+    detail: dict[str, Any] = {}
 
 
-@body
-class Limit:
+class Limit(Strict):
     name: str
-    limit: float | None = None
-    used: float | None = None
+    limit: Number | None = None
+    used: Number | None = None
     text: str = ""
 
 
-@body
-class Interrupt:
+class Interrupt(Strict):
     text: str
     by: str = ""
 
 
-@body
-class Log:
+class Log(Strict):
     text: str
     level: Literal["debug", "info", "warning", "error"] = "info"
     stream: str = ""
 
 
-@body
-class Error:
+class Error(Strict):
     message: str
     type: str = ""
     fault: str = ""
     traceback: str = ""
 
 
-@body
-class Note:
+class Note(Strict):
     text: str
-    detail: dict[str, Any] = field(default_factory=dict)
+    detail: dict[str, Any] = {}
 
 
-BODIES: dict[str, type] = {
+BODIES: dict[str, type[Strict]] = {
     "status": Status,
     "span_begin": SpanBegin,
     "span_end": SpanEnd,
@@ -295,7 +236,7 @@ def checked_body(draft: EventDraft) -> dict[str, Any]:
     if draft.kind not in BODIES:
         raise BadEvent(f"event {draft.kind!r}: there is no such kind")
     try:
-        return asdict(read(BODIES[draft.kind], draft.body))
+        return read(BODIES[draft.kind], dict(draft.body)).model_dump()
     except Mismatch as error:
         raise BadEvent(f"event {draft.kind!r}: {error}") from error
 

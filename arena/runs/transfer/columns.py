@@ -1,10 +1,9 @@
-"""The columns of a line of results, each checked by its field and by what pages take it for."""
+"""Checks of the columns in a line of results: by model field, and by what pages need."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,151 +11,150 @@ from django.core.exceptions import ValidationError
 from django.db.models import NOT_PROVIDED, CharField, Field, FloatField, JSONField, Model, TextField
 from django.utils import timezone
 
-from arena.runs.trace.events import MAX_DEPTH, ProfiledKernel, deeper_than
-from arena.runs.transfer.shapes import Mismatch, read
+from arena.runs.strict import Int, Mismatch, Number, Strict, derived, read
+from arena.runs.trace.events import MAX_DEPTH, deeper_than
+from evaluation.profiling.facts import KernelProfile as Kernel
 
-SKEW = timedelta(minutes=10)
-"""How far ahead the clock of another machine may be."""
+KernelProfile = derived("KernelProfile", Kernel, Strict)
+
+MAX_CLOCK_SKEW = timedelta(minutes=10)
+"""Between the clocks of two machines."""
 ABOVE_ZERO = {
     "speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high", "candidate_us",
     "baseline_us",
 }  # fmt: skip
-SMALLEST, LARGEST = 1e-15, 1e15
-"""Between these lies what can be measured: pages take logarithms and ratios of it."""
+MIN_MEASURED, MAX_MEASURED = 1e-15, 1e15
+"""Bounds of a measured number; pages take its logarithm and ratios."""
 
 Object = dict[str, Any]
 
 
 class Refused(ValueError):
-    """A line that cannot be taken; the message says what is wrong with it and what to do."""
+    """A line that cannot be imported; the message says why and what to do."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Json:
-    """What each column of JSON holds; none means the same as in another model."""
+class Json(Strict):
+    """Types of the JSON columns; a name means the same in every model."""
 
-    plan: Object = field(default_factory=dict)
-    settings: Object = field(default_factory=dict)
-    peaks: Object = field(default_factory=dict)
-    isolation: Object = field(default_factory=dict)
-    fingerprint: Object = field(default_factory=dict)
-    budget: dict[str, int] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    report: Object = field(default_factory=dict)
-    private: Object = field(default_factory=dict)
-    detail: Object = field(default_factory=dict)
-    symbols: Object = field(default_factory=dict)
-    body: Object = field(default_factory=dict)
+    plan: Object = {}
+    settings: Object = {}
+    peaks: Object = {}
+    isolation: Object = {}
+    fingerprint: Object = {}
+    budget: dict[str, Int] = {}
+    files: dict[str, str] = {}
+    report: Object = {}
+    private: Object = {}
+    detail: Object = {}
+    symbols: Object = {}
+    body: Object = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Detail:
-    """What pages read of a gate's detail."""
+class Known(Strict, extra="ignore"):
+    """Base of models that check only the fields that pages read."""
+
+
+class Detail(Known):
+    """Fields of a gate's detail that pages read."""
 
     baseline: str | None = None
-    baseline_us: dict[str, float | None] | None = None
+    baseline_us: dict[str, Number | None] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What pages read of a report: that of a profile."""
+class ProfileReport(Known):
+    """Fields of a profile's report that pages read."""
 
     case: str = ""
     tool: str | None = None
-    kernels: list[ProfiledKernel] | None = None
+    kernels: list[KernelProfile] | None = None  # type: ignore[valid-type]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What pages read of the detail of a metric's event."""
+class MetricDetail(Known):
+    """Fields of a metric event's detail that pages read."""
 
-    candidate_us: float | None = None
-    baseline_us: float | None = None
-    roofline_share: float | None = None
+    candidate_us: Number | None = None
+    baseline_us: Number | None = None
+    roofline_share: Number | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """Where the whole of a text is that an event keeps the ends of."""
+class CutText(Strict):
+    """Key and size in bytes of the blob that holds a text in full."""
 
     sha256: str
-    size: int
+    size: Int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cut:
-    """What an event keeps the ends of, by its path in the body."""
+class Cuts(Strict):
+    """The texts that an event's body has cut, by their path in the body."""
 
-    blobs: dict[str, Kept] = field(default_factory=dict)
+    blobs: dict[str, CutText] = {}
 
 
-INSIDE: dict[str, type] = {"detail": Detail, "report": Report}
+READ_BY_PAGES: dict[str, type[Known]] = {"detail": Detail, "report": ProfileReport}
 
 
 def columns(
-    model: type[Model], names: Sequence[str], told: Mapping[str, Any], *inner: str
+    model: type[Model], names: Sequence[str], data: Mapping[str, Any], *inner: str
 ) -> dict[str, Any]:
-    """The columns of one row; what is left out has its default. Raises `Refused`."""
+    """Return the checked columns of one row; a missing one gets its default. Raises `Refused`.
+
+    `inner` names the fields that the caller reads itself.
+    """
     row = model.__name__.lower()
-    if odd := sorted(told.keys() - {*names, *inner, "id"}):
-        raise Refused(f"{row}.{odd[0]} is not known. Export it again.")
+    if unknown := sorted(data.keys() - {*names, *inner, "id"}):
+        raise Refused(f"{row}.{unknown[0]} is not known. Export it again.")
     values: dict[str, Any] = {}
     for name in names:
         column: Any = model._meta.get_field(name)
-        if name not in told:
+        if name not in data:
             if column.default is NOT_PROVIDED and not column.null:
                 raise Refused(f"{row}.{name} is missing. Export it again.")
             continue
         try:
-            values[name] = _checked(column, told[name])
+            values[name] = _checked(column, data[name])
         except ValidationError as error:
-            said = "; ".join(error.messages)
-            raise Refused(f"{row}.{name}: {said} Export it again.") from error
+            message = "; ".join(error.messages)
+            raise Refused(f"{row}.{name}: {message} Export it again.") from error
         except Mismatch as error:
             raise Refused(f"{row}: {error}. Export it again.") from error
     return values
 
 
-def look_inside(shape: type[Any], told: Mapping[str, Any]) -> None:
-    """See that what `shape` names of an object is of its types. Raises `Mismatch`."""
-    read(shape, {each.name: told[each.name] for each in fields(shape) if each.name in told})
-
-
-def _checked(column: Field[Any, Any], told: Any) -> Any:
+def _checked(column: Field[Any, Any], value: Any) -> Any:
     if isinstance(column, JSONField):
-        return _json(column.name, told)
-    if (told == "" and column.blank) or (told is None and column.null):
-        return told
-    if isinstance(column, CharField | TextField) and not isinstance(told, str):
+        return _checked_json(column.name, value)
+    if (value == "" and column.blank) or (value is None and column.null):
+        return value
+    if isinstance(column, CharField | TextField) and not isinstance(value, str):
         raise Mismatch(f"{column.name} should be a text")
-    value = column.clean(told, None)
+    value = column.clean(value, None)
     if isinstance(column, FloatField):
         _check_number(column.name, value)
     if isinstance(value, datetime):
-        _check_instant(column.name, value)
+        _check_time(column.name, value)
     return value
 
 
-def _json(name: str, told: Any) -> Any:
-    read(Json, {name: told})
-    if deeper_than(MAX_DEPTH, told):
+def _checked_json(name: str, value: Any) -> Any:
+    read(Json, {name: value})
+    if deeper_than(MAX_DEPTH, value):
         raise Mismatch(f"{name} is nested more than {MAX_DEPTH} deep")
-    if name == "files" and (odd := [path for path in told if not path or not path.isprintable()]):
-        raise Mismatch(f"files: {odd[0]!r} is no name of a file")
-    if name in INSIDE:
-        look_inside(INSIDE[name], told)
-    return told
+    if name == "files" and (bad := [path for path in value if not path or not path.isprintable()]):
+        raise Mismatch(f"files: {bad[0]!r} is no name of a file")
+    if name in READ_BY_PAGES:
+        read(READ_BY_PAGES[name], value)
+    return value
 
 
 def _check_number(name: str, value: float) -> None:
     if value == 0 and name not in ABOVE_ZERO:
         return
-    if not math.isfinite(value) or not SMALLEST <= value <= LARGEST:
+    if not math.isfinite(value) or not MIN_MEASURED <= value <= MAX_MEASURED:
         raise Mismatch(f"{name} is {value}, which nothing measures")
 
 
-def _check_instant(name: str, value: datetime) -> None:
+def _check_time(name: str, value: datetime) -> None:
     if timezone.is_naive(value):
         raise Mismatch(f"{name} has no time zone")
-    if value > timezone.now() + SKEW:
+    if value > timezone.now() + MAX_CLOCK_SKEW:
         raise Mismatch(f"{name} is in the future; set the clock of the machine that wrote it")

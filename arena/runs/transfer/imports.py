@@ -1,4 +1,4 @@
-"""Runs that were judged elsewhere: read from a file of results, checked, stored once."""
+"""Import of runs that were judged elsewhere, from a results file."""
 
 from __future__ import annotations
 
@@ -32,23 +32,21 @@ from arena.runs.models import (
     Submission,
 )
 from arena.runs.states import RUN_JUDGED, EvaluationStatus
+from arena.runs.strict import Mismatch, read
 from arena.runs.trace.blobs import blob_of
 from arena.runs.trace.events import BODIES, BadEvent, EventDraft, checked_body
 from arena.runs.trace.redaction import clean
 from arena.runs.transfer import results
-from arena.runs.transfer.columns import Cut, Measured, Refused, columns, look_inside
-from arena.runs.transfer.shapes import Mismatch, read
+from arena.runs.transfer.columns import Cuts, MetricDetail, Refused, columns
 
 PRODUCER = "import"
-MOST_DIGITS = 20
+MAX_DIGITS = 20
 """Of a whole number: a seed of 64 bits and a sign."""
-MOST_LINES = 100_000
-MOST_PLAN = 256 << 10
-"""Bytes of an experiment's plan, which its pages read."""
-MOST_SAID = 500
-"""Characters of a refusal, which may cite what it refuses."""
+MAX_LINES = 100_000
+MAX_PLAN_BYTES = 256 << 10
+MAX_REFUSAL_CHARACTERS = 500
 RUN_ID = re.compile(r"[0-9a-z]{12}")
-PIECES = {
+FIELDS = {
     "arena_results", "task", "experiment", "agent", "hardware", "run", "submissions", "events",
     "blobs",
 }  # fmt: skip
@@ -56,19 +54,19 @@ PIECES = {
 
 @dataclass
 class Imported:
-    """What came of a file: ids of runs loaded, of runs there before, and a line for each refusal.
+    """Result of an import: ids of new and of existing runs, and a message for each refused line.
 
-    `known` says that the whole file was loaded before and was not read again.
+    `known` means that the whole file was loaded before and was not read again.
     """
 
     loaded: list[str] = field(default_factory=list)
-    there: list[str] = field(default_factory=list)
+    existing: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     known: bool = False
 
 
 def import_results(path: Path) -> Imported:
-    """Load every run of `path` that is not there yet. Raises UserError where it cannot be read."""
+    """Load every new run of `path`. Raises UserError if the file cannot be read."""
     outcome = Imported()
     try:
         with path.open("rb") as file:
@@ -80,7 +78,7 @@ def import_results(path: Path) -> Imported:
         return outcome
     try:
         _import_lines(path, outcome)
-    finally:  # what came before half a line is here
+    finally:  # runs before a torn line are loaded
         if outcome.loaded:
             sockets.nudge(sockets.BOARD)
     if not outcome.refused:
@@ -90,28 +88,28 @@ def import_results(path: Path) -> Imported:
 
 def _import_lines(path: Path, outcome: Imported) -> None:
     for number, line in enumerate(results.lines_of(path), start=1):
-        if number > MOST_LINES:
-            outcome.refused.append(f"{path}: more than {MOST_LINES} lines. Export less at a time.")
+        if number > MAX_LINES:
+            outcome.refused.append(f"{path}: more than {MAX_LINES} lines. Export less at a time.")
             return
         if not line.strip():
             continue
         try:
             run_id, new = _import_line(line, path.name)
         except Refused as why:
-            outcome.refused.append(f"{path}:{number}: {str(why)[:MOST_SAID]}")
+            outcome.refused.append(f"{path}:{number}: {str(why)[:MAX_REFUSAL_CHARACTERS]}")
         else:
-            (outcome.loaded if new else outcome.there).append(run_id)
+            (outcome.loaded if new else outcome.existing).append(run_id)
 
 
 def _import_line(line: bytes, source: str) -> tuple[str, bool]:
-    """Load one run; its id, and whether it was not there before. Raises `Refused`."""
-    if len(line) > results.LONGEST_LINE:
-        raise Refused(f"longer than {results.LONGEST_LINE >> 20} MiB. Export it again.")
+    """Load one run; return its id and whether it is new. Raises `Refused`."""
+    if len(line) > results.MAX_LINE_BYTES:
+        raise Refused(f"longer than {results.MAX_LINE_BYTES >> 20} MiB. Export it again.")
     try:
         whole = json.loads(
             line, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole
         )
-        json.dumps(whole, ensure_ascii=False).encode()  # half a character can be shown nowhere
+        json.dumps(whole, ensure_ascii=False).encode()  # refuses lone surrogates
     except (ValueError, RecursionError) as error:
         raise Refused(f"not JSON ({error}). Export it again.") from error
     try:
@@ -135,13 +133,13 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if len(text) > MOST_DIGITS:
+    if len(text) > MAX_DIGITS:
         raise ValueError(f"{text[:20]}... is larger than any number here")
     return int(text)
 
 
 class _Line:
-    """One line of a file, its outermost pieces looked at. Raises `Refused`."""
+    """One line of a file, with its outermost fields checked. Raises `Refused`."""
 
     def __init__(self, whole: Any) -> None:
         if not isinstance(whole, dict) or "arena_results" not in whole:
@@ -151,8 +149,8 @@ class _Line:
                 f"format {whole['arena_results']!r}, and {results.FORMAT} is read here. "
                 "Use the arena that wrote it, or export it again."
             )
-        if odd := sorted(PIECES ^ whole.keys()):
-            raise Refused(f"{odd[0]} is {'not known' if odd[0] in whole else 'missing'}.")
+        if wrong := sorted(FIELDS ^ whole.keys()):
+            raise Refused(f"{wrong[0]} is {'not known' if wrong[0] in whole else 'missing'}.")
         self.task: dict[str, Any] = whole["task"]
         self.experiment: dict[str, Any] | None = whole["experiment"]
         self.agent: dict[str, Any] = whole["agent"]
@@ -171,7 +169,7 @@ class _Line:
 
     @property
     def version(self) -> TaskVersion:
-        """The version of the task that was judged."""
+        """Return the version of the task that was judged. Raises `Refused`."""
         slug, digest = self.task["slug"], self.task["hash"]
         operator, _, track = str(slug).partition("/")
         versions = TaskVersion.objects.filter(task__operator__slug=operator, task__track=track)
@@ -205,53 +203,53 @@ def _store(line: _Line, source: str) -> tuple[str, bool]:
             imported_at=timezone.now(),
             imported_from=source[:200],
         )
-        for told in line.submissions:
+        for data in line.submissions:
             submission = Submission.objects.create(
-                run=run, **columns(Submission, results.SUBMISSION, told, "evaluations")
+                run=run, **columns(Submission, results.SUBMISSION, data, "evaluations")
             )
-            ids[f"submission-{told['id']}"] = f"submission-{submission.pk}"
-            for judged in told["evaluations"]:
+            ids[f"submission-{data['id']}"] = f"submission-{submission.pk}"
+            for judged in data["evaluations"]:
                 evaluation = _store_evaluation(submission, judged)
                 ids[f"evaluation-{judged['id']}"] = f"evaluation-{evaluation.pk}"
             if submission.round == line.final_round:
                 run.final = submission
         run.save(update_fields=["final"])
         blobs = {digest: _blob(digest, content) for digest, content in line.blobs.items()}
-        Event.objects.bulk_create(_event(run, told, ids, blobs) for told in line.events)
+        Event.objects.bulk_create(_event(run, data, ids, blobs) for data in line.events)
         Blob.objects.bulk_create(blobs.values(), ignore_conflicts=True)
     return run_id, True
 
 
-def _store_evaluation(submission: Submission, told: Mapping[str, Any]) -> Evaluation:
+def _store_evaluation(submission: Submission, data: Mapping[str, Any]) -> Evaluation:
     evaluation = Evaluation.objects.create(
         submission=submission,
         hardware=submission.run.hardware,
-        **columns(Evaluation, results.EVALUATION, told, "gates", "measurements"),
+        **columns(Evaluation, results.EVALUATION, data, "gates", "measurements"),
     )
     if evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
         raise Refused(f"an evaluation of it is {evaluation.status}. Export it when it has ended.")
-    for gate in told["gates"]:
+    for gate in data["gates"]:
         values = columns(GateResult, results.GATE, gate)
         GateResult.objects.create(evaluation=evaluation, **values)
-    for measured in told["measurements"]:
+    for measured in data["measurements"]:
         values = columns(Measurement, results.MEASUREMENT, measured)
         Measurement.objects.create(evaluation=evaluation, **values)
     return evaluation
 
 
 def _event(
-    run: Run, told: Mapping[str, Any], ids: Mapping[str, str], blobs: Mapping[str, Blob]
+    run: Run, data: Mapping[str, Any], ids: Mapping[str, str], blobs: Mapping[str, Blob]
 ) -> Event:
-    """An event as it was, the ids of what it belongs to as they are here."""
-    if told.get("visibility", "public") != "public":  # a field of older files
-        raise Refused(f"event {told['seq']} is hidden, and events are public here.")
-    values = columns(Event, results.EVENT, told, "visibility")
+    """Return an event whose ids name the rows of this database."""
+    if data.get("visibility", "public") != "public":  # a field of older files
+        raise Refused(f"event {data['seq']} is hidden, and events are public here.")
+    values = columns(Event, results.EVENT, data, "visibility")
     if values["kind"] not in BODIES:
-        raise Refused(f"event {told['seq']} is of no known kind. Export it again.")
+        raise Refused(f"event {data['seq']} is of no known kind. Export it again.")
     try:
         values["body"] = _body(values["kind"], values["rev"], values["body"], blobs)
     except (BadEvent, Mismatch) as error:
-        raise Refused(f"event {told['seq']}: {error}. Export it again.") from error
+        raise Refused(f"event {data['seq']}: {error}. Export it again.") from error
     for name in ("event_id", "span", "parent"):
         first, slash, rest = values[name].partition("/")
         values[name] = f"{ids.get(first, first)}{slash}{rest}"
@@ -259,30 +257,30 @@ def _event(
 
 
 def _body(
-    kind: str, rev: int, told: Mapping[str, Any], blobs: Mapping[str, Blob]
+    kind: str, rev: int, data: Mapping[str, Any], blobs: Mapping[str, Blob]
 ) -> dict[str, Any]:
-    """A body as its kind has it, no secret in it; with what was cut, where the whole is here."""
-    whole = {name: value for name, value in told.items() if name != "blobs"}
+    """Return a body that fits its kind, with secrets redacted and its cut texts kept as blobs."""
+    whole = {name: value for name, value in data.items() if name != "blobs"}
     body: dict[str, Any] = clean(checked_body(EventDraft(kind, whole, rev=rev)))
     if kind == "metric":
-        look_inside(Measured, body["detail"])
-    if "blobs" in told:
-        cut = read(Cut, {"blobs": told["blobs"]}).blobs
-        if gone := [path for path, kept in cut.items() if kept.sha256 not in blobs]:
-            raise Mismatch(f"the whole of {gone[0] or 'it'} is missing")
-        body["blobs"] = {path: blobs[kept.sha256].reference for path, kept in cut.items()}
+        read(MetricDetail, body["detail"])
+    if "blobs" in data:
+        cuts = read(Cuts, {"blobs": data["blobs"]}).blobs
+        if missing := [path for path, cut in cuts.items() if cut.sha256 not in blobs]:
+            raise Mismatch(f"the whole of {missing[0] or 'it'} is missing")
+        body["blobs"] = {path: blobs[cut.sha256].reference for path, cut in cuts.items()}
     return body
 
 
 def _blob(digest: str, content: str) -> Blob:
-    """What a blob of a file is kept as: with no secret in it, under the hash of that."""
+    """Return a blob with its secrets redacted, keyed by the hash of the result."""
     if hashlib.sha256(content.encode()).hexdigest() != digest:
         raise Refused(f"blob {digest[:12]} does not hold what its hash says. Export it again.")
-    return blob_of(_cleaned(content))
+    return blob_of(_redacted(content))
 
 
-def _cleaned(content: str) -> str:
-    """Without secrets: of a whole body, which is JSON, by its texts, for escapes may hide some."""
+def _redacted(content: str) -> str:
+    """Redact secrets; in JSON text by text, because escapes may hide some."""
     with contextlib.suppress(ValueError, RecursionError):
         whole = json.loads(content)
         if (kept := clean(whole)) != whole:
@@ -291,25 +289,25 @@ def _cleaned(content: str) -> str:
     return text
 
 
-def _agent(told: Mapping[str, Any]) -> Agent:
-    """The agent of this name if it is the same, else another that cannot be started here."""
-    values = columns(Agent, results.AGENT, told)
+def _agent(data: Mapping[str, Any]) -> Agent:
+    """Return the agent of this name if it is the same, else an inactive one under another name."""
+    values = columns(Agent, results.AGENT, data)
     slug = values.pop("slug")
-    what = {name: values[name] for name in ("adapter", "model", "settings")}
+    identity = {name: values[name] for name in ("adapter", "model", "settings")}
     here = Agent.objects.filter(slug=slug).first()
-    if here and any(getattr(here, name) != value for name, value in what.items()):
-        digest = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+    if here and any(getattr(here, name) != value for name, value in identity.items()):
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         slug = f"{slug[:90]}-{digest[:8]}"
     agent, _ = Agent.objects.get_or_create(slug=slug, defaults={**values, "active": False})
     return agent
 
 
-def _hardware(told: Mapping[str, Any], seen_at: datetime) -> Hardware:
-    """The hardware of this name, as it was last seen: here, or where it was judged on.
+def _hardware(data: Mapping[str, Any], seen_at: datetime) -> Hardware:
+    """Return the hardware of this name, updated if the imported run saw it later.
 
-    Which queue its work takes, and of what kind it is, stays as it is known here.
+    Its queue and its kind stay as they are known here.
     """
-    values = columns(Hardware, results.HARDWARE, told)
+    values = columns(Hardware, results.HARDWARE, data)
     slug = values.pop("slug")
     if values["queue"] != f"hw.{slug}":
         raise Refused(f"hardware.queue should be hw.{slug}. Export it again.")
@@ -321,12 +319,12 @@ def _hardware(told: Mapping[str, Any], seen_at: datetime) -> Hardware:
     return hardware
 
 
-def _experiment(told: Mapping[str, Any] | None) -> Experiment | None:
-    if told is None:
+def _experiment(data: Mapping[str, Any] | None) -> Experiment | None:
+    if data is None:
         return None
-    values = columns(Experiment, results.EXPERIMENT, told)
+    values = columns(Experiment, results.EXPERIMENT, data)
     slug = values.pop("slug")
-    if len(json.dumps(values["plan"])) > MOST_PLAN:
-        raise Refused(f"experiment.plan has more than {MOST_PLAN >> 10} KiB. Export it in parts.")
+    if len(json.dumps(values["plan"])) > MAX_PLAN_BYTES:
+        raise Refused(f"experiment.plan has more than {MAX_PLAN_BYTES >> 10} KiB. Split it.")
     experiment, _ = Experiment.objects.get_or_create(slug=slug, defaults=values)
     return experiment

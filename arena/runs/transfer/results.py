@@ -1,7 +1,7 @@
-"""Runs as lines of a file: each line is one run with all that another arena needs to show it.
+"""Results files: one judged run per line, with everything that another arena needs to show it.
 
-What is private in the database (hidden cases, seeds) stands under the same names in a line, and is
-private again where it is loaded. Which process recorded an event is left out: it names machines.
+Private columns (hidden cases, seeds) keep their names in a line and are private again after import.
+The producer of an event is left out, because it names machines.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from datetime import datetime
 from functools import partial
 from io import BufferedReader, RawIOBase
@@ -22,21 +23,22 @@ from uuid import UUID
 from django.db.models import Model
 
 from arena.errors import UserError
-from arena.runs.models import Blob, Evaluation, Event, Experiment, Measurement, Run, Scores
+from arena.runs.models import Blob, Evaluation, Event, Experiment, Run, Scores
 from arena.runs.states import RUN_JUDGED
+from evaluation import types
 
 FORMAT = 1
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": partial(gzip.compress, mtime=0),
-    # A third as large: listings of one kernel are alike, and 9 still remembers the last one.
+    # A third of the gzip size: level 9 has a window that spans similar listings.
     ".xz": partial(lzma.compress, preset=9),
 }
-"""How a file is packed, by what its name ends in."""
-LONGEST_LINE = 32 * 2**20
-"""Bytes; the longest of the published ones has 8 MiB."""
-UNPACKING = 128 * 2**20
-"""Bytes of memory that unpacking may take; `xz -9` asks for 65 MiB."""
-PIECE = 2**16
+"""Compression by file suffix."""
+MAX_LINE_BYTES = 32 * 2**20
+"""The longest published line has 8 MiB."""
+MAX_UNPACK_BYTES = 128 * 2**20
+"""Memory of the decompressor; `xz -9` asks for 65 MiB."""
+READ_BYTES = 2**16
 SCORES = tuple(field.name for field in Scores._meta.get_fields())
 EXPERIMENT = ("slug", "title", "description", "plan", "created_at")
 AGENT = ("slug", "title", "adapter", "model", "settings", "description")
@@ -53,24 +55,21 @@ EVALUATION = (
     "judge_version", "aka_score", "noisy", "attempts", "created_at", "started_at", "ended_at",
     *SCORES,
 )  # fmt: skip
-GATE = (
-    "gate", "verdict", "reason", "rule", "message", "passed", "total", "duration_ms", "detail",
-    "private",
-)  # fmt: skip
-MEASUREMENT = tuple(
+GATE = tuple(
     field.name
-    for field in Measurement._meta.concrete_fields
-    if field.name not in ("id", "evaluation")
+    for field in fields(types.GateResult)
+    if field.name not in ("compiler", "measurements")
 )
+MEASUREMENT = tuple(field.name for field in fields(types.Measurement))
 EVENT = (
     "seq", "event_id", "rev", "at", "t_ms", "kind", "span", "parent", "actor", "body",
 )  # fmt: skip
 
 
 def export(experiment: Experiment, path: Path) -> int:
-    """Write the judged runs of an experiment to `path`, oldest first; how many there are.
+    """Write the judged runs of an experiment to `path`, oldest first, and return their number.
 
-    The file is whole or not there at all, and packed where its name says so.
+    The file appears only when it is complete. It is compressed if its suffix is in PACKED.
     """
     runs = experiment.runs.with_names().filter(status__in=RUN_JUDGED)
     lines = [line_of(run) for run in runs.order_by("created_at", "pk")]
@@ -82,15 +81,18 @@ def export(experiment: Experiment, path: Path) -> int:
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """The lines of a file, unpacked as they are read; of one that is longer than LONGEST_LINE,
-    what is just too long. Raises UserError for half a file.
+    """Yield the lines of a file, decompressed while it is read.
+
+    A line longer than MAX_LINE_BYTES is cut one byte after the limit.
+
+    Raises: UserError if the file is torn or damaged.
     """
     try:
         with _unpacked(path) as file:
-            while line := file.readline(LONGEST_LINE + 1):
+            while line := file.readline(MAX_LINE_BYTES + 1):
                 yield line
                 while not line.endswith(b"\n") and line:
-                    line = file.readline(LONGEST_LINE + 1)
+                    line = file.readline(MAX_LINE_BYTES + 1)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(
             f"{path}: {error}.", f"Fetch it again: it is no whole {path.suffix} file."
@@ -100,17 +102,18 @@ def lines_of(path: Path) -> Iterator[bytes]:
 def _unpacked(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
-    return BufferedReader(_Unxz(path), PIECE) if path.suffix == ".xz" else path.open("rb")
+    return BufferedReader(_Unxz(path), READ_BYTES) if path.suffix == ".xz" else path.open("rb")
 
 
 class _Unxz(RawIOBase):
-    """An xz file, unpacked as it is read, in no more than UNPACKING bytes of memory: what Python
-    has for it takes as much as the file asks for.
+    """An xz file, decompressed in at most MAX_UNPACK_BYTES of memory.
+
+    `lzma.open` has no such limit: it takes the memory that the file asks for.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
-        self._stream = lzma.LZMADecompressor(memlimit=UNPACKING)
+        self._stream = lzma.LZMADecompressor(memlimit=MAX_UNPACK_BYTES)
 
     def close(self) -> None:
         self._file.close()
@@ -120,15 +123,15 @@ class _Unxz(RawIOBase):
         return True
 
     def readinto(self, room: Any) -> int:
-        """Fill a part of `room`; 0 at the end, which is that of a stream."""
+        """Fill a part of `room` and return its length; 0 at the end of the last stream."""
         found = b""
         while not found:
             packed = b""
             if self._stream.eof:
-                if not (packed := self._stream.unused_data or self._file.read(PIECE)):
+                if not (packed := self._stream.unused_data or self._file.read(READ_BYTES)):
                     return 0
-                self._stream = lzma.LZMADecompressor(memlimit=UNPACKING)
-            elif self._stream.needs_input and not (packed := self._file.read(PIECE)):
+                self._stream = lzma.LZMADecompressor(memlimit=MAX_UNPACK_BYTES)
+            elif self._stream.needs_input and not (packed := self._file.read(READ_BYTES)):
                 raise EOFError("it ends in the middle")
             found = self._stream.decompress(packed, len(room))
         room[: len(found)] = found
@@ -136,7 +139,7 @@ class _Unxz(RawIOBase):
 
 
 def line_of(run: Run) -> str:
-    """One run as JSON on one line."""
+    """Return one run as a line of JSON."""
     submissions = run.submissions.order_by("round")
     events = list(Event.objects.filter(run=run).order_by("seq"))
     blobs = Blob.objects.filter(pk__in=set(chain.from_iterable(map(_blobs_of, events))))
@@ -162,11 +165,11 @@ def line_of(run: Run) -> str:
         "events": [_columns(event, EVENT) for event in events],
         "blobs": {blob.sha256: blob.content for blob in blobs.order_by("sha256")},
     }
-    return json.dumps(whole, default=_written, separators=(",", ":"))
+    return json.dumps(whole, default=_serialised, separators=(",", ":"))
 
 
-def _written(value: object) -> str:
-    """An instant to the microsecond, so that it is the same one where it is loaded."""
+def _serialised(value: object) -> str:
+    """Serialise a time to the microsecond, so that it is the same after import."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, UUID):

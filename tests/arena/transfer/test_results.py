@@ -128,7 +128,7 @@ def test_a_second_import_changes_nothing(line, tmp_path):
     before = list(Event.objects.values_list("pk", flat=True))
     assert "loaded before" in call("import_results", path)[1]
     other = write(tmp_path / "other.jsonl", line, "")
-    assert services.import_results(other).there == [line["run"]["id"]]
+    assert services.import_results(other).existing == [line["run"]["id"]]
     assert list(Event.objects.values_list("pk", flat=True)) == before
     assert Run.objects.count() == 1 and ImportedFile.objects.count() == 2
 
@@ -152,7 +152,7 @@ def test_a_packed_file_is_unpacked_and_a_torn_one_refused(line, tmp_path, ending
 @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz", "r.jsonl.xz"])
 def test_a_line_without_end_is_refused_and_the_next_one_loaded(line, tmp_path, monkeypatch, name):
     good = json.dumps(line).encode()
-    monkeypatch.setattr(results, "LONGEST_LINE", len(good) + 1)
+    monkeypatch.setattr(results, "MAX_LINE_BYTES", len(good) + 1)
     lines = b"x" * 3 * len(good) + b"\n" + good
     path = tmp_path / name
     path.write_bytes(results.PACKED.get(path.suffix, bytes)(lines))
@@ -169,7 +169,7 @@ def test_two_packed_files_one_behind_the_other_are_one(tmp_path):
 
 
 def test_a_file_that_asks_for_much_memory_is_refused(tmp_path):
-    large = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2 * results.UNPACKING}]
+    large = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2 * results.MAX_UNPACK_BYTES}]
     path = tmp_path / "r.jsonl.xz"
     path.write_bytes(lzma.compress(b"{}\n", filters=large))
     with pytest.raises(UserError, match="Memory usage limit"):
@@ -177,7 +177,7 @@ def test_a_file_that_asks_for_much_memory_is_refused(tmp_path):
 
 
 def test_no_more_lines_are_read_than_any_experiment_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(imports, "MOST_LINES", 3)
+    monkeypatch.setattr(imports, "MAX_LINES", 3)
     path = write(tmp_path / "r.jsonl", "", "", "", "", "")
     (refusal,) = services.import_results(path).refused
     assert "more than 3 lines" in refusal
@@ -378,7 +378,7 @@ def test_a_file_does_not_say_where_the_work_of_a_known_device_goes(line, tmp_pat
 
 def test_an_imported_run_does_not_stand_for_one_of_ones_own(line, tmp_path, task, agent):
     services.import_results(write(tmp_path / "r.jsonl", line))
-    entrant = experiments.Entrant("tuner")
+    entrant = experiments.Entrant(agent="tuner")
     plan = experiments.Plan("pair", "Pair", [entrant], ["relu/*"])
     assert len(experiments.start(plan).runs) == 1
 

@@ -1,4 +1,4 @@
-"""Load runs that were judged elsewhere; what is here already is left as it is."""
+"""Load runs that were judged elsewhere; runs that exist here stay as they are."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Command(BaseCommand):
             for line in found.refused:
                 self.stderr.write(line)
             refused = refused or bool(found.refused)
-            told = "loaded before" if found.known else f"{len(found.loaded)} runs loaded"
-            there = f", {len(found.there)} there already" if found.there else ""
-            no = f", {len(found.refused)} lines refused" if found.refused else ""
-            self.stdout.write(f"{path}: {told}{there}{no}.")
+            loaded = "loaded before" if found.known else f"{len(found.loaded)} runs loaded"
+            existing = f", {len(found.existing)} there already" if found.existing else ""
+            refusals = f", {len(found.refused)} lines refused" if found.refused else ""
+            self.stdout.write(f"{path}: {loaded}{existing}{refusals}.")
         if refused:
             raise SystemExit(1)
