@@ -73,12 +73,12 @@ def built(task: Task, cache: Path) -> Build:
 
 
 def measured(
-    zygote: ForkServer, operator: str, language: str, name: str, cache: Path, device: Device
+    fork_server: ForkServer, operator: str, language: str, name: str, cache: Path, device: Device
 ) -> Measurement:
     """One case of a baseline against itself, by fresh contestants."""
     task = task_of(operator, language)
     made = built(task, cache)
-    with MeasurementSession(task, zygote, baselines(task, cache), cache).meet(
+    with MeasurementSession(task, fork_server, baselines(task, cache), cache).meet(
         made, device
     ) as judge:
         return judge.measure(case_of(task, name), estimates.plan_for("gpu", final=True))
@@ -87,10 +87,10 @@ def measured(
 def measure(cache: Path, device: Device) -> dict[str, Any]:
     """Each kernel by the judge, by CUPTI on the same launches, and by the usual ways."""
     rows, requests = [], []
-    with ForkServer() as zygote, watched.Watched() as watching:
+    with ForkServer() as fork_server, watched.Watched() as watching:
         for kernel in KERNELS:
             operator, language, name = kernel
-            verdict = measured(zygote, *kernel, cache, device)
+            verdict = measured(fork_server, *kernel, cache, device)
             rows.append(
                 {
                     "kernel": "/".join(kernel),
@@ -117,7 +117,7 @@ def measure(cache: Path, device: Device) -> dict[str, Any]:
 
 
 def by_both_clocks(
-    zygote: ForkServer, operator: str, language: str, name: str, cache: Path, device: Device
+    fork_server: ForkServer, operator: str, language: str, name: str, cache: Path, device: Device
 ) -> dict[str, Any]:
     """WINDOWS windows of a baseline, by the judge's clock and by CUPTI in its contestant."""
     task = task_of(operator, language)
@@ -125,7 +125,9 @@ def by_both_clocks(
     made = dataclasses.replace(built(task, cache), trusted=True)
     plan = estimates.plan_for("gpu", final=True)
     with (
-        MeasurementSession(task, zygote, baselines(task, cache), cache).meet(made, device) as judge,
+        MeasurementSession(task, fork_server, baselines(task, cache), cache).meet(
+            made, device
+        ) as judge,
         judge.bench(case_of(task, name), plan, ("candidate",)) as (timer,),
     ):
         # Of a window that was run again, the last time counts.

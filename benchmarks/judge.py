@@ -129,8 +129,10 @@ def clocks(task: Task, files: dict[str, str], cache: Path) -> list[dict[str, Any
     device = detect.device_for("cpu", cache)
     rows = []
     with (
-        ForkServer() as zygote,
-        MeasurementSession(task, zygote, baselines(task, cache), cache).meet(made, device) as judge,
+        ForkServer() as fork_server,
+        MeasurementSession(task, fork_server, baselines(task, cache), cache).meet(
+            made, device
+        ) as judge,
     ):
         for case in task.cases(Split.SEEN):
             outside = judge.measure(case, estimates.FINAL_PLAN)

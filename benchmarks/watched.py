@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
-from evaluation.sandboxed import runner
+from evaluation.sandboxed import main, runner
 
 SAID = re.compile(r"^watched ([\d.]+)$", re.MULTILINE)
 
@@ -24,12 +24,12 @@ SAID = re.compile(r"^watched ([\d.]+)$", re.MULTILINE)
 class Watched(ForkServer):
     """Where contestants come from that are watched."""
 
-    HOME = __name__
+    MODULE = __name__
 
 
-def zygote(descriptor: int) -> None:
+def serve_forks(descriptor: int) -> None:
     runner.KernelRunner = _Watching  # type: ignore[misc]
-    runner.zygote(descriptor)
+    main.serve_forks(descriptor)
 
 
 class _Watching(runner.KernelRunner):

@@ -237,16 +237,16 @@ def wait_for_request() -> int:
     from evaluation.process.fork_server import ForkServer
     from evaluation.timing.session import MeasurementSession  # noqa: F401 - what takes long to import
 
-    with ForkServer() as zygote:
+    with ForkServer() as fork_server:
         _line({"type": "ready"})
         if kinds.gpu_vendor() in kinds.JUDGED:
-            zygote.prepare("triton")
+            fork_server.prepare("triton")
             if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
-                zygote.prepare("torch")
-        return serve_request(sys.stdin.read(), zygote)
+                fork_server.prepare("torch")
+        return serve_request(sys.stdin.read(), fork_server)
 
 
-def serve_request(text: str, zygote: ForkServer | None = None) -> int:
+def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
     """Judge the one request of `text`; every answer is a JSON line."""
     try:
         data = _parsed(text)
@@ -257,7 +257,7 @@ def serve_request(text: str, zygote: ForkServer | None = None) -> int:
     try:
         if data.get("profile") is not None:
             return _emit_profile(request, str(data["profile"]))
-        return _exit_code(_emit_lines(request, zygote))
+        return _exit_code(_emit_lines(request, fork_server))
     except RequestError as error:
         _line({"type": "error", "message": str(error)})
         return BAD_REQUEST
@@ -294,11 +294,11 @@ def _request(data: Mapping[str, Any]) -> pipeline.Request:
     )
 
 
-def _emit_lines(request: pipeline.Request, zygote: ForkServer | None = None) -> Report:
+def _emit_lines(request: pipeline.Request, fork_server: ForkServer | None = None) -> Report:
     def emit(result: GateResult) -> None:
         _line({"type": "gate", **to_json(result)})
 
-    report = pipeline.evaluate(request, emit, zygote)
+    report = pipeline.evaluate(request, emit, fork_server)
     _line({"type": "report", **to_json(report)})
     return report
 

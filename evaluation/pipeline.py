@@ -54,7 +54,7 @@ class Request:
 
 
 def evaluate(
-    request: Request, emit: Emit = lambda result: None, zygote: ForkServer | None = None
+    request: Request, emit: Emit = lambda result: None, fork_server: ForkServer | None = None
 ) -> Report:
     """Judge one submission; `emit` hears every gate as it concludes. A `zygote` that was started
     before saves the time that takes.
@@ -66,7 +66,7 @@ def evaluate(
     results: list[GateResult] = []
     with ExitStack() as stack:
         runs = request.stage != "build" and not _only_built(request.task)
-        start = _starter(request, stack, seconds, zygote) if runs else _never
+        start = _starter(request, stack, seconds, fork_server) if runs else _never
         final = request.scope == "final"
         trial = Trial(request.task, request.files, request.cache, final, start)
         for gate in _chosen(request):
@@ -143,20 +143,20 @@ def _only_built(task: Task) -> str:
 
 
 def _starter(
-    request: Request, stack: ExitStack, seconds: dict[str, float], zygote: ForkServer | None
+    request: Request, stack: ExitStack, seconds: dict[str, float], fork_server: ForkServer | None
 ) -> Callable[[Build], MeasurementSession]:
     """What brings the judge its candidate. Everything else that it takes is made ready by a thread,
     beside the gates that come before.
     """
     isolation_features()  # found once, before threads ask
     # Its parent is this thread, with which it would end.
-    zygote = zygote or stack.enter_context(ForkServer())
+    fork_server = fork_server or stack.enter_context(ForkServer())
     track = request.task.track
     if request.task.kind == kinds.GPU and "triton" in (track.source, track.target):
-        zygote.prepare("triton")
+        fork_server.prepare("triton")
     inside = stack.enter_context(ExitStack())  # is left once the thread has ended
     executor = stack.enter_context(ThreadPoolExecutor(1, "ready"))
-    ready = executor.submit(_made_ready, request, inside, seconds, zygote)
+    ready = executor.submit(_made_ready, request, inside, seconds, fork_server)
 
     def start(candidate: Build) -> MeasurementSession:
         try:
@@ -170,7 +170,7 @@ def _starter(
 
 
 def _made_ready(
-    request: Request, inside: ExitStack, seconds: dict[str, float], zygote: ForkServer
+    request: Request, inside: ExitStack, seconds: dict[str, float], fork_server: ForkServer
 ) -> MeasurementSession:
     """A judge with all but a candidate. The zygote imports PyTorch while this process does."""
     from evaluation.timing.session import (
@@ -179,7 +179,7 @@ def _made_ready(
 
     against = baselines(request.task, request.cache)
     judge = inside.enter_context(
-        MeasurementSession(request.task, zygote, against, request.cache, seconds)
+        MeasurementSession(request.task, fork_server, against, request.cache, seconds)
     )
     judge.begin()
     return judge

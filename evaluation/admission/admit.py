@@ -111,8 +111,8 @@ def admit(
     kept = tuple(answers(task))
     rehearse(task)
     attempts: list[Attempt] = []
-    with ForkServer() as zygote:
-        bench = _Bench(task, cache, zygote)
+    with ForkServer() as fork_server:
+        bench = _Bench(task, cache, fork_server)
         for attempt in bench.attempts(kept):
             heard(attempt)
             attempts.append(attempt)
@@ -148,8 +148,8 @@ def answers(task: Task) -> Iterator[Answer]:
 class _Bench:
     """One task under trial: the judge's parts that all its answers share."""
 
-    def __init__(self, task: Task, cache: Path, zygote: ForkServer) -> None:
-        self.task, self.cache, self.zygote = task, cache, zygote
+    def __init__(self, task: Task, cache: Path, fork_server: ForkServer) -> None:
+        self.task, self.cache, self.fork_server = task, cache, fork_server
         self.device = detect.device_for(task.kind, cache)
         try:
             self.baselines = baselines(task, cache)
@@ -248,7 +248,7 @@ class _Bench:
         return Verdict.PASSED, None, ""
 
     def _start(self, candidate: Build) -> MeasurementSession:
-        judge = MeasurementSession(self.task, self.zygote, self.baselines[:1], self.cache)
+        judge = MeasurementSession(self.task, self.fork_server, self.baselines[:1], self.cache)
         return judge.meet(candidate, self.device)
 
 

@@ -137,16 +137,16 @@ def check(timer: WindowTimer) -> None:
     first = timer.begins()
     arrivals = LateInputs(timer, first, launches)
     with blame(timer):
-        timer.arm.announce(first, launches)
+        timer.arm.prepare(first, launches)
     arrivals.begin()
     with blame(timer):
-        timer.arm.rest()
+        timer.arm.require_idle()
         try:
             timer.arm.run(first, launches, rig.look, timer.captured, arrivals)
         except SubmissionError:
             arrivals.put_right()  # what fails before they came has changed no inputs
             raise
-        timer.arm.rest()
+        timer.arm.require_idle()
         if timer.checked:
             where = f"{timer.where}, inputs that arrive before their launch"
             rig.verify(timer.region, first, launches, 0, where)

@@ -154,7 +154,7 @@ def _glanced(timer: WindowTimer) -> LaunchOrderSamples | None:
     rig.refill(timer.region, 0, launches)
     glances = LaunchOrderSamples(outputs, rig.secret, launches)
     with blame(timer):
-        timer.arm.rest()
+        timer.arm.require_idle()
         if glances.once().any():
             raise SubmissionError(
                 Reason.FORBIDDEN, f"{timer.where}: wrote an answer before it was asked for"

@@ -1,1 +1,1 @@
-"""The trusted handle on a candidate or baseline process."""
+"""The judge's side of a candidate or baseline process."""

@@ -1,9 +1,8 @@
-"""Framed messages between judge and contestant: JSON of bounded size, with file descriptors beside
-it; and words, of WORD_BYTES, where JSON would take too long.
+"""Messages between the judge and a candidate process, over a socket pair.
 
-A frame is a four-byte length and JSON text. The judge reads what a contestant sends as a stranger's
-words: a frame that is too long, not JSON or not an object is a breach of protocol, never an
-exception of ours.
+A frame is a four-byte length and a JSON object of bounded size, with file descriptors beside it.
+Tokens of TOKEN_BYTES replace frames where JSON would be too slow. A malformed frame of an untrusted
+peer raises ChannelError.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-MAX_FRAME = 1 << 20
+MAX_FRAME_BYTES = 1 << 20
 MAX_DESCRIPTORS = 16
-SEND_SECONDS = 5.0
-WORD_BYTES = 16
+MAX_SEND_SECONDS = 5.0
+TOKEN_BYTES = 16
 
 Message = dict[str, Any]
 
@@ -32,18 +31,17 @@ class ChannelError(Exception):
 
 
 class ChannelClosed(ChannelError):
-    """The peer is gone."""
+    """The peer closed the channel or ended."""
 
 
 class ChannelTimeout(ChannelError):
-    """The peer did not answer in time."""
+    """The peer did not reply in time."""
 
 
 class Channel:
-    """One end of a socket pair. Not thread safe; one request is answered before the next is sent.
+    """One end of a socket pair, for one thread.
 
-    Only an end that `accepts_descriptors` receives any: what a contestant attaches is dropped by
-    the kernel.
+    Only an end that `accepts_descriptors` receives any; the kernel drops all others.
     """
 
     def __init__(self, end: socket.socket, accepts_descriptors: bool = False) -> None:
@@ -54,80 +52,83 @@ class Channel:
         return self.socket.fileno()
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send one message. Raises LinkClosed when the peer is gone, LinkError when `message` is
-        too long, or the peer leaves so much unread that there is no room for it.
+        """Send one message.
+
+        Raises: ChannelClosed when the peer is gone; ChannelError when the message is too long, or
+        the peer reads nothing until the buffer is full.
         """
         body = json.dumps(message).encode()
-        if len(body) > MAX_FRAME:
-            raise ChannelError(f"a message of {len(body)} bytes, of at most {MAX_FRAME}")
+        if len(body) > MAX_FRAME_BYTES:
+            raise ChannelError(f"a message of {len(body)} bytes, of at most {MAX_FRAME_BYTES}")
         frame = struct.pack("<I", len(body)) + body
-        self.socket.settimeout(SEND_SECONDS)
+        self.socket.settimeout(MAX_SEND_SECONDS)
         try:
             if descriptors:
                 sent = socket.send_fds(self.socket, [frame], list(descriptors))
                 frame = frame[sent:]
             self.socket.sendall(frame)
         except TimeoutError as error:
-            raise ChannelError("what it was told is left unread") from error
+            raise ChannelError("the message was left unread") from error
         except OSError as error:
             raise ChannelClosed(str(error)) from error
         finally:
             self.socket.settimeout(None)
 
-    def send_word(self, word: bytes) -> None:
-        """Send WORD_BYTES. Raises LinkClosed when the peer is gone, LinkError when it leaves so
-        much unread that there is no room for them.
-        """
+    def send_token(self, token: bytes) -> None:
+        """Send TOKEN_BYTES without waiting. Raises as `send` does."""
         try:
-            self.socket.send(word, socket.MSG_DONTWAIT)
+            self.socket.send(token, socket.MSG_DONTWAIT)
         except BlockingIOError as error:
-            raise ChannelError("what it was told is left unread") from error
+            raise ChannelError("the token was left unread") from error
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 
-    def pending(self) -> bool:
-        """Whether a message has begun to arrive, or the peer is gone."""
+    def readable(self) -> bool:
+        """Return whether a message has begun to arrive, or the peer is gone."""
         return bool(select.select([self.socket], [], [], 0)[0])
 
-    def answered(self, words: bool = False) -> bool:
-        """Whether a whole message has arrived, or a whole word, or the peer is gone: its first byte
-        says nothing, and may be sent early.
+    def has_reply(self, token: bool = False) -> bool:
+        """Return whether a whole message or token has arrived, or the peer is gone.
+
+        A candidate may send the first bytes early, so they count for nothing.
         """
-        if not self.pending():
+        if not self.readable():
             return False
         try:
-            told = fcntl.ioctl(self.socket, termios.FIONREAD, bytes(4))
-            arrived: int = struct.unpack("i", told)[0]
-            if not arrived or words:
-                return not arrived or arrived >= WORD_BYTES
+            arrived: int = struct.unpack("i", fcntl.ioctl(self.socket, termios.FIONREAD, bytes(4)))[
+                0
+            ]
+            if not arrived or token:
+                return not arrived or arrived >= TOKEN_BYTES
             if arrived < 4:
                 return False
             length: int = struct.unpack("<I", self.socket.recv(4, socket.MSG_PEEK))[0]
-            return arrived >= 4 + min(length, MAX_FRAME)
+            return arrived >= 4 + min(length, MAX_FRAME_BYTES)
         except OSError:  # the peer is gone
             return True
 
     def receive(
         self,
         timeout: float | None = None,
-        watch: Callable[[], None] | None = None,
+        poll: Callable[[], None] | None = None,
         interval: float = 0.05,
         spin: float = 0.0,
     ) -> tuple[Message, list[int]]:
-        """The next message and the descriptors that came with it.
+        """Return the next message and its descriptors.
 
-        For the first `spin` seconds it is waited for without sleeping: to be woken takes tens of
-        microseconds, not always as many. `watch` is called every `interval` seconds while nothing
-        comes, and may raise. Raises LinkTimeout after `timeout` seconds, LinkClosed at the end,
-        LinkError for anything but a JSON object.
+        For the first `spin` seconds it waits without sleeping: a wake-up takes tens of
+        microseconds, and varies. `poll` is called every `interval` seconds of waiting.
+
+        Raises: ChannelTimeout after `timeout` seconds, ChannelClosed when the peer is gone,
+        ChannelError for anything but a JSON object, and whatever `poll` raises.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         descriptors: list[int] = []
         self._spin(spin)
-        length = struct.unpack("<I", self._read(4, descriptors, deadline, watch, interval))[0]
-        if length > MAX_FRAME:
-            raise ChannelError(f"a frame of {length} bytes, of at most {MAX_FRAME}")
-        body = self._read(length, descriptors, deadline, watch, interval)
+        length = struct.unpack("<I", self._read(4, descriptors, deadline, poll, interval))[0]
+        if length > MAX_FRAME_BYTES:
+            raise ChannelError(f"a frame of {length} bytes, of at most {MAX_FRAME_BYTES}")
+        body = self._read(length, descriptors, deadline, poll, interval)
         try:
             message = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -136,22 +137,22 @@ class Channel:
             raise ChannelError("a frame that is not a JSON object")
         return message, descriptors
 
-    def receive_word(
+    def receive_token(
         self,
         timeout: float | None = None,
-        watch: Callable[[], None] | None = None,
+        poll: Callable[[], None] | None = None,
         interval: float = 0.05,
         spin: float = 0.0,
     ) -> bytes:
-        """The next WORD_BYTES, waited for like a message."""
+        """Return the next TOKEN_BYTES; the arguments are those of `receive`."""
         self._spin(spin)
         deadline = None if timeout is None else time.monotonic() + timeout
-        return self._read(WORD_BYTES, [], deadline, watch, interval)
+        return self._read(TOKEN_BYTES, [], deadline, poll, interval)
 
     def _spin(self, seconds: float) -> None:
-        """Wait without sleep for something to arrive."""
-        ends = time.perf_counter() + seconds
-        while time.perf_counter() < ends and not self.pending():
+        """Wait for data without sleeping."""
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline and not self.readable():
             pass
 
     def _read(
@@ -159,25 +160,25 @@ class Channel:
         size: int,
         descriptors: list[int],
         deadline: float | None,
-        watch: Callable[[], None] | None,
+        poll: Callable[[], None] | None,
         interval: float,
     ) -> bytes:
         data = b""
         while len(data) < size:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise ChannelTimeout("no answer in time")
-            pause = left if watch is None else interval if left is None else min(left, interval)
+                raise ChannelTimeout("no reply in time")
+            pause = left if poll is None else interval if left is None else min(left, interval)
             if pause is not None and not select.select([self.socket], [], [], pause)[0]:
-                if watch:
-                    watch()
+                if poll:
+                    poll()
                 continue
             try:
                 chunk, ancillary, _, _ = self.socket.recvmsg(size - len(data), self._ancillary)
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
             if not chunk:
-                raise ChannelClosed("the peer closed the link")
+                raise ChannelClosed("the peer closed the channel")
             for level, kind, payload in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     numbers = array.array("i")

@@ -1,29 +1,40 @@
-"""What a contestant says of its own failure, and how much of that is heeded."""
+"""Failures that an untrusted process reports of itself, or that its end shows."""
 
 from __future__ import annotations
 
 import signal
 
+from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 
-_OWN_REASONS = frozenset(
+_REPORTABLE = frozenset(
     "BUILD_ERROR MISSING_ENTRY WRONG_SHAPE WRONG_DTYPE ALIASED_OUTPUT OUT_OF_MEMORY CRASH".split()
 )
-"""What a contestant can know of its own failure."""
+"""Reasons that a process can know of its own failure."""
+MAX_MESSAGE_CHARACTERS, MAX_LOG_CHARACTERS = 4000, 800
 
 
-def reason_of(word: object) -> Reason:
-    """A contestant's own account of its failure; anything outlandish is an error of its call."""
-    return Reason(word) if isinstance(word, str) and word in _OWN_REASONS else Reason.CALL_ERROR
+def reported_failure(reason: object, message: object) -> SubmissionError:
+    """Return a process's failure report; any reason that it cannot know becomes CALL_ERROR."""
+    known = isinstance(reason, str) and reason in _REPORTABLE
+    text = str(message)[:MAX_MESSAGE_CHARACTERS].encode(errors="replace").decode()
+    return SubmissionError(Reason(reason) if known else Reason.CALL_ERROR, text)
 
 
-def text_of(said: object) -> str:
-    """What a contestant says, bounded, and as text that can be written down."""
-    return str(said)[:4000].encode(errors="replace").decode()
+def failure_of_end(code: int, log: str) -> SubmissionError:
+    """Return the failure of a process that ended, by its exit code as shells give it."""
+    output = f"; it said: {log[-MAX_LOG_CHARACTERS:]}" if log else ""
+    if "bad_alloc" in log or "MemoryError" in log:
+        return SubmissionError(Reason.OUT_OF_MEMORY, f"ran out of memory{output}")
+    if code == 128 + signal.SIGXCPU:
+        return SubmissionError(Reason.TIMEOUT, "used up its processor time")
+    if code > 128:
+        return SubmissionError(Reason.CRASH, f"ended by {_signal_name(code - 128)}{output}")
+    return SubmissionError(Reason.CRASH, f"ended itself with exit code {code}{output}")
 
 
-def signal_name(number: int) -> str:
-    """`SIGSEGV`, or `signal 99` where it has no name."""
+def _signal_name(number: int) -> str:
+    """Return `SIGSEGV`, or `signal 99` where it has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,5 +1,6 @@
-"""Where contestants come from. It knows nothing of PyTorch on this side, so that it can be started
-before the judge has imported that.
+"""The judge's handle on the fork server, from which all candidate and baseline processes come.
+
+It imports no PyTorch, so that the fork server can start while the judge imports that.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,67 +17,74 @@ from evaluation.errors import Broken
 from evaluation.process.channel import Channel, ChannelError, Message
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 120.0
-MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""What a contestant's main thread frees stays its own (see mallopt(3)). Else glibc gives large
-blocks back after some calls and not after others, from one process to the next, and a launch that
-takes 2 ms takes 9 when each page has to come anew.
+MAX_START_SECONDS = 120.0
+ALLOCATOR_ENVIRONMENT = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+}
+"""Keeps freed memory in the process (see mallopt(3)).
+
+Otherwise glibc returns large blocks to the kernel after some calls and not after others. A launch
+of 2 ms takes 9 ms when each page must be mapped again.
 """
 
 
 class ForkServer:
-    """A clean process that has imported torch and forks contestants. Started at once, ready a
-    second later.
+    """A process that has imported PyTorch and forks on request. It is ready about a second later.
+
+    Its environment holds nothing of the judge's.
     """
 
-    HOME = "evaluation.sandboxed.runner"
-    """The module whose `zygote` it runs."""
+    MODULE = "evaluation.sandboxed.main"
+    """The module whose `serve_forks` it runs."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         code = (
             f"import sys; sys.path.insert(0, {str(ROOT)!r});"
-            f"from {self.HOME} import zygote; zygote({theirs.fileno()})"
+            f"from {self.MODULE} import serve_forks; serve_forks({theirs.fileno()})"
         )
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", code],
             env={
                 "PATH": "/usr/local/bin:/usr/bin:/bin",
                 "HOME": "/nonexistent",
-                "USER": "contestant",  # else libraries look for one, and there may be none
-                **MEMORY,
+                "USER": "candidate",  # libraries ask for a name, and there may be none
+                **ALLOCATOR_ENVIRONMENT,
             },
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
         theirs.close()
-        self._link = Channel(ours)
+        self._channel = Channel(ours)
         self._ready = False
 
     def fork(self, request: Message, descriptors: Sequence[int]) -> None:
-        """Fork one contestant that owns `descriptors` (link, log, status). Raises Broken when the
-        zygote is gone.
+        """Fork a process that owns three descriptors: its channel, log and status.
+
+        Raises: Broken when the fork server is gone.
         """
-        try:
-            if not self._ready:
-                self._link.receive(START_SECONDS)
-                self._ready = True
-            self._link.send(request, descriptors)
-        except ChannelError as error:
-            raise Broken(f"the zygote does not answer: {error}") from error
+        if not self._ready:
+            self._exchange(lambda: self._channel.receive(MAX_START_SECONDS))
+            self._ready = True
+        self._exchange(lambda: self._channel.send(request, descriptors))
 
     def prepare(self, language: str) -> None:
-        """Have it do once what every contestant of that language would do first; it is not waited
-        for. Raises Broken when the zygote is gone.
+        """Ask it to import, once, what each process of a language needs; return at once.
+
+        Raises: Broken when the fork server is gone.
         """
+        self._exchange(lambda: self._channel.send({"prepare": language}))
+
+    def _exchange(self, call: Callable[[], object]) -> None:
         try:
-            self._link.send({"prepare": language})
+            call()
         except ChannelError as error:
-            raise Broken(f"the zygote does not answer: {error}") from error
+            raise Broken(f"the fork server does not reply: {error}") from error
 
     def close(self) -> None:
-        self._link.close()
+        self._channel.close()
         self._process.kill()
         self._process.wait()
 

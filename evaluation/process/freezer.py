@@ -1,4 +1,4 @@
-"""The processes of one contestant: thawed and frozen, put on cores, and what they spend."""
+"""Suspension, CPU affinity and processor time of one candidate's processes."""
 
 from __future__ import annotations
 
@@ -11,83 +11,86 @@ from collections.abc import Mapping
 from evaluation.devices.kinds import contestant_cores
 from evaluation.sandbox import procfs
 
-REST_LOOKS = 100
+MAX_TIME_READS = 100
+POLL_SECONDS = 0.0002
 
 
 class Freezer:
-    """Frozen or thawed, all at once. `pids` are those that were there when they last settled."""
+    """All processes below one init process, suspended and resumed together."""
 
     def __init__(self, init: int) -> None:
         self.init = init
-        """The process that all of them come from, which is never frozen itself."""
+        """The pid of the init process, which is never suspended itself."""
         self.pids: tuple[int, ...] = ()
-        self._placed: set[int] = set()
-        self._rested: dict[int, int] = {}
-        """What each of them had spent, in nanoseconds, when it came to rest."""
-        self._restless = 0
+        """The processes found by the last `wait_suspended`."""
+        self._pinned: set[int] = set()
+        self._times_at_stop: dict[int, int] = {}
+        """Nanoseconds of processor time of each process when it stopped."""
+        self._suspended_ns = 0
 
-    def found(self) -> list[int]:
-        """Those that are there now."""
+    def find(self) -> list[int]:
+        """Return the processes that exist now."""
         return procfs.descendants(self.init)
 
-    def thaw(self) -> None:
+    def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
-    def freeze(self) -> None:
-        """Tell them to stop; they have once they settle."""
+    def suspend(self) -> None:
+        """Signal all processes to stop, without waiting for it."""
         self._signal(signal.SIGSTOP)
 
     def _signal(self, number: int) -> None:
-        for pid in self.pids or self.found():
+        for pid in self.pids or self.find():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def settle(self, seconds: float) -> bool:
-        """Return once every thread of theirs has stopped; False where one has not in time."""
-        deadline = time.monotonic() + seconds
+    def wait_suspended(self, max_seconds: float) -> bool:
+        """Return whether every thread of all processes stops in time."""
+        deadline = time.monotonic() + max_seconds
         while time.monotonic() < deadline:
-            self.pids = tuple(self.found())
+            self.pids = tuple(self.find())
             if all(procfs.is_stopped(pid) for pid in self.pids):
-                self._come_to_rest()
+                self._record_times()
                 return True
-            self.freeze()
-            time.sleep(0.0002)
+            self.suspend()
+            time.sleep(POLL_SECONDS)
         return False
 
-    def _come_to_rest(self) -> None:
-        """Note what they have spent, once that grows no more: a thread that is stopped may still be
-        on its way off its core. What grows for longer is no rest, and will be told so.
+    def _record_times(self) -> None:
+        """Record processor times once they stand still: a stopped thread may still leave its core.
+
+        Time that goes on growing counts as used while suspended.
         """
-        for _ in range(REST_LOOKS):
-            before, self._rested = self._rested, self.spent()
-            if self._rested == before:
+        for _ in range(MAX_TIME_READS):
+            before, self._times_at_stop = self._times_at_stop, self.cpu_times()
+            if self._times_at_stop == before:
                 return
 
-    def spent(self) -> dict[int, int]:
-        """Nanoseconds of processor time that each of them has had."""
+    def cpu_times(self) -> dict[int, int]:
+        """Return nanoseconds of processor time by pid."""
         return {pid: procfs.cpu_time_ns(pid) for pid in self.pids}
 
-    def since(self, spent: Mapping[int, int]) -> int:
-        """Nanoseconds of processor time that those had from then until they came to rest."""
-        return sum(max(0, self._rested.get(pid, 0) - before) for pid, before in spent.items())
+    def ns_until_stop(self, times: Mapping[int, int]) -> int:
+        """Return the processor time used from these `cpu_times` until all had stopped."""
+        return sum(max(0, self._times_at_stop.get(pid, 0) - start) for pid, start in times.items())
 
-    def restless_ns(self) -> int:
-        """Nanoseconds of processor time that they have had in all their rests so far."""
-        for pid, before in list(self._rested.items()):
-            self._rested[pid] = max(before, procfs.cpu_time_ns(pid))
-            self._restless += self._rested[pid] - before
-        return self._restless
+    def suspended_ns(self) -> int:
+        """Return the processor time used so far while suspended."""
+        for pid, before in list(self._times_at_stop.items()):
+            self._times_at_stop[pid] = max(before, procfs.cpu_time_ns(pid))
+            self._suspended_ns += self._times_at_stop[pid] - before
+        return self._suspended_ns
 
-    def spread(self) -> None:
-        """Give each thread one of the contestants' cores, in the order of their birth.
+    def pin_threads(self) -> None:
+        """Pin each new thread to a core of its own, as far as there are cores.
 
-        Threads that thaw together are otherwise often put on one core, where a team that waits for
-        its slowest member takes many times as long, for as long as a window lasts.
+        The kernel often puts threads that resume together on one core. A team that waits for its
+        slowest member is then several times slower for a whole window.
         """
         cores = contestant_cores()
         for pid in self.pids:
-            for place, thread in enumerate(procfs.threads(pid)):
-                if thread not in self._placed:
-                    self._placed.add(thread)
-                    with contextlib.suppress(ProcessLookupError):  # the next ask hears of its end
-                        os.sched_setaffinity(thread, {cores[place % len(cores)]})
+            for index, thread in enumerate(procfs.threads(pid)):
+                if thread not in self._pinned:
+                    self._pinned.add(thread)
+                    with contextlib.suppress(ProcessLookupError):  # the next request reports it
+                        os.sched_setaffinity(thread, {cores[index % len(cores)]})

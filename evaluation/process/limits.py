@@ -1,4 +1,4 @@
-"""What one contestant may do: its environment, and the walls that follow from its rights."""
+"""The limits of one candidate or baseline process, and its environment and policy."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 
 PACKAGE = Path(__file__).resolve().parents[1]
-LOG_BYTES = 16 << 20
-SCRATCH_BYTES = {False: 32 << 20, True: 512 << 20}
-"""By whether it compiles when it runs."""
+LOG_BYTES, TRUSTED_FILE_BYTES = 16 << 20, 1 << 30
+SCRATCH_BYTES, COMPILER_SCRATCH_BYTES = 32 << 20, 512 << 20
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What one contestant gets: the artefact it may read, a folder it may write, and its limits."""
+    """A process's folders, resources and rights."""
 
     folder: Path
+    """The built kernel, which it can read."""
     scratch: Path
+    """The folder that it can write to."""
     memory_bytes: int
     seconds: float
+    """Limit on one reply."""
     threads: int
     trusted: bool = False
-    """One of ours: it may write large files."""
+    """Whether it is a baseline: it can write large files."""
     compiles: bool = False
-    """It may start processes: a compiler, when it runs."""
+    """Whether it starts compilers when it runs, and so can start processes."""
     kind: str = CPU
-    """The kind of device it runs on."""
+    """The kind of device that it runs on."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def variables(self) -> dict[str, str]:
-        """All the environment that it gets.
+        """Return its whole environment.
 
-        On a GPU it sees the one that the judge measures on, the first of those that the judge sees.
+        It sees only the GPU that the judge measures on: the first of those that the judge sees.
         """
         first_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.scratch),
-            "TRITON_HOME": str(self.scratch),  # the zygote, which imported it, has none
-            "USER": "contestant",  # libraries ask for its name, which a stranger has nowhere else
+            "TRITON_HOME": str(self.scratch),  # the fork server imported Triton without a home
+            "USER": "candidate",  # libraries ask for a name, which its user id does not have
             "TMPDIR": str(self.scratch),
             "OMP_NUM_THREADS": str(self.threads),
             "CUDA_VISIBLE_DEVICES": first_gpu if self.kind == GPU else "",
@@ -53,15 +55,16 @@ class ProcessLimits:
         }
 
     def policy(self) -> Policy:
-        """The walls around it, of those that this machine has."""
+        """Return its sandbox policy, with the isolation features of this machine."""
+        scratch_bytes = COMPILER_SCRATCH_BYTES if self.compiles else SCRATCH_BYTES
         return Policy(
             features=isolation_features(),
             readable=(sys.prefix, sys.base_prefix, str(PACKAGE), str(self.folder)),
             writable=(str(self.scratch),),
             # A GPU's driver reserves more addresses than any machine has memory.
             memory_bytes=0 if self.kind == GPU else self.memory_bytes * 2,
-            file_bytes=1 << 30 if self.trusted else LOG_BYTES,
-            scratch_bytes=0 if self.trusted else SCRATCH_BYTES[self.compiles],
+            file_bytes=TRUSTED_FILE_BYTES if self.trusted else LOG_BYTES,
+            scratch_bytes=0 if self.trusted else scratch_bytes,
             fork=self.compiles,
             pinned=True,
             gpu=self.kind == GPU,

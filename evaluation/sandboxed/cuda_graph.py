@@ -1,9 +1,8 @@
-"""Launches as one CUDA graph in which each begins only when the one before it has ended.
+"""UNTRUSTED: launches as one CUDA graph, in which each begins when the one before has ended.
 
-Were all of them captured at once, a kernel could fork streams when the first begins and start all
-later launches there, side by side: the time of a launch would then be that of a crowd. So each is
-captured by itself, becomes a child of the graph, and what an event of another capture recorded
-cannot be waited for.
+If all launches were captured at once, a kernel could fork streams in the first and start all later
+launches there, concurrently. So each is captured alone and becomes a child graph. A launch cannot
+wait for an event that another capture recorded.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import torch
 from evaluation.errors import Broken
 from evaluation.memory import cuda_ipc
 
-MOVES_GRAPHS = 13
-"""From this release of CUDA on a graph can be moved into another."""
-_CHILD_GRAPH, _MOVED, _ON_DEVICE = 4, 1, 3
-_GLOBAL = 0
-"""No thread of the process may allocate and the like while a launch is captured."""
+MIN_CUDA_TO_MOVE_GRAPHS = 13
+"""The first release of CUDA that can move a graph into another."""
+_CHILD_GRAPH, _OWNERSHIP_MOVE, _DEVICE_TO_DEVICE = 4, 1, 3
+_CAPTURE_MODE_GLOBAL = 0
+"""No thread of the process may allocate memory during a capture."""
 
 
 class _Node(ctypes.Structure):
@@ -40,104 +39,111 @@ class SerialLaunches:
     """A CUDA graph whose nodes run one after the other, on PyTorch's current stream."""
 
     def __init__(self) -> None:
-        self._whole, self._ready = ctypes.c_void_p(), ctypes.c_void_p()
+        self._graph, self._executable = ctypes.c_void_p(), ctypes.c_void_p()
         self._last = ctypes.c_void_p()
-        _call("cudaGraphCreate", ctypes.byref(self._whole), 0)
+        _call("cudaGraphCreate", ctypes.byref(self._graph), 0)
 
-    def take(self, part: ctypes.c_void_p) -> ctypes.c_void_p | None:
-        """Put a graph at the end: a copy of it, or itself where it allocates memory and so may not
-        be copied. Returns the graph where it is still the caller's.
+    def append(self, child: ctypes.c_void_p) -> ctypes.c_void_p | None:
+        """Append a copy of a graph, or the graph itself if it allocates memory.
+
+        Returns: the graph, unless it was moved.
         """
         try:
-            self.clone(part)
-            return part
+            self.append_copy(child)
+            return child
         except Broken:
-            if cuda_ipc.release() < MOVES_GRAPHS:
+            if cuda_ipc.release() < MIN_CUDA_TO_MOVE_GRAPHS:
                 raise
-        node, before, count = ctypes.c_void_p(), *self._end()
-        child = _Node(type=_CHILD_GRAPH, graph=part.value, ownership=_MOVED)
-        to = ctypes.byref(node), self._whole, before, None, count
-        _call("cudaGraphAddNode", *to, ctypes.byref(child))
+        node, before, count = ctypes.c_void_p(), *self._dependencies()
+        parameters = _Node(type=_CHILD_GRAPH, graph=child.value, ownership=_OWNERSHIP_MOVE)
+        place = ctypes.byref(node), self._graph, before, None, count
+        _call("cudaGraphAddNode", *place, ctypes.byref(parameters))
         self._last = node
         return None
 
-    def clone(self, part: ctypes.c_void_p) -> None:
-        """Put a copy of a graph at the end. Raises Broken for one that allocates memory."""
-        node, before, count = ctypes.c_void_p(), *self._end()
-        to = ctypes.byref(node), self._whole, before, count
-        _call("cudaGraphAddChildGraphNode", *to, part)
+    def append_copy(self, child: ctypes.c_void_p) -> None:
+        """Append a copy of a graph. Raises: Broken for one that allocates memory."""
+        node, before, count = ctypes.c_void_p(), *self._dependencies()
+        place = ctypes.byref(node), self._graph, before, count
+        _call("cudaGraphAddChildGraphNode", *place, child)
         self._last = node
 
-    def copy(self, target: int, source: int, size: int) -> None:
-        """Put a copy of `size` bytes from one address of the device to another at the end."""
-        node, before, count = ctypes.c_void_p(), *self._end()
-        to = ctypes.byref(node), self._whole, before, count
+    def append_memcpy(self, target: int, source: int, size: int) -> None:
+        """Append a copy of `size` bytes from one device address to another."""
+        node, before, count = ctypes.c_void_p(), *self._dependencies()
+        place = ctypes.byref(node), self._graph, before, count
         addresses = ctypes.c_void_p(target), ctypes.c_void_p(source)
-        _call("cudaGraphAddMemcpyNode1D", *to, *addresses, ctypes.c_size_t(size), _ON_DEVICE)
+        _call(
+            "cudaGraphAddMemcpyNode1D", *place, *addresses, ctypes.c_size_t(size), _DEVICE_TO_DEVICE
+        )
         self._last = node
 
-    def finish(self) -> None:
-        """Make it ready for `replay`."""
-        _call("cudaGraphInstantiate", ctypes.byref(self._ready), self._whole, ctypes.c_ulonglong(0))
+    def instantiate(self) -> None:
+        """Make the graph ready for `replay`."""
+        flags = ctypes.c_ulonglong(0)
+        _call("cudaGraphInstantiate", ctypes.byref(self._executable), self._graph, flags)
 
     def replay(self) -> None:
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        _call("cudaGraphLaunch", self._ready, stream)
+        _call("cudaGraphLaunch", self._executable, stream)
 
-    def _end(self) -> tuple[Any, ctypes.c_size_t]:
-        """What the next node depends on."""
+    def _dependencies(self) -> tuple[Any, ctypes.c_size_t]:
+        """Return the nodes that the next one waits for, and their number."""
         return ctypes.byref(self._last) if self._last else None, ctypes.c_size_t(bool(self._last))
 
     def __del__(self) -> None:
-        if self._ready:
-            cuda_ipc.runtime().cudaGraphExecDestroy(self._ready)
-        if self._whole:
-            cuda_ipc.runtime().cudaGraphDestroy(self._whole)
+        if self._executable:
+            cuda_ipc.runtime().cudaGraphExecDestroy(self._executable)
+        if self._graph:
+            cuda_ipc.runtime().cudaGraphDestroy(self._graph)
 
 
 class SerialGraph(SerialLaunches):
-    """In a contestant: captured launches, to be replayed. It keeps those that may be copied."""
+    """Captured launches to replay. It keeps the graph of each launch that can be copied."""
 
     def __init__(
         self, launches: Iterable[Callable[[], None]], pool: torch.cuda.MemPool | None = None
     ) -> None:
-        """Capture each of `launches`. What they allocate through PyTorch comes from `pool`, which
-        chains may share that never run at once. Raises what they raise, and Broken where one cannot
-        be captured.
+        """Capture each of `launches`, which allocate from `pool` through PyTorch.
+
+        Graphs that never run at once may share a pool.
+        Raises: Broken where a launch cannot be captured, and whatever a launch raises.
         """
         super().__init__()
         self._pool = pool or torch.cuda.MemPool()
-        """It lasts for as long as the graph may be replayed."""
+        """Kept for as long as the graph can be replayed."""
         torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # what earlier chains allocated is not kept for anybody
+        torch.cuda.empty_cache()  # memory of earlier graphs is of no use to this one
         with torch.cuda.stream(cuda_ipc.aside()), torch.cuda.use_mem_pool(self._pool):
-            self._parts = [self.take(_captured(launch)) for launch in launches]
-        self.finish()
+            self._children = [self.append(_capture(launch)) for launch in launches]
+        self.instantiate()
 
-    def behind_copies(self, first: int, copies: Sequence[tuple[int, int, int]]) -> SerialLaunches:
-        """The launches from the one numbered `first` on, each behind a copy (target, source,
-        bytes). It holds for as long as this chain. Raises Broken where a launch allocates memory.
+    def with_copies(self, first: int, copies: Sequence[tuple[int, int, int]]) -> SerialLaunches:
+        """Return the launches from number `first` on, each after a copy (target, source, bytes).
+
+        The result is valid for as long as this graph.
+        Raises: Broken where a launch allocates memory.
         """
-        line = SerialLaunches()
-        for part, copy in zip(self._parts[first : first + len(copies)], copies, strict=True):
-            if part is None:
-                raise Broken("a launch that allocates memory is not copied")
-            line.copy(*copy)
-            line.clone(part)
-        line.finish()
-        return line
+        serial = SerialLaunches()
+        for child, copy in zip(self._children[first : first + len(copies)], copies, strict=True):
+            if child is None:
+                raise Broken("a launch that allocates memory cannot be copied")
+            serial.append_memcpy(*copy)
+            serial.append_copy(child)
+        serial.instantiate()
+        return serial
 
     def __del__(self) -> None:
         super().__del__()
-        for part in filter(None, getattr(self, "_parts", ())):
-            cuda_ipc.runtime().cudaGraphDestroy(part)
+        for child in filter(None, getattr(self, "_children", ())):
+            cuda_ipc.runtime().cudaGraphDestroy(child)
 
 
-def _captured(launch: Callable[[], None]) -> ctypes.c_void_p:
-    """What `launch` puts on the current stream, as a graph."""
+def _capture(launch: Callable[[], None]) -> ctypes.c_void_p:
+    """Return the work that `launch` puts on the current stream, as a graph."""
     graph = ctypes.c_void_p()
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    _call("cudaStreamBeginCapture", stream, _GLOBAL)
+    _call("cudaStreamBeginCapture", stream, _CAPTURE_MODE_GLOBAL)
     try:
         launch()
     except BaseException:

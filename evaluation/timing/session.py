@@ -33,6 +33,7 @@ from evaluation.tasks.input_families import families_for
 from evaluation.tasks.reference import compare
 from evaluation.tasks.spec import Operator, Task
 from evaluation.timing import estimates
+from evaluation.timing.clock import WindowClock
 from evaluation.timing.estimates import Block
 from evaluation.timing.window import LEAST_LAUNCHES, WindowTimer, unseen_ns
 from evaluation.types import Case, Measurement, Split
@@ -74,7 +75,7 @@ class MeasurementSession:
     def __init__(
         self,
         task: Task,
-        zygote: ForkServer,
+        fork_server: ForkServer,
         baselines: Sequence[Build],
         cache: Path,
         seconds: dict[str, float] | None = None,
@@ -86,7 +87,7 @@ class MeasurementSession:
         self.threads = len(contestant_cores())
         self.seconds = seconds if seconds is not None else {}
         self._memory = DeviceMemory() if task.kind == GPU else HostMemory()
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._builds = {build.name: build for build in baselines}
         self._arms: dict[str, ProcessHandle] = {}
         self._stack = ExitStack()
@@ -125,7 +126,7 @@ class MeasurementSession:
                 kind=self.task.kind,
                 environment=build.environment,
             )
-            arm = self._stack.enter_context(ProcessHandle(self._zygote, rights))
+            arm = self._stack.enter_context(ProcessHandle(self._fork_server, rights, WindowClock()))
             arm.load(build.language, build.folder, self.operator.name)
             self._arms[name] = arm
             self._spend("start", time.perf_counter() - started)
@@ -141,7 +142,7 @@ class MeasurementSession:
             candidate.bind(self.operator.arguments, rig.regions(0), rig.values)
             rig.refill(0, 0, 2)
             candidate.run(0, 2)
-            candidate.rest()
+            candidate.require_idle()
 
     def check(self, case: Case, thorough: bool = True) -> float:
         """Stage two on one case: every input family from secret seeds, through the same pointers.
@@ -164,7 +165,7 @@ class MeasurementSession:
                 for _ in "ab" if number in twice else "a":
                     rig.place(inputs)
                     candidate.run(0, 1)
-                    candidate.rest()
+                    candidate.require_idle()
                     rig.untouched(inputs, where)
                     worst = max(worst, compare(rig.outputs[0].slot(0), truths, rig.secret, where))
         return worst
@@ -359,9 +360,9 @@ class MeasurementSession:
         trials = zip(*self._trial_times(names), strict=True)
         times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
         for name in sorted(times, key=lambda name: times[name])[1:]:
-            self._arms.pop(name).leave()
+            self._arms.pop(name).kill_and_wait()
         if "candidate" in self._arms:  # else it could decide what others are measured against
-            self._arms["candidate"].was_at_rest()
+            self._arms["candidate"].check_suspended()
         kept.parent.mkdir(parents=True, exist_ok=True)
         replace_text(kept, json.dumps(times))
         return times

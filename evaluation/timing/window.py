@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from evaluation.anticheat.input_slices import InputSlices
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.ring import BufferRing
-from evaluation.process.handle import ProcessHandle, idle
+from evaluation.process.handle import ProcessHandle, no_sampling
 from evaluation.timing import estimates
 from evaluation.timing.gpu_clock import GpuClock
 
@@ -89,7 +89,7 @@ class WindowTimer:
 
     def _empty_trip(self) -> int:
         """Nanoseconds of a window without any launch."""
-        self.arm.announce(0, 0)
+        self.arm.prepare(0, 0)
         self.rig.refill(self.region, 0, 1)
         return self.arm.run(0, 0, self.rig.look)
 
@@ -164,7 +164,7 @@ class WindowTimer:
         alike = not self.by_sight and LEAST_LAUNCHES <= launches <= filled
         parts = InputSlices(rig, first, launches) if alike else None
         with blame(self):
-            ready = self.arm.announce(first, launches)
+            ready = self.arm.prepare(first, launches)
             self.ready.append(ready)
         rig.refill(self.region, first, filled)
         if parts:  # as much as for a window whose inputs arrive late, which could be told by it
@@ -172,10 +172,10 @@ class WindowTimer:
             parts.lay()
         sight = self._sight(first, launches) if 1 < launches <= filled else None
         with blame(self):
-            elapsed = self.arm.run(first, launches, rig.look, replay, sight or idle)
+            elapsed = self.arm.run(first, launches, rig.look, replay, sight or no_sampling)
             elapsed += max(0, ready - READY_NS)
             self.elapsed, self.clocked = elapsed, self.clocked + elapsed / 1e9
-            self.arm.rest()
+            self.arm.require_idle()
             if launches >= filled and self.checked:
                 rig.verify(self.region, first, filled, self.sample(), self.where)
         return elapsed, sight

@@ -26,16 +26,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     """One for all: contestants are forked from it afresh, and importing torch is paid for once."""
     with ForkServer() as shared:
         yield shared
 
 
 @pytest.fixture
-def ready_zygote(monkeypatch: pytest.MonkeyPatch, zygote: ForkServer) -> None:
+def shared_fork_server(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
     """Every verdict's contestants are forked from that one."""
-    monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(zygote))
+    monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(fork_server))
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
         monkeypatch.setattr(kinds, "gpu_vendor", lambda: vendor)
         monkeypatch.setattr(command_line, "IDLE_SECONDS", 0.05)
         monkeypatch.setattr("evaluation.process.fork_server.ForkServer", FakeZygote)
-        monkeypatch.setattr(command_line, "serve_request", lambda text, zygote: len(text))
+        monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: len(text))
         closing.start()
         assert command_line.wait_for_request() == (2 if at_once else 0)
         closing.join()

@@ -30,7 +30,7 @@ from evaluation.types import GateName, GateResult, Reason, Split, Verdict, to_js
 
 from .conftest import OPERATORS, judged
 
-pytestmark = pytest.mark.usefixtures("in_a_hurry", "ready_zygote")
+pytestmark = pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
 
 HEAD = '#include "scaled.h"\nextern "C" int scaled(const scaled_args* args) {\n'
 
@@ -102,9 +102,9 @@ def test_one_reference_is_measured_once_for_all_tracks_from_it(
     fewer = dataclasses.replace(scaled.operator, cases=scaled.operator.cases[:1])
     triton = dataclasses.replace(scaled, track=Track("torch", "triton"), hash="another")
     returned = load_task(OPERATORS, "scaled", "torch-to-torch")
-    with ForkServer() as zygote:
+    with ForkServer() as fork_server:
         for task in (scaled, triton, returned, dataclasses.replace(scaled, operator=fewer)):
-            with MeasurementSession(task, zygote, baselines(task, cache), tmp_path) as judge:
+            with MeasurementSession(task, fork_server, baselines(task, cache), tmp_path) as judge:
                 judge.device = detect.device_for("cpu", cache)
                 assert judge.baseline() == "compile"
                 assert judge.baseline_times() == {"eager": 2.0, "compile": 1.0}

@@ -100,7 +100,7 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[ForkServer]:
+def fork_server() -> Iterator[ForkServer]:
     """Contestants are forked from it afresh, and importing torch and compilers is paid for once."""
     with ForkServer() as shared:
         for language in languages():
@@ -109,11 +109,11 @@ def zygote() -> Iterator[ForkServer]:
 
 
 @pytest.fixture
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch, zygote: ForkServer) -> None:
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
     """Few windows, where it matters that launches are timed, not how narrowly, but about as many
     glances as a final verdict has; the processor, on which nothing is judged here, is not measured.
     """
-    monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(zygote))
+    monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(fork_server))
     monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
     plan = dataclasses.replace(
         estimates.GPU_QUICK_PLAN,

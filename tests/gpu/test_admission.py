@@ -25,10 +25,10 @@ def test_every_probe_runs_and_is_refused_for_its_outputs(
     language: str,
     in_a_hurry: None,
     cache: Path,
-    zygote: ForkServer,
+    fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(admit, "ForkServer", lambda: nullcontext(zygote))
+    monkeypatch.setattr(admit, "ForkServer", lambda: nullcontext(fork_server))
     task = load_task(HERE / "operators", "centred", "cuda-to-cuda")
     found = admit.admit(dataclasses.replace(task, track=Track("cuda", language)), cache)
     probes = {attempt.name: attempt for attempt in found.attempts if attempt.role == "probe"}

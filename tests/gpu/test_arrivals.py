@@ -35,7 +35,7 @@ pytestmark = pytest.mark.gpu
     ],
 )
 def test_honest_launches_answer_what_they_are_given(
-    name: str, zygote: ForkServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, fork_server: ForkServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_time: list[int] = []
 
@@ -46,7 +46,7 @@ def test_honest_launches_answer_what_they_are_given(
 
     monkeypatch.setattr(late_inputs, "Arrivals", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
-    with timer_of(build, zygote, tmp_path) as timer:
+    with timer_of(build, fork_server, tmp_path) as timer:
         for _ in range(20):
             late_inputs.check(timer)
     print(name, "inputs in time", in_time)
@@ -54,11 +54,11 @@ def test_honest_launches_answer_what_they_are_given(
 
 
 def test_who_answers_ahead_and_hands_out_in_turn_is_found(
-    zygote: ForkServer, tmp_path: Path, cache: Path
+    fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "hostile" / "ahead_while_clocked.cuda.cu").build(cache)
     with (
-        timer_of(build, zygote, tmp_path) as timer,
+        timer_of(build, fork_server, tmp_path) as timer,
         pytest.raises(SubmissionError, match="inputs that arrive before") as caught,
     ):
         _ = [late_inputs.check(timer) for _ in range(8)]
@@ -67,7 +67,7 @@ def test_who_answers_ahead_and_hands_out_in_turn_is_found(
 
 @pytest.mark.parametrize("size", [256, 4 << 10, 16 << 10, 1 << 20])
 def test_a_copy_of_any_size_arrives_while_a_contestants_kernels_run(
-    size: int, zygote: ForkServer, tmp_path: Path, cache: Path
+    size: int, fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     values = torch.zeros(size, dtype=torch.uint8, pin_memory=True)
     place, seconds = values.cuda(), list[float]()
@@ -80,11 +80,11 @@ def test_a_copy_of_any_size_arrives_while_a_contestants_kernels_run(
             seconds.append(time.perf_counter() - begun)
 
     build = Submission.read(HERE / "honest" / "whole_row.triton.py").build(cache)
-    with timer_of(build, zygote, tmp_path) as timer:
+    with timer_of(build, fork_server, tmp_path) as timer:
         for _ in range(20):
             timer.rig.refill(0, 0, timer.launches)
             timer.arm.run(0, timer.launches, timer.rig.look, timer.captured, copies)
-            timer.arm.rest()
+            timer.arm.require_idle()
     print(size, "bytes", sorted(round(1e6 * each) for each in seconds))
     assert len(seconds) > 60
     assert statistics.quantiles(seconds, n=10)[-1] < 0.0005

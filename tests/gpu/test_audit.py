@@ -28,11 +28,11 @@ pytestmark = pytest.mark.gpu
     ],
 )
 def test_honest_launches_take_their_inputs_when_they_come(
-    name: str, zygote: ForkServer, tmp_path: Path, cache: Path
+    name: str, fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "honest" / name).build(cache)
     memory = cuda_ipc.DeviceMemory()
-    with timer_of(build, zygote, tmp_path) as timer:
+    with timer_of(build, fork_server, tmp_path) as timer:
         for _ in range(3):
             staged_inputs.check(timer, memory)
             timer.window()
@@ -41,11 +41,11 @@ def test_honest_launches_take_their_inputs_when_they_come(
 
 @pytest.mark.parametrize("language", ["cuda.cu", "triton.py"])
 def test_who_answers_for_others_is_found(
-    language: str, zygote: ForkServer, tmp_path: Path, cache: Path
+    language: str, fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "hostile" / f"batch_and_skip.{language}").build(cache)
     memory = cuda_ipc.DeviceMemory()
-    with timer_of(build, zygote, tmp_path) as timer:
+    with timer_of(build, fork_server, tmp_path) as timer:
         timer.window()
         with pytest.raises(SubmissionError) as caught:
             staged_inputs.check(timer, memory)

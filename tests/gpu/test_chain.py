@@ -137,7 +137,7 @@ def test_copies_come_just_before_their_launches() -> None:
     arriving = torch.arange(1.0, 5.0, device="cuda")
     chain = SerialGraph(functools.partial(lambda k: sums[k].copy_(x.sum()), k) for k in range(4))
     copies = [(x[k].data_ptr(), arriving[k].data_ptr(), 4) for k in range(1, 4)]
-    chain.behind_copies(1, copies).replay()
+    chain.with_copies(1, copies).replay()
     assert sums.tolist() == [0, 2, 5, 9]
     chain.replay()
     assert sums.tolist() == [9, 9, 9, 9]

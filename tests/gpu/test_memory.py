@@ -36,19 +36,21 @@ def wasteful(size: int, cache: Path, first: str = "") -> build_cache.Build:
 
 @pytest.mark.parametrize("first", ["", WAITS], ids=["captured", "launched singly"])
 def test_a_launch_may_take_most_of_its_memory(
-    first: str, zygote: ForkServer, tmp_path: Path, cache: Path
+    first: str, fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
-    with timer_of(wasteful(LIMIT * 2 // 3, cache, first), zygote, tmp_path, LIMIT) as timer:
+    with timer_of(wasteful(LIMIT * 2 // 3, cache, first), fork_server, tmp_path, LIMIT) as timer:
         for launches in (8, 16, 8):
             assert timer.capture(launches) > 0
             assert timer.captured is (first == "")
         assert timer.eager() > 0
 
 
-def test_a_launch_that_takes_more_is_ended(zygote: ForkServer, tmp_path: Path, cache: Path) -> None:
+def test_a_launch_that_takes_more_is_ended(
+    fork_server: ForkServer, tmp_path: Path, cache: Path
+) -> None:
     with (
         pytest.raises(SubmissionError) as caught,
-        timer_of(wasteful(LIMIT * 4 // 3, cache), zygote, tmp_path, LIMIT),
+        timer_of(wasteful(LIMIT * 4 // 3, cache), fork_server, tmp_path, LIMIT),
     ):
         pass
     assert caught.value.reason is Reason.OUT_OF_MEMORY

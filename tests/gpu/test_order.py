@@ -19,6 +19,7 @@ from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
+from evaluation.timing.clock import WindowClock
 from evaluation.timing.window import WindowTimer
 from evaluation.types import Split
 from tests.gpu.submissions import HERE, Submission
@@ -39,7 +40,7 @@ def centred(x, out, scale):
 
 @contextmanager
 def timer_of(
-    build: build_cache.Build, zygote: ForkServer, scratch: Path, memory_bytes: int = 8 << 30
+    build: build_cache.Build, fork_server: ForkServer, scratch: Path, memory_bytes: int = 8 << 30
 ) -> Iterator[WindowTimer]:
     task = Submission.read(HERE / "honest" / "whole_row.triton.py").task()
     rights = ProcessLimits(
@@ -54,7 +55,7 @@ def timer_of(
     case = task.cases(Split.SEEN)[0]
     with (
         contextlib.closing(cuda_ipc.DeviceMemory()) as memory,
-        ProcessHandle(zygote, rights) as arm,
+        ProcessHandle(fork_server, rights, WindowClock()) as arm,
         BufferRing(task.operator, case, LAUNCHES, 1, memory) as rig,
     ):
         arm.load(build.language, build.folder, task.operator.name)
@@ -68,7 +69,7 @@ def timer_of(
     ["warp_for_each_row.cuda.cu", "atomics_after_zeroing.cuda.cu"],
 )
 def test_honest_launches_are_seen_in_order(
-    name: str, zygote: ForkServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, fork_server: ForkServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[int] = []
 
@@ -79,16 +80,16 @@ def test_honest_launches_are_seen_in_order(
 
     monkeypatch.setattr(launch_order, "Glances", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
-    with timer_of(build, zygote, tmp_path) as timer:
+    with timer_of(build, fork_server, tmp_path) as timer:
         launch_order.OverlapDetector().check(timer, windows=8)
     assert sum(told) > 0, "no glance fell into a window"
 
 
 def test_slow_launches_in_a_row_are_not_taken_for_a_crowd(
-    zygote: ForkServer, tmp_path: Path, cache: Path
+    fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     right = Submission.read(HERE / "hostile" / "right.triton.py")
     source = f"{right.source}\n{SLOW}"
     build = build_cache.build(right.task(), "triton", {"centred.py": source}, cache)
-    with timer_of(build, zygote, tmp_path) as timer:
+    with timer_of(build, fork_server, tmp_path) as timer:
         launch_order.OverlapDetector().check(timer, windows=8)

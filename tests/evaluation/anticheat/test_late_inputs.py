@@ -138,7 +138,7 @@ def test_when_it_is_announced_a_window_is_as_the_one_before_left_it(rig: BufferR
     """Whether it will be clocked or looked at is not to be seen by its inputs or its outputs."""
 
     class Announced(Window):
-        def announce(self, first: int, count: int) -> int:
+        def prepare(self, first: int, count: int) -> int:
             seen.append(memory())
             return 0
 
@@ -178,11 +178,11 @@ def test_a_short_window_has_none(rig: BufferRing, launches: int) -> None:
 
 @pytest.mark.parametrize(("source", "refused"), [(HONEST, False), (AHEAD, True)])
 def test_windows_that_are_clocked_have_others_between_them(
-    source: str, refused: bool, zygote: ForkServer, cache: Path, tmp_path: Path
+    source: str, refused: bool, fork_server: ForkServer, cache: Path, tmp_path: Path
 ) -> None:
     """So who answers ahead for as long as it is clocked is found."""
     with (
-        timer_of(SLOWLY + source, "cpp", zygote, HostMemory(), cache, tmp_path) as timer,
+        timer_of(SLOWLY + source, "cpp", fork_server, HostMemory(), cache, tmp_path) as timer,
         pytest.raises(SubmissionError, match="inputs that arrive before")
         if refused
         else nullcontext(),

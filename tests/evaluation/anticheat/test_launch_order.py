@@ -40,7 +40,7 @@ class Window:
             crowd = range(first, min(first + self.side_by_side, count))
             yield from ((slot, half) for half in (0, 1) for slot in crowd)
 
-    def rest(self) -> None:
+    def require_idle(self) -> None:
         """It leaves nothing running."""
 
     def given(self, slot: int) -> dict[str, torch.Tensor]:
@@ -55,7 +55,7 @@ class Window:
                 out[rows] = answer[rows]
             time.sleep(STEP_SECONDS)
 
-    def announce(self, first: int, count: int) -> int:
+    def prepare(self, first: int, count: int) -> int:
         return 0
 
     def run(
@@ -159,7 +159,7 @@ def test_an_answer_that_came_before_the_question_is_refused(rig: BufferRing) -> 
     class Waiting(Window):
         """Its work waits for the inputs, not to be asked."""
 
-        def rest(self) -> None:
+        def require_idle(self) -> None:
             self.write(SLOTS)
 
     timer = timed(rig, side_by_side=1)

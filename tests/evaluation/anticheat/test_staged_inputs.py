@@ -17,6 +17,7 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.tasks.spec import Task, load_task
+from evaluation.timing.clock import WindowClock
 from evaluation.timing.window import WindowTimer
 from evaluation.types import Reason, Split
 from tests.evaluation.conftest import OPERATORS
@@ -58,7 +59,12 @@ def memory() -> HostMemory:
 
 @contextmanager
 def timer_of(
-    source: str, language: str, zygote: ForkServer, memory: HostMemory, cache: Path, scratch: Path
+    source: str,
+    language: str,
+    fork_server: ForkServer,
+    memory: HostMemory,
+    cache: Path,
+    scratch: Path,
 ) -> Iterator[WindowTimer]:
     task: Task = load_task(OPERATORS, "scaled", "cpp-to-cpp")
     suffix = ".cpp" if language == "cpp" else ".py"
@@ -68,7 +74,7 @@ def timer_of(
     )
     case = task.cases(Split.SEEN)[0]
     with (
-        ProcessHandle(zygote, rights) as arm,
+        ProcessHandle(fork_server, rights, WindowClock()) as arm,
         BufferRing(task.operator, case, SLOTS, 1, memory) as rig,
     ):
         arm.load(language, build.folder, "scaled")
@@ -84,23 +90,23 @@ def test_honest_launches_take_their_inputs_when_they_come(
     source: str,
     language: str,
     most: int,
-    zygote: ForkServer,
+    fork_server: ForkServer,
     memory: HostMemory,
     cache: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(staged_inputs, "LAUNCHES", most)
-    with timer_of(source, language, zygote, memory, cache, tmp_path) as timer:
+    with timer_of(source, language, fork_server, memory, cache, tmp_path) as timer:
         for _ in range(3):
             staged_inputs.check(timer, memory)
             timer.window()
 
 
 def test_who_answers_all_launches_in_the_first_is_found(
-    zygote: ForkServer, memory: HostMemory, cache: Path, tmp_path: Path
+    fork_server: ForkServer, memory: HostMemory, cache: Path, tmp_path: Path
 ) -> None:
-    with timer_of(AT_ONCE, "cpp", zygote, memory, cache, tmp_path) as timer:
+    with timer_of(AT_ONCE, "cpp", fork_server, memory, cache, tmp_path) as timer:
         timer.window()  # by its answers alone it is not
         with pytest.raises(SubmissionError, match="here, inputs that arrive just before") as caught:
             staged_inputs.check(timer, memory)
@@ -108,15 +114,15 @@ def test_who_answers_all_launches_in_the_first_is_found(
 
 
 def test_a_window_of_one_launch_has_nothing_to_answer_ahead(
-    zygote: ForkServer, memory: HostMemory, cache: Path, tmp_path: Path
+    fork_server: ForkServer, memory: HostMemory, cache: Path, tmp_path: Path
 ) -> None:
-    with timer_of(AT_ONCE, "cpp", zygote, memory, cache, tmp_path) as timer:
+    with timer_of(AT_ONCE, "cpp", fork_server, memory, cache, tmp_path) as timer:
         timer.resize(1)
         staged_inputs.check(timer, memory)
 
 
 def test_large_launches_are_staged_two_at_a_time(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     memory: HostMemory,
     cache: Path,
     tmp_path: Path,
@@ -129,7 +135,7 @@ def test_large_launches_are_staged_two_at_a_time(
         staged.append(layout.slots)  # type: ignore[attr-defined]
         return region(self, role, layout)  # type: ignore[arg-type]
 
-    with timer_of(HONEST, "cpp", zygote, memory, cache, tmp_path) as timer:
+    with timer_of(HONEST, "cpp", fork_server, memory, cache, tmp_path) as timer:
         monkeypatch.setattr(staged_inputs, "BYTES", 1)
         monkeypatch.setattr(HostMemory, "region", counted)
         staged_inputs.check(timer, memory)

@@ -55,7 +55,7 @@ class Trick:
 TRICKS = [Trick.read(path) for path in sorted((HERE / "tricks").iterdir())]
 
 
-pytestmark = pytest.mark.usefixtures("in_a_hurry", "ready_zygote")
+pytestmark = pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def test_a_compiler_that_dies_for_a_gpu_that_is_not_here_fails_nobody(
     assert "ended with code 7 and no result" in error.message
 
 
-@pytest.mark.usefixtures("ready_zygote")
+@pytest.mark.usefixtures("shared_fork_server")
 def test_correctness_is_judged_and_speed_is_skipped(task: Task, cache: Path) -> None:
     report = evaluate(Request(task, {"twice.py": HONEST}, cache))
     verdicts = {result.gate: result.verdict for result in report.gates}

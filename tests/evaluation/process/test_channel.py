@@ -12,8 +12,8 @@ import pytest
 
 from evaluation.process import channel
 from evaluation.process.channel import (
-    MAX_FRAME,
-    WORD_BYTES,
+    MAX_FRAME_BYTES,
+    TOKEN_BYTES,
     Channel,
     ChannelClosed,
     ChannelError,
@@ -52,44 +52,44 @@ def test_a_word_arrives_whole_and_a_message_may_follow_it(ends: Ends) -> None:
     theirs.send(b"half a wo")
     theirs.send(b"rd, and")
     peer.send({"a": 1})
-    assert judge.receive_word(1) == b"half a word, and"
+    assert judge.receive_token(1) == b"half a word, and"
     assert judge.receive(1)[0] == {"a": 1}
 
 
 def test_a_message_or_a_word_is_an_answer_once_it_is_whole(ends: Ends) -> None:
     judge, theirs = ends
     frame = struct.pack("<I", 8) + b'{"a": 1}'
-    for sent, words in ((frame, False), (bytes(WORD_BYTES), True)):
-        assert not judge.answered(words)
+    for sent, words in ((frame, False), (bytes(TOKEN_BYTES), True)):
+        assert not judge.has_reply(words)
         theirs.send(sent[:3])
-        assert not judge.answered(words)
+        assert not judge.has_reply(words)
         theirs.send(sent[3:-1])
-        assert judge.pending() and not judge.answered(words)
+        assert judge.readable() and not judge.has_reply(words)
         theirs.send(sent[-1:])
-        assert judge.answered(words)
-        judge.receive_word(1) if words else judge.receive(1)
+        assert judge.has_reply(words)
+        judge.receive_token(1) if words else judge.receive(1)
     theirs.close()
-    assert judge.answered()
-    assert judge.answered(words=True)
+    assert judge.has_reply()
+    assert judge.has_reply(token=True)
 
 
 def test_no_word_in_time_and_none_for_who_reads_nothing(ends: Ends) -> None:
     judge, theirs = ends
     theirs.send(b"half")
     with pytest.raises(ChannelTimeout):
-        judge.receive_word(0.05)
+        judge.receive_token(0.05)
     with pytest.raises(ChannelError, match="left unread"):  # noqa: PT012 - at some word or other
         for _ in range(1 << 20):
-            judge.send_word(bytes(WORD_BYTES))
+            judge.send_token(bytes(TOKEN_BYTES))
     theirs.close()
     with pytest.raises(ChannelClosed):
-        judge.send_word(bytes(WORD_BYTES))
+        judge.send_token(bytes(TOKEN_BYTES))
 
 
 @pytest.mark.parametrize(
     "garbage",
     [
-        struct.pack("<I", MAX_FRAME + 1),
+        struct.pack("<I", MAX_FRAME_BYTES + 1),
         struct.pack("<I", 4) + b"nope",
         struct.pack("<I", 2) + b"[]",
         struct.pack("<I", 4) + b"\xff\xfe\xff\xfe",
@@ -141,10 +141,10 @@ def test_descriptors_arrive_only_where_they_are_accepted(ends: Ends) -> None:
 def test_who_leaves_everything_unread_is_not_waited_for_for_ever(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "SEND_SECONDS", 0.05)
+    monkeypatch.setattr(channel, "MAX_SEND_SECONDS", 0.05)
     judge, _ = ends
     with pytest.raises(ChannelError, match="left unread") as caught:
-        judge.send({"do": "x" * (MAX_FRAME - 100)})
+        judge.send({"do": "x" * (MAX_FRAME_BYTES - 100)})
     assert not isinstance(caught.value, ChannelClosed)
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from evaluation.errors import Broken
-from evaluation.process.fork_server import MEMORY, ForkServer
+from evaluation.process.fork_server import ALLOCATOR_ENVIRONMENT, ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox import procfs
+from evaluation.timing.clock import WindowClock
 
 CALLS = """
 import ctypes, resource
@@ -32,7 +33,7 @@ print(faults[-1] - faults[0])
 """
 
 
-@pytest.mark.parametrize(("environment", "again"), [(MEMORY, False), ({}, True)])
+@pytest.mark.parametrize(("environment", "again"), [(ALLOCATOR_ENVIRONMENT, False), ({}, True)])
 def test_large_memory_that_is_freed_is_not_faulted_in_again(
     environment: dict[str, str], again: bool
 ) -> None:
@@ -42,12 +43,12 @@ def test_large_memory_that_is_freed_is_not_faulted_in_again(
     assert (int(done.stdout) > 3) == again
 
 
-def test_a_zygote_has_been_started_so(zygote: ForkServer) -> None:
+def test_a_zygote_has_been_started_so(fork_server: ForkServer) -> None:
     started = [
         Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         for pid in procfs.descendants(os.getpid())
     ]
-    wanted = {f"{name}={value}".encode() for name, value in MEMORY.items()}
+    wanted = {f"{name}={value}".encode() for name, value in ALLOCATOR_ENVIRONMENT.items()}
     assert any(wanted <= set(variables) for variables in started)
 
 
@@ -56,13 +57,13 @@ def test_what_is_prepared_is_there_in_every_contestant(tmp_path: Path, prepared:
     rights = ProcessLimits(
         folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=30, threads=1
     )
-    with ForkServer() as zygote:
+    with ForkServer() as fork_server:
         for language in ("triton", "cpp") if prepared else ():
-            zygote.prepare(language)
+            fork_server.prepare(language)
         for _ in "ab":
-            with ProcessHandle(zygote, rights) as arm:
-                arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
-                (pid,) = procfs.descendants(arm._hold.init)
+            with ProcessHandle(fork_server, rights, WindowClock()) as arm:
+                arm.request({"do": "run", "first": 0, "count": 0, "replay": False})
+                (pid,) = arm.pids()
                 assert ("libtriton" in Path(f"/proc/{pid}/maps").read_text()) == prepared
 
 
@@ -71,12 +72,12 @@ def test_contestants_have_nothing_open_but_their_link(tmp_path: Path) -> None:
         folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=30, threads=1
     )
     with (
-        ForkServer() as zygote,
-        ProcessHandle(zygote, rights),
-        ProcessHandle(zygote, rights) as arm,
+        ForkServer() as fork_server,
+        ProcessHandle(fork_server, rights, WindowClock()),
+        ProcessHandle(fork_server, rights, WindowClock()) as arm,
     ):
-        arm.ask({"do": "run", "first": 0, "count": 0, "replay": False})
-        (pid,) = procfs.descendants(arm._hold.init)
+        arm.request({"do": "run", "first": 0, "count": 0, "replay": False})
+        (pid,) = arm.pids()
         opened = {file.name: file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()}
     assert opened.pop("0") == Path(os.devnull) and opened.pop("1") == opened.pop("2")
     assert [str(path).partition(":")[0] for path in opened.values()] == ["socket"]
@@ -113,8 +114,8 @@ def test_compilers_keep_their_caches_in_the_folder_of_a_contestant(tmp_path: Pat
 
 
 def test_a_zygote_that_has_gone_is_our_fault() -> None:
-    with ForkServer() as zygote:
-        zygote._process.kill()
-        zygote._process.wait()
-        with pytest.raises(Broken, match="zygote"):
-            zygote.prepare("triton")
+    with ForkServer() as fork_server:
+        fork_server._process.kill()
+        fork_server._process.wait()
+        with pytest.raises(Broken, match="fork server"):
+            fork_server.prepare("triton")

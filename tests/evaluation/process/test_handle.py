@@ -18,14 +18,15 @@ import torch
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import HostMemory, Layout, TensorSpec
-from evaluation.process.channel import WORD_BYTES
+from evaluation.process.channel import TOKEN_BYTES
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox import procfs
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.launch import FIRST_UNPRIVILEGED_UID
-from evaluation.sandboxed.runner import FAILED
+from evaluation.sandboxed.main import FAILED
+from evaluation.timing.clock import WindowClock
 from evaluation.types import Argument, Reason
 
 GIB = 1 << 30
@@ -65,46 +66,54 @@ def test_what_goes_while_a_contestant_is_awake_is_its_own(device: Device) -> Non
 
 
 def test_who_takes_more_of_the_gpus_memory_than_it_may_is_ended(
-    zygote: ForkServer, rights: ProcessLimits, device: Device
+    fork_server: ForkServer, rights: ProcessLimits, device: Device
 ) -> None:
-    with ProcessHandle(zygote, rights) as arm:
-        arm.ask(NOTHING)
+    with ProcessHandle(fork_server, rights, WindowClock()) as arm:
+        arm.request(NOTHING)
         device.free -= 40 * GIB  # by somebody else, while it stands still
-        arm.ask(NOTHING)
-        arm.ask(NOTHING, look=lambda: take(device, 3 * GIB))
+        arm.request(NOTHING)
+        arm.request(NOTHING, observe=lambda: take(device, 3 * GIB))
         with pytest.raises(SubmissionError, match="4096 MiB of the GPU's memory") as caught:
-            arm.ask(NOTHING, look=lambda: take(device, 2 * GIB))
+            arm.request(NOTHING, observe=lambda: take(device, 2 * GIB))
         assert caught.value.reason is Reason.OUT_OF_MEMORY
-        assert not procfs.descendants(arm._hold.init)
+        assert not arm.pids()
 
 
 def test_where_the_judge_finds_no_memory_left_it_is_told_who_took_it(
-    zygote: ForkServer, rights: ProcessLimits, device: Device
+    fork_server: ForkServer, rights: ProcessLimits, device: Device
 ) -> None:
     def look() -> None:
         take(device, 50 * GIB)
         raise RuntimeError("out of memory")
 
-    with ProcessHandle(zygote, rights) as arm, pytest.raises(SubmissionError) as caught:
-        arm.ask(NOTHING, look=look)
+    with (
+        ProcessHandle(fork_server, rights, WindowClock()) as arm,
+        pytest.raises(SubmissionError) as caught,
+    ):
+        arm.request(NOTHING, observe=look)
     assert caught.value.reason is Reason.OUT_OF_MEMORY
 
 
 def test_a_judge_that_fails_by_itself_blames_nobody(
-    zygote: ForkServer, rights: ProcessLimits, device: Device
+    fork_server: ForkServer, rights: ProcessLimits, device: Device
 ) -> None:
     def look() -> None:
         raise RuntimeError("ours")
 
-    with ProcessHandle(zygote, rights) as arm, pytest.raises(RuntimeError, match="ours"):
-        arm.ask(NOTHING, look=look)
+    with (
+        ProcessHandle(fork_server, rights, WindowClock()) as arm,
+        pytest.raises(RuntimeError, match="ours"),
+    ):
+        arm.request(NOTHING, observe=look)
 
 
 def test_one_of_ours_may_hold_what_it_needs(
-    zygote: ForkServer, rights: ProcessLimits, device: Device
+    fork_server: ForkServer, rights: ProcessLimits, device: Device
 ) -> None:
-    with ProcessHandle(zygote, dataclasses.replace(rights, trusted=True)) as arm:
-        arm.ask(NOTHING, look=lambda: take(device, 50 * GIB))
+    with ProcessHandle(
+        fork_server, dataclasses.replace(rights, trusted=True), WindowClock()
+    ) as arm:
+        arm.request(NOTHING, observe=lambda: take(device, 50 * GIB))
 
 
 def take(device: Device, size: int) -> None:
@@ -112,10 +121,10 @@ def take(device: Device, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quiet_then", "error"), [((True,), None), ((False, True), "left"), ((False, False), "else")]
+    ("quiet_then", "error"), [((True,), None), ((False, True), "left"), ((False, False), "another process")]
 )
 def test_who_keeps_the_gpu_busy_is_found_by_ending_the_contestant(
-    zygote: ForkServer,
+    fork_server: ForkServer,
     rights: ProcessLimits,
     device: Device,
     monkeypatch: pytest.MonkeyPatch,
@@ -124,53 +133,60 @@ def test_who_keeps_the_gpu_busy_is_found_by_ending_the_contestant(
 ) -> None:
     answers = list(quiet_then)
     monkeypatch.setattr(cuda_ipc, "quiet", lambda: answers.pop(0))
-    with ProcessHandle(zygote, rights) as arm:
-        arm.ask(NOTHING)
+    with ProcessHandle(fork_server, rights, WindowClock()) as arm:
+        arm.request(NOTHING)
         if error is None:
-            arm.rest()
-            arm.ask(NOTHING)
+            arm.require_idle()
+            arm.request(NOTHING)
         else:
             kind = SubmissionError if error == "left" else Broken
             with pytest.raises(kind, match=error):
-                arm.rest()
-            assert not procfs.descendants(arm._hold.init)
+                arm.require_idle()
+            assert not arm.pids()
     assert not answers
 
 
 @pytest.mark.parametrize("gone", ["process", "thread"])
 def test_who_ends_while_it_comes_to_rest_is_no_failure_of_the_judge(
-    gone: str, zygote: ForkServer, rights: ProcessLimits, monkeypatch: pytest.MonkeyPatch
+    gone: str, fork_server: ForkServer, rights: ProcessLimits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
-    with ProcessHandle(zygote, dataclasses.replace(rights, kind="cpu")) as arm:
-        arm._hold.pids = (dead.pid,)
+    with ProcessHandle(fork_server, dataclasses.replace(rights, kind="cpu"), WindowClock()) as arm:
+        arm._freezer.pids = (dead.pid,)
         if gone == "thread":
             monkeypatch.setattr(procfs, "threads", lambda pid: [dead.pid])
         assert procfs.is_stopped(dead.pid)
-        arm._hold.spread()
+        arm._freezer.pin_threads()
 
 
-def test_on_a_processor_nobody_is_asked_to_rest(zygote: ForkServer, rights: ProcessLimits) -> None:
-    with ProcessHandle(zygote, dataclasses.replace(rights, kind="cpu")) as arm:
-        arm.rest()
+def test_on_a_processor_nobody_is_asked_to_rest(
+    fork_server: ForkServer, rights: ProcessLimits
+) -> None:
+    with ProcessHandle(fork_server, dataclasses.replace(rights, kind="cpu"), WindowClock()) as arm:
+        arm.require_idle()
 
 
 def test_a_contestant_that_cannot_reach_the_gpu_before_its_code_runs_is_our_fault(
-    zygote: ForkServer, rights: ProcessLimits, device: Device, monkeypatch: pytest.MonkeyPatch
+    fork_server: ForkServer, rights: ProcessLimits, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda_ipc, "nothing", lambda: "00" * cuda_ipc.IPC_HANDLE_BYTES)
-    with ProcessHandle(zygote, rights) as arm, pytest.raises(Broken, match="does not start"):
+    with (
+        ProcessHandle(fork_server, rights, WindowClock()) as arm,
+        pytest.raises(Broken, match="does not start"),
+    ):
         arm.load("torch", rights.folder, "none")
 
 
 @pytest.mark.parametrize("trusted", [False, True], ids=["a candidate", "ours"])
 def test_a_candidate_is_a_user_of_its_own(
-    zygote: ForkServer, rights: ProcessLimits, trusted: bool
+    fork_server: ForkServer, rights: ProcessLimits, trusted: bool
 ) -> None:
-    with ProcessHandle(zygote, dataclasses.replace(rights, kind="cpu", trusted=trusted)) as arm:
-        arm.ask(NOTHING)
-        (pid,) = procfs.descendants(arm._hold.init)
+    with ProcessHandle(
+        fork_server, dataclasses.replace(rights, kind="cpu", trusted=trusted), WindowClock()
+    ) as arm:
+        arm.request(NOTHING)
+        (pid,) = arm.pids()
         user = Path(f"/proc/{pid}").stat().st_uid
     stranger = isolation_features().other_user and not trusted
     assert user > FIRST_UNPRIVILEGED_UID if stranger else user == os.getuid()
@@ -189,10 +205,12 @@ ARGUMENTS = (
 
 
 @pytest.fixture
-def arm(zygote: ForkServer, rights: ProcessLimits, tmp_path: Path) -> Iterator[ProcessHandle]:
+def arm(fork_server: ForkServer, rights: ProcessLimits, tmp_path: Path) -> Iterator[ProcessHandle]:
     """Holds TWICE, on a processor."""
     (tmp_path / "twice.py").write_text(TWICE)
-    with ProcessHandle(zygote, dataclasses.replace(rights, kind="cpu", trusted=True)) as arm:
+    with ProcessHandle(
+        fork_server, dataclasses.replace(rights, kind="cpu", trusted=True), WindowClock()
+    ) as arm:
         arm.load("torch", tmp_path, "twice")
         yield arm
 
@@ -212,15 +230,15 @@ def slots(arm: ProcessHandle) -> Iterator[list[dict[str, torch.Tensor]]]:
 def test_what_is_announced_runs_on_the_inputs_that_come_after_it(
     arm: ProcessHandle, slots: list[dict[str, torch.Tensor]]
 ) -> None:
-    arm.announce(1, 2)
+    arm.prepare(1, 2)
     for number, slot in enumerate(slots):
         slot["x"].fill_(number + 1)
         slot["out"].zero_()
     assert arm.run(1, 2) > 0
     assert [slot["out"].tolist() for slot in slots] == [[0.0] * 4, [4.0] * 4, [6.0] * 4]
-    arm.announce(0, 1)
-    with pytest.raises(AssertionError, match="asked while launches are announced"):
-        arm.announce(0, 1)
+    arm.prepare(0, 1)
+    with pytest.raises(AssertionError, match="requested while launches are prepared"):
+        arm.prepare(0, 1)
 
 
 def test_what_fails_after_it_was_announced_says_why_and_goes_on(
@@ -241,7 +259,7 @@ def test_what_it_takes_to_make_launches_ready_is_told(
 ) -> None:
     took = []
     for _ in range(5):
-        took.append(arm.announce(0, 1))
+        took.append(arm.prepare(0, 1))
         arm.run(0, 1)
     assert 5_000 < min(took) < 5_000_000
 
@@ -254,11 +272,11 @@ def test_who_looks_during_a_window_hears_of_its_answer(
         while not answered():
             assert time.monotonic() < ends
 
-    arm.announce(0, 3)
-    assert arm.run(0, 3, during=during) > 0
+    arm.prepare(0, 3)
+    assert arm.run(0, 3, sampler=during) > 0
 
 
-@pytest.mark.parametrize("said", [FAILED, bytes(range(WORD_BYTES))])
+@pytest.mark.parametrize("said", [FAILED, bytes(range(TOKEN_BYTES))])
 def test_who_answers_with_another_word_breaks_the_protocol(
     said: bytes,
     arm: ProcessHandle,
@@ -266,13 +284,13 @@ def test_who_answers_with_another_word_breaks_the_protocol(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that has failed says so, and why when it is asked."""
-    receive = arm._link.receive_word
+    receive = arm._channel.receive_token
 
     def another(*given: Any, **named: Any) -> bytes:
         receive(*given, **named)
         return said
 
-    monkeypatch.setattr(arm._link, "receive_word", another)
-    with pytest.raises(SubmissionError, match="a question that was not asked") as caught:
+    monkeypatch.setattr(arm._channel, "receive_token", another)
+    with pytest.raises(SubmissionError, match="a reply to no request") as caught:
         arm.run(0, 1)
     assert caught.value.reason is Reason.PROTOCOL

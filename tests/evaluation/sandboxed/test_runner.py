@@ -27,7 +27,7 @@ def test_an_error_of_cuda_is_told_by_what_it_says_and_not_by_what_pytorch_advise
         def do_run(self, request: Message, descriptors: list[int]) -> None:
             raise RuntimeError(f"{said}\n{ADVICE}")
 
-    answer = Failing().answer({"do": "run"}, [])
+    answer = Failing().handle({"do": "run"}, [])
     assert answer["reason"] == reason
     assert said in answer["message"]
 
@@ -43,9 +43,9 @@ def test_what_was_announced_is_launched_once_and_says_why_it_failed() -> None:
     contestant = KernelRunner()
     contestant.launch = launch
     for count, begun in ((2, True), (0, True), (3, False)):
-        assert contestant.answer({"do": "announce", "first": 5, "count": count}, []) == SAID
-        assert contestant.begin() is begun
-        assert contestant.announced is None
+        assert contestant.handle({"do": "prepare", "first": 5, "count": count}, []) == SAID
+        assert contestant.launch_prepared() is begun
+        assert contestant.prepared is None
     assert launched == [(5, 2), (5, 3)]  # an empty trip launches nothing
-    answer = contestant.answer({"do": "explain"}, [])
+    answer = contestant.handle({"do": "explain"}, [])
     assert answer == {"reason": "OUT_OF_MEMORY", "message": "out of memory: no more of it"}

