@@ -1,4 +1,7 @@
-"""What every chart has in common; its colours are tokens of the stylesheet, filled by the page."""
+"""Parts shared by all charts.
+
+Colours are custom properties of the stylesheet, which the page resolves.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ Figure = dict[str, Any]
 
 
 def figure(data: list[dict[str, Any]], *, x: dict[str, Any], y: dict[str, Any]) -> Figure:
-    """A Plotly figure in the look of the arena."""
+    """Return a Plotly figure in the style of the arena."""
     axis = {"gridcolor": LINE, "zeroline": False, "linecolor": LINE, "tickcolor": LINE}
     layout = {
         "xaxis": {**axis, **x},
@@ -28,11 +31,12 @@ def figure(data: list[dict[str, Any]], *, x: dict[str, Any], y: dict[str, Any]) 
 
 
 def title(text: str) -> dict[str, Any]:
+    """Return the title of an axis."""
     return {"title": {"text": text, "standoff": 8}, "automargin": True}
 
 
 def at_one(horizontal: bool = True) -> dict[str, Any]:
-    """The line where candidate and baseline are level."""
+    """Return a dotted line at speedup 1."""
     fixed, free = ("y", "x") if horizontal else ("x", "y")
     ends: dict[str, Any] = {f"{fixed}0": 1, f"{fixed}1": 1, f"{free}0": 0, f"{free}1": 1}
     style = {"color": SOFT, "width": 1, "dash": "dot"}

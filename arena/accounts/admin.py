@@ -1,4 +1,4 @@
-"""The admin of accounts."""
+"""Admin pages of users and API tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arena.accounts.models import ApiToken, Scope, User
 admin.site.register(User, UserAdmin)
 
 
-class ApiTokenForm(ModelForm):
+class ApiTokenForm(ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
     scopes = MultipleChoiceField(choices=Scope.choices, widget=CheckboxSelectMultiple)
 
     class Meta:
@@ -23,8 +23,8 @@ class ApiTokenForm(ModelForm):
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(admin.ModelAdmin):
-    """A token is issued here: its secret is shown once, in the message after saving."""
+class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # nor is this
+    """The API tokens; the secret is shown once, in the message after saving."""
 
     form = ApiTokenForm
     list_display = ["name", "user", "prefix", "scopes", "created_at", "last_used_at", "revoked_at"]
@@ -41,9 +41,9 @@ class ApiTokenAdmin(admin.ModelAdmin):
     ) -> None:
         token, secret = ApiToken.issue(obj.user, obj.name, obj.scopes)
         obj.__dict__.update(token.__dict__)
-        self.message_user(request, f"The token, shown only now: {secret}", messages.WARNING)
+        self.message_user(request, f"The token, shown only once: {secret}", messages.WARNING)
 
     @admin.action(description="Revoke", permissions=["delete"])
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
         count = tokens.filter(revoked_at=None).update(revoked_at=timezone.now())
-        self.message_user(request, f"{count} revoked.")
+        self.message_user(request, f"{count} token{'' if count == 1 else 's'} revoked.")

@@ -1,4 +1,4 @@
-"""How a request to the API says who asks: a bearer token, a session, or nobody."""
+"""Authentication of API requests: a bearer token, a session, or anonymous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arena.errors import Forbidden, Unauthorized
 
 
 class TokenAuth(HttpBearer):
-    """A live token that holds `scope`; any other token is refused, never taken for nobody."""
+    """Accepts a live token with `scope`; any other token is an error, never anonymous."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()
@@ -34,16 +34,16 @@ class TokenAuth(HttpBearer):
 
 
 class Session(SessionAuth):
-    """The user of a session, who has to send its CSRF token; without a session it is nobody."""
+    """Accepts the user of a session, with its CSRF token; no session is no user."""
 
     def __call__(self, request: HttpRequest) -> Any:
         return super().__call__(request) if request.user.is_authenticated else None
 
 
 class AnyoneAuth:
-    """Whoever asks, as Django knows them: the session's user or the anonymous one.
+    """Accepts the user of the session or the anonymous user.
 
-    `csrf` makes the documentation page send the token, so that operations can be tried there.
+    `csrf` makes the documentation page send the CSRF token, so that operations work there.
     """
 
     csrf = True

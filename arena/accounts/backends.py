@@ -1,4 +1,4 @@
-"""Who logs in with a password, and how often one may try."""
+"""Password login with a limit on the number of attempts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from django.http import HttpRequest
 
 from arena.accounts.models import User, digest_of
 
-MOST_TRIES = 5
-"""Of one name from one address, in each stretch."""
-STRETCH_SECONDS = 300
+MAX_ATTEMPTS = 5
+"""For one name and address, in each period."""
+PERIOD_SECONDS = 300
 
 
 class SlowedBackend(ModelBackend):
-    """Django's own, which stops looking at passwords where too many were wrong.
+    """Django's backend with a limit on failed attempts.
 
-    A try counts before its password is looked at, so that many at once are no way around. Raises
-    ValidationError, which every form that logs in shows.
+    An attempt counts before its password is checked, so that parallel attempts do not evade the
+    limit.
+
+    Raises: ValidationError, which every login form shows.
     """
 
     def authenticate(
@@ -32,13 +34,13 @@ class SlowedBackend(ModelBackend):
         **more: Any,
     ) -> User | None:
         address = request.META.get("REMOTE_ADDR", "") if request else ""
-        stretch, gone = divmod(int(time.time()), STRETCH_SECONDS)
-        wait = STRETCH_SECONDS - gone
-        key = "login-" + digest_of(f"{stretch} {address} {username}")
-        cache.add(key, 0, 2 * STRETCH_SECONDS)
-        if cache.incr(key) > MOST_TRIES:
-            raise ValidationError(f"Too many tries. Try again in {wait} seconds.", "throttled")
+        period, elapsed = divmod(int(time.time()), PERIOD_SECONDS)
+        wait = PERIOD_SECONDS - elapsed
+        key = "login-" + digest_of(f"{period} {address} {username}")
+        cache.add(key, 0, 2 * PERIOD_SECONDS)
+        if cache.incr(key) > MAX_ATTEMPTS:
+            raise ValidationError(f"Too many attempts. Try again in {wait} seconds.", "throttled")
         user = super().authenticate(request, username, password, **more)
         if user is not None:
-            cache.set(key, 0, 2 * STRETCH_SECONDS)
+            cache.set(key, 0, 2 * PERIOD_SECONDS)
         return user

@@ -1,4 +1,4 @@
-"""Who somebody is, and what a token of theirs may do."""
+"""Models of users and of their API tokens."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ TOKEN_PREFIX = "arena_"
 
 
 class User(AbstractUser):
-    pass
+    """An account of the arena."""
 
 
 Viewer = User | AnonymousUser
 
 
 class Scope(models.TextChoices):
+    """Permissions of a token: to read, and to start and cancel runs."""
+
     READ = "read"
     RUN = "run"
 
@@ -31,12 +33,12 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         return self.filter(revoked_at=None, user__is_active=True)
 
     def find(self, secret: str) -> ApiToken | None:
-        """The live token with this secret, or None."""
+        """Return the live token with this secret, or None."""
         return self.live().select_related("user").filter(digest=digest_of(secret)).first()
 
 
 class ApiToken(models.Model):
-    """A bearer token: only its SHA-256 is kept, and the first letters to recognise it by."""
+    """A bearer token, stored as its SHA-256 and a prefix to recognise it by."""
 
     user = models.ForeignKey(User, models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=100)
@@ -58,7 +60,7 @@ class ApiToken(models.Model):
 
     @classmethod
     def issue(cls, user: User, name: str, scopes: Iterable[str]) -> tuple[ApiToken, str]:
-        """A new token and its secret; the secret is shown once and cannot be read again."""
+        """Return a new token and its secret, which is not stored and cannot be shown again."""
         secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
         granted = sorted({Scope(scope).value for scope in scopes})
         token = cls.objects.create(
@@ -68,4 +70,5 @@ class ApiToken(models.Model):
 
 
 def digest_of(secret: str) -> str:
+    """Return the SHA-256 of a secret as hexadecimal."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The admin of the catalog. Facts read from folders and devices are not edited here."""
+"""Admin pages of the catalog; facts read from folders and devices are read-only."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class OperatorAdmin(Facts):
 
 
 @admin.register(Task)
-class TaskAdmin(admin.ModelAdmin):
-    """Staff publish and retire here; the rest comes from the folder."""
+class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+    """The tasks; staff publish and retire them, the rest comes from the folder."""
 
     list_display = ["__str__", "status", "in_tree", "admitted"]
     list_editable = ["status"]

@@ -1,4 +1,4 @@
-"""The API of the catalog: tasks, agents and hardware, to read."""
+"""API operations of the catalog: read tasks, agents and hardware."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TaskOut(Schema):
 
     @staticmethod
     def resolve_families(task: Task) -> list[str]:
-        return task.operator.families
+        return list(task.operator.families)
 
     @staticmethod
     def resolve_level(task: Task) -> int:

@@ -1,4 +1,4 @@
-"""What can be run: operators and tasks, agents, hardware, and the workers that offer it."""
+"""Models of the catalog: operators, tasks, agents, hardware and workers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ WORKER_TIMEOUT = timedelta(seconds=30)
 
 
 class Operator(models.Model):
+    """A mathematical operation with its prompt and its reference."""
+
     slug = models.SlugField(max_length=100, unique=True)
     title = models.CharField(max_length=200)
     category = models.CharField(max_length=100, db_index=True)
@@ -31,15 +33,15 @@ class Operator(models.Model):
 
 class TaskQuerySet(models.QuerySet["Task"]):
     def runnable(self) -> Self:
-        """Tasks that are published and whose folder is there."""
+        """Return the published tasks whose folder exists."""
         return self.filter(status=Task.Status.PUBLISHED, in_tree=True)
 
     def visible_to(self, user: Viewer) -> Self:
-        """All but drafts, which are for staff."""
+        """Return all tasks for staff, and all but drafts for others."""
         return self if user.is_staff else self.exclude(status=Task.Status.DRAFT)
 
     def listed(self, user: Viewer) -> Self:
-        """What this user may see, with all that a list says of it."""
+        """Return the visible tasks with the related rows that a list reads."""
         shown = self.visible_to(user).select_related("operator")
         versions = TaskVersion.objects.defer("public", "admission")
         return shown.prefetch_related(models.Prefetch("versions", versions))
@@ -49,12 +51,14 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return list(self.order_by(field).values_list(field, flat=True).distinct())
 
     def by_slug(self, slug: str) -> Self:
-        """The task named `operator/track`; empty if there is none."""
+        """Return the task named `operator/track`, if there is one."""
         operator, _, track = slug.partition("/")
         return self.filter(operator__slug=operator, track=track)
 
 
 class Task(models.Model):
+    """An operator on a track: the language of the reference code and of the submission."""
+
     class Status(models.TextChoices):
         DRAFT = "draft"
         PUBLISHED = "published"
@@ -88,17 +92,17 @@ class Task(models.Model):
 
     @property
     def takes_runs(self) -> bool:
-        """Whether it is one of the `runnable`."""
+        """Whether the task is one of the `runnable`."""
         return self.status == Task.Status.PUBLISHED and self.in_tree
 
     @property
     def version(self) -> TaskVersion | None:
-        """What its folder held at the last sync; versions prefetched are not asked for again."""
+        """The version of the last sync, from the prefetched versions if there are any."""
         return next(iter(self.versions.all()), None)
 
 
 class TaskVersion(models.Model):
-    """What a task was at one content hash. `public` may be shown: it names no hidden case."""
+    """A task at one content hash; `public` describes it without naming a held-out case."""
 
     task = models.ForeignKey(Task, models.PROTECT, related_name="versions")
     content_hash = models.CharField(max_length=64)
@@ -121,7 +125,7 @@ class TaskVersion(models.Model):
 
 
 class Agent(models.Model):
-    """Harness, model and settings: another model or budget is another agent."""
+    """A harness with a model and settings; another model is another agent."""
 
     slug = models.SlugField(max_length=100, unique=True)
     title = models.CharField(max_length=200)
@@ -132,13 +136,14 @@ class Agent(models.Model):
     tasks = models.JSONField(
         default=list,
         blank=True,
-        help_text="Slugs or globs of the only tasks it works on; none: all.",
+        help_text="Slugs or globs of the tasks it supports; empty for all.",
     )
     kinds = models.JSONField(
-        default=list, blank=True, help_text="The only kinds of device it works for; none: all."
+        default=list, blank=True, help_text="Kinds of device it supports; empty for all."
     )
     open_book = models.BooleanField(
-        default=False, help_text="It is given answers: shown for comparison, not ranked."
+        default=False,
+        help_text="It is given reference solutions: listed, not ranked.",
     )
     active = models.BooleanField(default=True)
 
@@ -150,7 +155,7 @@ class Agent(models.Model):
 
 
 class Hardware(models.Model):
-    """A device model with the peaks that were measured on it."""
+    """A device model with its measured peaks and sandbox features."""
 
     class Kind(models.TextChoices):
         CPU = "cpu"
@@ -189,16 +194,16 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
         return self.filter(last_seen_at__gt=timezone.now() - WORKER_TIMEOUT)
 
     def queues(self) -> set[str]:
-        """The queues that live workers take messages of."""
+        """Return the queues that live workers consume."""
         return {name for worker in self.live() for name in worker.queues}
 
     def serving(self, queue: str) -> list[Worker]:
-        """The live workers that take messages of `queue`."""
+        """Return the live workers that consume `queue`."""
         return [worker for worker in self.live() if queue in worker.queues]
 
 
 class Worker(models.Model):
-    """A live process that takes work from queues."""
+    """A process that consumes queues; it is live while its heartbeat is recent."""
 
     name = models.CharField(max_length=200, unique=True)
     hardware = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""Every write to the catalog: tasks from folders, agents and hardware from those who have them."""
+"""All writes to the catalog: tasks, agents, hardware, workers and admissions."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class AgentSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
     tasks: Sequence[str] = ()
-    """The only ones it works on, globs of slugs; none for all."""
+    """Globs of the slugs of the tasks it supports; empty for all."""
     kinds: Sequence[str] = ()
-    """The only kinds of device that it works for; none for all."""
+    """Kinds of device it supports; empty for all."""
     open_book: bool = False
 
 
 @dataclass
 class SyncReport:
-    """What a sync found: slugs, and a message for each folder that could not be read."""
+    """The result of a sync: slugs, and a message for each unreadable folder."""
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -50,10 +50,10 @@ class SyncReport:
 
 
 def sync_tasks(root: Path) -> SyncReport:
-    """Write a row for every task under `root`; a malformed folder is reported and the rest goes on.
+    """Write a row for every task under `root`; report malformed folders and go on.
 
-    A version never changes: other content is another version, and content that comes back is the
-    old one again. A task whose folder is gone stays, and takes no runs until it is back.
+    A version is immutable: new content is a new version, and restored content is the old version
+    again. A task whose folder is missing stays and takes no runs until the folder is back.
     """
     report = SyncReport()
     try:
@@ -61,21 +61,21 @@ def sync_tasks(root: Path) -> SyncReport:
     except TaskError as error:
         report.problems.append(str(error))
         return report
-    unread: list[str] = []
+    unreadable: list[str] = []
     found: set[str] = set()
     for name in names:
         try:
             descriptions = [(folder, _public(folder)) for folder in load_tasks(root / name)]
         except TaskError as error:
             report.problems.append(str(error))
-            unread.append(name)
+            unreadable.append(name)
             continue
         with transaction.atomic():
             for folder, public in descriptions:
                 _sync_task(folder, public, report)
                 found.add(folder.slug)
-    gone = Task.objects.filter(in_tree=True).exclude(operator__slug__in=unread)
-    for task in gone.select_related("operator"):
+    others = Task.objects.filter(in_tree=True).exclude(operator__slug__in=unreadable)
+    for task in others.select_related("operator"):
         if task.slug not in found:
             Task.objects.filter(pk=task.pk).update(in_tree=False)
             report.missing.append(task.slug)
@@ -83,7 +83,7 @@ def sync_tasks(root: Path) -> SyncReport:
 
 
 def sync_agents(specs: Iterable[AgentSpec]) -> list[str]:
-    """Write a row for each agent and retire those no longer offered; the slugs that are."""
+    """Write a row for each agent, deactivate all others, and return the slugs."""
     slugs = []
     with transaction.atomic():
         for spec in specs:
@@ -97,26 +97,32 @@ def sync_agents(specs: Iterable[AgentSpec]) -> list[str]:
 
 
 def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
-    """The agent `slug` with other settings, which is another agent: `name`.
+    """Return the agent `name`: the agent `slug` with other settings.
 
-    Raises UserError where there is no such agent, or the name is another's.
+    Raises: NotFound without an agent `slug`; Conflict if `name` has different settings already.
     """
     agent = Agent.objects.filter(slug=slug).first()
     if agent is None:
         raise NotFound(f"There is no agent {slug!r}.")
     values = {"adapter": agent.adapter, "model": agent.model, "settings": dict(settings)}
-    reach = {"tasks": agent.tasks, "kinds": agent.kinds, "open_book": agent.open_book}
+    limits = {"tasks": agent.tasks, "kinds": agent.kinds, "open_book": agent.open_book}
     known = Agent.objects.filter(slug=name).first()
     if known and any(getattr(known, key) != value for key, value in values.items()):
         raise Conflict(f"{name!r} is an agent with other settings.", "Choose another name.")
     title = f"{agent.title}, {name}"
-    defaults = {**values, **reach, "title": title, "description": agent.description, "active": True}
+    defaults = {
+        **values,
+        **limits,
+        "title": title,
+        "description": agent.description,
+        "active": True,
+    }
     varied, _ = Agent.objects.update_or_create(slug=name, defaults=defaults)
     return varied
 
 
 def register_hardware(device: Mapping[str, Any]) -> Hardware:
-    """Write what `python -m evaluation hardware` says of a device."""
+    """Write a device as described by `python -m evaluation hardware`."""
     names = ("name", "vendor", "kind", "arch", "queue", "peaks", "isolation", "fingerprint")
     values = {name: device[name] for name in names if name in device}
     hardware, _ = Hardware.objects.update_or_create(
@@ -128,45 +134,46 @@ def register_hardware(device: Mapping[str, Any]) -> Hardware:
 def heartbeat_worker(
     name: str, *, queues: Collection[str], pid: int, hardware: Hardware | None = None
 ) -> None:
-    """Say that a worker lives and which queues it takes; call it more often than every 30 s."""
+    """Record a heartbeat of a worker and its queues; a worker without one for 30 s is offline."""
     now = timezone.now()
     alive = Worker.objects.filter(name=name, pid=pid).update(
         last_seen_at=now, queues=list(queues), hardware=hardware
     )
     if not alive:
-        born = {"queues": list(queues), "pid": pid, "hardware": hardware, "started_at": now}
-        Worker.objects.update_or_create(name=name, defaults={**born, "last_seen_at": now})
+        values = {"queues": list(queues), "pid": pid, "hardware": hardware, "started_at": now}
+        Worker.objects.update_or_create(name=name, defaults={**values, "last_seen_at": now})
     if hardware is not None:
         Hardware.objects.filter(pk=hardware.pk).update(seen_at=now)
 
 
 def store_admission(content_hash: str, admission: Mapping[str, Any], admitted: bool) -> bool:
-    """Keep what `check_task` found of a version; False if the catalog has no such version."""
+    """Store the admission of a version; return False if the catalog lacks that version."""
     versions = TaskVersion.objects.filter(content_hash=content_hash)
     return bool(versions.update(admission=admission, admitted=admitted))
 
 
 def keep_admissions(folder: Path) -> None:
-    """Take over what the files `admission-*.json` of a folder, one for each kind of device, say of
-    the catalog's versions; what `check_task` found of one here stands.
+    """Load the admissions of a folder, `admission-*.json`, one file for each kind of device.
+
+    An admission found on this machine by `check_task` takes precedence.
     """
-    told: dict[str, list[dict[str, Any]]] = {}
+    by_hash: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("admission-*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
-        for said in found["tasks"].values():
-            told.setdefault(said["hash"], []).append({**said, "device": found["device"]["name"]})
+        for task in found["tasks"].values():
+            by_hash.setdefault(task["hash"], []).append({**task, "device": found["device"]["name"]})
     elsewhere = Q(admission={}) | Q(admission__has_any_keys=["elsewhere", "device"])
     with transaction.atomic():
-        for content_hash, tried in told.items():
-            problems = [problem for each in tried for problem in each["problems"]]
+        for content_hash, admissions in by_hash.items():
+            problems = [problem for each in admissions for problem in each["problems"]]
             TaskVersion.objects.filter(elsewhere, content_hash=content_hash).update(
-                admission={"elsewhere": tried, "problems": problems},
-                admitted=all(each["admitted"] for each in tried),
+                admission={"elsewhere": admissions, "problems": problems},
+                admitted=all(each["admitted"] for each in admissions),
             )
 
 
 def remove_worker(name: str) -> None:
-    """A worker that ends well says so."""
+    """Delete a worker that shuts down."""
     Worker.objects.filter(name=name).delete()
 
 
@@ -199,7 +206,7 @@ def _sync_task(folder: TaskFolder, public: dict[str, Any], report: SyncReport) -
 
 
 def _public(folder: TaskFolder) -> dict[str, Any]:
-    """All that may be said of a task; of hidden cases, how many there are of each kind."""
+    """Return the public description of a task; of held-out cases, the count of each kind."""
     operator = folder.operator
     hidden: dict[str, int] = {}
     for case in folder.cases(Split.UNSEEN):

@@ -1,4 +1,4 @@
-"""The hardware page: devices with their measured peaks, their isolation, and who works on them."""
+"""The hardware page: devices, their measured peaks, sandbox features and workers."""
 
 from __future__ import annotations
 

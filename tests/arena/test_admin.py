@@ -62,7 +62,7 @@ def test_facts_are_not_edited(client, root, start):
 def test_a_token_made_in_the_admin_is_shown_once_and_works(client, root):
     form = {"user": root.pk, "name": "ci", "scopes": ["read", "run"]}
     page = client.post(reverse("admin:accounts_apitoken_add"), form, follow=True).content.decode()
-    secret = page.split("shown only now: ")[1].split("<")[0].strip()
+    secret = page.split("shown only once: ")[1].split("<")[0].strip()
     token = ApiToken.objects.find(secret)
     assert token is not None and token.scopes == ["read", "run"]
     assert secret not in client.get(reverse("admin:accounts_apitoken_changelist")).content.decode()

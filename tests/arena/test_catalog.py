@@ -70,7 +70,7 @@ def test_what_was_found_of_a_task_elsewhere_is_taken_over_until_it_is_tried_here
     page = client.get("/tasks/rms_norm/cpp-to-cpp/").content.decode()
     tried = "9 wrong implementations were rejected, 3 correct ones passed"
     assert f"Admitted on Some CPU: {tried}; on A GPU: {tried}." in page
-    assert "Not yet tried" in client.get("/tasks/rms_norm/torch-to-cpp/").content.decode()
+    assert "Not yet checked" in client.get("/tasks/rms_norm/torch-to-cpp/").content.decode()
     store_admission(found["hash"], {"problems": ["mutant x passed"]}, admitted=False)
     keep_admissions(tmp_path)
     assert not TaskVersion.objects.filter(admitted=True).exists()

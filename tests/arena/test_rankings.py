@@ -117,7 +117,10 @@ def test_who_is_given_the_answers_is_shown_below_and_not_ranked(judged, client):
     ranked, shown = rank()
     assert (ranked.agent.slug, ranked.rank, ranked.solved, ranked.board) == ("a", 1, 1, 1)
     assert (shown.agent.slug, shown.rank, shown.solved, shown.board) == ("expert", None, 2, 2)
-    assert "open book: not ranked" in client.get(reverse("leaderboard")).content.decode()
+    assert (
+        "given reference solutions: not ranked"
+        in client.get(reverse("leaderboard")).content.decode()
+    )
     rows = client.get("/api/v1/leaderboard").json()["rows"]
     assert [row["rank"] for row in rows] == [1, None]
 

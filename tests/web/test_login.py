@@ -18,7 +18,7 @@ ALICES, BOBS = "wonderland", "builder"
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """A clock that is turned on by hand, beginning in the middle of a stretch; nobody has tried."""
-    now = [1_000_000 * backends.STRETCH_SECONDS + 100.0]
+    now = [1_000_000 * backends.PERIOD_SECONDS + 100.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     cache.clear()
     yield now
@@ -40,37 +40,37 @@ def try_in(client):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_after_some_wrong_passwords_one_waits_and_is_told_how_long(try_in, bob, clock, form):
-    for _ in range(backends.MOST_TRIES):
+    for _ in range(backends.MAX_ATTEMPTS):
         within, page = try_in(form, "bob", "a guess")
         assert not within and "Too many" not in page
     within, page = try_in(form, "bob", BOBS)
-    assert not within and "Too many tries. Try again in 200 seconds." in page
-    assert len(re.findall("Too many tries", page)) == 1 and "do not match" not in page
+    assert not within and "Too many attempts. Try again in 200 seconds." in page
+    assert len(re.findall("Too many attempts", page)) == 1 and "do not match" not in page
     clock[0] += 200
     assert try_in(form, "bob", BOBS)[0]
 
 
 def test_one_form_counts_what_the_other_was_asked(try_in, bob):
-    for _ in range(backends.MOST_TRIES):
+    for _ in range(backends.MAX_ATTEMPTS):
         try_in(FORMS[0], "bob", "a guess")
     assert "Too many" in try_in(FORMS[1], "bob", BOBS)[1]
 
 
 def test_who_guesses_keeps_out_no_other_name_and_no_other_address(try_in, alice, bob):
-    for _ in range(2 * backends.MOST_TRIES):
+    for _ in range(2 * backends.MAX_ATTEMPTS):
         try_in(FORMS[0], "bob", "a guess")
     assert try_in(FORMS[0], "alice", ALICES)[0]
     assert try_in(FORMS[0], "bob", BOBS, "192.0.2.2")[0]
 
 
 def test_a_name_that_nobody_has_is_slowed_alike(try_in):
-    for _ in range(backends.MOST_TRIES):
+    for _ in range(backends.MAX_ATTEMPTS):
         try_in(FORMS[0], "nobody", "a guess")
     assert "Too many" in try_in(FORMS[0], "nobody", "a guess")[1]
 
 
 def test_the_right_password_ends_the_count(try_in, alice):
     for _ in range(3):
-        for _ in range(backends.MOST_TRIES - 1):
+        for _ in range(backends.MAX_ATTEMPTS - 1):
             try_in(FORMS[0], "alice", "a guess")
         assert try_in(FORMS[0], "alice", ALICES)[0]

@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
             field=models.JSONField(
                 blank=True,
                 default=list,
-                help_text="Slugs or globs of the only tasks it works on; none: all.",
+                help_text="Slugs or globs of the tasks it supports; empty for all.",
             ),
         ),
     ]

@@ -15,14 +15,15 @@ class Migration(migrations.Migration):
             field=models.JSONField(
                 blank=True,
                 default=list,
-                help_text="The only kinds of device it works for; none: all.",
+                help_text="Kinds of device it supports; empty for all.",
             ),
         ),
         migrations.AddField(
             model_name="agent",
             name="open_book",
             field=models.BooleanField(
-                default=False, help_text="It is given answers: shown for comparison, not ranked."
+                default=False,
+                help_text="It is given reference solutions: listed, not ranked.",
             ),
         ),
     ]

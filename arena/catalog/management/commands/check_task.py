@@ -1,4 +1,4 @@
-"""Admit tasks: wrong answers must fail on them, honest ones must pass, their baseline be steady."""
+"""Check tasks for admission: wrong implementations must fail, correct ones must pass."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Command(BaseCommand):
         from evaluation.tasks.spec import load_task
         from evaluation.types import to_json
 
-        def heard(attempt: Attempt) -> None:
+        def log(attempt: Attempt) -> None:
             self.stdout.write(report_text.attempt(attempt))
 
         refused = []
-        for slug in self._chosen(slugs):
+        for slug in self._slugs(slugs):
             operator, _, track = slug.partition("/")
             try:
                 task = load_task(settings.ARENA_TASKS, operator, track)
-                if why := languages()[task.track.target].runs_here():
-                    self.stdout.write(f"{slug}: not tried: {why}")
+                if reason := languages()[task.track.target].runs_here():
+                    self.stdout.write(f"{slug}: skipped: {reason}")
                     continue
-                admission = admit(task, settings.ARENA_HOME / "judge", heard)
+                admission = admit(task, settings.ARENA_HOME / "judge", log)
             except TaskError as error:
                 self.stderr.write(self.style.ERROR(str(error)))
                 refused.append(slug)
@@ -54,13 +54,13 @@ class Command(BaseCommand):
                 refused.append(slug)
         if refused:
             raise CommandError(f"Not admitted: {', '.join(refused)}.")
-        self.stdout.write(self.style.SUCCESS("All that can run here are admitted."))
+        self.stdout.write(self.style.SUCCESS("All tasks that run here are admitted."))
 
-    def _chosen(self, asked: list[str]) -> list[str]:
-        """The slugs asked for, an operator standing for its tracks; all if none was."""
+    def _slugs(self, names: list[str]) -> list[str]:
+        """Return the slugs of the named tasks and operators; of all tasks if none is named."""
         known = [task.slug for task in Task.objects.filter(in_tree=True).select_related("operator")]
         chosen: list[str] = []
-        for name in asked:
+        for name in names:
             found = [slug for slug in known if slug == name or slug.startswith(f"{name}/")]
             if not found:
                 raise CommandError(

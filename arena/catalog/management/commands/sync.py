@@ -13,7 +13,7 @@ from arena.catalog.services import sync_tasks
 
 
 class Command(BaseCommand):
-    help = "Read the task folders into the catalog; folders that cannot be read are named."
+    help = "Read the task folders into the catalog; unreadable folders are listed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--tasks", type=Path, default=settings.ARENA_TASKS, metavar="FOLDER")
