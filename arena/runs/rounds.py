@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from django.utils.html import format_html_join
@@ -130,8 +131,12 @@ def sources(files: dict[str, str]) -> list[Source]:
     return found
 
 
+@lru_cache(maxsize=128)
 def highlighted(path: str, text: str) -> SafeString:
-    """A file as HTML, each line behind its number, which is an address: #rms_norm-cpp-L12."""
+    """Return a file as HTML, each line with a linked number such as #rms_norm-cpp-L12.
+
+    Highlighting is slow, so results are cached by path and content.
+    """
     try:
         lexer: Any = get_lexer_for_filename(path)
     except ClassNotFound:

@@ -100,19 +100,19 @@ class Search:
     def _better(self, best: Best, candidate: str, verdict: Verdict, name: str) -> Best:
         """The candidate if it is believed to be faster, else the best so far."""
         speedup, low = verdict.speedup or 0.0, verdict.low or 0.0
-        told = f"{name}: {speedup:.3f}x, surely {low:.3f}x"
+        result = f"{name}: {speedup:.3f}x (CI low {low:.3f}x)"
         if low <= best.low * GAIN:
-            self.desk.say(f"{told}, is no better than {best.speedup:.3f}x, surely {best.low:.3f}x.")
+            self.desk.say(f"{result}: not better than {best.speedup:.3f}x ({best.low:.3f}x).")
             return best
         if low <= best.speedup:
-            self.desk.say(f"{told}: that may be luck. Once more.")
+            self.desk.say(f"{result}: possibly noise. Measuring again.")
             again = self._try(candidate, f"{name}, again")
             low = min(low, again.low or 0.0) if again else 0.0
             if again is None or low <= best.low * GAIN:
-                self.desk.say(f"{name}: not confirmed; I stay with {best.speedup:.3f}x.")
+                self.desk.say(f"{name}: not confirmed; keeping {best.speedup:.3f}x.")
                 return best
             speedup = min(speedup, again.speedup or 0.0)
-        self.desk.say(f"{name}: {speedup:.3f}x beats {best.speedup:.3f}x; I go on from here.")
+        self.desk.say(f"{name}: {speedup:.3f}x beats {best.speedup:.3f}x; new best.")
         return Best(candidate, speedup, low)
 
     def _try(self, source: str, note: str) -> Verdict | None:

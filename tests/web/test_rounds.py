@@ -1,4 +1,4 @@
-"""What was handed in, as pages show and compare it, whatever its size."""
+"""Tests of submitted files as pages show and compare them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from arena.runs import services
-from arena.runs.rounds import changes, sources
+from arena.runs.rounds import changes, highlighted, sources
 from tests.arena.factories import LEASE, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -21,6 +21,14 @@ def test_files_share_what_a_page_shows_and_compares():
     told = changes({"a.cpp": short, "b.cpp": long}, {"a.cpp": "", "b.cpp": long + short})
     assert [(change.removed, change.cut) for change in told] == [(100, False), (0, True)]
     assert changes({"a.cpp": long}, {"a.cpp": long}) == []
+
+
+def test_highlighting_the_same_content_twice_is_cached():
+    first = highlighted("cached.cpp", "int cached;")
+    hits = highlighted.cache_info().hits
+    assert highlighted("cached.cpp", "int cached;") is first
+    assert highlighted.cache_info().hits == hits + 1
+    assert highlighted("cached.cpp", "int other;") != first
 
 
 def slow_to_compare(first: str) -> str:
@@ -49,6 +57,6 @@ def test_a_file_of_any_size_keeps_no_page_busy(client, start):
         assert len(page) < 1_000_000, address
         for link in links:
             assert re.search(rf'href="[^"]*{link}', page), (address, link)
-    assert page.count("/files/relu.cpp") == 2 and "too large to compare here" in page
-    assert "too large to compare here" in client.get(f"{first}/rounds/2/").content.decode()
+    assert page.count("/files/relu.cpp") == 2 and "is too large for a diff" in page
+    assert "is too large for a diff" in client.get(f"{first}/rounds/2/").content.decode()
     assert 'id="relu-cpp-L2000"' in client.get(f"{first}/").content.decode()

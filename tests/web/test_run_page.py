@@ -19,7 +19,7 @@ def test_the_head_of_a_run_says_as_much_on_a_phone(open_page, stage, width):
     page = open_page(f"/runs/{run.pk}/", {**PHONE, "width": width})
     head = page.locator("#run-head")
     assert all(figure.is_visible() for figure in head.locator("dt, dd, .best, .interval").all())
-    assert re.search(r"final\s+2.10×\s+2.06 to 2.14\s+unseen\s+1.78×", head.inner_text())
+    assert re.search(r"public\s+2.10×\s+2.06 to 2.14\s+held-out\s+1.78×", head.inner_text())
     assert head.bounding_box()["height"] < PHONE["height"] / 8
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
