@@ -14,9 +14,9 @@ from arena.runs.services.runs import BUDGET, BUDGET_BOUNDS
 from arena.runs.states import Visibility
 
 _SEEN_BY = {
-    Visibility.PUBLIC: "everybody",
+    Visibility.PUBLIC: "everyone",
     Visibility.OWNER: "me and staff",
-    Visibility.STAFF: "staff alone",
+    Visibility.STAFF: "staff only",
 }
 
 
@@ -41,9 +41,9 @@ class RunForm(forms.Form):
         super().__init__(*given, **more)
         self.agents = Agent.objects.filter(active=True)
         choices = {
-            "task": [("", "choose a task"), *_tasks()],
-            "agent": [("", "choose an agent"), *self.agents.values_list("slug", "title")],
-            "hardware": [("", "what judges it here"), *_hardware()],
+            "task": [("", "Choose a task"), *_tasks()],
+            "agent": [("", "Choose an agent"), *self.agents.values_list("slug", "title")],
+            "hardware": [("", "Auto: a local device"), *_hardware()],
             "visibility": [
                 (who, words)
                 for who, words in _SEEN_BY.items()
@@ -76,6 +76,6 @@ def _tasks() -> list[tuple[str, list[tuple[str, str]]]]:
 def _hardware() -> list[tuple[str, str]]:
     served = Worker.objects.queues()
     return [
-        (device.slug, device.name if device.queue in served else f"{device.name}, no worker now")
+        (device.slug, device.name if device.queue in served else f"{device.name}, no worker online")
         for device in Hardware.objects.order_by("name")
     ]

@@ -22,10 +22,10 @@ class Waiting:
     def reason(self) -> str:
         if not self.served:
             missing, remedy = unserved(self.queue)
-            return f"{missing}: {remedy}, and it goes on."
+            return f"Waiting: {missing} (operators: {remedy})."
         hardware = _hardware(self.queue)
-        whom = hardware.name if hardware else f"a worker of the queue {self.queue}"
-        return f"Waits for {whom}: {f'{self.ahead} before it' if self.ahead else 'it is next'}."
+        worker = hardware.name if hardware else f"the next {_worker(self.queue)}"
+        return f"Waiting for {worker}: {f'{self.ahead} ahead' if self.ahead else 'next in line'}."
 
 
 def waiting_of(run: Run) -> Waiting | None:
@@ -57,13 +57,16 @@ def _waiting(name: str, ahead: int) -> Waiting:
 
 
 def unserved(name: str) -> tuple[str, str]:
-    """Who is missing where no live worker takes a queue, and what would bring one."""
+    """Return which worker is missing for a queue, and the remedy."""
     if hardware := _hardware(name):
-        return (
-            f"No live worker measures on {hardware.name}",
-            "start the arena with `make arena` on a machine that has one",
-        )
-    return f"No live worker takes the queue {name}", "start the arena with `make arena`"
+        missing = f"no worker for {hardware.name} is online"
+        return missing, "run `make arena` on a machine with this device"
+    return f"no {_worker(name)} is online", "run `make arena`"
+
+
+def _worker(name: str) -> str:
+    """Return the kind of worker that takes a queue which any machine can take."""
+    return "agent worker" if name == queue.AGENTS else f"{name} worker"
 
 
 def _hardware(queue: str) -> Hardware | None:

@@ -130,13 +130,13 @@ def test_what_waits_says_for_what(client, start, hardware):
 
     places = [run.events.get().body["queue_position"] for run in (first, second)]
     assert places == [1, 2]
-    assert "No live worker takes the queue agents" in waiting(first)["reason"]
+    assert "no agent worker is online" in waiting(first)["reason"]
     worker = Worker.objects.create(name="w", queues=["agents", "build"], pid=1)
-    assert "No live worker measures on Test CPU" in waiting(first)["reason"]
+    assert "no worker for Test CPU is online" in waiting(first)["reason"]
     worker.queues.append(hardware.queue)
     worker.save()
-    assert waiting(first)["reason"] == "Waits for a worker of the queue agents: it is next."
-    assert waiting(second)["reason"] == "Waits for a worker of the queue agents: 1 before it."
+    assert waiting(first)["reason"] == "Waiting for the next agent worker: next in line."
+    assert waiting(second)["reason"] == "Waiting for the next agent worker: 1 ahead."
     services.claim_run(second.pk, LEASE)
     assert waiting(second) is None
     evaluation = ask_for_verdict(second)
@@ -146,7 +146,7 @@ def test_what_waits_says_for_what(client, start, hardware):
     services.finish_build(evaluation.pk, LEASE)
     worker.delete()
     assert (waiting(second)["queue"], waiting(second)["served"]) == (hardware.queue, False)
-    assert f"No live worker measures on {hardware.name}" in waiting(second)["reason"]
+    assert f"no worker for {hardware.name} is online" in waiting(second)["reason"]
 
 
 def test_events_are_read_forwards_backwards_and_from_the_end(client, start):
@@ -224,7 +224,7 @@ def test_a_token_with_the_scope_run_starts_and_cancels(client, start, alice):
 def test_what_is_started_says_whether_anybody_will_work_on_it(client, start, hardware, alice):
     headers = bearer(alice, "run")
     waiting = post(client, RUNS, ASKED, **headers).json()["waiting"]
-    assert waiting["served"] is False and "No live worker" in waiting["reason"]
+    assert waiting["served"] is False and "worker is online" in waiting["reason"]
     Worker.objects.create(name="w", queues=["agents", "build", hardware.queue], pid=1)
     assert post(client, RUNS, ASKED, **headers).json()["waiting"]["served"] is True
 

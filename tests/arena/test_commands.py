@@ -87,14 +87,14 @@ def test_run_exits_with_one_when_the_run_failed(task, agent, workers, in_backgro
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        ("agents", "takes the queue agents, so nothing would happen: start the arena"),
-        ("build", "takes the queue build"),
-        ("hw.test-cpu", "measures on Test CPU, .* on a machine that has one"),
+        ("agents", "no agent worker is online. Try again after: run `make arena`"),
+        ("build", "no build worker is online"),
+        ("hw.test-cpu", "no worker for Test CPU is online.* on a machine with this device"),
     ],
 )
 def test_run_says_so_when_no_worker_takes_a_queue(task, agent, workers, missing, said):
     Worker.objects.filter(name=missing).delete()
-    with pytest.raises(CommandError, match=f"No live worker {said}"):
+    with pytest.raises(CommandError, match=f"The run was not started: {said}"):
         call(*RUN)
     assert not Run.objects.exists()
 

@@ -218,10 +218,11 @@ def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
         page = client.get(f"/runs/{run.pk}/summary/").content.decode()
         return "".join(re.findall(r"data-waiting>(.*?)</p>", page))
 
-    assert "No live worker takes the queue agents: start the arena" in waits(first)
+    remedy = "(operators: run <code>make arena</code>)"
+    assert f"Waiting: no agent worker is online {remedy}." in waits(first)
     queues = ["agents", "build", first.hardware.queue]
     worker = Worker.objects.create(name="worker", queues=queues, pid=1)
-    assert waits(second) == "Waits for a worker of the queue agents: 1 before it."
+    assert waits(second) == "Waiting for the next agent worker: 1 ahead."
     services.claim_run(second.pk, "lease")
     assert waits(second) == ""
     evaluation = ask_for_verdict(second)
@@ -229,7 +230,7 @@ def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
     services.claim_evaluation(evaluation.pk, "queued", "building", "lease")
     services.finish_build(evaluation.pk, "lease")
     worker.delete()
-    assert "No live worker measures on Test CPU" in waits(second)
+    assert "no worker for Test CPU is online" in waits(second)
 
 
 def test_a_round_keeps_the_figure_it_was_chosen_by_beside_the_final_one(client, start):

@@ -145,7 +145,7 @@ def test_only_what_can_be_started_is_offered(alices, bob):
     page = alices.get(START).content.decode()
     assert 'value="rms_norm/cpp-to-cpp"' in page and 'value="softmax/cpp-to-cpp"' not in page
     assert 'value="tuner"' in page and 'value="cautious"' not in page
-    assert f"{OTHER['name']}, no worker now" in page and f"{DEVICE['name']}, no" not in page
+    assert f"{OTHER['name']}, no worker online" in page and f"{DEVICE['name']}, no" not in page
     assert 'value="staff"' not in page
     alices.force_login(bob)
     assert 'value="staff"' in alices.get(START).content.decode()

@@ -64,6 +64,13 @@ def step(speedup: float | None) -> str:
 
 
 @register.filter
+def code_spans(text: str) -> SafeString:
+    """Return a text as HTML, with the parts between backticks as code."""
+    parts = enumerate(text.split("`"))
+    return format_html_join("", "{}", ((_code(part) if n % 2 else part,) for n, part in parts))
+
+
+@register.filter
 def words(name: str) -> str:
     """Return an identifier as words: private_proc is private proc."""
     return name.replace("_", " ")
@@ -249,6 +256,10 @@ def filter_select(
         '<label>{} <select name="{}"><option value="">{}</option>{}</select></label>',
         label, name, every, listed,
     )  # fmt: skip
+
+
+def _code(text: str) -> SafeString:
+    return format_html("<code>{}</code>", text)
 
 
 def _choice(option: Any) -> tuple[str, str]:

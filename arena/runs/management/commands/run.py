@@ -55,7 +55,7 @@ class Command(BaseCommand):
         """A run that nobody would work on is not started."""
         if nobody := dead_end(run):
             missing, remedy = unserved(nobody)
-            raise CommandError(f"{missing}, so nothing would happen: {remedy}, and try again.")
+            raise CommandError(f"The run was not started: {missing}. Try again after: {remedy}.")
 
     def _follow(self, run: Run, after: int = 0) -> None:
         """Show the run to its end. Ctrl-C cancels it; a second one leaves at once."""
