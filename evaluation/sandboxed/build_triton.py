@@ -1,14 +1,12 @@
-"""Runs in the sandbox, as a script: the host function of a Triton candidate against a driver that
-compiles and never launches.
+"""UNTRUSTED: runs a Triton candidate's host function with a driver that only compiles. A script.
 
-    python -I triton_build.py <request.json> <answer>
+    python -I build_triton.py <request.json> <answer>
 
-The request holds `source` (path), `entry`, `targets` (each a backend, arch, warp size and bytes of
-shared memory), `arguments`, the call on its smallest case, and `others`, calls that are to be found
-compiled later. Each target has a process of its own, side by side, so that none undoes another;
-what came of it is left in `<answer>.0` and so on: the compiled `kernels`, and perhaps an `error`.
-Their reader takes them for a stranger's words. The exit code is that of the first target's process,
-which goes on with the other calls when it has answered.
+The request holds `source` (path), `entry`, and `targets` (each a backend, arch, warp size and bytes
+of shared memory). `arguments` is the call on the smallest case; `others` are compiled ahead.
+Each target is compiled in a process of its own, which writes its `kernels`, and any `error`, to
+`<answer>.0` and so on. The exit code is that of the first target's process, which then compiles the
+other calls.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ from types import SimpleNamespace
 from typing import Any
 
 LISTINGS = ("ttgir", "ptx", "amdgcn")
-MOST_TEXT = 400_000
-MOST_SECONDS, MOST_SHARES = 30, 4
-"""Spent on calls that are only to be found compiled later, and the processes that share them."""
+MAX_LISTING_CHARACTERS, MAX_MESSAGE_CHARACTERS = 400_000, 8000
+MAX_AHEAD_SECONDS, MAX_PROCESSES = 30, 4
+"""Limits on compiling calls ahead, which several processes share."""
 
 _PTXAS = {
     "registers": r"Used (\d+) registers",
@@ -49,7 +47,7 @@ _AMDGCN = {
 
 
 class CompilingDriver:
-    """What Triton asks of a device, answered for a target not here. Launches do nothing."""
+    """A Triton driver for a target that is not in this machine. Launches do nothing."""
 
     def __init__(self, target: Any, shared_bytes: int) -> None:
         self.target = target
@@ -84,7 +82,7 @@ class CompilingDriver:
         return torch.device("cpu")
 
     def get_benchmarker(self) -> Any:
-        """An autotuner finds all its configurations equal, and takes the first."""
+        """Return equal times, so that an autotuner selects its first configuration."""
 
         def time_once(call: Any, quantiles: Any = None, **options: Any) -> list[float]:
             return [1.0] * len(quantiles or (0,))
@@ -96,12 +94,12 @@ class CompilingDriver:
 
 
 class MissingEntry(Exception):
-    """The file has no such function."""
+    """The file does not define the entry point."""
 
 
 def main(request_path: Path, answer: str) -> int:
-    gc.disable()  # what is imported is no garbage, and looking for some takes a fifth of the time
-    import torch  # noqa: F401 - imported once for all
+    gc.disable()  # during imports, collection takes a fifth of the time and frees nothing
+    import torch  # noqa: F401 - imported once for all processes
     import triton  # noqa: F401
 
     gc.freeze()
@@ -113,7 +111,7 @@ def main(request_path: Path, answer: str) -> int:
 
 
 def fork(number: int, request: dict[str, Any], path: str) -> int:
-    """Start a process that compiles for one target and leaves its answer in `path`; its pid."""
+    """Fork a process that compiles for one target and writes its answer; return the pid."""
     sys.stdout.flush()
     child = os.fork()
     if child:
@@ -136,19 +134,20 @@ def fork(number: int, request: dict[str, Any], path: str) -> int:
 def compile_for(
     target: list[Any], request: dict[str, Any], path: Path, kernels: list[dict[str, Any]]
 ) -> Callable[..., Any]:
-    """Call the entry point once; every kernel it launches is compiled and added to `kernels`.
-    Returns the entry point.
+    """Call the entry point once, and return it.
+
+    Each kernel that it launches is compiled and added to `kernels`.
     """
     import torch
     import triton
     from triton.backends.compiler import GPUTarget
 
-    def heard(*, metadata: Any, metadata_group: Any, **rest: Any) -> None:
+    def record(*, metadata: Any, metadata_group: Any, **rest: Any) -> None:
         kernels.append(describe(metadata, metadata_group, path.parent))
 
     *device, shared_bytes = target
     triton.runtime.driver.set_active(CompilingDriver(GPUTarget(*device), shared_bytes))
-    triton.knobs.compilation.listener = heard
+    triton.knobs.compilation.listener = record
     spec = importlib.util.spec_from_file_location("_candidate", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -162,21 +161,22 @@ def compile_for(
 
 
 def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) -> None:
-    """Compile what these calls launch into Triton's cache while there is time, of an autotuner its
-    first choice, and the C by which Triton launches: one module for all, and before Triton 3.7 one
-    for each signature. Whatever goes wrong here is told when it is run.
+    """Compile the kernels of these calls into Triton's cache, until the time is up.
+
+    It also compiles Triton's launchers: one C module, or one a signature before Triton 3.7. An
+    autotuner's first configuration is compiled. Errors are ignored: they occur again at run time.
     """
     import triton
     from triton.backends.nvidia.driver import CudaLauncher, CudaUtils
 
     def launcher(source: Any, metadata: Any) -> Any:
-        with contextlib.suppress(Exception):  # it is compiled, but there is no GPU to load it for
+        with contextlib.suppress(Exception):  # it compiles, but there is no GPU to load it
             CudaLauncher(source, metadata)
         return lambda *arguments: None
 
     triton.knobs.compilation.listener = None
     triton.runtime.driver.active.launcher_cls = launcher
-    shares = min(MOST_SHARES, len(os.sched_getaffinity(0)), len(calls))
+    shares = min(MAX_PROCESSES, len(os.sched_getaffinity(0)), len(calls))
     memory = resource.getrlimit(resource.RLIMIT_AS)[0] // shares
     children = [fork_share(entry, calls[share::shares], memory) for share in range(shares)]
     with contextlib.suppress(Exception):
@@ -186,17 +186,17 @@ def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) 
 
 
 def fork_share(entry: Callable[..., Any], calls: list[list[dict[str, Any]]], memory: int) -> int:
-    """Start a process that makes these calls and takes at most so many bytes for it; its pid."""
+    """Fork a process that makes these calls with so many more bytes of memory; return the pid."""
     import torch
 
     child = os.fork()
     if child:
         return child
-    signal.alarm(MOST_SECONDS)  # ends it; of Triton's cache only whole entries are found
+    signal.alarm(MAX_AHEAD_SECONDS)  # the judge reads only whole entries of Triton's cache
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        most = pages * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        limit = pages * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         for call in calls:
             with contextlib.suppress(Exception):
                 entry(*values_of(call, torch.empty))
@@ -204,12 +204,12 @@ def fork_share(entry: Callable[..., Any], calls: list[list[dict[str, Any]]], mem
         os._exit(0)
 
 
-def values_of(call: list[dict[str, Any]], made: Callable[..., Any]) -> list[Any]:
-    """The arguments of a call, tensors as `made` makes them."""
+def values_of(call: list[dict[str, Any]], make_tensor: Callable[..., Any]) -> list[Any]:
+    """Return the arguments of a call, with tensors from `make_tensor`."""
     import torch
 
     return [
-        made(item["shape"], dtype=getattr(torch, item["dtype"]))
+        make_tensor(item["shape"], dtype=getattr(torch, item["dtype"]))
         if "shape" in item
         else item["value"]
         for item in call
@@ -217,13 +217,13 @@ def values_of(call: list[dict[str, Any]], made: Callable[..., Any]) -> list[Any]
 
 
 def describe(metadata: Any, files: dict[str, str], folder: Path) -> dict[str, Any]:
-    """Name, resources and listings of one compiled kernel, whose sources lie in `folder`."""
+    """Return name, resources and listings of a compiled kernel, with sources in `folder`."""
     texts = {}
     for name, location in files.items():
         kind = name.rpartition(".")[2]
         if kind in LISTINGS:
             text = Path(location).read_text().replace(f"{folder}/", "").replace(str(folder), ".")
-            texts[kind] = text[:MOST_TEXT]
+            texts[kind] = text[:MAX_LISTING_CHARACTERS]
     resources = {
         "shared_bytes": metadata["shared"],
         "warps": metadata["num_warps"],
@@ -237,7 +237,7 @@ def describe(metadata: Any, files: dict[str, str], folder: Path) -> dict[str, An
 
 
 def ptxas(listing: str, capability: int) -> str:
-    """What ptxas says of a listing: Triton's own call throws these words away."""
+    """Return the output of ptxas for a listing, which Triton's own call discards."""
     import triton
 
     tools = triton.knobs.nvidia  # a newer ptxas is for Blackwell alone
@@ -248,7 +248,7 @@ def ptxas(listing: str, capability: int) -> str:
 
 
 def explain(error: BaseException, path: Path) -> dict[str, Any]:
-    """The type, line and message of what went wrong; the line is the candidate's own."""
+    """Return type and message of an error, and its line in the candidate's source."""
     text = path.read_text()
     line = 0
     for frame in traceback.extract_tb(error.__traceback__):
@@ -263,8 +263,8 @@ def explain(error: BaseException, path: Path) -> dict[str, Any]:
         if begin >= 0:
             line = text.count("\n", 0, begin) + within
     cause = error.__cause__ or error.__context__
-    said = str(error) or str(cause or "")
-    return {"type": type(error).__name__, "line": line, "message": said[:8000]}
+    message = (str(error) or str(cause or ""))[:MAX_MESSAGE_CHARACTERS]
+    return {"type": type(error).__name__, "line": line, "message": message}
 
 
 def _numbers(patterns: dict[str, str], text: str) -> dict[str, int]:

@@ -110,7 +110,7 @@ def altered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
 def test_a_call_that_does_not_end_keeps_no_build_waiting(
     task: Task, cache: Path, altered: Callable[[str, str], None]
 ) -> None:
-    altered("MOST_SECONDS, MOST_SHARES = 30, 4", "MOST_SECONDS, MOST_SHARES = 1, 1")
+    altered("MAX_AHEAD_SECONDS, MAX_PROCESSES = 30, 4", "MAX_AHEAD_SECONDS, MAX_PROCESSES = 1, 1")
     endless = KERNEL.replace(
         "    n = x", f"    while x.numel() not in ({SMALL}, 1):\n        pass\n    n = x"
     )
@@ -127,7 +127,7 @@ def test_processes_that_share_the_calls_share_the_memory(
     gibibytes: int,
     room: bool,
 ) -> None:
-    altered("len(os.sched_getaffinity(0))", "MOST_SHARES")
+    altered("len(os.sched_getaffinity(0))", "MAX_PROCESSES")
     workspace = f"    torch.empty({gibibytes} << 30, dtype=torch.uint8)\n"
     source = "import torch\n" + KERNEL.replace("    n = x", f"{workspace}    n = x")
     made = build(task, "triton", {"twice.py": source}, cache)

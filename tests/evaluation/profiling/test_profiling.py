@@ -272,7 +272,7 @@ CONFINES = f"""
 import os, sys
 sys.path.insert(0, {str(Path(launch.__file__).parents[2])!r})
 from evaluation.sandboxed import profile_kernel
-profile_kernel.start_again_confined(os.environ["POLICY"], ["-c", {LOOKS!r}])
+profile_kernel.restart_confined(os.environ["POLICY"], ["-c", {LOOKS!r}])
 """
 
 
