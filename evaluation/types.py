@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 
 class Split(StrEnum):
@@ -225,3 +226,26 @@ def to_json(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     return value
+
+
+F = TypeVar("F")
+
+
+def from_json(fact: type[F], data: Mapping[str, Any]) -> F:
+    """Return a `fact` from its JSON data, the inverse of `to_json`; unknown fields are ignored."""
+    hints = get_type_hints(fact)
+    names = [f.name for f in dataclasses.fields(fact) if f.name in data]  # type: ignore[arg-type]
+    return fact(**{name: _value(hints[name], data[name]) for name in names})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    parts = [part for part in get_args(hint) if part is not NoneType]
+    if value is None or (not parts and not isinstance(hint, type)):
+        return value
+    if get_origin(hint) is tuple:
+        return tuple(_value(parts[0], item) for item in value)
+    if isinstance(hint, UnionType) and len(parts) == 1:
+        return _value(parts[0], value)
+    if dataclasses.is_dataclass(hint):
+        return from_json(hint, value)  # type: ignore[arg-type]
+    return hint(value) if isinstance(hint, type) and issubclass(hint, StrEnum) else value

@@ -52,6 +52,8 @@ class Profile:
     kernels: tuple[KernelProfile, ...] = ()
     message: str = ""
     reason: Reason | None = None
+    text: str = ""
+    """The table of `table`, once it has been made."""
 
 
 class Unprofiled(Exception):

@@ -21,6 +21,8 @@ from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
 from arena.runs.trace.events import EventDraft
 from evaluation.building import nvcc
+from evaluation.profiling.facts import Profile
+from evaluation.types import GateResult, Report, from_json
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker.bench import Bench, here, taken
 from runners.worker.lease import new_lease
@@ -90,9 +92,9 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
         if report is None:
             services.finish_build(evaluation_id, lease)
         elif evaluation.scope == Scope.PROFILE:
-            services.finish_profile(evaluation_id, lease, report)
+            services.finish_profile(evaluation_id, lease, from_json(Profile, report))
         else:
-            services.finish_evaluation(evaluation_id, lease, report)
+            services.finish_evaluation(evaluation_id, lease, from_json(Report, report))
 
 
 def environment() -> dict[str, str]:
@@ -178,7 +180,7 @@ class _Judging:
                     if message["verdict"] == "broken":  # it is tried again, and this forgotten
                         said = json.dumps(message["private"], indent=1).replace("\\n", "\n")
                         logger.error("evaluation %s broke: %s", self.evaluation.pk, said)
-                    services.record_gate(self.evaluation.pk, message)
+                    services.record_gate(self.evaluation.pk, from_json(GateResult, message))
                 case "report" | "profile":
                     self.report = message
                 case "error":

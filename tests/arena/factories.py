@@ -1,4 +1,4 @@
-"""Gates and reports as the judge writes them, with hidden things planted where they may be."""
+"""Gates and reports of the judge, with hidden values where they can occur."""
 
 from __future__ import annotations
 
@@ -7,93 +7,97 @@ from typing import Any
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
+from evaluation.types import (
+    CompilerOutput,
+    Diagnostic,
+    GateName,
+    GateResult,
+    Interval,
+    Measurement,
+    Reason,
+    Report,
+    Split,
+    Verdict,
+)
 
 HIDDEN_CASE = "hidden-case-zebra"
 HIDDEN_SYMBOL = 7919
 LEASE = "worker-1"
 
 
-def measurement(case: str = "small", split: str = "seen", speedup: float = 2.0) -> dict[str, Any]:
-    size = 1024 if split == "seen" else HIDDEN_SYMBOL
-    return {
-        "case": case,
-        "split": split,
-        "kind": "nominal",
-        "dtype": "float32",
-        "symbols": {"n": size},
-        "baseline": "cpp",
-        "candidate_us": 10.0,
-        "baseline_us": 10.0 * speedup,
-        "speedup": speedup,
-        "low": speedup * 0.95,
-        "high": speedup * 1.05,
-        "gbps": 5.0,
-        "tflops": 0.1,
-        "roofline_share": 0.5,
-        "warm_us": None,
-        "blocks": 20,
-        "noisy": False,
-    }
+def measurement(case: str = "small", split: str = "seen", speedup: float = 2.0) -> Measurement:
+    return Measurement(
+        case=case,
+        split=Split(split),
+        kind="nominal",
+        dtype="float32",
+        symbols={"n": 1024 if split == "seen" else HIDDEN_SYMBOL},
+        baseline="cpp",
+        candidate_us=10.0,
+        baseline_us=10.0 * speedup,
+        speedup=speedup,
+        low=speedup * 0.95,
+        high=speedup * 1.05,
+        gbps=5.0,
+        tflops=0.1,
+        roofline_share=0.5,
+        warm_us=None,
+        blocks=20,
+        noisy=False,
+    )
 
 
-def gate(name: str, verdict: str = "passed", **more: Any) -> dict[str, Any]:
-    return {
-        "gate": name,
-        "verdict": verdict,
-        "reason": None,
-        "message": "",
-        "rule": "",
+def gate(name: str, verdict: str = "passed", reason: str | None = None, **more: Any) -> GateResult:
+    values = {
         "passed": 1,
         "total": 1,
         "duration_ms": 5.0,
-        "detail": {},
         "private": {"worst": {"case": HIDDEN_CASE, "n": HIDDEN_SYMBOL}},
-        "compiler": [],
-        "measurements": [],
         **more,
     }
+    return GateResult(
+        GateName(name), Verdict(verdict), Reason(reason) if reason else None, **values
+    )
 
 
-def compiled(ok: bool = True) -> dict[str, Any]:
-    output = {
-        "tool": "g++",
-        "arch": "native",
-        "ok": ok,
-        "duration_ms": 900.0,
-        "text": "" if ok else "relu.cpp:3:1: error: expected ';'",
-        "diagnostics": []
-        if ok
-        else [{"file": "relu.cpp", "line": 3, "severity": "error", "message": "expected ';'"}],
-        "resources": {},
-        "listings": {},
-    }
-    verdict = "passed" if ok else "failed"
-    return gate("compile", verdict, compiler=[output], reason=None if ok else "BUILD_ERROR")
+def compiled(ok: bool = True) -> GateResult:
+    error = Diagnostic("relu.cpp", 3, "error", "expected ';'")
+    output = CompilerOutput(
+        tool="g++",
+        arch="native",
+        ok=ok,
+        duration_ms=900.0,
+        text="" if ok else "relu.cpp:3:1: error: expected ';'",
+        diagnostics=() if ok else (error,),
+    )
+    if ok:
+        return gate("compile", compiler=(output,))
+    return gate("compile", "failed", "BUILD_ERROR", compiler=(output,))
 
 
-def interval(speedup: float) -> dict[str, float]:
-    return {"speedup": speedup, "low": speedup * 0.95, "high": speedup * 1.05}
+def interval(speedup: float) -> Interval:
+    return Interval(speedup, speedup * 0.95, speedup * 1.05)
 
 
 def report(
     verdict: str = "passed", speedup: float = 2.0, unseen: float | None = 1.8, **more: Any
-) -> dict[str, Any]:
+) -> Report:
     passed = verdict == "passed"
     hidden = measurement(HIDDEN_CASE, "unseen", unseen or 1.0)
-    return {
+    values = {
         "task": "relu/cpp-to-cpp",
         "task_hash": "a" * 64,
         "judge_version": "1",
-        "verdict": verdict,
-        "reason": None if passed else "WRONG_VALUES",
+        "verdict": Verdict(verdict),
+        "reason": None if passed else Reason.WRONG_VALUES,
         "message": "Right on all." if passed else "Case small differs at [3].",
-        "gates": [
+        "gates": (
             gate("integrity"),
             compiled(),
             gate("correctness", verdict),
-            gate("performance", measurements=[measurement(speedup=speedup)]),
-            gate("generalization", measurements=[hidden], passed=5, total=5),
-        ],
+            gate("performance", measurements=(measurement(speedup=speedup),)),
+            gate("generalization", measurements=(hidden,), passed=5, total=5),
+        ),
         "seen": interval(speedup) if passed else None,
         "unseen": interval(unseen) if passed and unseen else None,
         "roofline_share": 0.4 if passed else None,
@@ -103,26 +107,27 @@ def report(
         "seconds": {"total": 3.0},
         **more,
     }
+    return Report(**values)
 
 
 def ask_for_verdict(run: Run, scope: str = "final") -> Evaluation:
-    """Hand in a file on a run that has been claimed, and ask for a verdict."""
+    """Submit a file in a claimed run, and request a verdict."""
     submission = services.submit(run.pk, {"relu.cpp": "int relu;"})
     return services.request_evaluation(submission, scope)
 
 
-def judge(evaluation: Evaluation, outcome: dict[str, Any]) -> None:
+def judge(evaluation: Evaluation, outcome: Report) -> None:
     """Take an evaluation through both queues to `outcome`, as workers do."""
     assert services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
     assert services.finish_build(evaluation.pk, LEASE)
     assert services.claim_evaluation(evaluation.pk, "built", "measuring", LEASE)
-    for gate_line in outcome["gates"]:
-        services.record_gate(evaluation.pk, gate_line)
+    for result in outcome.gates:
+        services.record_gate(evaluation.pk, result)
     assert services.finish_evaluation(evaluation.pk, LEASE, outcome)
 
 
 def finished(run: Run, **outcome: Any) -> Run:
-    """A queued run taken to its end: claimed, handed in, judged."""
+    """Take a queued run to its end: claimed, submitted, judged."""
     assert services.claim_run(run.pk, LEASE)
     judge(ask_for_verdict(run), report(**outcome))
     run.refresh_from_db()
@@ -130,8 +135,9 @@ def finished(run: Run, **outcome: Any) -> Run:
 
 
 def judged_run(by: str, on: str = "relu", speedup: float | None = None, **more: Any) -> Run:
-    """A judged run, as its row alone: by the agent and on the task of these slugs, which are made
-    where they are not there; a speedup means that it passed.
+    """Return a judged run that has no events: by the agent and on the task of these slugs.
+
+    With a speedup the run has passed. Missing agents and tasks are created.
     """
     operator, _ = Operator.objects.get_or_create(
         slug=on,

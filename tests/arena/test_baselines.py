@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 def judged(start, eager: float, compiled: float, **run) -> None:
     times = {"eager": eager, "compile": compiled}
     detail = {"baseline": min(times, key=lambda name: times[name]), "baseline_us": times}
-    gates = [gate("performance", detail=detail, measurements=[measurement()])]
+    gates = [gate("performance", detail=detail, measurements=(measurement(),))]
     finished(start(**run), gates=gates)
 
 

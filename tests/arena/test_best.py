@@ -10,6 +10,7 @@ from arena.runs.best import best_first, best_so_far
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.rounds import best_of, rounds_of
 from arena.runs.states import Scope
+from evaluation.types import Interval
 from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +20,7 @@ def judge_rounds(run: Run, *rounds: tuple[float, float]) -> None:
     """Judge one round for each speedup and lower bound."""
     services.claim_run(run.pk, LEASE)
     for speedup, low in rounds:
-        seen = {"speedup": speedup, "low": low, "high": 2 * speedup}
+        seen = Interval(speedup, low, 2 * speedup)
         judge(ask_for_verdict(run, "round"), report(seen=seen))
 
 
@@ -40,7 +41,7 @@ def test_best_round_of_a_final_verdict_is_of_the_rounds_before_it(start):
     run = start()
     judge_rounds(run, (2.0, 1.9))
     final = services.request_evaluation(run.submissions.get(), "final")
-    judge(final, report(seen={"speedup": 2.5, "low": 2.4, "high": 2.6}))
+    judge(final, report(seen=Interval(2.5, 2.4, 2.6)))
     metric = Event.objects.filter(run=run, kind="metric", body__name="speedup").last()
     assert (metric.body["value"], metric.body["best"]) == (2.5, 2.0)
     assert best_of(rounds_of(run)).best == 2.0

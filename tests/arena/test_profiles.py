@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,18 +13,14 @@ from arena.runs import services
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.states import EvaluationStatus, Scope
 from arena.runs.transfer import results
+from evaluation.profiling.facts import KernelProfile, Profile
+from evaluation.types import Reason, to_json
 from tests.arena.factories import LEASE, ask_for_verdict, compiled, judge, report
 
 pytestmark = pytest.mark.django_db
 
-PROFILE = {
-    "case": "small",
-    "tool": "ncu 2025.3.1",
-    "kernels": [{"name": "relu", "duration_us": 3.5, "registers": 16.0, "stalls": {"wait": 0.4}}],
-    "message": "",
-    "reason": None,
-    "text": "case small, by ncu 2025.3.1",
-}
+KERNEL = KernelProfile("relu", 3.5, registers=16.0, stalls={"wait": 0.4})
+PROFILE = Profile("small", "ncu 2025.3.1", (KERNEL,), text="case small, by ncu 2025.3.1")
 
 
 @pytest.fixture
@@ -44,7 +41,7 @@ def claimed(judged: Evaluation, case: str = "small") -> Evaluation:
 
 
 def finish(evaluation: Evaluation, **changes: Any) -> bool:
-    return services.finish_profile(evaluation.pk, LEASE, {**PROFILE, **changes})
+    return services.finish_profile(evaluation.pk, LEASE, replace(PROFILE, **changes))
 
 
 def test_a_profile_goes_to_the_hardware_of_its_run_and_ends_without_a_verdict(judged):
@@ -75,7 +72,7 @@ def test_a_profile_whose_lease_is_lost_changes_nothing(judged):
 
 def test_what_could_not_be_profiled_says_why(judged):
     profile = claimed(judged)
-    finish(profile, kernels=[], tool="", reason="NO_DEVICE", message="needs a GPU")
+    finish(profile, kernels=(), tool="", reason=Reason.NO_DEVICE, message="needs a GPU")
     profile.refresh_from_db()
     assert (profile.reason, profile.message) == ("NO_DEVICE", "needs a GPU")
     end = Event.objects.get(kind="span_end", span=f"evaluation-{profile.pk}")
@@ -84,7 +81,7 @@ def test_what_could_not_be_profiled_says_why(judged):
 
 def test_what_no_database_takes_is_mended(judged):
     profile = claimed(judged)
-    assert finish(profile, kernels=[], message="a\x00b\ud800", text="\udc80")
+    assert finish(profile, kernels=(), message="a\x00b\ud800", text="\udc80")
     profile.refresh_from_db()
     assert profile.message == "a\ufffdb?"
 
@@ -93,7 +90,7 @@ def test_a_round_that_did_not_compile_cannot_be_profiled(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run, "round")
-    judge(evaluation, report("failed", gates=[compiled(ok=False)]))
+    judge(evaluation, report("failed", gates=(compiled(ok=False),)))
     with pytest.raises(Conflict, match="Round 1 did not compile"):
         services.request_profile(evaluation.submission, "")
 
@@ -119,7 +116,7 @@ def test_a_profile_goes_with_its_run_to_a_file_and_back(judged, tmp_path):
     Run.objects.all().delete()
     assert services.import_results(path).loaded == [run.pk]
     profile = Evaluation.objects.get(scope=Scope.PROFILE)
-    assert (profile.case, profile.report) == ("small", PROFILE)
+    assert (profile.case, profile.report) == ("small", to_json(PROFILE))
     event = Event.objects.get(kind="profiler_output")
     assert event.span == f"evaluation-{profile.pk}"
 
@@ -137,7 +134,7 @@ def test_a_file_written_before_there_were_profiles_is_read(judged, tmp_path):
 
 def test_a_profile_stands_on_the_page_of_its_round(judged, client):
     finish(claimed(judged))
-    finish(claimed(judged, "other"), kernels=[], tool="", message="needs a <GPU>", case="other")
+    finish(claimed(judged, "other"), kernels=(), tool="", message="needs a <GPU>", case="other")
     page = client.get(f"/runs/{judged.submission.run_id}/rounds/1/").content.decode()
     assert 'aria-label="Profile of small"' in page
     assert '<span class="mono">relu</span>' in page

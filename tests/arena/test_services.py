@@ -342,7 +342,7 @@ def test_what_the_judge_broke_is_tried_again_and_then_breaks_the_run(start):
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run)
     services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
-    services.record_gate(evaluation.pk, gate("performance", measurements=[measurement()]))
+    services.record_gate(evaluation.pk, gate("performance", measurements=(measurement(),)))
     assert services.break_evaluation(evaluation.pk, LEASE, "The clock stopped.")
     evaluation.refresh_from_db()
     assert evaluation.status == "queued" and not evaluation.measurements.exists()

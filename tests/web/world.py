@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,16 @@ from arena.catalog.models import Task
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
+from evaluation.types import (
+    CompilerOutput,
+    Diagnostic,
+    GateResult,
+    Interval,
+    Measurement,
+    Report,
+    Split,
+)
+from tests.arena import factories
 from tests.web.profile import PROFILE
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -231,11 +242,11 @@ class World:
         assert services.finish_build(evaluation.pk, LEASE)
         assert services.claim_evaluation(evaluation.pk, "built", "measuring", LEASE)
         report = self.report(evaluation, outcome, speedup, final)
-        for gate in report["gates"]:
-            services.record_gate(evaluation.pk, gate)
+        for result in report.gates:
+            services.record_gate(evaluation.pk, result)
         assert services.finish_evaluation(evaluation.pk, LEASE, report)
 
-    def report(self, evaluation: Any, outcome: str, speedup: float, final: bool) -> dict[str, Any]:
+    def report(self, evaluation: Any, outcome: str, speedup: float, final: bool) -> Report:
         seen = [self.measured(case, speedup) for case in self.cases(evaluation)]
         hidden = [
             self.measured(
@@ -250,77 +261,51 @@ class World:
             )
             for n in range(3)
         ]
-        gates = list(self.gates(outcome, seen, hidden, final))
+        gates = tuple(self.gates(outcome, seen, hidden, final))
         last = gates[-1]
         passed = outcome == "passed"
-        return {
-            "task": evaluation.submission.run.task_version.task.slug,
-            "task_hash": evaluation.submission.run.task_version.content_hash,
-            "judge_version": "1",
-            "verdict": last["verdict"],
-            "reason": last["reason"],
-            "message": "" if passed else last["message"],
-            "gates": gates,
-            "seen": interval(speedup, 0.02) if passed else None,
-            "unseen": interval(speedup * 0.85, 0.04) if passed and final else None,
-            "roofline_share": min(0.18 * speedup, 0.97) if passed else None,
-            "noisy": False,
-            "aka_score": 120 + 100 * speedup if passed else 0,
-            "fingerprint": DEVICE["fingerprint"],
-            "seconds": {"measure": 2.1},
-        }
+        version = evaluation.submission.run.task_version
+        return Report(
+            task=version.task.slug,
+            task_hash=version.content_hash,
+            judge_version="1",
+            verdict=last.verdict,
+            reason=last.reason,
+            message="" if passed else last.message,
+            gates=gates,
+            seen=interval(speedup, 0.02) if passed else None,
+            unseen=interval(speedup * 0.85, 0.04) if passed and final else None,
+            roofline_share=min(0.18 * speedup, 0.97) if passed else None,
+            noisy=False,
+            aka_score=120 + 100 * speedup if passed else 0,
+            fingerprint=DEVICE["fingerprint"],
+            seconds={"measure": 2.1},
+        )
 
     def gates(
-        self, outcome: str, seen: list[Any], hidden: list[Any], final: bool
-    ) -> Iterator[dict[str, Any]]:
+        self, outcome: str, seen: list[Measurement], hidden: list[Measurement], final: bool
+    ) -> Iterator[GateResult]:
         if outcome == "rejected":
-            yield gate(
-                "integrity",
-                "rejected",
-                "FORBIDDEN",
-                "line 14 calls clock_gettime, which this track forbids",
-                rule="timer-call",
-            )
+            message = "line 14 calls clock_gettime, which this track forbids"
+            yield gate("integrity", "rejected", "FORBIDDEN", message=message, rule="timer-call")
             return
         yield gate("integrity", duration_ms=3.2)
-        compiler = {
-            "tool": "g++",
-            "arch": "x86-64",
-            "ok": outcome != "uncompiled",
-            "duration_ms": 912.0,
-            "text": "",
-            "diagnostics": [],
-            "resources": {},
-            "listings": {},
-        }
+        compiler = CompilerOutput("g++", "x86-64", outcome != "uncompiled", 912.0, "")
         if outcome == "uncompiled":
-            compiler |= {
-                "text": "kernel.cpp:23:18: error: expected ';' before 'return'\n",
-                "diagnostics": [
-                    {
-                        "file": "kernel.cpp",
-                        "line": 23,
-                        "severity": "error",
-                        "message": "expected ';' before 'return'",
-                    }
-                ],
-            }
-            yield gate(
-                "compile",
-                "failed",
-                "BUILD_ERROR",
-                "kernel.cpp:23: expected ';' before 'return'",
-                compiler=[compiler],
-            )
+            error = Diagnostic("kernel.cpp", 23, "error", "expected ';' before 'return'")
+            text = "kernel.cpp:23:18: error: expected ';' before 'return'\n"
+            compiler = replace(compiler, text=text, diagnostics=(error,))
+            message = "kernel.cpp:23: expected ';' before 'return'"
+            yield gate("compile", "failed", "BUILD_ERROR", message=message, compiler=(compiler,))
             return
-        yield gate("compile", compiler=[compiler], duration_ms=912.0)
+        yield gate("compile", compiler=(compiler,), duration_ms=912.0)
         if outcome == "failed":
-            message = f"case {seen[0]['case']}, element [3, 17]: expected 0.41372, got 0.41981"
+            message = f"case {seen[0].case}, element [3, 17]: expected 0.41372, got 0.41981"
             yield gate(
                 "correctness",
                 "failed",
                 "WRONG_VALUES",
-                message,
+                message=message,
                 passed=2,
                 total=11,
                 duration_ms=640.0,
@@ -335,62 +320,50 @@ class World:
         )
         yield gate(
             "performance",
-            message="",
-            measurements=seen,
+            measurements=tuple(seen),
             passed=len(seen),
             total=len(seen),
             duration_ms=1630.0,
         )
         if final:
             yield gate(
-                "generalization", measurements=hidden, passed=12, total=12, duration_ms=4210.0
+                "generalization",
+                measurements=tuple(hidden),
+                passed=12,
+                total=12,
+                duration_ms=4210.0,
             )
 
     def cases(self, evaluation: Any) -> list[dict[str, Any]]:
         cases = evaluation.submission.run.task_version.public["seen_cases"]
         return [case for case in cases if case["dtype"] == "float32"]
 
-    def measured(self, case: dict[str, Any], speedup: float, split: str = "seen") -> dict[str, Any]:
+    def measured(self, case: dict[str, Any], speedup: float, split: str = "seen") -> Measurement:
         own = speedup * self.dice.uniform(0.8, 1.25)
         baseline = self.dice.uniform(30, 4000)
-        return {
-            "case": case["name"],
-            "split": split,
-            "kind": case["kind"],
-            "dtype": case["dtype"],
-            "symbols": case["symbols"],
-            "baseline": "cpp",
-            "candidate_us": baseline / own,
-            "baseline_us": baseline,
-            **interval(own, 0.03),
-            "gbps": 4.1 * own,
-            "tflops": 0.012 * own,
-            "roofline_share": min(0.19 * own, 0.96),
-            "warm_us": baseline / own * 0.9,
-            "blocks": 11,
-            "noisy": self.dice.random() < 0.06,
-        }
+        return Measurement(
+            case=case["name"],
+            split=Split(split),
+            kind=case["kind"],
+            dtype=case["dtype"],
+            symbols=case["symbols"],
+            baseline="cpp",
+            candidate_us=baseline / own,
+            baseline_us=baseline,
+            **asdict(interval(own, 0.03)),
+            gbps=4.1 * own,
+            tflops=0.012 * own,
+            roofline_share=min(0.19 * own, 0.96),
+            warm_us=baseline / own * 0.9,
+            blocks=11,
+            noisy=self.dice.random() < 0.06,
+        )
 
 
-def interval(speedup: float, width: float) -> dict[str, float]:
-    return {"speedup": speedup, "low": speedup * (1 - width), "high": speedup * (1 + width)}
+def interval(speedup: float, width: float) -> Interval:
+    return Interval(speedup, speedup * (1 - width), speedup * (1 + width))
 
 
-def gate(
-    name: str, verdict: str = "passed", reason: str | None = None, message: str = "", **more: Any
-) -> dict[str, Any]:
-    return {
-        "gate": name,
-        "verdict": verdict,
-        "reason": reason,
-        "message": message,
-        "rule": "",
-        "passed": 1,
-        "total": 1,
-        "duration_ms": 5.0,
-        "detail": {},
-        "private": {"worst": {"case": HIDDEN, "rows": SECRET}},
-        "compiler": [],
-        "measurements": [],
-        **more,
-    }
+def gate(*result: Any, **more: Any) -> GateResult:
+    private = {"worst": {"case": HIDDEN, "rows": SECRET}}
+    return factories.gate(*result, **{"private": private, **more})

@@ -1,4 +1,4 @@
-"""The life of an evaluation: asked for, built, measured, reported; its end may end the run."""
+"""Transitions of an evaluation: requested, built, measured, reported; a final one ends its run."""
 
 from __future__ import annotations
 
@@ -8,34 +8,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from arena import queue, sockets
 from arena.errors import Conflict, UserError
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
-from arena.runs.services.runs import end_run, say_status
+from arena.runs.services.runs import end_run, record_status
 from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus, Scope, Split
 from arena.runs.trace.events import EventDraft
 from arena.runs.trace.recording import SYSTEM, note, record
 from arena.runs.trace.redaction import clean
-from arena.runs.transfer import results
+from evaluation import types
+from evaluation.profiling.facts import Profile
+from evaluation.types import to_json
 
 MAX_ATTEMPTS = 2
 MAX_FILES_BYTES = 1_000_000
-GATE_FIELDS = (
-    "verdict", "reason", "rule", "message", "passed", "total", "duration_ms", "detail", "private",
-)  # fmt: skip
 
 
 def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
-    """Freeze `files` (path to text) as the run's next round; UserError if they cannot be taken."""
+    """Freeze `files` (path to text) as the run's next round. Raises UserError, Conflict."""
     size = sum(len(text.encode("utf-8", "replace")) for text in files.values())
     if not files:
-        raise UserError("Nothing was handed in.", "Write the file that the task names.")
+        raise UserError("Nothing was submitted.", "Write the file that the task names.")
     if size > MAX_FILES_BYTES:
-        raise UserError(f"The files are {size} bytes.", f"At most {MAX_FILES_BYTES} are taken.")
+        raise UserError(f"The files are {size} bytes.", f"The limit is {MAX_FILES_BYTES} bytes.")
     frozen, note = dict(sorted(files.items())), clean(note)
     digest = hashlib.sha256(json.dumps(frozen).encode()).hexdigest()
     with transaction.atomic():
@@ -61,9 +60,9 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
 
 
 def request_evaluation(submission: Submission, scope: str) -> Evaluation:
-    """Ask for a verdict on `submission`; the same one if it was asked for before.
+    """Request a verdict on `submission`; a second request returns the first evaluation.
 
-    A final evaluation takes the run to `judging`, and its end is the run's.
+    A final evaluation moves the run to `judging`, and its end ends the run.
     """
     run = submission.run
     with transaction.atomic():
@@ -73,10 +72,10 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
         if not created:
             return evaluation
         if scope == Scope.FINAL:
-            working = Run.objects.filter(pk=run.pk, status=RunStatus.RUNNING)
-            if not working.update(status=RunStatus.JUDGING, final=submission):
+            running = Run.objects.filter(pk=run.pk, status=RunStatus.RUNNING)
+            if not running.update(status=RunStatus.JUDGING, final=submission):
                 raise Conflict("The run is not running: there is nothing to judge.")
-            say_status(run.pk, RunStatus.JUDGING)
+            record_status(run.pk, RunStatus.JUDGING)
         body = {
             "span_kind": "evaluation",
             "title": f"Judging round {submission.round}",
@@ -89,8 +88,11 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
 
 
 def request_profile(submission: Submission, case: str) -> Evaluation:
-    """Ask where the time of a round's kernels goes on a seen case, the largest where none is named;
-    the same profile if it was asked for before. Raises Conflict for what did not compile.
+    """Request a profile of a round's kernels on a seen case; "" stands for the largest.
+
+    A second request returns the first evaluation.
+
+    Raises: Conflict if the round did not compile.
     """
     compiled = GateResult.objects.filter(gate="compile", verdict="passed")
     if not compiled.filter(evaluation__submission=submission).exists():
@@ -122,9 +124,9 @@ def request_profile(submission: Submission, case: str) -> Evaluation:
 def claim_evaluation(
     evaluation_id: int, from_status: str, to_status: str, lease: str
 ) -> Evaluation | None:
-    """Take an evaluation from one state to the next; None if it is not there to be taken."""
+    """Move an evaluation from one state to the next; None if it is not in that state."""
     now = timezone.now()
-    waiting = Evaluation.objects.filter(
+    claimable = Evaluation.objects.filter(
         pk=evaluation_id,
         status=from_status,
         submission__run__status__in=(RunStatus.RUNNING, RunStatus.JUDGING),
@@ -133,7 +135,7 @@ def claim_evaluation(
     changes: dict[str, Any] = {"status": to_status, "lease": lease, "heartbeat_at": now}
     if from_status == EvaluationStatus.QUEUED:
         changes |= {"attempts": F("attempts") + 1, "started_at": now}
-    if not waiting.update(**changes):
+    if not claimable.update(**changes):
         return None
     return Evaluation.objects.select_related(
         "submission__run__task_version__task__operator", "hardware"
@@ -141,37 +143,38 @@ def claim_evaluation(
 
 
 def heartbeat_evaluation(evaluation_id: int, lease: str) -> bool:
-    """Keep an evaluation's lease; False if it is lost or its run is to stop."""
+    """Renew an evaluation's lease; False if it is lost or the run is to stop."""
     held = _held(evaluation_id, lease).filter(submission__run__cancel_requested=False)
     return bool(held.update(heartbeat_at=timezone.now()))
 
 
-def record_gate(evaluation_id: int, gate: Mapping[str, Any]) -> GateResult:
-    """Store what a gate concluded and measured, and say so; said twice, it is replaced."""
+def record_gate(evaluation_id: int, gate: types.GateResult) -> GateResult:
+    """Store a gate's result and measurements, and record them; a second one replaces the first."""
     evaluation = _with_run(evaluation_id)
-    submission = evaluation.submission
-    values = {name: gate[name] for name in GATE_FIELDS if gate.get(name) is not None}
-    span = _span(evaluation)
+    run_id, span = evaluation.submission.run_id, _span(evaluation)
+    about = {"round": evaluation.submission.round, "scope": evaluation.scope}
+    data = to_json(gate)
+    data["reason"] = data["reason"] or ""
+    compiler, measurements = data.pop("compiler"), data.pop("measurements")
+    public = {key: value for key, value in data.items() if key != "private"}
+    name = data.pop("gate")
     with transaction.atomic():
         result, _ = GateResult.objects.update_or_create(
-            evaluation=evaluation, gate=gate["gate"], defaults=values
+            evaluation=evaluation, gate=name, defaults=data
         )
-        measurements = [_store(evaluation, measured) for measured in gate.get("measurements", ())]
-        about = {"round": submission.round, "scope": evaluation.scope}
-        public = {key: value for key, value in values.items() if key != "private"}
+        stored = [_store(evaluation, measurement) for measurement in measurements]
         drafts = [
-            EventDraft("compiler_output", dict(output), id=f"{span}/compiler/{index}")
-            for index, output in enumerate(gate.get("compiler", ()))
+            EventDraft("compiler_output", output, id=f"{span}/compiler/{index}")
+            for index, output in enumerate(compiler)
         ]
-        drafts += [_metric(span, about, m) for m in measurements if m.split == Split.SEEN]
-        body = {"gate": result.gate, **public, **about}
-        drafts.append(EventDraft("gate_result", body, id=f"{span}/{result.gate}"))
-        record(submission.run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
+        drafts += [_case_metric(span, about, m) for m in stored if m.split == Split.SEEN]
+        drafts.append(EventDraft("gate_result", {**public, **about}, id=f"{span}/{name}"))
+        record(run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
     return result
 
 
 def finish_build(evaluation_id: int, lease: str) -> bool:
-    """Hand a built evaluation on to its hardware's queue; False if the lease is lost."""
+    """Move a built evaluation to its hardware's queue; False if the lease is lost."""
     with transaction.atomic():
         built = _held(evaluation_id, lease).filter(status=EvaluationStatus.BUILDING)
         now = timezone.now()
@@ -182,68 +185,65 @@ def finish_build(evaluation_id: int, lease: str) -> bool:
     return True
 
 
-def finish_evaluation(evaluation_id: int, lease: str, report: Mapping[str, Any]) -> bool:
+def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> bool:
     """Store the verdict; a final one ends the run. False if the lease is lost."""
     evaluation = _with_run(evaluation_id)
-    verdict = report["verdict"]
-    if verdict == "broken":
-        return break_evaluation(evaluation_id, lease, report.get("message") or "The judge failed.")
-    if report["task_hash"] != evaluation.submission.run.task_version.content_hash:
+    if report.verdict == types.Verdict.BROKEN:
+        return break_evaluation(evaluation_id, lease, report.message or "The judge failed.")
+    if report.task_hash != evaluation.submission.run.task_version.content_hash:
         reason = "The task changed on disk after the run started: sync, then start the run again."
         return break_evaluation(evaluation_id, lease, reason)
-    scores = _scores(report)
+    data = to_json(report)
+    verdict, reason, message = data["verdict"], data["reason"] or "", data["message"]
+    scores = _scores(data)
     with transaction.atomic():
         if not _held(evaluation_id, lease).update(
             status=EvaluationStatus.DONE,
             verdict=verdict,
-            reason=report.get("reason") or "",
-            message=report.get("message") or "",
-            report=public_report(report),
-            private={"gates": [_private_part(gate) for gate in report.get("gates", ())]},
-            fingerprint=report.get("fingerprint") or {},
-            judge_version=report.get("judge_version") or "",
-            aka_score=report.get("aka_score"),
-            noisy=bool(report.get("noisy")),
+            reason=reason,
+            message=message,
+            report=_public(data),
+            private={
+                "gates": [{name: g[name] for name in ("gate", "private")} for g in data["gates"]]
+            },
+            fingerprint=data["fingerprint"],
+            judge_version=data["judge_version"],
+            aka_score=data["aka_score"],
+            noisy=data["noisy"],
             ended_at=timezone.now(),
             lease="",
             **scores,
         ):
             return False
         stored = set(evaluation.gates.values_list("gate", flat=True))
-        for gate in report.get("gates", ()):
-            if gate["gate"] not in stored:
+        for gate in report.gates:
+            if gate.gate not in stored:
                 record_gate(evaluation_id, gate)
-        _say_end(evaluation, report, scores)
+        _record_end(evaluation, verdict, reason, message, scores)
         sockets.nudge(sockets.BOARD)
         if evaluation.scope == Scope.FINAL:
-            _settle_run(evaluation, report, scores)
+            _end_judged_run(evaluation, verdict, message or reason, scores)
     return True
 
 
-def finish_profile(evaluation_id: int, lease: str, profile: Mapping[str, Any]) -> bool:
-    """Store what was profiled, or why nothing was. False if the lease is lost."""
-    evaluation, profile = _with_run(evaluation_id), clean(dict(profile))
+def finish_profile(evaluation_id: int, lease: str, profile: Profile) -> bool:
+    """Store a profile, or the reason that there is none. False if the lease is lost."""
+    evaluation = _with_run(evaluation_id)
+    data = clean(to_json(profile))
     submission, span = evaluation.submission, _span(evaluation)
-    message, reason = profile.get("message") or "", profile.get("reason") or ""
-    kernels = profile.get("kernels") or []
-    about = {"round": submission.round}
-    output = {name: profile.get(name) or "" for name in ("tool", "case", "message")}
+    reason, kernels, about = data["reason"] or "", data["kernels"], {"round": submission.round}
+    output = {name: data[name] for name in ("tool", "case", "message", "kernels")}
+    end = {"span_kind": "evaluation", "ok": bool(kernels), "reason": reason}
     drafts = [
-        EventDraft(
-            "profiler_output", {**output, **about, "kernels": kernels}, id=f"{span}/profile"
-        ),
-        EventDraft(
-            "span_end",
-            {"span_kind": "evaluation", "ok": bool(kernels), "reason": reason, **about},
-            id=f"{span}/end",
-        ),
+        EventDraft("profiler_output", output | about, id=f"{span}/profile"),
+        EventDraft("span_end", end | about, id=f"{span}/end"),
     ]
     with transaction.atomic():
         if not _held(evaluation_id, lease).update(
             status=EvaluationStatus.DONE,
             reason=reason,
-            message=message,
-            report=profile,
+            message=data["message"],
+            report=data,
             ended_at=timezone.now(),
             lease="",
         ):
@@ -253,7 +253,7 @@ def finish_profile(evaluation_id: int, lease: str, profile: Mapping[str, Any]) -
 
 
 def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
-    """Our fault: try again, or give up and say so. False if the lease is lost."""
+    """Retry an evaluation that failed by our fault, or end it. False if the lease is lost."""
     evaluation = _with_run(evaluation_id)
     run_id = evaluation.submission.run_id
     with transaction.atomic():
@@ -264,7 +264,7 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
                 return False
             evaluation.gates.all().delete()
             evaluation.measurements.all().delete()
-            text = f"Judging broke and is tried again: {reason}"
+            text = f"Judging failed and is retried: {reason}"
             note(run_id, "log", {"text": text, "level": "warning"}, span=_span(evaluation))
             queue.enqueue("build", queue.BUILD, evaluation_id)
             return True
@@ -272,57 +272,51 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
             status=EvaluationStatus.BROKEN, verdict="broken", message=reason, lease="", ended_at=now
         ):
             return False
-        _say_end(evaluation, {"verdict": "broken", "message": reason}, {})
+        _record_end(evaluation, "broken", "", reason, {})
         if evaluation.scope == Scope.FINAL:
             judging = {"status": RunStatus.JUDGING}
             end_run(run_id, judging, RunStatus.BROKEN, reason, Fault.ARENA)
     return True
 
 
-def public_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report without a word on hidden cases: no private parts, seen measurements alone."""
+def _public(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report without hidden cases: no private parts, measurements of seen cases only."""
     gates = []
-    for gate in report.get("gates", ()):
+    for gate in report["gates"]:
         shown = {key: value for key, value in gate.items() if key not in ("private", "compiler")}
-        seen = [m for m in gate.get("measurements", ()) if m["split"] == Split.SEEN]
+        seen = [m for m in gate["measurements"] if m["split"] == Split.SEEN]
         gates.append({**shown, "measurements": seen})
     return {**report, "gates": gates}
 
 
-def _private_part(gate: Mapping[str, Any]) -> dict[str, Any]:
-    return {"gate": gate["gate"], "private": gate.get("private") or {}}
-
-
 def _scores(report: Mapping[str, Any]) -> dict[str, float | None]:
-    seen, unseen = report.get("seen") or {}, report.get("unseen") or {}
+    seen, unseen = report["seen"] or {}, report["unseen"] or {}
     return {
-        "speedup": seen.get("speedup"),
-        "low": seen.get("low"),
-        "high": seen.get("high"),
-        "unseen_speedup": unseen.get("speedup"),
-        "unseen_low": unseen.get("low"),
-        "unseen_high": unseen.get("high"),
-        "roofline_share": report.get("roofline_share"),
+        **{name: seen.get(name) for name in ("speedup", "low", "high")},
+        **{f"unseen_{name}": unseen.get(name) for name in ("speedup", "low", "high")},
+        "roofline_share": report["roofline_share"],
     }
 
 
-def _say_end(
-    evaluation: Evaluation, report: Mapping[str, Any], scores: Mapping[str, float | None]
+def _record_end(
+    evaluation: Evaluation,
+    verdict: str,
+    reason: str,
+    message: str,
+    scores: Mapping[str, float | None],
 ) -> None:
     """Record the verdict, and the run's best speedup so far."""
-    submission = evaluation.submission
-    span = _span(evaluation)
-    about = {"round": submission.round}
+    submission, span = evaluation.submission, _span(evaluation)
     end = {
         "span_kind": "evaluation",
-        "ok": report["verdict"] == "passed",
-        "verdict": report["verdict"],
-        "reason": report.get("reason") or "",
-        "message": report.get("message") or "",
-        **about,
+        "ok": verdict == "passed",
+        "verdict": verdict,
+        "reason": reason,
+        "message": message,
+        "round": submission.round,
     }
     drafts = [EventDraft("span_end", end, id=f"{span}/end")]
-    if report["verdict"] == "passed" and scores.get("speedup") is not None:
+    if verdict == "passed" and scores["speedup"] is not None:
         rounds = Evaluation.objects.of_rounds().filter(submission__run=submission.run_id)
         best = best_first(rounds).first()
         body = {
@@ -334,50 +328,52 @@ def _say_end(
             "best": best and best.speedup,
             "scope": evaluation.scope,
             "hardware": evaluation.hardware.slug,
-            **about,
+            "round": submission.round,
         }
         drafts.append(EventDraft("metric", body, id=f"{span}/speedup"))
     record(submission.run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
 
 
-def _settle_run(
-    evaluation: Evaluation, report: Mapping[str, Any], scores: Mapping[str, float | None]
+def _end_judged_run(
+    evaluation: Evaluation, verdict: str, reason: str, scores: Mapping[str, float | None]
 ) -> None:
-    """The final verdict is the run's. What this hardware cannot judge (skipped) fails nobody."""
-    passed, skipped = report["verdict"] == "passed", report["verdict"] == "skipped"
-    status = RunStatus.PASSED if passed else RunStatus.BROKEN if skipped else RunStatus.FAILED
-    fault = Fault.NOBODY if passed else Fault.ARENA if skipped else Fault.CANDIDATE
-    why = report.get("message") or report.get("reason") or ""
-    reason = "" if passed else f"{evaluation.hardware} cannot judge this: {why}" if skipped else why
+    """End a run with its final verdict; a task that this hardware cannot judge is our fault."""
+    match verdict:
+        case "passed":
+            end = RunStatus.PASSED, "", Fault.NOBODY
+        case "skipped":
+            reason = f"{evaluation.hardware} cannot judge this: {reason}"
+            end = RunStatus.BROKEN, reason, Fault.ARENA
+        case _:
+            end = RunStatus.FAILED, reason, Fault.CANDIDATE
     judging = {"status": RunStatus.JUDGING}
-    end_run(evaluation.submission.run_id, judging, status, reason, fault, **scores)
+    end_run(evaluation.submission.run_id, judging, *end, **scores)
 
 
-def _store(evaluation: Evaluation, measured: Mapping[str, Any]) -> Measurement:
-    values = {name: value for name, value in measured.items() if name in results.MEASUREMENT}
+def _store(evaluation: Evaluation, values: dict[str, Any]) -> Measurement:
     key = {name: values.pop(name) for name in ("case", "split", "baseline")}
     stored, _ = Measurement.objects.update_or_create(evaluation=evaluation, **key, defaults=values)
     return stored
 
 
-def _metric(span: str, about: Mapping[str, Any], measured: Measurement) -> EventDraft:
+def _case_metric(span: str, about: Mapping[str, Any], measurement: Measurement) -> EventDraft:
     body = {
         "name": "case_speedup",
-        "value": measured.speedup,
-        "low": measured.low,
-        "high": measured.high,
+        "value": measurement.speedup,
+        "low": measurement.low,
+        "high": measurement.high,
         "unit": "x",
-        "case": measured.case,
-        "baseline": measured.baseline,
+        "case": measurement.case,
+        "baseline": measurement.baseline,
         "detail": {
-            "candidate_us": measured.candidate_us,
-            "baseline_us": measured.baseline_us,
-            "roofline_share": measured.roofline_share,
-            "noisy": measured.noisy,
+            "candidate_us": measurement.candidate_us,
+            "baseline_us": measurement.baseline_us,
+            "roofline_share": measurement.roofline_share,
+            "noisy": measurement.noisy,
         },
         **about,
     }
-    return EventDraft("metric", body, id=f"{span}/case/{measured.case}")
+    return EventDraft("metric", body, id=f"{span}/case/{measurement.case}")
 
 
 def _placed(draft: EventDraft, span: str) -> EventDraft:
@@ -385,11 +381,11 @@ def _placed(draft: EventDraft, span: str) -> EventDraft:
 
 
 def _span(thing: Submission | Evaluation) -> str:
-    """The id of the span event of a submission or an evaluation."""
+    """Return the id of the span event of a submission or an evaluation."""
     return f"{thing._meta.model_name}-{thing.pk}"
 
 
-def _held(evaluation_id: int, lease: str) -> Any:
+def _held(evaluation_id: int, lease: str) -> QuerySet[Evaluation]:
     return Evaluation.objects.filter(pk=evaluation_id, lease=lease, status__in=EVALUATION_HELD)
 
 

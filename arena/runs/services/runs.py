@@ -79,7 +79,7 @@ def start_run(
             visibility=visibility,
         )
         place = Run.objects.ahead_of(run).count() + 1
-        say_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS, queue_position=place)
+        record_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS, queue_position=place)
         queue.enqueue("run_agent", queue.AGENTS, run.pk)
     return run
 
@@ -92,7 +92,7 @@ def claim_run(run_id: str, lease: str) -> Run | None:
         won = queued.update(status=RunStatus.RUNNING, lease=lease, started_at=now, heartbeat_at=now)
         if not won:
             return None
-        say_status(run_id, RunStatus.RUNNING)
+        record_status(run_id, RunStatus.RUNNING)
     return Run.objects.with_names().get(pk=run_id)
 
 
@@ -178,12 +178,12 @@ def end_run(
             ended_at=now,
             lease="",
         )
-        say_status(run_id, status, reason=reason, fault=fault)
+        record_status(run_id, status, reason=reason, fault=fault)
     return True
 
 
-def say_status(run_id: str, state: str, **more: Any) -> None:
-    """Record a change of state, and tell the boards."""
+def record_status(run_id: str, state: str, **more: Any) -> None:
+    """Record a change of state, and notify the boards."""
     note(run_id, "status", {"state": state, **more}, id="status")
     sockets.nudge(sockets.BOARD)
 

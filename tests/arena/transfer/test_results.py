@@ -379,7 +379,7 @@ def test_a_file_does_not_say_where_the_work_of_a_known_device_goes(line, tmp_pat
 def test_an_imported_run_does_not_stand_for_one_of_ones_own(line, tmp_path, task, agent):
     services.import_results(write(tmp_path / "r.jsonl", line))
     entrant = experiments.Entrant(agent="tuner")
-    plan = experiments.Plan("pair", "Pair", [entrant], ["relu/*"])
+    plan = experiments.Plan(slug="pair", title="Pair", agents=[entrant], tasks=["relu/*"])
     assert len(experiments.start(plan).runs) == 1
 
 
