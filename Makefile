@@ -18,10 +18,10 @@ unexport MAKEFLAGS
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help arena test test-gpu lint admin admit bench clean ready port extras
+.PHONY: help arena test test-postgres test-gpu lint admin admit bench clean ready port extras
 
 help:  ## print this
-	$(DO)@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	$(DO)@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 arena: ready port .venv/run.stamp  ## install what is missing and open the arena on http://127.0.0.1:8000 (PORT=)
 	$(DO)@exec $(BIN)/python -m runners
@@ -29,6 +29,9 @@ arena: ready port .venv/run.stamp  ## install what is missing and open the arena
 test: ready .venv/dev.stamp extras  ## run every test, those in a real browser among them
 	$(DO)@$(BIN)/pytest -m serial $$(grep -rls mark.serial --include='*.py' tests) && alone=0 || alone=$$?; \
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not serial" && exit $$alone
+
+test-postgres: ready .venv/dev.stamp extras  ## run the tests of the arena on a PostgreSQL of their own
+	$(DO)@scripts/postgres $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/arena
 
 test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton and pytest)
 	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu $(if $(RESULTS),--results $(RESULTS))

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from channels.layers import channel_layers
@@ -110,8 +111,11 @@ def django_db_modify_db_settings(
 
 @pytest.fixture
 def database_url(transactional_db: None) -> str:
-    """What another process sets as DATABASE_URL to share this test's database."""
-    return f"sqlite:///{connections['default'].settings_dict['NAME']}"
+    """Return the DATABASE_URL with which another process shares this test's database."""
+    database = connections["default"].settings_dict
+    if database["ENGINE"] == "django.db.backends.sqlite3":
+        return f"sqlite:///{database['NAME']}"
+    return f"postgres://{database['USER']}@{quote(database['HOST'], safe='')}/{database['NAME']}"
 
 
 @pytest.fixture
