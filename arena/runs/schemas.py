@@ -1,4 +1,4 @@
-"""How runs, submissions and verdicts look in the API: nothing hidden has a field here."""
+"""API schemas of runs, submissions and verdicts; no field shows anything hidden."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Annotated, Any, Literal
 from ninja import Field, Schema
 from pydantic import AfterValidator, StrictInt
 
-from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
+from arena.runs.models import Evaluation, GateResult, Measurement, Run, Scores, Submission
 from arena.runs.states import RunStatus
+from arena.runs.strict import derived
 from arena.runs.waiting import Waiting, waiting_of
+from evaluation import types
 
-UNWRITTEN = re.compile("[\x00\ud800-\udfff]")
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def _written(text: str) -> str:
-    if UNWRITTEN.search(text):
-        raise ValueError("It holds a NUL or half a character.")
+def _storable(text: str) -> str:
+    if UNSTORABLE.search(text):
+        raise ValueError("It contains a NUL or a lone surrogate.")
     return text
 
 
@@ -28,18 +30,10 @@ def _statuses(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_written)]
-"""What a database takes."""
+Text = Annotated[str, AfterValidator(_storable)]
+"""Text that a database can store."""
 
 Numbers = dict[str, float | None] | None
-
-
-def seen_of(scores: Scores) -> Numbers:
-    return _interval(scores.speedup, scores.low, scores.high)
-
-
-def unseen_of(scores: Scores) -> Numbers:
-    return _interval(scores.unseen_speedup, scores.unseen_low, scores.unseen_high)
 
 
 def _interval(speedup: float | None, low: float | None, high: float | None) -> Numbers:
@@ -61,7 +55,23 @@ class Interval(Schema):
     high: float | None
 
 
-class RunOut(Schema):
+class ScoresOut(Schema):
+    """Summary of a verdict."""
+
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+
+    @staticmethod
+    def resolve_seen(scores: Scores) -> Numbers:
+        return _interval(scores.speedup, scores.low, scores.high)
+
+    @staticmethod
+    def resolve_unseen(scores: Scores) -> Numbers:
+        return _interval(scores.unseen_speedup, scores.unseen_low, scores.unseen_high)
+
+
+class RunOut(ScoresOut):
     id: str
     task: str
     task_version: str
@@ -82,9 +92,6 @@ class RunOut(Schema):
     seconds: float | None
     rounds: int
     last_seq: int
-    seen: Interval | None
-    unseen: Interval | None
-    roofline_share: float | None
     cost_usd: float | None
     tokens: int | None
     imported_at: datetime | None
@@ -114,16 +121,8 @@ class RunOut(Schema):
     def resolve_experiment(run: Run) -> str | None:
         return run.experiment.slug if run.experiment else None
 
-    @staticmethod
-    def resolve_seen(run: Run) -> Numbers:
-        return seen_of(run)
 
-    @staticmethod
-    def resolve_unseen(run: Run) -> Numbers:
-        return unseen_of(run)
-
-
-class EvaluationOut(Schema):
+class EvaluationOut(ScoresOut):
     scope: str
     status: str
     verdict: str
@@ -132,23 +131,12 @@ class EvaluationOut(Schema):
     hardware: str
     judge_version: str
     noisy: bool
-    seen: Interval | None
-    unseen: Interval | None
-    roofline_share: float | None
     aka_score: float | None
     ended_at: datetime | None
 
     @staticmethod
     def resolve_hardware(evaluation: Evaluation) -> str:
         return evaluation.hardware.slug
-
-    @staticmethod
-    def resolve_seen(evaluation: Evaluation) -> Numbers:
-        return seen_of(evaluation)
-
-    @staticmethod
-    def resolve_unseen(evaluation: Evaluation) -> Numbers:
-        return unseen_of(evaluation)
 
 
 class SubmissionOut(Schema):
@@ -183,47 +171,36 @@ class RunDetail(RunStarted):
         return list(rounds)
 
 
-class GateOut(Schema):
-    gate: str
-    verdict: str
-    reason: str
-    rule: str
-    message: str
-    passed: int
-    total: int
-    duration_ms: float
-    detail: dict[str, Any]
-
-
-class MeasurementOut(Schema):
-    case: str
-    kind: str
-    dtype: str
-    symbols: dict[str, Any]
-    baseline: str
-    candidate_us: float
-    baseline_us: float
-    speedup: float
-    low: float
-    high: float
-    gbps: float | None
-    tflops: float | None
-    roofline_share: float | None
-    warm_us: float | None
-    eager_us: float | None
-    captured: bool | None
-    noisy: bool
+GateOut = derived(
+    "GateOut",
+    types.GateResult,
+    Schema,
+    omit=("private", "compiler", "measurements"),
+    defaults=False,
+    reason=(str, ...),
+)
+MeasurementOut = derived(
+    "MeasurementOut",
+    types.Measurement,
+    Schema,
+    omit=("split", "blocks"),
+    defaults=False,
+    symbols=(dict[str, Any], ...),
+    gbps=(float | None, ...),
+    tflops=(float | None, ...),
+    roofline_share=(float | None, ...),
+)
 
 
 class JudgedOut(EvaluationOut):
-    """A verdict with its gates, and the measurements of the cases that the agent was told."""
+    """A verdict with its gates, and the measurements of the seen cases."""
 
     fingerprint: dict[str, Any]
-    gates: list[GateOut]
-    measurements: list[MeasurementOut]
+    gates: list[GateOut]  # type: ignore[valid-type]
+    measurements: list[MeasurementOut]  # type: ignore[valid-type]
 
     @staticmethod
-    def resolve_gates(evaluation: Evaluation) -> list[Any]:
+    def resolve_gates(evaluation: Evaluation) -> list[GateResult]:
         return list(evaluation.gates.all())
 
     @staticmethod

@@ -95,6 +95,6 @@ def test_why_the_judge_broke_is_for_staff_alone(client, start, alice, bob):
         if who:
             client.force_login(who)
         page = client.get(path).content.decode()
-        assert "too bright" not in page and "Why is shown to staff" in page
+        assert "too bright" not in page and "The cause is shown to staff only" in page
     client.force_login(bob)
     assert "line 7: &lt;Broken&gt; too bright" in client.get(path).content.decode()

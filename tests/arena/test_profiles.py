@@ -138,7 +138,7 @@ def test_a_profile_stands_on_the_page_of_its_round(judged, client):
     page = client.get(f"/runs/{judged.submission.run_id}/rounds/1/").content.decode()
     assert 'aria-label="Profile of small"' in page
     assert '<span class="mono">relu</span>' in page
-    assert "waits: <span" in page
+    assert "stalls: <span" in page
     assert "needs a &lt;GPU&gt;" in page
 
 

@@ -116,7 +116,7 @@ def test_an_imported_run_says_so_on_its_page_in_lists_and_in_the_api(line, tmp_p
     services.import_results(write(tmp_path / "h200.jsonl", line))
     run = Run.objects.get()
     page = client.get(reverse("run", args=[run.pk])).content.decode()
-    assert "It ran elsewhere, on Test CPU" in page and "<code>h200.jsonl</code>" in page
+    assert "It ran on Test CPU and ended" in page and "<code>h200.jsonl</code>" in page
     assert "imported" in client.get(reverse("runs")).content.decode()
     told = client.get(f"/api/v1/runs/{run.pk}").json()
     assert told["imported_from"] == "h200.jsonl" and told["imported_at"]
