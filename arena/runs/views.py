@@ -20,8 +20,9 @@ from arena.runs import experiments, services
 from arena.runs.charts import best_by_round
 from arena.runs.forms import RunForm
 from arena.runs.models import Evaluation, Run, Submission
-from arena.runs.rounds import Round, best_of, changes, rounds_of, sources
+from arena.runs.rounds import Round, best_of, rounds_of
 from arena.runs.services.runs import BUDGET
+from arena.runs.sources import changes, sources
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
 from arena.runs.trace import timeline
 from arena.runs.waiting import waiting_of

@@ -8,18 +8,18 @@ import time
 import pytest
 
 from arena.runs import services
-from arena.runs.rounds import changes, highlighted, sources
+from arena.runs.sources import changes, highlighted, sources
 from tests.arena.factories import LEASE, judge, report
 
 pytestmark = pytest.mark.django_db
 
 
-def test_files_share_what_a_page_shows_and_compares():
+def test_long_files_are_cut_and_not_compared():
     short, long = "int a;\n" * 100, "int a;\n" * 2_500
-    told = sources({"a.cpp": short, "b.cpp": long, "c.cpp": short})
-    assert [source.cut for source in told] == [False, True, True]
-    told = changes({"a.cpp": short, "b.cpp": long}, {"a.cpp": "", "b.cpp": long + short})
-    assert [(change.removed, change.cut) for change in told] == [(100, False), (0, True)]
+    results = sources({"a.cpp": short, "b.cpp": long, "c.cpp": short})
+    assert [source.cut for source in results] == [False, True, True]
+    results = changes({"a.cpp": short, "b.cpp": long}, {"a.cpp": "", "b.cpp": long + short})
+    assert [(change.removed, change.cut) for change in results] == [(100, False), (0, True)]
     assert changes({"a.cpp": long}, {"a.cpp": long}) == []
 
 
@@ -36,7 +36,7 @@ def slow_to_compare(first: str) -> str:
     return "".join(f"{first}{n}\nc{n % 100}\n" for n in range(40_000))
 
 
-def test_a_file_of_any_size_keeps_no_page_busy(client, start):
+def test_huge_files_keep_every_page_fast(client, start):
     runs = [start(), start()]
     for run, names in zip(runs, ("ab", "cd"), strict=True):
         services.claim_run(run.pk, LEASE)

@@ -13,7 +13,7 @@ from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard import comparison
 from arena.leaderboard.charts import progress_chart
 from arena.runs.models import Run, RunQuerySet
-from arena.runs.rounds import changes
+from arena.runs.sources import changes
 from arena.runs.states import RUN_JUDGED
 
 MAX_OTHER_RUNS = 20

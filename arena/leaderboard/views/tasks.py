@@ -17,7 +17,7 @@ from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.records import records
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Run, RunQuerySet
-from arena.runs.rounds import highlighted
+from arena.runs.sources import highlighted
 from arena.runs.states import RUN_JUDGED, RunStatus
 
 MAX_RECENT_RUNS = 20

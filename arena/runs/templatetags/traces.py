@@ -9,7 +9,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from arena.runs.rounds import diff_html
+from arena.runs.sources import diff_html
 
 register = template.Library()
 
