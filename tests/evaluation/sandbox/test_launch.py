@@ -1,8 +1,9 @@
-"""The walls hold: what an inmate tries from inside does not reach out."""
+"""Attempts to escape, from inside the sandbox."""
 
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.sandbox import launch
+from evaluation.sandbox import launch, seccomp
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.launch import FIRST_UNPRIVILEGED_UID
 from evaluation.sandbox.policy import IsolationFeatures, Policy
@@ -20,44 +21,44 @@ PYTHON = (sys.prefix, sys.base_prefix)
 
 
 def inside(code: str, folder: Path, timeout: float = 20, **rights: object) -> tuple[int, str]:
-    """Run Python code behind this machine's walls; its exit code and what it said."""
+    """Run Python code in the sandbox, and return its exit code and output."""
     policy = replace(
         Policy(features=isolation_features(), readable=PYTHON, writable=(str(folder),)),
         **rights,  # type: ignore[arg-type]
     )
-    done = launch.run([sys.executable, "-I", "-c", code], policy, timeout=timeout, cwd=folder)
-    return done.returncode, done.stdout
+    completed = launch.run([sys.executable, "-I", "-c", code], policy, timeout=timeout, cwd=folder)
+    return completed.returncode, completed.stdout
 
 
 @pytest.fixture(autouse=True)
-def walled() -> None:
+def isolated() -> None:
     if not isolation_features().any:
         pytest.skip("this machine has neither namespaces nor Landlock")
 
 
-def test_only_the_granted_folder_can_be_written(tmp_path: Path) -> None:
+def test_write_outside_the_granted_folder_is_refused(tmp_path: Path) -> None:
     granted, other = tmp_path / "granted", tmp_path / "other"
     granted.mkdir()
     other.mkdir()
     code = f"open({str(granted / 'a')!r}, 'w').write('x')"
     assert inside(code, granted) == (0, "")
     code = f"open({str(other / 'a')!r}, 'w').write('x')"
-    status, said = inside(code, granted)
+    status, output = inside(code, granted)
     assert status != 0
-    assert "Error" in said
+    assert "Error" in output
     assert list(other.iterdir()) == []
 
 
-def test_files_that_were_not_granted_cannot_be_read(tmp_path: Path) -> None:
+def test_read_of_a_file_not_granted_is_refused(tmp_path: Path) -> None:
     secret, granted = tmp_path / "secret", tmp_path / "granted"
     granted.mkdir()
     secret.write_text("the seed")
-    status, said = inside(f"print(open({str(secret)!r}).read())", granted)
+    status, output = inside(f"print(open({str(secret)!r}).read())", granted)
     assert status != 0
-    assert "the seed" not in said
+    assert "the seed" not in output
 
 
-def test_neither_environment_nor_memory_of_others_can_be_read(
+def test_environment_and_memory_of_other_processes_are_unreadable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARENA_TEST_SECRET", "swordfish")
@@ -69,23 +70,23 @@ for pid in [{os.getpid()}, os.getppid(), *[p.split('/')[2] for p in glob.glob('/
         try: print(open(f'/proc/{{pid}}/{{name}}', 'rb').read(1 << 16))
         except OSError: pass
 """
-    _, said = inside(code, tmp_path)
-    assert "swordfish" not in said
+    _, output = inside(code, tmp_path)
+    assert "swordfish" not in output
 
 
-def test_there_is_no_network(tmp_path: Path) -> None:
+def test_network_connection_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
-        status, said = inside(code, tmp_path)
+        status, output = inside(code, tmp_path)
     assert status != 0
-    assert "Error" in said
+    assert "Error" in output
 
 
-def test_other_processes_cannot_be_signalled(tmp_path: Path) -> None:
-    status, said = inside(f"import os; os.kill({os.getpid()}, 0)", tmp_path)
+def test_signal_to_another_process_is_refused(tmp_path: Path) -> None:
+    status, output = inside(f"import os; os.kill({os.getpid()}, 0)", tmp_path)
     assert status != 0
-    assert "Error" in said
+    assert "Error" in output
 
 
 @pytest.mark.parametrize(
@@ -96,11 +97,11 @@ def test_other_processes_cannot_be_signalled(tmp_path: Path) -> None:
         ("os.sched_setaffinity(0, {0})", {"pinned": True}),
     ],
 )
-def test_without_the_right_there_is_no_new_process_and_no_other_core(
+def test_policy_without_fork_or_pinned_refuses_processes_and_other_cores(
     tmp_path: Path, attempt: str, rights: dict[str, bool]
 ) -> None:
     if not isolation_features().seccomp:
-        pytest.skip("seccomp filters are written for x86-64")
+        pytest.skip("no seccomp filter for this machine")
     policy = Policy(isolation_features(), PYTHON, (str(tmp_path),), **rights)
     read, write = os.pipe()
 
@@ -110,38 +111,38 @@ def test_without_the_right_there_is_no_new_process_and_no_other_core(
         except OSError as error:
             os.write(write, type(error).__name__.encode())
 
-    warden = os.fork()
-    if warden == 0:
+    supervisor = os.fork()
+    if supervisor == 0:
         os.waitpid(launch.contain(policy, body), 0)
         os._exit(0)
-    os.waitpid(warden, 0)
+    os.waitpid(supervisor, 0)
     os.close(write)
     assert os.read(read, 100) == b"PermissionError"
     os.close(read)
 
 
-def test_threads_need_no_right_to_fork(tmp_path: Path) -> None:
+def test_thread_without_fork_starts(tmp_path: Path) -> None:
     code = "import threading; t = threading.Thread(target=print, args=('hi',)); t.start(); t.join()"
     assert inside(code, tmp_path) == (0, "hi\n")
 
 
-def test_memory_is_limited(tmp_path: Path) -> None:
-    status, said = inside("x = bytearray(1 << 30)", tmp_path, memory_bytes=256 << 20)
+def test_memory_over_the_limit_raises_memory_error(tmp_path: Path) -> None:
+    status, output = inside("x = bytearray(1 << 30)", tmp_path, memory_bytes=256 << 20)
     assert status != 0
-    assert "MemoryError" in said
+    assert "MemoryError" in output
 
 
-def test_a_scratch_folder_of_memory_is_no_larger_than_granted(tmp_path: Path) -> None:
+def test_scratch_in_memory_over_its_size_is_full(tmp_path: Path) -> None:
     if not isolation_features().read_only_system:
-        pytest.skip("no mounts of its own on this machine")
+        pytest.skip("no mount namespaces on this machine")
     code = "for i in range(8): open(f'{i}', 'wb').write(bytes(1 << 20))"
-    status, said = inside(code, tmp_path, scratch_bytes=4 << 20)
+    status, output = inside(code, tmp_path, scratch_bytes=4 << 20)
     assert status != 0
-    assert "No space left" in said
+    assert "No space left" in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_deadline_ends_everything_that_was_started(tmp_path: Path) -> None:
+def test_run_timeout_kills_all_descendants(tmp_path: Path) -> None:
     code = """
 import os, time
 if os.fork() == 0:
@@ -160,42 +161,42 @@ time.sleep(60)
     assert (tmp_path / "alive").read_text() == before
 
 
-def test_what_a_shell_would_say_of_its_end_is_said(tmp_path: Path) -> None:
+def test_run_ended_command_returns_the_exit_code_of_shells(tmp_path: Path) -> None:
     assert inside("raise SystemExit(7)", tmp_path)[0] == 7
     assert inside("import os; os.kill(os.getpid(), 11)", tmp_path)[0] == 128 + 11
 
 
-def test_a_wall_that_was_promised_and_cannot_stand_is_an_error(tmp_path: Path) -> None:
+def test_run_unavailable_namespace_fails_with_a_message(tmp_path: Path) -> None:
     root = Path(launch.__file__).parents[2]
     argv = launch.command(["/bin/true"], Policy(IsolationFeatures(namespaces=True)))
     code = f"import subprocess; raise SystemExit(subprocess.run({argv!r}).returncode)"
-    status, said = inside(code, tmp_path, readable=(*PYTHON, str(root)))
+    status, output = inside(code, tmp_path, readable=(*PYTHON, str(root)))
     assert status != 0
-    assert "unshare" in said
+    assert "unshare" in output
 
 
-def test_a_policy_survives_the_trip_through_json() -> None:
+def test_policy_through_json_is_unchanged() -> None:
     policy = Policy(isolation_features(), ("/a",), ("/b",), fork=False, unix_sockets=True)
     assert Policy.from_json(policy.to_json()) == policy
 
 
-def test_a_command_that_talks_without_end_is_heard_in_part() -> None:
+def test_run_endless_output_returns_its_last_mebibyte() -> None:
     policy = Policy(features=isolation_features(), file_bytes=8 << 20)
-    done = launch.run(["/usr/bin/yes"], policy, timeout=30)
-    assert done.returncode > 0
-    assert len(done.stdout) == launch.MAX_OUTPUT_BYTES
+    completed = launch.run(["/usr/bin/yes"], policy, timeout=30)
+    assert completed.returncode > 0
+    assert len(completed.stdout) == launch.MAX_OUTPUT_BYTES
 
 
 WITHOUT_LANDLOCK = replace(isolation_features(), landlock=0)
-NO_LANDLOCK = pytest.param({"walls": WITHOUT_LANDLOCK}, id="without Landlock")
+NO_LANDLOCK = pytest.param({"features": WITHOUT_LANDLOCK}, id="without Landlock")
 
 
-@pytest.mark.parametrize("rights", [pytest.param({}, id="all walls"), NO_LANDLOCK])
-def test_where_a_gpu_is_driven_threads_are_named_and_the_kernel_is_not_told_anything(
+@pytest.mark.parametrize("rights", [pytest.param({}, id="all features"), NO_LANDLOCK])
+def test_proc_with_a_gpu_allows_thread_names_and_no_kernel_settings(
     tmp_path: Path, rights: dict[str, object]
 ) -> None:
     if not (isolation_features().private_proc and isolation_features().read_only_system):
-        pytest.skip("no mounts of its own on this machine")
+        pytest.skip("no mount namespaces on this machine")
     code = """
 import glob, os, threading
 def rename():
@@ -214,16 +215,16 @@ for path in filter(os.path.isfile, closed):
     assert inside(code, tmp_path, gpu=True, **rights) == (0, "driver\ndriver\n")
 
 
-def test_where_no_gpu_is_driven_not_even_a_thread_is_named(tmp_path: Path) -> None:
-    status, said = inside("open('/proc/self/comm', 'w').write('mine')", tmp_path)
+def test_proc_without_a_gpu_is_read_only(tmp_path: Path) -> None:
+    status, output = inside("open('/proc/self/comm', 'w').write('mine')", tmp_path)
     assert status != 0
-    assert "Error" in said
+    assert "Error" in output
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-def test_a_gpus_driver_opens_packets_alone(tmp_path: Path, gpu: bool) -> None:
+def test_sockets_with_a_gpu_allow_seqpacket_only(tmp_path: Path, gpu: bool) -> None:
     if not isolation_features().seccomp:
-        pytest.skip("seccomp filters are written for x86-64")
+        pytest.skip("no seccomp filter for this machine")
     code = """
 import socket
 for domain in ('AF_UNIX', 'AF_INET'):
@@ -235,13 +236,14 @@ for domain in ('AF_UNIX', 'AF_INET'):
     assert inside(code, tmp_path, gpu=gpu) == (0, expected)
 
 
-def test_who_may_fork_makes_no_namespace_by_it(tmp_path: Path) -> None:
+def test_clone_of_a_user_namespace_is_refused(tmp_path: Path) -> None:
     if not isolation_features().seccomp:
-        pytest.skip("seccomp filters are written for x86-64")
-    code = """
+        pytest.skip("no seccomp filter for this machine")
+    clone = seccomp.NUMBERS["clone"][seccomp.ARCHITECTURES[platform.machine()].column]
+    code = f"""
 import ctypes, os
 libc, new_user, child_ends = ctypes.CDLL(None, use_errno=True), 0x10000000, 17
-pid = libc.syscall(56, new_user | child_ends, None, None, None, None)
+pid = libc.syscall({clone}, new_user | child_ends, None, None, None, None)
 if pid == 0: os._exit(0)
 print(pid, os.strerror(ctypes.get_errno()))
 """
@@ -249,42 +251,46 @@ print(pid, os.strerror(ctypes.get_errno()))
 
 
 @pytest.fixture
-def strangers() -> None:
+def other_user() -> None:
     if not isolation_features().other_user:
-        pytest.skip("no users of their own on this machine")
+        pytest.skip("no unprivileged users on this machine")
 
 
-@pytest.mark.usefixtures("strangers")
-def test_a_stranger_is_nobody_else_and_owns_but_its_scratch(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("other_user")
+def test_unprivileged_user_is_unique_and_owns_its_scratch_only(tmp_path: Path) -> None:
     code = """
 import os
 print(len({*os.getresuid(), *os.getresgid()}), os.getuid(), os.getgroups())
 open('/proc/self/stat').close()
 open('mine', 'w').write('x'); os.rename('mine', 'still mine')
 """
-    rights = {"stranger": True, "scratch_bytes": 1 << 20}
-    (status, said), (_, other) = (inside(code, tmp_path, **rights) for _ in "ab")
-    count, user, groups = said.split(maxsplit=2)
+    rights = {"unprivileged_user": True, "scratch_bytes": 1 << 20}
+    (status, output), (_, other) = (inside(code, tmp_path, **rights) for _ in "ab")
+    count, user, groups = output.split(maxsplit=2)
     assert (status, count, groups.strip()) == (0, "1", "[]")
     assert int(user) > FIRST_UNPRIVILEGED_UID and user != other.split()[1]
     assert list(tmp_path.iterdir()) == []
     assert inside("import os; print(os.getuid())", tmp_path) == (0, f"{os.getuid()}\n")
 
 
-@pytest.mark.usefixtures("strangers")
-def test_a_stranger_cannot_write_what_root_could(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("other_user")
+def test_unprivileged_user_cannot_write_files_of_root(tmp_path: Path) -> None:
     granted, scratch = tmp_path / "granted", tmp_path / "scratch"
     granted.mkdir()
     scratch.mkdir()
     (granted / "ours").write_text("x")
     code = f"print(open({str(granted / 'ours')!r}).read()); open({str(granted / 'ours')!r}, 'a')"
-    rights = {"readable": (*PYTHON, str(granted)), "stranger": True, "scratch_bytes": 1 << 20}
-    status, said = inside(code, scratch, walls=WITHOUT_LANDLOCK, **rights)
-    assert status != 0 and "x\n" in said and "Permission denied" in said
+    rights = {
+        "readable": (*PYTHON, str(granted)),
+        "unprivileged_user": True,
+        "scratch_bytes": 1 << 20,
+    }
+    status, output = inside(code, scratch, features=WITHOUT_LANDLOCK, **rights)
+    assert status != 0 and "x\n" in output and "Permission denied" in output
 
 
-@pytest.mark.usefixtures("strangers")
-def test_on_the_way_through_a_closed_folder_lies_what_was_granted_alone(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("other_user")
+def test_closed_folder_for_an_unprivileged_user_shows_granted_paths_only(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     granted, secret, file = closed / "a" / "granted", closed / "a" / "secret", closed / "file"
     for folder in (granted / "within", secret, closed / "scratch"):
@@ -300,15 +306,15 @@ print(open({str(closed / "link" / "within" / "text")!r}).read(), open({str(file)
 open('mine', 'w')
 """
     readable = (*PYTHON, str(closed / "link"), str(granted / "within"), str(file))
-    rights = {"readable": readable, "stranger": True, "scratch_bytes": 1 << 20}
-    status, said = inside(code, closed / "scratch", walls=WITHOUT_LANDLOCK, **rights)
+    rights = {"readable": readable, "unprivileged_user": True, "scratch_bytes": 1 << 20}
+    status, output = inside(code, closed / "scratch", features=WITHOUT_LANDLOCK, **rights)
     expected = "['a', 'file', 'link', 'scratch']\n['granted']\ngranted one file\n"
-    assert (status, said) == (0, expected)
+    assert (status, output) == (0, expected)
     assert (closed / "link").is_symlink() and len(list(closed.iterdir())) == 4
 
 
-@pytest.mark.usefixtures("strangers")
-def test_links_and_closed_folders_within_what_is_granted_are_gone_through(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("other_user")
+def test_granted_paths_through_links_and_closed_folders_are_reachable(tmp_path: Path) -> None:
     outer, elsewhere = tmp_path / "outer", tmp_path / "elsewhere"
     base = outer / "base"
     for folder in (base / "private" / "art", base / "open", elsewhere / "home" / "package"):
@@ -331,25 +337,29 @@ for folder in {[str(outer), str(base / "private"), str(elsewhere)]!r}:
     try: open(folder + '/new', 'w'); print('written', folder)
     except OSError: pass
 """
-    rights = {"readable": (*PYTHON, *map(str, asked)), "stranger": True, "scratch_bytes": 1 << 20}
-    status, said = inside(code, outer / "scratch", walls=WITHOUT_LANDLOCK, **rights)
+    rights = {
+        "readable": (*PYTHON, *map(str, asked)),
+        "unprivileged_user": True,
+        "scratch_bytes": 1 << 20,
+    }
+    status, output = inside(code, outer / "scratch", features=WITHOUT_LANDLOCK, **rights)
     found = "open art package art ['base', 'one', 'scratch', 'two'] ['art']\n"
-    assert (status, said) == (0, found)
+    assert (status, output) == (0, found)
     assert inside("open('x', 'w')", outer / "scratch", **rights) == (0, "")
 
 
-@pytest.mark.usefixtures("strangers")
-def test_a_way_that_goes_round_in_a_circle_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("other_user")
+def test_granted_path_with_circular_links_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    rights = {"readable": (*PYTHON, str(tmp_path / "a")), "stranger": True}
-    status, said = inside("", tmp_path, **rights)
-    assert status != 0 and "circle" in said
+    rights = {"readable": (*PYTHON, str(tmp_path / "a")), "unprivileged_user": True}
+    status, output = inside("", tmp_path, **rights)
+    assert status != 0 and "circle" in output
 
 
-def test_what_ran_when_the_time_was_up_is_gone_when_that_is_told(tmp_path: Path) -> None:
+def test_run_timeout_returns_after_all_processes_are_gone(tmp_path: Path) -> None:
     if not isolation_features().namespaces:
-        pytest.skip("no processes of its own on this machine")
+        pytest.skip("no PID namespaces on this machine")
     code = """
 import os, time
 for _ in range(100):
@@ -363,26 +373,3 @@ time.sleep(60)
         before = tmp_path.stat().st_mtime_ns
         time.sleep(0.2)
         assert tmp_path.stat().st_mtime_ns == before
-
-
-def test_each_wall_is_tried_where_not_all_of_them_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_of_them = isolation_features()
-    monkeypatch.setattr(launch, "_with_other_user", lambda found: found)
-    assert isolation_features.__wrapped__() == replace(all_of_them, other_user=False)
-    holds = launch._holds
-    monkeypatch.setattr(launch, "_holds", lambda trial: not trial.seccomp and holds(trial))
-    fewer = replace(all_of_them, other_user=False, seccomp=False)
-    assert isolation_features.__wrapped__() == fewer
-
-
-def test_without_its_capabilities_or_where_others_read_nothing_nobody_makes_strangers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = replace(isolation_features(), other_user=False)
-    here = Path("/proc/self/status").read_text()
-    effective = next(line for line in here.splitlines() if line.startswith("CapEff:"))
-    for line, changed in ((effective, "CapEff:\t0"), ("Umask:\t0022", "Umask:\t0077")):
-        told = here.replace(line, changed)
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, "read_text", lambda path, told=told: told)
-            assert launch._with_other_user(found) == found

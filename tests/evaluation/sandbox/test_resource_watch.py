@@ -1,4 +1,4 @@
-"""All that is started behind the walls is counted together, and ended when it takes too much."""
+"""Limits on the processes, memory and files of a sandboxed command together."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tests.evaluation.languages.machine import needs_nvcc
 from tests.evaluation.languages.test_triton import HONEST
 
 LANGUAGES = Path(__file__).parents[1] / "languages" / "operators"
-FEW = ResourceUsage(64, 128, 256 << 20, 500, 64 << 20, 5000)
-"""What it takes little time to exceed."""
-NOBODY = 0
-"""Has started nothing."""
+LOW_LIMITS = ResourceUsage(64, 128, 256 << 20, 500, 64 << 20, 5000)
+"""Limits that are quick to exceed."""
+NO_PROCESS = 0
+"""A pid without descendants."""
 
 FORKS = """
 import os, time
@@ -64,18 +64,20 @@ for number in range({files}):
     os.posix_fallocate(file, 0, {mib} << 20)
 time.sleep(60)
 """
-UNNAMED = "import os, time\nkept = []\n" + FILLS.format(files=10, mib=8).replace(
+FILLS_DELETED = "import os, time\nkept = []\n" + FILLS.format(files=10, mib=8).replace(
     "    os.posix", "    os.unlink(f'{number}')\n    kept.append(file)\n    os.posix"
 )
-MANY = "import time\nfor number in range(600):\n    open(f'{number}', 'w').close()\ntime.sleep(60)"
-DEEP = """
+MANY_FILES = (
+    "import time\nfor number in range(600):\n    open(f'{number}', 'w').close()\ntime.sleep(60)"
+)
+DEEP_FOLDERS = """
 import os, time
 for _ in range(30):
     os.mkdir('d' * 250)
     os.chdir('d' * 250)
 time.sleep(60)
 """
-TAKES = """
+ALLOCATES = """
 import mmap, os, time
 for _ in range(3):
     if os.fork() == 0:
@@ -85,57 +87,55 @@ for at in range(0, len(taken), 4096):
     taken[at] = 1
 time.sleep(60)
 """
-OWN = TAKES.format(taken="taken = bytearray(100 << 20)")
-SHARED = TAKES.format(taken="taken = mmap.mmap(-1, 100 << 20)")
+ALLOCATES_PRIVATE = ALLOCATES.format(taken="taken = bytearray(100 << 20)")
+ALLOCATES_SHARED = ALLOCATES.format(taken="taken = mmap.mmap(-1, 100 << 20)")
 
 
 @pytest.fixture(autouse=True)
-def walled() -> None:
+def namespaces() -> None:
     if not isolation_features().namespaces:
         pytest.skip("no namespaces on this machine")
 
 
-def run(code: str, folder: Path, most: ResourceUsage) -> launch.Completed:
-    """Run Python code behind this machine's walls, in a folder that is removed."""
+def run(code: str, folder: Path, limits: ResourceUsage) -> launch.Completed:
+    """Run Python code in the sandbox, in a temporary folder."""
     with untrusted_files.scratch(folder) as work:
         policy = Policy(isolation_features(), (sys.prefix, sys.base_prefix), (str(work),))
         argv = [sys.executable, "-I", "-c", code]
-        return launch.run(argv, policy, timeout=30, cwd=work, most=most)
+        return launch.run(argv, policy, timeout=30, cwd=work, limits=limits)
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (FORKS.format(most=200), r"\d+ processes at a time; the limit is 64"),
         (FORKS_AWAY, r"\d+ processes at a time; the limit is 64"),
         (THREADS, r"\d+ threads at a time; the limit is 128"),
-        (OWN, r"\d+ MiB of memory; the limit is 256"),
-        (SHARED, r"\d+ MiB of memory; the limit is 256"),
+        (ALLOCATES_PRIVATE, r"\d+ MiB of memory; the limit is 256"),
+        (ALLOCATES_SHARED, r"\d+ MiB of memory; the limit is 256"),
         (FILLS.format(files=10, mib=8), r"\d+ MiB of files; the limit is 64"),
-        (UNNAMED, r"\d+ MiB of files; the limit is 64"),
-        (MANY, r"501 files; the limit is 500"),
-        (DEEP, r"5,\d+ characters for one path; the limit is 5,000"),
+        (FILLS_DELETED, r"\d+ MiB of files; the limit is 64"),
+        (MANY_FILES, r"501 files; the limit is 500"),
+        (DEEP_FOLDERS, r"5,\d+ characters for one path; the limit is 5,000"),
     ],
     ids=["forks", "daemons", "threads", "memory", "shared", "disk", "unnamed", "files", "deep"],
 )
-def test_who_takes_too_much_is_ended_with_all_that_it_started(
-    tmp_path: Path, code: str, said: str
-) -> None:
-    before, begun = procfs.descendants(os.getpid()), time.monotonic()
-    done = run(code, tmp_path, FEW)
-    assert done.returncode == -9
-    assert re.fullmatch(f"took at least {said}", str(done.exceeded)), done
-    assert time.monotonic() - begun < 20
+def test_run_over_a_limit_kills_all_descendants(tmp_path: Path, code: str, message: str) -> None:
+    before, started = procfs.descendants(os.getpid()), time.monotonic()
+    completed = run(code, tmp_path, LOW_LIMITS)
+    assert completed.returncode == -9
+    assert re.fullmatch(f"took at least {message}", str(completed.exceeded)), completed
+    assert time.monotonic() - started < 20
     assert set(procfs.descendants(os.getpid())) <= set(before)
 
 
-def test_who_takes_less_is_left_alone(tmp_path: Path) -> None:
+def test_run_under_all_limits_completes(tmp_path: Path) -> None:
     code = FORKS.format(most=30).replace("sleep(60)", "sleep(0.7)")
     for name in ("out of reach", *(f"{number}" for number in range(300))):
         (tmp_path / name).mkdir()
     (tmp_path / "out").symlink_to("/usr")
-    done = run(code, tmp_path, FEW)
-    assert (done.returncode, done.exceeded) == (0, None)
+    completed = run(code, tmp_path, LOW_LIMITS)
+    assert (completed.returncode, completed.exceeded) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -148,22 +148,22 @@ def test_who_takes_less_is_left_alone(tmp_path: Path) -> None:
     ],
     ids=["silent", "too much before it", "in time", "in time, and ends"],
 )
-def test_who_does_not_say_its_opening_word_in_time_is_not_waited_for(
+def test_run_without_its_ready_marker_in_time_is_killed(
     tmp_path: Path, code: str, limit: float | None
 ) -> None:
-    done = launch.run(
+    completed = launch.run(
         [sys.executable, "-I", "-c", f"import time\n{code}"],
         Policy(isolation_features(), (sys.prefix, sys.base_prefix), (str(tmp_path),)),
         timeout=3,
         cwd=tmp_path,
-        opening=launch.ReadyMarker("ready", 1),
+        marker=launch.ReadyMarker("ready", 1),
     )
-    assert done.heard == ("print('ready" in code)
-    assert (done.exceeded and done.exceeded.limit) == limit
-    assert done.returncode == (-9 if limit else 0)
+    assert completed.ready == ("print('ready" in code)
+    assert (completed.exceeded and completed.exceeded.limit) == limit
+    assert completed.returncode == (-9 if limit else 0)
 
 
-def test_what_lies_in_locked_folders_counts_and_what_links_point_to_does_not(
+def test_measure_counts_locked_folders_and_no_link_targets(
     tmp_path: Path,
 ) -> None:
     locked = tmp_path / "locked"
@@ -171,58 +171,60 @@ def test_what_lies_in_locked_folders_counts_and_what_links_point_to_does_not(
     (locked / "within" / "file").write_bytes(bytes(1 << 20))
     (tmp_path / "elsewhere").symlink_to("/usr")
     locked.chmod(0)
-    found = resource_watch.measure(NOBODY, [str(tmp_path), str(tmp_path / "gone")], BUILD_LIMITS)
-    assert found.files == 4
-    assert 1 << 20 <= found.file_bytes < 2 << 20
-    assert found.path_length == len("./locked/within/file")
+    usage = resource_watch.measure(
+        NO_PROCESS, [str(tmp_path), str(tmp_path / "gone")], BUILD_LIMITS
+    )
+    assert usage.files == 4
+    assert 1 << 20 <= usage.file_bytes < 2 << 20
+    assert usage.path_length == len("./locked/within/file")
 
 
-def test_a_look_ends_when_something_is_over_its_limit(tmp_path: Path) -> None:
+def test_measure_stops_at_an_exceeded_limit(tmp_path: Path) -> None:
     for number in range(50):
         (tmp_path / f"{number}").touch()
-    most = dataclasses.replace(BUILD_LIMITS, files=10)
-    assert resource_watch.measure(NOBODY, [str(tmp_path)], most).files == 11
+    limits = dataclasses.replace(BUILD_LIMITS, files=10)
+    assert resource_watch.measure(NO_PROCESS, [str(tmp_path)], limits).files == 11
 
 
-def test_looks_that_take_long_are_rare(tmp_path: Path) -> None:
+def test_poll_after_a_slow_poll_is_due_later(tmp_path: Path) -> None:
     for number in range(5000):
         (tmp_path / f"{number}").touch()
     watch = resource_watch.ResourceWatch(BUILD_LIMITS, [str(tmp_path)] * 3)
-    assert watch.poll(NOBODY) is None  # it is not time yet
-    watch.due, begun = 0.0, time.thread_time()
-    assert watch.poll(NOBODY) is None
-    spent = time.thread_time() - begun
+    assert watch.poll(NO_PROCESS) is None  # not due yet
+    watch.due, started = 0.0, time.thread_time()
+    assert watch.poll(NO_PROCESS) is None
+    cost = time.thread_time() - started
     assert (
-        0.8 * resource_watch.REST * spent
+        0.8 * resource_watch.POLL_COST_FACTOR * cost
         < watch.due - time.monotonic()
-        < resource_watch.REST * spent
+        < resource_watch.POLL_COST_FACTOR * cost
     )
 
 
 @pytest.fixture
 def one_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled for one GPU alone: in one process."""
+    """Compile for one GPU only, in one process."""
     monkeypatch.setattr(triton, "TRIED", {})
 
 
 @pytest.mark.usefixtures("one_target")
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (FORKS.format(most=600), r"compiling took at least \d+ processes .* the limit is 256"),
         (FILLS.format(files=13, mib=100), r"compiling took at least 1,\d+ MiB of files; .* 1,024"),
     ],
     ids=["forks", "disk"],
 )
-def test_a_build_that_takes_too_much_is_refused(cache: Path, code: str, said: str) -> None:
+def test_build_over_a_limit_is_refused(cache: Path, code: str, message: str) -> None:
     task = load_task(LANGUAGES, "twice", "torch-to-triton")
-    with pytest.raises(BuildError, match=said):
+    with pytest.raises(BuildError, match=message):
         build(task, "triton", {"twice.py": f"{HONEST}\n{code}"}, cache)
     assert list(cache.joinpath("builds").glob("building-*")) == []
 
 
 @pytest.mark.usefixtures("one_target")
-def test_what_a_build_does_once_it_has_answered_counts_too(
+def test_build_over_a_limit_after_its_answer_is_refused(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kinds, "gpu_vendor", lambda: "nvidia")  # other calls are compiled ahead
@@ -234,8 +236,10 @@ def test_what_a_build_does_once_it_has_answered_counts_too(
         build(task, "triton", {"twice.py": source}, cache)
 
 
-def test_who_ends_while_it_is_looked_at_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = {7: [60 << 20, 0], 8: [50 << 20]}  # at the first look, and at the next
+def test_memory_of_a_process_that_ends_during_a_poll_is_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = {7: [60 << 20, 0], 8: [50 << 20]}  # at the first read, and at the next
     monkeypatch.setattr(procfs, "anonymous_bytes", lambda pid: held[pid].pop(0))
     monkeypatch.setattr(procfs, "anonymous_share_bytes", lambda pid: 0 if pid == 7 else 50 << 20)
     assert resource_watch._memory_bytes([7, 8], 100 << 20) == 50 << 20
@@ -250,7 +254,7 @@ def test_who_ends_while_it_is_looked_at_holds_nothing(monkeypatch: pytest.Monkey
         pytest.param("cuda", "shifted", LANGUAGES, '#include "shifted.h"\n', marks=needs_nvcc),
     ],
 )
-def test_a_build_in_any_language_is_looked_at(
+def test_build_in_any_language_is_watched(
     language: str,
     operator: str,
     folder: Path,
@@ -269,8 +273,8 @@ def test_a_build_in_any_language_is_looked_at(
         build(task, language, {task.target_file: source}, cache)
 
 
-def test_memory_that_processes_share_counts_once_where_it_matters(tmp_path: Path) -> None:
-    """As of a process that has imported PyTorch and then forks."""
+def test_memory_shared_after_forks_counts_once(tmp_path: Path) -> None:
+    """A process that imported PyTorch and then forks shares most of its memory."""
     code = f"""
 import os, time
 held = bytearray(100 << 20)
@@ -278,4 +282,4 @@ for at in range(0, len(held), 4096):
     held[at] = 1
 {FORKS.format(most=20).replace("60", "1.5")}
 """
-    assert run(code, tmp_path, FEW).exceeded is None
+    assert run(code, tmp_path, LOW_LIMITS).exceeded is None

@@ -1,4 +1,4 @@
-"""A stranger's folder is read without following it anywhere, and goes whatever it did to it."""
+"""Files of untrusted processes, read, moved and removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evaluation.tasks.spec import Task
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A file, and what only looks like one, in a folder of a stranger's."""
+    """A folder with a file, links, a pipe and a locked folder."""
     (tmp_path / "ours").mkdir(mode=0o750)
     (tmp_path / "ours" / "secret").write_text("secret")
     left = tmp_path / "left"
@@ -29,20 +29,20 @@ def folder(tmp_path: Path) -> Path:
     return left
 
 
-def test_a_file_is_read_up_to_a_size_and_nothing_else_at_all(folder: Path) -> None:
+def test_read_returns_a_bounded_regular_file_only(folder: Path) -> None:
     assert untrusted_files.read(folder / "file", 4) == b"0123"
     for name in ("link", "pipe", "locked", "absent"):
         assert untrusted_files.read(folder / name, 4) == b""
 
 
-def test_only_a_file_is_taken(folder: Path, tmp_path: Path) -> None:
+def test_move_moves_a_regular_file_only(folder: Path, tmp_path: Path) -> None:
     for name in ("file", "link", "pipe", "locked"):
         untrusted_files.move(folder / name, tmp_path / f"taken {name}")
     assert [path.name for path in tmp_path.glob("taken*")] == ["taken file"]
     assert not os.access(tmp_path / "taken file", os.W_OK) or os.geteuid() == 0
 
 
-def test_locked_folders_are_removed_and_what_links_point_to_stays_as_it_was(
+def test_remove_deletes_locked_folders_and_leaves_link_targets(
     folder: Path, tmp_path: Path
 ) -> None:
     (folder / "locked" / "within").chmod(0)
@@ -55,7 +55,7 @@ def test_locked_folders_are_removed_and_what_links_point_to_stays_as_it_was(
 
 
 def deep(folder: Path, name: str, levels: int) -> Path:
-    """A folder with so many of that name in one another, and a file in the last."""
+    """Create nested folders of one name, with a file in the last."""
     folder.mkdir()
     place = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
@@ -69,14 +69,14 @@ def deep(folder: Path, name: str, levels: int) -> Path:
 
 
 @pytest.mark.parametrize(("name", "levels"), [("d", 3000), ("d" * 250, 30)])
-def test_folders_are_removed_however_deep_they_lie_and_whatever_their_paths_are(
+def test_remove_deletes_folders_of_any_depth_and_path_length(
     tmp_path: Path, name: str, levels: int
 ) -> None:
     assert untrusted_files.remove(deep(tmp_path / "left", name, levels))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_strange_names_many_folders_and_what_is_already_gone_are_no_matter(tmp_path: Path) -> None:
+def test_remove_deletes_unusual_names_and_ignores_a_missing_folder(tmp_path: Path) -> None:
     left = tmp_path / "left"
     for number in range(50):
         (left / f"a\nb {number}" / "c" / "d").mkdir(parents=True)
@@ -86,7 +86,7 @@ def test_strange_names_many_folders_and_what_is_already_gone_are_no_matter(tmp_p
     assert untrusted_files.remove(left)
 
 
-def test_what_is_not_a_folder_stays_and_is_told(tmp_path: Path) -> None:
+def test_remove_of_a_link_or_file_returns_false(tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "file").touch()
     (tmp_path / "link").symlink_to("ours")
@@ -95,15 +95,15 @@ def test_what_is_not_a_folder_stays_and_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "ours" / "file").exists()
 
 
-def test_what_is_mounted_is_not_entered(tmp_path: Path) -> None:
+def test_remove_leaves_mounts(tmp_path: Path) -> None:
     ours, left = tmp_path / "ours", tmp_path / "left"
     ours.mkdir()
     (ours / "file").touch()
     (left / "within" / "mount").mkdir(parents=True)
     (left / "within" / "file").touch()
     remove = (
-        "import sys, pathlib; from evaluation.sandbox import untrusted_files as leavings\n"
-        "print(leavings.remove(pathlib.Path(sys.argv[1])))"
+        "import sys, pathlib; from evaluation.sandbox import untrusted_files\n"
+        "print(untrusted_files.remove(pathlib.Path(sys.argv[1])))"
     )
     script = (
         f"mount --bind {ours} {left}/within/mount && exec '{sys.executable}' -c '{remove}' {left}"
@@ -116,13 +116,13 @@ def test_what_is_mounted_is_not_entered(tmp_path: Path) -> None:
     assert not (left / "within" / "file").exists()
 
 
-def test_a_folder_for_strangers_is_gone_afterwards(tmp_path: Path) -> None:
+def test_scratch_is_removed_in_the_end(tmp_path: Path) -> None:
     with untrusted_files.scratch(tmp_path, "for-") as folder:
         deep(folder / "left", "d", 1100)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_built_is_kept_up_to_a_size(
+def test_build_over_the_size_limit_is_refused(
     tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_cache, "MOST_KEPT", 1000)
@@ -134,7 +134,7 @@ def test_what_was_built_is_kept_up_to_a_size(
     assert list((tmp_path / "builds").iterdir()) == []
 
 
-def test_what_is_lent_can_be_read_by_everybody_and_links_lead_nowhere(tmp_path: Path) -> None:
+def test_make_readable_changes_modes_and_follows_no_link(tmp_path: Path) -> None:
     ours, secret = tmp_path / "ours", tmp_path / "secret"
     (ours / "within").mkdir(parents=True)
     secret.write_text("secret")

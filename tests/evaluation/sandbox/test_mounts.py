@@ -1,4 +1,4 @@
-"""Who is enclosed finds no path but the system's and its own."""
+"""Paths and sockets visible with a minimal root."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.evaluation.sandbox.test_launch import NO_LANDLOCK, inside
 
 @pytest.fixture
 def scattered() -> Iterator[Path]:
-    """A folder at another end of the file system than a test's own."""
+    """A folder outside the test's own temporary folder."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("rights", [pytest.param({}, id="all walls"), NO_LANDLOCK])
-def test_who_is_enclosed_reaches_sockets_in_its_own_folders_alone(
+@pytest.mark.parametrize("rights", [pytest.param({}, id="all features"), NO_LANDLOCK])
+def test_minimal_root_reaches_sockets_in_granted_folders_only(
     tmp_path: Path, scattered: Path, rights: dict[str, object]
 ) -> None:
     if not isolation_features().read_only_system:
-        pytest.skip("no mounts of its own on this machine")
+        pytest.skip("no mount namespaces on this machine")
     own, other = tmp_path / "own", tmp_path / "other"
-    paths = [str(folder / "door") for folder in (own, other, scattered)]
+    paths = [str(folder / "socket") for folder in (own, other, scattered)]
     code = f"""
 import os, socket
 for path in {paths!r}:
@@ -43,6 +43,6 @@ open('mine', 'w').close(); open('/dev/null', 'w').close(); open('/dev/stdin').cl
             stack.enter_context(server := socket.socket(socket.AF_UNIX))
             server.bind(str(path))
             server.listen()
-        status, said = inside(code, own, unix_sockets=True, minimal_root=True, **rights)
-    assert said == "reached\n" + "No such file or directory\n" * 2 + "False " * 4 + "True\n"
+        status, output = inside(code, own, unix_sockets=True, minimal_root=True, **rights)
+    assert output == "reached\n" + "No such file or directory\n" * 2 + "False " * 4 + "True\n"
     assert status == 0
