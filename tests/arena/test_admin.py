@@ -1,3 +1,5 @@
+"""Tests of the admin pages."""
+
 from __future__ import annotations
 
 import pytest
@@ -22,7 +24,7 @@ def root(client) -> User:
     return user
 
 
-def test_every_model_of_ours_has_an_admin():
+def test_models_each_have_an_admin():
     from django.apps import apps
 
     models = {m for m in apps.get_models() if m.__module__.startswith("arena.")}
@@ -30,7 +32,7 @@ def test_every_model_of_ours_has_an_admin():
 
 
 @pytest.mark.parametrize("model", OURS, ids=lambda model: model.__name__)
-def test_its_list_search_and_rows_open(client, root, start, model):
+def test_admin_list_search_and_rows_open(client, root, start, model):
     finished(start(owner=root))
     ApiToken.issue(root, "t", ["read"])
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
@@ -39,27 +41,27 @@ def test_its_list_search_and_rows_open(client, root, start, model):
         assert client.get(reverse(f"{name}_change", args=[row.pk])).status_code == 200
 
 
-def test_the_list_of_tasks_asks_as_much_for_many_as_for_one(client, root, task):
-    def asked() -> int:
+def test_admin_task_list_needs_a_constant_number_of_queries(client, root, task):
+    def query_count() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert client.get(reverse("admin:catalog_task_changelist")).status_code == 200
         return len(queries)
 
-    before = asked()
+    before = query_count()
     for track in ("torch-to-cpp", "cpp-to-triton", "torch-to-triton"):
         other = Task.objects.create(operator=task.operator, track=track, status="published")
         TaskVersion.objects.create(task=other, content_hash="b" * 64, admitted=True)
-    assert asked() == before
+    assert query_count() == before
 
 
-def test_facts_are_not_edited(client, root, start):
+def test_admin_facts_are_read_only(client, root, start):
     run = finished(start())
     path = reverse("admin:runs_run_change", args=[run.pk])
     assert client.post(path, {"status": "queued"}).status_code == 403
     assert client.get(reverse("admin:runs_event_add")).status_code == 403
 
 
-def test_a_token_made_in_the_admin_is_shown_once_and_works(client, root):
+def test_admin_token_is_shown_once_and_works(client, root):
     form = {"user": root.pk, "name": "ci", "scopes": ["read", "run"]}
     page = client.post(reverse("admin:accounts_apitoken_add"), form, follow=True).content.decode()
     secret = page.split("shown only once: ")[1].split("<")[0].strip()
@@ -68,7 +70,7 @@ def test_a_token_made_in_the_admin_is_shown_once_and_works(client, root):
     assert secret not in client.get(reverse("admin:accounts_apitoken_changelist")).content.decode()
 
 
-def test_runs_are_cancelled_from_their_list(client, root, start):
+def test_admin_cancels_selected_runs(client, root, start):
     waiting, ended = start(), finished(start())
     chosen = {"action": "cancel", "_selected_action": [waiting.pk, ended.pk]}
     page = client.post(reverse("admin:runs_run_changelist"), chosen, follow=True)
@@ -77,7 +79,7 @@ def test_runs_are_cancelled_from_their_list(client, root, start):
     assert "ended already" in page.content.decode()
 
 
-def test_who_may_only_look_at_runs_neither_cancels_nor_hides_them(client, bob, start):
+def test_admin_with_view_permission_only_has_no_actions(client, bob, start):
     run = start()
     client.force_login(bob)
     path = reverse("admin:runs_run_changelist")
@@ -94,7 +96,7 @@ def test_who_may_only_look_at_runs_neither_cancels_nor_hides_them(client, bob, s
     assert run.visibility == "staff"
 
 
-def test_a_run_is_hidden_and_shown_again_and_that_is_written_down(client, root, start):
+def test_admin_hides_and_shows_a_run_and_logs_it(client, root, start):
     run = finished(start())
     for action, ranked in (("hide", 0), ("show", 1)):
         chosen = {"action": action, "_selected_action": [run.pk]}

@@ -1,3 +1,5 @@
+"""Tests of the catalog: sync, agents, hardware, workers and admission."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -33,13 +35,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def tasks(tmp_path, repository: Path) -> Path:
-    """A folder of tasks with two real operators."""
+    """Return a folder of tasks with two real operators."""
     for name in ("rms_norm", "softmax"):
         shutil.copytree(repository / "tasks" / name, tmp_path / name)
     return tmp_path
 
 
-def test_a_sync_writes_every_task_and_a_second_changes_nothing(tasks):
+def test_sync_twice_changes_nothing_the_second_time(tasks):
     first = sync_tasks(tasks)
     assert "rms_norm/torch-to-cpp" in first.added and not first.problems
     versions = TaskVersion.objects.count()
@@ -49,22 +51,20 @@ def test_a_sync_writes_every_task_and_a_second_changes_nothing(tasks):
     assert TaskVersion.objects.count() == versions
 
 
-def test_what_was_found_of_a_task_elsewhere_is_taken_over_until_it_is_tried_here(
-    tasks, tmp_path, client
-):
+def test_admission_found_elsewhere_holds_until_checked_here(tasks, tmp_path, client):
     sync_tasks(tasks)
     task = Task.objects.by_slug("rms_norm/cpp-to-cpp").get()
     found = {"hash": task.version.content_hash, "admitted": True, "problems": []}
     found["answers"] = {"probe": 4, "mutant": 5, "honest": 3}
-    told = {
+    results = {
         "device": {"name": "Some CPU"},
         "tasks": {task.slug: found, "other/x": {**found, "hash": "?"}},
     }
-    (tmp_path / "admission-cpu.json").write_text(json.dumps(told))
+    (tmp_path / "admission-cpu.json").write_text(json.dumps(results))
     keep_admissions(tmp_path)
     assert task.versions.get().admission["elsewhere"][0]["device"] == "Some CPU"
-    told |= {"device": {"name": "A GPU"}, "tasks": {task.slug: found}}
-    (tmp_path / "admission-gpu.json").write_text(json.dumps(told))
+    results |= {"device": {"name": "A GPU"}, "tasks": {task.slug: found}}
+    (tmp_path / "admission-gpu.json").write_text(json.dumps(results))
     keep_admissions(tmp_path)
     assert TaskVersion.objects.filter(admitted=True).count() == 1
     page = client.get("/tasks/rms_norm/cpp-to-cpp/").content.decode()
@@ -78,7 +78,7 @@ def test_what_was_found_of_a_task_elsewhere_is_taken_over_until_it_is_tried_here
     assert "Not admitted: mutant x passed." in page
 
 
-def test_other_content_is_another_version_and_old_content_the_old_one(tasks):
+def test_sync_of_new_content_makes_a_version_and_old_content_restores_one(tasks):
     sync_tasks(tasks)
     task = Task.objects.by_slug("rms_norm/cpp-to-cpp").get()
     before = task.version
@@ -94,7 +94,7 @@ def test_other_content_is_another_version_and_old_content_the_old_one(tasks):
     assert task.versions.count() == 2
 
 
-def test_a_malformed_folder_is_named_and_the_rest_goes_on(tasks):
+def test_sync_with_a_malformed_folder_reports_it_and_goes_on(tasks):
     sync_tasks(tasks)
     (tasks / "rms_norm" / "task.toml").write_text("title = 3")
     report = sync_tasks(tasks)
@@ -107,7 +107,7 @@ def test_a_malformed_folder_is_named_and_the_rest_goes_on(tasks):
     assert "rms_norm/task.toml" in out.getvalue()
 
 
-def test_a_task_whose_folder_is_gone_takes_no_runs_until_it_is_back(tasks):
+def test_sync_without_a_folder_stops_runs_until_it_is_back(tasks):
     sync_tasks(tasks)
     shutil.move(tasks / "softmax", tasks.parent / "softmax-away")
     assert "softmax/cpp-to-cpp" in sync_tasks(tasks).missing
@@ -118,18 +118,18 @@ def test_a_task_whose_folder_is_gone_takes_no_runs_until_it_is_back(tasks):
     assert task.runnable().exists()
 
 
-def test_a_retired_task_stays_retired(tasks):
+def test_sync_of_a_retired_task_keeps_it_retired(tasks):
     sync_tasks(tasks)
     Task.objects.update(status="retired")
     sync_tasks(tasks)
     assert not Task.objects.runnable().exists()
 
 
-def test_no_folder_of_tasks_is_a_problem_and_not_a_crash(tmp_path):
+def test_sync_without_a_task_root_reports_a_problem(tmp_path):
     assert "no such folder" in sync_tasks(tmp_path / "nowhere").problems[0]
 
 
-def test_what_is_public_of_a_task_counts_hidden_cases_and_names_none(tasks):
+def test_public_description_counts_held_out_cases_and_names_none(tasks):
     sync_tasks(tasks)
     for task in Task.objects.all():
         folder = load_task(tasks, task.operator.slug, task.track)
@@ -141,14 +141,14 @@ def test_what_is_public_of_a_task_counts_hidden_cases_and_names_none(tasks):
         assert not [case.name for case in hidden if case.name in text]
 
 
-def test_what_is_public_of_a_task_is_kept_up_to_date(tasks):
+def test_public_description_is_updated_by_a_sync(tasks):
     sync_tasks(tasks)
     TaskVersion.objects.update(public={"kind": "another"})
     assert not sync_tasks(tasks).changed
     assert {version.public["kind"] for version in TaskVersion.objects.all()} == {"cpu", "gpu"}
 
 
-def test_agents_that_are_no_longer_offered_are_inactive(db):
+def test_agents_missing_from_a_sync_become_inactive(db):
     tuner = AgentSpec("tuner", "Tuner", "tuner", settings={"depth": 2})
     scripted = AgentSpec("scripted", "Scripted", "scripted")
     assert sync_agents([tuner, scripted]) == ["tuner", "scripted"]
@@ -171,14 +171,14 @@ DEVICE = {
 }
 
 
-def test_hardware_that_registers_again_is_the_same(db):
+def test_hardware_registered_twice_is_one_row(db):
     first = register_hardware(DEVICE)
     second = register_hardware({**DEVICE, "peaks": {"copy_gbps": 21.0}})
     assert first.pk == second.pk
     assert Hardware.objects.get().peaks == {"copy_gbps": 21.0}
 
 
-def test_a_worker_lives_as_long_as_it_says_so(db):
+def test_worker_without_a_heartbeat_is_not_live(db):
     hardware = register_hardware(DEVICE)
     heartbeat_worker("w", queues=["hw.cpu-2c"], pid=7, hardware=hardware)
     born = Worker.objects.get()
@@ -194,7 +194,7 @@ def test_a_worker_lives_as_long_as_it_says_so(db):
     assert not Worker.objects.exists()
 
 
-def test_admission_is_kept_with_the_version_it_was_found_for(task):
+def test_admission_is_stored_with_its_version(task):
     assert store_admission("a" * 64, {"mutants": 4}, True)
     assert task.version.admission == {"mutants": 4}
     assert not store_admission("f" * 64, {}, True)
@@ -202,9 +202,7 @@ def test_admission_is_kept_with_the_version_it_was_found_for(task):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_check_task_tries_a_task_and_keeps_what_it_found(
-    repository, settings, tmp_path, monkeypatch
-):
+def test_check_task_stores_the_admission(repository, settings, tmp_path, monkeypatch):
     few = dataclasses.replace(estimates.QUICK_PLAN, least_blocks=2, most_blocks=2)
     monkeypatch.setattr(estimates, "FINAL_PLAN", few)
     monkeypatch.setattr(estimates, "QUICK_PLAN", few)
@@ -220,15 +218,18 @@ def test_check_task_tries_a_task_and_keeps_what_it_found(
     assert version.admission["problems"] and not version.admitted
 
 
-def test_check_task_names_a_task_that_is_not_there(task):
+def test_check_task_of_an_unknown_task_names_it(task):
     with pytest.raises(CommandError, match="no task 'nope'"):
         call_command("check_task", "nope")
 
 
-def test_the_page_of_a_task_says_which_runs_were_judged_on_other_sizes(start, hardware, client):
+def test_task_page_names_runs_judged_on_other_sizes(start, hardware, client):
     run = finished(start())
     page = f"/tasks/{run.task_version.task.slug}/"
     assert "other sizes" not in client.get(page).content.decode()
     Hardware.objects.filter(pk=hardware.pk).update(kind="gpu", name="A GPU")
-    told = client.get(page).content.decode()
-    assert "Runs on A GPU were judged on other sizes" in told and f"/runs/{run.pk}/#cases" in told
+    results = client.get(page).content.decode()
+    assert (
+        "Runs on A GPU were judged on other sizes" in results
+        and f"/runs/{run.pk}/#cases" in results
+    )

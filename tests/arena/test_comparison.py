@@ -1,3 +1,5 @@
+"""Tests of the comparison of runs and its page."""
+
 from __future__ import annotations
 
 import pytest
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def judged(start):
-    """A run that passed, by the speedups of its seen cases."""
+    """Make a passed run from the speedups of its public cases."""
 
     def make(**speedups: float) -> Run:
         cases = [measurement(case, speedup=speedup) for case, speedup in speedups.items()]
@@ -23,7 +25,7 @@ def judged(start):
     return make
 
 
-def test_runs_are_compared_on_the_cases_that_they_share(judged):
+def test_comparison_uses_the_shared_cases(judged):
     found = compare([judged(small=2.0, large=1.0), judged(small=3.0, large=1.0, other=9.0)])
     assert [name for name, _ in found.cases] == ["small", "large"]
     (first, second), _ = (cells for _, cells in found.cases)
@@ -36,13 +38,13 @@ def test_runs_are_compared_on_the_cases_that_they_share(judged):
     )
 
 
-def test_runs_that_are_as_good_cannot_be_told_apart(judged):
+def test_comparison_of_equal_runs_finds_no_significant_difference(judged):
     found = compare([judged(small=2.0), judged(small=2.01)])
     assert "do not differ significantly" in found.summary
     assert [column.wins for column in found.columns] == [0, 0]
 
 
-def test_a_run_without_times_is_named(judged, start):
+def test_comparison_with_an_untimed_run_names_it(judged, start):
     silent = finished(start(), verdict="failed", gates=[gate("correctness", "failed")])
     silent = Run.objects.with_names().select_related("final").get(pk=silent.pk)
     found = compare([judged(small=2.0), silent])
@@ -50,7 +52,7 @@ def test_a_run_without_times_is_named(judged, start):
     assert found.cases == [] and found.summary == ""
 
 
-def test_the_page_compares_and_says_what_else_there_is(client, judged):
+def test_compare_page_shows_the_comparison_and_other_runs(client, judged):
     runs = [judged(small=speedup) for speedup in (2.0, 3.0, 4.0)]
     a, b, c = (run.pk for run in runs)
     page = client.get(f"/compare/?run={a}").content.decode()
@@ -64,7 +66,7 @@ def test_the_page_compares_and_says_what_else_there_is(client, judged):
     assert "list of runs" in client.get("/compare/").content.decode()
 
 
-def test_the_page_says_what_it_leaves_out(client, judged):
+def test_compare_page_with_too_many_runs_says_how_many_are_left_out(client, judged):
     runs = [judged(small=2.0).pk for _ in range(MAX_RUNS + 2)]
     page = client.get("/compare/?" + "&".join(f"run={run}" for run in runs)).content.decode()
     assert f"At most {MAX_RUNS} runs are compared: the last 2 selected are left out" in page
@@ -72,7 +74,7 @@ def test_the_page_says_what_it_leaves_out(client, judged):
     assert "left out" not in client.get(f"/compare/?run={runs[0]}&run={runs[1]}").content.decode()
 
 
-def test_a_run_that_one_may_not_see_is_compared_with_nothing(client, judged, start, alice):
+def test_compare_page_with_an_invisible_run_is_not_found(client, judged, start, alice):
     private = start(owner=alice, visibility="owner")
     services.claim_run(private.pk, LEASE)
     address = f"/compare/?run={judged(small=2.0).pk}&run={private.pk}"

@@ -19,7 +19,7 @@ RELU, GELU = "relu/cpp-to-cpp", "gelu/cpp-to-cpp"
 
 @pytest.fixture
 def experiment(db):
-    """Two agents on two tasks, twice."""
+    """Return an experiment of two agents on two tasks with two repeats."""
     agents = [{"agent": "new"}, {"agent": "old"}]
     plan = {"slug": "ab", "title": "A or B", "agents": agents, "tasks": [RELU, GELU], "repeats": 2}
     return Experiment.objects.create(slug="ab", title="A or B", description="Which?", plan=plan)
@@ -40,7 +40,7 @@ def missing(experiment):
     return plan and experiments.missing(experiment, plan)
 
 
-def test_runs_are_counted_against_the_plan(judged, experiment):
+def test_experiment_counts_runs_against_its_plan(judged, experiment):
     judged("new", "relu", 2.0)
     judged("new", "gelu")
     judged("old", "relu", status="running")
@@ -52,7 +52,7 @@ def test_runs_are_counted_against_the_plan(judged, experiment):
     assert missing(experiment) == 5, "three are there that the plan holds"
 
 
-def test_a_run_that_is_hidden_is_not_missing(client, judged, experiment):
+def test_hidden_run_is_not_missing(client, judged, experiment):
     for agent in ("new", "old"):
         for on in ("relu", "gelu"):
             for repeat in range(2):
@@ -64,12 +64,12 @@ def test_a_run_that_is_hidden_is_not_missing(client, judged, experiment):
     assert hidden.pk not in page.content.decode()
 
 
-def test_what_is_missing_of_a_set_that_ran_elsewhere_nobody_knows(judged, experiment):
+def test_imported_experiment_has_no_missing_count(judged, experiment):
     judged("new", "relu", 2.0, imported_at=timezone.now())
     assert missing(experiment) is None
 
 
-def test_a_plan_is_measured_without_going_through_its_cells(experiment):
+def test_huge_plan_is_measured_without_enumerating_its_cells(experiment):
     agents = [{"agent": f"a{n}"} for n in range(3000)] + [{"agent": "a1"}]
     experiment.plan |= {"agents": agents, "tasks": [f"t{n}/x" for n in range(3000)], "repeats": 100}
     began = time.process_time()
@@ -80,7 +80,7 @@ def test_a_plan_is_measured_without_going_through_its_cells(experiment):
     assert time.process_time() - began < 3
 
 
-def test_only_the_newest_attempt_at_a_repeat_counts(judged, experiment):
+def test_newest_attempt_at_a_repeat_counts(judged, experiment):
     judged("new", "relu", status="broken")
     judged("new", "relu", 2.0)
     judged("new", "relu", 8.0, repeat=1)
@@ -90,7 +90,7 @@ def test_only_the_newest_attempt_at_a_repeat_counts(judged, experiment):
     assert cell.speedup.speedup == pytest.approx(4.0)
 
 
-def test_agents_are_in_the_order_of_the_plan_and_tasks_by_name(judged, experiment):
+def test_summary_orders_agents_by_plan_and_tasks_by_name(judged, experiment):
     judged("other", "relu", 2.0)
     judged("old", "relu", 2.0)
     judged("new", "gelu", 2.0)
@@ -102,7 +102,7 @@ def test_agents_are_in_the_order_of_the_plan_and_tasks_by_name(judged, experimen
     ]  # fmt: skip
 
 
-def test_an_agent_is_set_beside_the_first_on_what_both_passed(judged, experiment):
+def test_agent_is_compared_with_the_first_on_common_tasks(judged, experiment):
     judged("new", "relu", 2.0, width=1.01)
     judged("old", "relu", 4.0, width=1.01)
     judged("new", "gelu", 3.0, width=1.01)
@@ -129,14 +129,14 @@ def test_an_agent_is_set_beside_the_first_on_what_both_passed(judged, experiment
 @pytest.mark.parametrize(
     "plan", [{}, {"repeats": 1}, {"slug": "x", "title": "x", "agents": [], "repeats": 10**12}]
 )
-def test_a_plan_that_cannot_be_read_leaves_what_was_planned_open(judged, experiment, plan):
+def test_unreadable_plan_leaves_the_planned_count_unknown(judged, experiment, plan):
     experiment.plan = plan
     judged("new", "relu", 2.0)
     assert experiments.plan_of(experiment) is None
     assert summary(experiment).judged == 1
 
 
-def test_the_page_shows_the_cells_the_pair_and_what_is_missing(client, judged, experiment):
+def test_experiment_page_shows_cells_comparison_and_missing_runs(client, judged, experiment):
     run = judged("new", "relu", 2.0)
     judged("old", "relu", 3.0)
     judged("old", "relu", status="failed", repeat=1)
@@ -149,14 +149,14 @@ def test_the_page_shows_the_cells_the_pair_and_what_is_missing(client, judged, e
     assert 'href="/experiments/ab/"' in client.get(run.get_absolute_url()).content.decode()
 
 
-def test_who_cannot_be_set_beside_the_first_is_named(client, judged):
+def test_agent_without_common_task_is_named(client, judged):
     judged("new", "relu")
     judged("old", "relu", 2.0)
     page = client.get("/experiments/ab/").content.decode()
     assert "lack of a task on which both have a speedup: old." in page
 
 
-def test_an_experiment_is_there_for_who_may_see_a_run_of_it(client, judged, alice, charlie):
+def test_experiment_is_visible_with_one_of_its_runs(client, judged, alice, charlie):
     private = judged("new", "relu", 2.0, owner=alice, visibility="owner")
     for who, status in ((None, 404), (charlie, 404), (alice, 200)):
         if who:
@@ -168,15 +168,15 @@ def test_an_experiment_is_there_for_who_may_see_a_run_of_it(client, judged, alic
     assert private.pk not in client.get("/experiments/ab/").content.decode()
 
 
-def test_without_experiments_the_page_says_how_to_start_one(client, db):
+def test_experiment_list_when_empty_shows_how_to_start_one(client, db):
     assert "manage.py experiment demo" in client.get("/experiments/").content.decode()
 
 
-def test_a_board_is_narrowed_to_an_experiment(client, judged, hardware):
+def test_board_filters_by_experiment(client, judged, hardware):
     judged("new", "relu", 2.0)
     judged_run("else", "relu", 9.0, hardware=hardware)
     page = client.get("/leaderboard/?experiment=ab").content.decode()
     assert ">new</a>" in page and ">else</a>" not in page
-    told = client.get("/api/v1/leaderboard?experiment=ab").json()
-    assert [row["agent"] for row in told["rows"]] == ["new"]
+    board = client.get("/api/v1/leaderboard?experiment=ab").json()
+    assert [row["agent"] for row in board["rows"]] == ["new"]
     assert ">else</a>" in client.get("/leaderboard/").content.decode()

@@ -1,3 +1,5 @@
+"""Tests of the ranking."""
+
 from __future__ import annotations
 
 import math
@@ -30,11 +32,11 @@ def board(**filters):
     return {row.agent.slug: row for row in rank(Filters(**filters))}
 
 
-def test_an_empty_arena_has_an_empty_board(db):
+def test_board_without_runs_is_empty(db):
     assert rank() == []
 
 
-def test_a_draft_counts_for_nobody(judged):
+def test_board_ignores_draft_tasks(judged):
     judged("a", "relu", 2.0)
     judged("a", "gelu", 8.0)
     Task.objects.filter(operator__slug="gelu").update(status="draft")
@@ -43,7 +45,7 @@ def test_a_draft_counts_for_nobody(judged):
     assert row.speedup == pytest.approx(2.0)
 
 
-def test_a_speedup_is_the_geomean_over_tasks_with_an_interval_from_theirs(judged):
+def test_speedup_of_an_agent_is_the_geomean_over_its_tasks(judged):
     judged("a", "relu", 2.0, width=1.1)
     judged("a", "gelu", 8.0, width=1.1)
     row = board()["a"]
@@ -53,14 +55,14 @@ def test_a_speedup_is_the_geomean_over_tasks_with_an_interval_from_theirs(judged
     assert row.low == pytest.approx(4.0 * math.exp(-half))
 
 
-def test_who_differs_by_less_than_the_next_verdict_may_shares_a_rank(judged):
+def test_agents_within_verdict_to_verdict_noise_share_a_rank(judged):
     judged("a", "relu", 1.000, width=1.0001)
     judged("b", "relu", 1.005, width=1.0001)
     judged("c", "relu", 1.030, width=1.0001)
     assert [(row.agent.slug, row.band) for row in rank()] == [("c", 1), ("b", 2), ("a", 2)]
 
 
-def test_a_failure_lowers_the_share_and_never_enters_the_mean(judged):
+def test_failure_lowers_the_share_and_not_the_mean(judged):
     judged("a", "relu", 4.0)
     judged("a", "gelu")
     row = board()["a"]
@@ -68,14 +70,14 @@ def test_a_failure_lowers_the_share_and_never_enters_the_mean(judged):
 
 
 @pytest.mark.parametrize("status", ["broken", "cancelled", "queued", "running", "judging"])
-def test_what_was_not_judged_never_counts_against_an_agent(judged, status):
+def test_unjudged_run_does_not_count(judged, status):
     judged("a", "relu", 4.0)
     judged("a", "gelu", status=status)
     row = board()["a"]
     assert (row.passed, row.total, row.board) == (1, 1, 1)
 
 
-def test_more_tasks_passed_go_before_a_greater_speedup(judged):
+def test_more_tasks_passed_rank_above_a_greater_speedup(judged):
     judged("sure", "relu", 1.1)
     judged("sure", "gelu", 1.1)
     judged("wild", "relu", 50.0)
@@ -90,7 +92,7 @@ def test_more_tasks_passed_go_before_a_greater_speedup(judged):
     assert (rows[1].tasks, rows[1].board) == (1, 2)
 
 
-def test_the_page_shows_the_share_that_it_ranks_by(judged, client):
+def test_board_page_shows_pass_rate_and_coverage(judged, client):
     judged("sure", "relu", 1.1)
     judged("sure", "gelu", 1.1)
     judged("picky", "relu", 99.0)
@@ -100,7 +102,7 @@ def test_the_page_shows_the_share_that_it_ranks_by(judged, client):
     assert page.index("2/2 (100%)") < page.index("1/1 (100%)")
 
 
-def test_the_page_says_when_verdicts_of_different_judges_are_ranked_together(start, client):
+def test_board_page_with_mixed_judge_versions_says_so(start, client):
     finished(start())
     address = reverse("leaderboard")
     assert "This board mixes results of judge versions" not in client.get(address).content.decode()
@@ -109,7 +111,7 @@ def test_the_page_says_when_verdicts_of_different_judges_are_ranked_together(sta
     assert "This board mixes results of judge versions 1, 2" in client.get(address).content.decode()
 
 
-def test_who_is_given_the_answers_is_shown_below_and_not_ranked(judged, client):
+def test_open_book_agent_is_listed_below_and_not_ranked(judged, client):
     judged("a", "relu", 1.5)
     for task in ("relu", "gelu"):
         judged("expert", task, 4.0)
@@ -125,7 +127,7 @@ def test_who_is_given_the_answers_is_shown_below_and_not_ranked(judged, client):
     assert [row["rank"] for row in rows] == [1, None]
 
 
-def test_the_page_ranks_what_its_address_names_as_the_api_does(judged, client):
+def test_board_page_and_api_agree_for_every_filter(judged, client):
     old = judged("a", "relu", 1.5)
     Run.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=9))
     judged("b", "gelu", 2.0)
@@ -134,8 +136,11 @@ def test_the_page_ranks_what_its_address_names_as_the_api_does(judged, client):
 
     def names(query: str) -> list[list[str]]:
         page = client.get(f"{reverse('leaderboard')}?{query}")
-        told = client.get(f"/api/v1/leaderboard?{query}").json()["rows"]
-        return [[row.agent.slug for row in page.context["rows"]], [row["agent"] for row in told]]
+        listed = client.get(f"/api/v1/leaderboard?{query}").json()["rows"]
+        return [
+            [row.agent.slug for row in page.context["rows"]],
+            [row["agent"] for row in listed],
+        ]
 
     since = (timezone.now() - timedelta(days=2)).date()
     for query, found in (
@@ -149,7 +154,7 @@ def test_the_page_ranks_what_its_address_names_as_the_api_does(judged, client):
     assert "Show all runs" in page and ">Clear</a>" in page
 
 
-def test_agents_whose_intervals_overlap_share_a_band(judged):
+def test_agents_with_overlapping_intervals_share_a_band(judged):
     judged("a", "relu", 3.0, width=1.01)
     judged("b", "relu", 2.1, width=1.1)
     judged("c", "relu", 2.0, width=1.1)
@@ -160,21 +165,21 @@ def test_agents_whose_intervals_overlap_share_a_band(judged):
     assert [rows[slug].rank for slug in "abcde"] == [1, 2, 3, 4, 5]
 
 
-def test_a_band_is_held_to_its_leader_and_does_not_creep(judged):
+def test_band_is_compared_with_its_leader_only(judged):
     for slug, speedup in (("a", 3.0), ("b", 2.6), ("c", 2.3)):
         judged(slug, "relu", speedup, width=1.1)
     rows = board()
     assert [rows[slug].band for slug in "abc"] == [1, 1, 3]
 
 
-def test_the_newest_run_of_a_repeat_counts(judged):
+def test_newest_run_of_a_repeat_counts(judged):
     judged("a", "relu", 9.0, created_at=timezone.now() - timedelta(days=1))
     judged("a", "relu", 2.0)
     row = board()["a"]
     assert (row.speedup, row.total) == (pytest.approx(2.0), 1)
 
 
-def test_repeats_are_one_entry_of_the_board(judged):
+def test_repeats_share_one_entry_of_the_board(judged):
     for repeat, speedup in enumerate((2.0, 8.0, None)):
         judged("a", "relu", speedup, repeat=repeat)
     judged("a", "gelu", 1.0)
@@ -184,13 +189,13 @@ def test_repeats_are_one_entry_of_the_board(judged):
     assert row.share == pytest.approx((2 / 3 + 1) / 2)
 
 
-def test_a_pass_that_could_not_be_measured_counts_as_passed_without_a_speedup(judged):
+def test_untimed_pass_counts_without_a_speedup(judged):
     judged("a", "relu", status="passed")
     row = board()["a"]
     assert (row.share, row.speedup, row.low) == (1.0, None, None)
 
 
-def test_a_board_of_unseen_speedups_ranks_by_them(judged):
+def test_board_by_held_out_speedup_ranks_by_it(judged):
     def pair(by, seen, unseen):
         hidden = {
             "unseen_speedup": unseen,
@@ -208,7 +213,7 @@ def test_a_board_of_unseen_speedups_ranks_by_them(judged):
     assert gaps["overfit"].gap == pytest.approx(0.25)
 
 
-def test_filters_narrow_the_board(judged, hardware):
+def test_filters_select_the_runs_of_the_board(judged, hardware):
     judged("a", "relu", 2.0)
     old = judged("b", "relu", 2.0, created_at=timezone.now() - timedelta(days=9))
     Operator.objects.filter(slug="relu").update(families=["vision"])
@@ -226,7 +231,7 @@ def test_filters_narrow_the_board(judged, hardware):
         assert board(**nothing) == {}
 
 
-def test_a_filter_that_is_no_board_is_refused():
+def test_filters_with_an_unknown_ranking_raise():
     with pytest.raises(ValueError, match="sideways"):
         Filters(generalization="sideways")
 
@@ -237,8 +242,8 @@ def test_private_runs_are_on_no_board(judged):
 
 
 @pytest.mark.parametrize("page", ["/", "/leaderboard/", "/agents/a/"])
-def test_a_page_reads_the_runs_once_for_all_devices_and_categories(client, judged, page):
-    def asked() -> int:
+def test_page_with_many_devices_and_categories_reads_the_runs_once(client, judged, page):
+    def query_count() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert client.get(page).status_code == 200
         return len(queries)
@@ -246,20 +251,18 @@ def test_a_page_reads_the_runs_once_for_all_devices_and_categories(client, judge
     judged("a", "relu", 2.0)
     judged("a", "gelu", 2.0)
     Operator.objects.filter(slug="gelu").update(category="Other")
-    asked()
-    before = asked()
+    query_count()
+    before = query_count()
     for name in ("sum", "max"):
         judged("a", name, 3.0)
         Operator.objects.filter(slug=name).update(category=name)
         device = Hardware.objects.create(slug=name, name=name, kind="cpu", queue=f"hw.{name}")
         judged("a", name, 3.0, hardware=device)
-    assert asked() == before
+    assert query_count() == before
 
 
 @pytest.mark.parametrize(("page", "shown"), [("leaderboard", 0), ("agents", 0), ("tasks", 2)])
-def test_a_page_over_all_runs_makes_objects_of_those_it_names_alone(
-    client, judged, monkeypatch, page, shown
-):
+def test_page_over_all_runs_instantiates_only_those_shown(client, judged, monkeypatch, page, shown):
     for by, on in (("a", "relu"), ("b", "relu"), ("c", "relu"), ("a", "gelu")):
         judged(by, on, 2.0)
     made = []
@@ -269,7 +272,7 @@ def test_a_page_over_all_runs_makes_objects_of_those_it_names_alone(
     assert len(made) == shown
 
 
-def test_the_ratio_of_estimates_widens_their_intervals():
+def test_ratio_of_intervals_is_wider_than_either():
     quotient = ratio(Interval(2.0, 1.8, 2.2), Interval(4.0, 3.6, 4.4))
     assert quotient.speedup == 0.5
     assert quotient.low < 0.5 * 1.8 / 2.0 and quotient.high > 0.5 * 2.2 / 2.0

@@ -37,7 +37,7 @@ def held() -> list[str]:
     return [record.run.pk for record in records(Run.objects.all())]
 
 
-def test_the_baseline_holds_the_first_one(ran):
+def test_record_below_the_baseline_is_not_set(ran):
     ran(0.7, 0.8)
     ran(0.98, 1.1)
     ran(1.009, 1.1)
@@ -48,7 +48,7 @@ def test_the_baseline_holds_the_first_one(ran):
     assert record.gain == first.speedup
 
 
-def test_a_record_falls_to_who_is_faster_by_a_percent_beyond_both_intervals(ran):
+def test_record_needs_a_one_percent_gap_between_intervals(ran):
     first = ran(1.2, 1.3)
     ran(1.25, 1.5)
     ran(1.31, 1.4)
@@ -61,7 +61,7 @@ def test_a_record_falls_to_who_is_faster_by_a_percent_beyond_both_intervals(ran)
     assert newest.until is None
 
 
-def test_each_hardware_and_each_version_of_a_task_has_its_own(ran, task):
+def test_records_are_separate_by_hardware_and_task_version(ran, task):
     first = ran(2.0, 2.1)
     elsewhere = ran(
         1.1, 1.2, hardware=Hardware.objects.create(slug="other", name="Other", kind="cpu")
@@ -83,18 +83,18 @@ def test_each_hardware_and_each_version_of_a_task_has_its_own(ran, task):
     ],
     ids=str,
 )
-def test_what_does_not_count_on_the_board_takes_no_record(ran, more):
+def test_run_that_does_not_count_sets_no_record(ran, more):
     ran(3.0, 3.1, **more)
     assert held() == []
 
 
-def test_who_is_given_the_answers_takes_none(ran):
+def test_open_book_agent_sets_no_record(ran):
     ran(9.0, 9.1, agent=Agent.objects.create(slug="book", title="Book", open_book=True))
     own = ran(1.5, 1.6)
     assert held() == [own.pk]
 
 
-def test_as_many_of_the_newest_are_read_as_are_asked_for(ran, django_assert_num_queries):
+def test_records_with_a_limit_read_only_the_newest(ran, django_assert_num_queries):
     ids = [ran(2.0**n, 2.0**n * 1.1).pk for n in range(1, 6)]
     with django_assert_num_queries(2):
         newest = records(Run.objects.all(), 2)
@@ -102,7 +102,7 @@ def test_as_many_of_the_newest_are_read_as_are_asked_for(ran, django_assert_num_
         assert newest[0].run.task_version.task.operator.title
 
 
-def test_the_api_tells_them(ran, client, task, agent):
+def test_records_api_lists_and_filters(ran, client, task, agent):
     first, second = ran(1.2, 1.3), ran(1.4, 1.5)
     newest, older = client.get("/api/v1/leaderboard/records").json()
     assert (newest["run"], older["run"]) == (second.pk, first.pk)

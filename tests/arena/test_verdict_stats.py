@@ -1,3 +1,5 @@
+"""Tests of the counts over verdicts and the analysis page."""
+
 from __future__ import annotations
 
 import pytest
@@ -23,26 +25,26 @@ FAILED = [
 
 @pytest.fixture
 def worked(start):
-    """A run whose rounds had these speedups; None for one that was wrong."""
+    """Make a run from the speedups of its rounds; None stands for a wrong one."""
 
     def make(*speedups: float | None, **more) -> Run:
         run = start(**more)
         services.claim_run(run.pk, LEASE)
         for speedup in speedups:
-            said = report(seen=interval(speedup)) if speedup else report("failed", gates=FAILED)
-            judge(ask_for_verdict(run, "round"), said)
+            result = report(seen=interval(speedup)) if speedup else report("failed", gates=FAILED)
+            judge(ask_for_verdict(run, "round"), result)
         return run
 
     return make
 
 
-def test_an_empty_arena_is_analysed_as_such(client, db):
+def test_verdict_stats_without_runs_are_empty(client, db):
     found = verdict_stats(Run.objects.all())
     assert (found.verdicts, found.failures, found.fast) == (0, [], [])
     assert "No submission has been judged yet." in client.get("/analysis/").content.decode()
 
 
-def test_gates_are_counted_as_far_as_they_were_reached(worked):
+def test_gate_counts_stop_at_the_gate_not_passed(worked):
     worked(None, 2.0)
     worked(None)
     found = verdict_stats(Run.objects.all())
@@ -59,13 +61,13 @@ def test_gates_are_counted_as_far_as_they_were_reached(worked):
     assert found.categories == [CategoryCount("Activation", 1, 3, "WRONG_VALUES")]
 
 
-def test_verdicts_are_counted_without_another_look_at_them(worked, django_assert_num_queries):
+def test_verdict_stats_need_six_queries(worked, django_assert_num_queries):
     worked(None, 2.0)
     with django_assert_num_queries(6):
         assert verdict_stats(Run.objects.all()).verdicts == 2
 
 
-def test_a_run_keeps_its_best_after_its_last_round(worked):
+def test_fast_p_keeps_the_best_of_a_run_after_its_last_round(worked):
     worked(1.1, 1.6, 1.3)
     worked(2.5)
     worked(None)
@@ -78,7 +80,7 @@ def test_a_run_keeps_its_best_after_its_last_round(worked):
     ]
 
 
-def test_what_broke_by_our_fault_or_is_private_is_no_verdict(worked, client, alice):
+def test_broken_and_private_runs_are_not_counted(worked, client, alice):
     run = worked(2.0)
     broken = ask_for_verdict(run, "round")
     services.claim_evaluation(broken.pk, "queued", "building", LEASE)
@@ -89,7 +91,7 @@ def test_what_broke_by_our_fault_or_is_private_is_no_verdict(worked, client, ali
     assert "33%" not in page.content.decode()
 
 
-def test_the_address_narrows(worked, client, agent):
+def test_analysis_filters_come_from_the_query(worked, client, agent):
     worked(2.0)
     assert verdict_stats(Run.objects.matching(agent=agent.slug)).verdicts == 1
     assert verdict_stats(Run.objects.matching(category="Loss")).verdicts == 0

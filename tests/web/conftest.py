@@ -1,4 +1,4 @@
-"""A real server on a free port, a real headless Chromium, and a world to look at."""
+"""Fixtures: a real server on a free port, a headless Chromium and a world of runs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ CHROMIUM_ARGS = (
     "--disable-component-update --disable-sync"
 ).split()
 START_SECONDS = 60
-PATIENCE = 20_000  # ms
+TIMEOUT_MS = 20_000
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 class Server:
-    """Daphne in a process of its own, so that it can be killed and started again."""
+    """Daphne in a separate process, which a test can kill and restart."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         self.port = free_port()
@@ -59,8 +59,8 @@ class Server:
         self.process.wait()
 
 
-class Offstage:
-    """Calls the functions of `target` in another thread: Playwright keeps a loop in this one."""
+class InThread:
+    """Calls the functions of `target` in another thread; Playwright runs a loop in this one."""
 
     def __init__(self, target: Any, thread: ThreadPoolExecutor) -> None:
         self._target, self._thread = target, thread
@@ -71,9 +71,9 @@ class Offstage:
 
 
 @pytest.fixture
-def offstage(db: None) -> Iterator[Callable[[Any], Any]]:
+def in_thread(db: None) -> Iterator[Callable[[Any], Any]]:
     with ThreadPoolExecutor(1) as thread:
-        yield lambda target: Offstage(target, thread)
+        yield lambda target: InThread(target, thread)
         thread.submit(connections.close_all).result()
 
 
@@ -81,7 +81,7 @@ def offstage(db: None) -> Iterator[Callable[[Any], Any]]:
 def server(
     django_db_setup: None, valkey: str, tmp_path_factory: pytest.TempPathFactory, repository: Path
 ) -> Iterator[Server]:
-    """One Daphne for the tests of a module, each of which begins with an empty database."""
+    """Start one Daphne for the tests of a module; each test begins with an empty database."""
     folder = tmp_path_factory.mktemp("server")
     environment = os.environ | {
         "DATABASE_URL": f"sqlite:///{connections['default'].settings_dict['NAME']}",
@@ -97,9 +97,9 @@ def server(
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One Chromium for the tests of a module.
+    """Start one Chromium for the tests of a module.
 
-    Playwright keeps an event loop in this thread, where Django would refuse to read a database.
+    Playwright runs an event loop in this thread, in which Django would refuse database access.
     """
     if not shutil.which(CHROMIUM):
         absent(f"no Chromium at {CHROMIUM}")
@@ -114,18 +114,20 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, server: Server) -> Iterator[Callable[..., Any]]:
-    """Open an address; what the console complains of is collected in `page.complaints`."""
+    """Open an address; `page.console_errors` collects errors and warnings of the console."""
     contexts: list[Any] = []
 
     def open_at(path: str, viewport: dict[str, int] = DESK, **more: Any) -> Any:
         context = browser.new_context(viewport=viewport, **more)
         contexts.append(context)
         page = context.new_page()
-        page.complaints = []
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.console_errors = []
+        page.on("pageerror", lambda error: page.console_errors.append(str(error)))
         page.on(
             "console",
-            lambda line: line.type in ("error", "warning") and page.complaints.append(line.text),
+            lambda line: (
+                line.type in ("error", "warning") and page.console_errors.append(line.text)
+            ),
         )
         page.goto(server.url + path)
         return page
@@ -143,8 +145,8 @@ def world(db: None) -> World:
 
 
 @pytest.fixture
-def stage(server: Server, offstage: Callable[[Any], Any]) -> Any:
-    """A world like that, which the real server shows."""
-    built = offstage(World())
+def served_world(server: Server, in_thread: Callable[[Any], Any]) -> Any:
+    """Build a world that the real server serves."""
+    built = in_thread(World())
     built.build()
     return built

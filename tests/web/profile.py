@@ -1,4 +1,4 @@
-"""A profile as Nsight Compute gives one: two kernels, all that it knows."""
+"""A sample profile of Nsight Compute with two kernels and every field."""
 
 from __future__ import annotations
 

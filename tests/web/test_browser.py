@@ -1,4 +1,4 @@
-"""Pages in a real browser: a live run followed through a crash, charts, keys, narrow screens."""
+"""Tests of pages in a real browser: live runs, charts, keyboard shortcuts, narrow screens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils import timezone
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
-from tests.web.conftest import DESK, PATIENCE, PHONE
+from tests.web.conftest import DESK, PHONE, TIMEOUT_MS
 from tests.web.world import LEASE
 
 TASK = "rms_norm/cpp-to-cpp"
@@ -24,9 +24,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture
-def record(offstage):
-    """Records drafts as the events of a run; the last seq."""
-    write = offstage(services).record
+def record(in_thread):
+    """Record drafts as events of a run and return the last seq."""
+    write = in_thread(services).record
     return lambda run, *drafts: write(run.pk, drafts, producer="test")
 
 
@@ -39,77 +39,77 @@ def seqs(page) -> list[int]:
 
 
 def state(page, name: str) -> None:
-    page.wait_for_selector(f'[data-connection][data-state="{name}"]', timeout=PATIENCE)
+    page.wait_for_selector(f'[data-connection][data-state="{name}"]', timeout=TIMEOUT_MS)
 
 
-def test_a_live_run_is_followed_without_losing_or_repeating(
-    open_page, server, stage, record, offstage
+def test_live_run_followed_through_a_crash_shows_each_event_once(
+    open_page, server, served_world, record, in_thread
 ):
-    run = stage.start(TASK, "tuner")
+    run = served_world.start(TASK, "tuner")
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
     record(run, log("one"), log("two"))
-    page.wait_for_selector("text=two", timeout=PATIENCE)
+    page.wait_for_selector("text=two", timeout=TIMEOUT_MS)
 
     server.kill()
     state(page, "reconnecting")
     last = record(run, *(log(f"while nobody listened {n}") for n in range(230)))
     server.start()
     state(page, "live")
-    page.wait_for_selector(f"#e{last}", timeout=PATIENCE)
+    page.wait_for_selector(f"#e{last}", timeout=TIMEOUT_MS)
     assert seqs(page) == list(range(1, last + 1))
 
-    offstage(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
+    in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
     state(page, "ended")
-    page.wait_for_selector("#verdict >> text=Nothing was handed in.", timeout=PATIENCE)
+    page.wait_for_selector("#verdict >> text=Nothing was handed in.", timeout=TIMEOUT_MS)
     assert seqs(page) == list(range(1, last + 2))
 
 
-def test_a_revision_replaces_its_row_on_an_open_page(open_page, stage, record):
-    run = stage.start(TASK, "tuner")
+def test_revision_on_an_open_page_replaces_its_row(open_page, served_world, record):
+    run = served_world.start(TASK, "tuner")
     draft = EventDraft("tool_call", {"tool": "compile", "arguments": {"step": "begun"}}, id="c")
     seq = record(run, draft)
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
     done = EventDraft("tool_call", {"tool": "compile", "arguments": {"step": "ended"}}, id="c")
     record(run, done)
-    page.wait_for_selector(f"#e{seq} >> text=ended", timeout=PATIENCE)
+    page.wait_for_selector(f"#e{seq} >> text=ended", timeout=TIMEOUT_MS)
     assert page.locator("text=begun").count() == 0
     assert seqs(page) == list(range(1, seq + 1))
 
 
-def test_gates_and_rounds_of_a_live_run_appear_by_themselves(open_page, stage):
-    run = stage.start(TASK, "tuner")
+def test_live_run_on_an_open_page_shows_new_gates_and_rounds(open_page, served_world):
+    run = served_world.start(TASK, "tuner")
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
-    stage.round(run, 1, "passed", 1.6)
-    page.wait_for_selector("#rounds >> text=1.60×", timeout=PATIENCE)
+    served_world.round(run, 1, "passed", 1.6)
+    page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
     assert page.locator('.gates li[data-verdict="passed"]').count() == 4
-    page.wait_for_selector("#chart-rounds .main-svg", timeout=PATIENCE)
-    stage.round(run, 2, "failed", 1.6)
-    page.wait_for_selector("#rounds >> text=WRONG_VALUES", timeout=PATIENCE)
+    page.wait_for_selector("#chart-rounds .main-svg", timeout=TIMEOUT_MS)
+    served_world.round(run, 2, "failed", 1.6)
+    page.wait_for_selector("#rounds >> text=WRONG_VALUES", timeout=TIMEOUT_MS)
     assert page.locator("#chart-rounds .main-svg").count() > 0, "the chart was kept"
-    assert page.complaints == []
+    assert page.console_errors == []
 
 
-def test_what_happens_while_a_summary_is_on_its_way_is_in_the_next(open_page, stage, record):
-    run = stage.start(TASK, "tuner")
+def test_change_during_a_summary_request_is_in_the_next_summary(open_page, served_world, record):
+    run = served_world.start(TASK, "tuner")
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
 
     def late(route):
         old = route.fetch()
-        stage.round(run, 1, "passed", 1.6)
-        time.sleep(1)  # the page hears of it and asks for its rows meanwhile
+        served_world.round(run, 1, "passed", 1.6)
+        time.sleep(1)  # meanwhile the page is notified and requests its rows
         route.fulfill(response=old)
 
     page.route("**/summary/", late, times=1)
     record(run, log("something changes"))
-    page.wait_for_selector("#rounds >> text=1.60×", timeout=PATIENCE)
+    page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
 
 
-def test_a_finished_run_is_whole_with_scripting_off(open_page, stage):
-    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
+def test_finished_run_without_javascript_is_complete(open_page, served_world):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
     page = open_page(f"/runs/{run.pk}/", java_script_enabled=False)
     assert page.locator("[data-toggle-theme]").is_hidden()
     public = run.events.values_list("seq", flat=True)
@@ -120,8 +120,8 @@ def test_a_finished_run_is_whole_with_scripting_off(open_page, stage):
     assert page.locator("#code >> text=round 3: lanes").is_visible()
 
 
-def test_a_long_run_keeps_few_rows_and_reaches_every_one(open_page, stage):
-    run = stage.long(TASK, "scripted", 6000)
+def test_long_run_keeps_few_rows_and_reaches_each(open_page, served_world):
+    run = served_world.long(TASK, "scripted", 6000)
     page = open_page(f"/runs/{run.pk}/?at=3000#e3000")
     page.wait_for_function("document.querySelector('#e3000')?.classList.contains('here')")
     below, reached = set(range(3000, run.last_seq + 1)), set(seqs(page))
@@ -133,17 +133,17 @@ def test_a_long_run_keeps_few_rows_and_reaches_every_one(open_page, stage):
         if reached >= below:
             break
     page.keyboard.press("g")
-    page.wait_for_selector("#e1.here", timeout=PATIENCE)
+    page.wait_for_selector("#e1.here", timeout=TIMEOUT_MS)
     page.keyboard.press("G")
-    page.wait_for_selector(f"#e{run.last_seq}.here", timeout=PATIENCE)
+    page.wait_for_selector(f"#e{run.last_seq}.here", timeout=TIMEOUT_MS)
     now = seqs(page)
     assert now == sorted(set(now))
     assert reached >= below
-    assert page.complaints == []
+    assert page.console_errors == []
 
 
-def test_a_finished_run_is_played_again_on_its_own_clock(open_page, stage):
-    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
+def test_replay_of_a_finished_run_follows_its_clock(open_page, served_world):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
     run.events.update(t_ms=F("seq") * PACE)
     public = list(run.events.values_list("seq", flat=True))
     page = open_page(f"/runs/{run.pk}/")
@@ -163,38 +163,38 @@ def test_a_finished_run_is_played_again_on_its_own_clock(open_page, stage):
     page.locator("[data-speed]").select_option("60")
     page.locator("[data-at]").focus()
     page.keyboard.press("p")
-    page.wait_for_selector(f"#e{public[-1]}.here", timeout=PATIENCE)
+    page.wait_for_selector(f"#e{public[-1]}.here", timeout=TIMEOUT_MS)
     page.wait_for_selector("text=Play >> visible=true")
     page.locator("[data-whole]").click()
     assert page.locator(".event[hidden]").count() == 0
     assert page.locator("[data-replay]").is_hidden()
-    assert page.complaints == []
+    assert page.console_errors == []
 
 
-def test_a_run_that_ends_while_its_page_is_open_is_played_again(open_page, stage, record, offstage):
-    run = stage.start(TASK, "tuner")
+def test_replay_of_a_run_that_just_ended_is_offered(open_page, served_world, record, in_thread):
+    run = served_world.start(TASK, "tuner")
     record(run, log("one"), log("two"))
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
     opener = page.locator("[data-replay-open]")
     assert opener.is_hidden(), "it is not over"
-    offstage(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
+    in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
     state(page, "ended")
-    page.wait_for_selector("#verdict >> text=Nothing was handed in.", timeout=PATIENCE)
+    page.wait_for_selector("#verdict >> text=Nothing was handed in.", timeout=TIMEOUT_MS)
 
     page.route("**/moments/", lambda route: route.fulfill(status=503), times=1)
     opener.click()
-    page.wait_for_selector("text=Replay did not load: try again", timeout=PATIENCE)
+    page.wait_for_selector("text=Replay did not load: try again", timeout=TIMEOUT_MS)
     opener.click()
     state(page, "replay")
     page.locator("[data-whole]").click()
     state(page, "ended")
     assert opener.inner_text() == "Replay"
-    assert len(page.complaints) == 1, "of the answer that did not come"
+    assert len(page.console_errors) == 1, "of the answer that did not come"
 
 
-def test_a_long_run_is_played_again_chunk_by_chunk(open_page, stage):
-    run = stage.long(TASK, "scripted", 2000)
+def test_replay_of_a_long_run_loads_chunks(open_page, served_world):
+    run = served_world.long(TASK, "scripted", 2000)
     run.events.update(t_ms=F("seq") * PACE)
     Run.objects.filter(pk=run.pk).update(status="failed", ended_at=timezone.now())
     page = open_page(f"/runs/{run.pk}/")
@@ -202,19 +202,19 @@ def test_a_long_run_is_played_again_chunk_by_chunk(open_page, stage):
     page.locator("[data-play]").click()
     for seq in (10, 400, 1700, 900):
         page.locator("[data-at]").fill(str(seq * PACE))
-        page.wait_for_selector(f"#e{seq}.here", timeout=PATIENCE)
+        page.wait_for_selector(f"#e{seq}.here", timeout=TIMEOUT_MS)
         later = f".chunk[data-chunk='{seq // 200 + 1}']"
         assert page.locator(later).is_hidden()
-    assert page.complaints == []
+    assert page.console_errors == []
 
     page.route(re.compile(r"chunk=5$"), lambda route: route.fulfill(status=503), times=1)
     page.locator("[data-at]").fill(str(1100 * PACE))
-    page.wait_for_selector("#e1100.here", timeout=PATIENCE)
-    assert len(page.complaints) == 1, "of the chunk that did not come at first"
+    page.wait_for_selector("#e1100.here", timeout=TIMEOUT_MS)
+    assert len(page.console_errors) == 1, "of the chunk that did not come at first"
 
 
-def test_the_keys_move_search_and_link(open_page, stage):
-    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
+def test_keyboard_shortcuts_move_search_and_link(open_page, served_world):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
     page = open_page(f"/runs/{run.pk}/")
     stops = page.eval_on_selector_all(
         '.outline a[data-stop="turn"]', "links => links.map(link => link.dataset.seq)"
@@ -238,14 +238,14 @@ def test_the_keys_move_search_and_link(open_page, stage):
     assert page.evaluate("document.activeElement.name") == "q"
     page.goto(address)
     seq = re.search(r"#e(\d+)", address)[1]
-    page.wait_for_selector(f"#e{seq}.here", timeout=PATIENCE)
+    page.wait_for_selector(f"#e{seq}.here", timeout=TIMEOUT_MS)
     page.goto(f"{page.url.partition('?')[0]}?q=e")
     page.keyboard.press("?")
     assert page.locator("dialog.help").is_visible()
 
 
-def test_what_a_search_found_is_marked_and_unfolded(open_page, stage):
-    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
+def test_search_results_are_marked_and_expanded(open_page, served_world):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
     page = open_page(f"/runs/{run.pk}/?q=Dependency")
     marks = page.locator(".event .body mark")
     marks.first.wait_for()
@@ -254,10 +254,10 @@ def test_what_a_search_found_is_marked_and_unfolded(open_page, stage):
     assert folded.count() == 0 and page.locator("details[open] mark").count() > 0
     whole = page.locator(".event .body").evaluate_all("them => them.map(it => it.textContent)")
     assert sum(text.lower().count("dependency") for text in whole) == marks.count()
-    assert page.complaints == []
+    assert page.console_errors == []
 
 
-def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, stage):
+def test_chosen_theme_is_applied_at_first_paint(open_page, served_world):
     page = open_page("/methodology/", color_scheme="light")
     dark = "getComputedStyle(document.documentElement).backgroundColor"
     before = page.evaluate(dark)
@@ -270,17 +270,17 @@ def test_the_theme_that_was_chosen_is_there_at_the_first_paint(open_page, stage)
     assert page.evaluate(dark) == before, "ink on every sheet"
 
 
-def test_a_home_page_hears_of_a_new_run(open_page, stage):
+def test_home_page_shows_a_new_run(open_page, served_world):
     page = open_page("/")
     assert page.locator("#active >> text=Nothing is running").is_visible()
     page.wait_for_timeout(1000)
-    stage.start("softmax/cpp-to-cpp", "tuner")
-    page.wait_for_selector("#active >> text=softmax/cpp-to-cpp", timeout=PATIENCE)
+    served_world.start("softmax/cpp-to-cpp", "tuner")
+    page.wait_for_selector("#active >> text=softmax/cpp-to-cpp", timeout=TIMEOUT_MS)
 
 
-def test_no_page_complains_or_scrolls_sideways(open_page, stage):
-    run = stage.passed(TASK, "tuner", 2.1, rounds=3)
-    live = stage.live("swiglu/cpp-to-cpp", "hill-climber", 1)
+def test_pages_have_no_console_errors_and_no_horizontal_scroll(open_page, served_world):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
+    live = served_world.live("swiglu/cpp-to-cpp", "hill-climber", 1)
     paths = ["/", "/leaderboard/", "/tasks/", f"/tasks/{TASK}/", "/runs/", f"/runs/{run.pk}/"]
     paths += [f"/runs/{live.pk}/", f"/runs/{run.pk}/rounds/2/", "/agents/tuner/", "/hardware/"]
     paths += ["/login/"]
@@ -293,22 +293,22 @@ def test_no_page_complains_or_scrolls_sideways(open_page, stage):
             assert wide <= 0, f"{path} is {wide} px too wide"
             cut = page.evaluate(CUT_OFF)
             assert cut == [], f"{path} cuts off {cut}"
-        assert page.complaints == []
+        assert page.console_errors == []
 
 
 @pytest.mark.parametrize("width", [320, 360, 390])
-def test_all_of_the_main_navigation_is_seen_on_a_phone(open_page, stage, width):
+def test_navigation_on_a_phone_is_fully_visible(open_page, served_world, width):
     page = open_page("/", {"width": width, "height": 700})
     hidden = page.locator(".nav").evaluate("it => it.scrollWidth - it.clientWidth")
     assert hidden == 0
 
 
-def test_a_word_without_end_makes_no_page_scroll_sideways(open_page, stage, record, offstage):
-    run, word = stage.start(TASK, "tuner"), "x" * 300
+def test_long_word_causes_no_horizontal_scroll(open_page, served_world, record, in_thread):
+    run, word = served_world.start(TASK, "tuner"), "x" * 300
     Run.objects.filter(pk=run.pk).update(label=word[:100])
     record(run, log(word), EventDraft("note", {"text": word, "detail": {word: word}}))
     record(run, EventDraft("tool_call", {"tool": word, "arguments": {word: word, "y": word[:100]}}))
-    offstage(services).finish_run(run.pk, LEASE, "broken", word, "arena")
+    in_thread(services).finish_run(run.pk, LEASE, "broken", word, "arena")
     for viewport in (DESK, PHONE):
         page = open_page(f"/runs/{run.pk}/", viewport)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
@@ -316,8 +316,8 @@ def test_a_word_without_end_makes_no_page_scroll_sideways(open_page, stage, reco
         assert dt["width"] <= viewport["width"] * 0.4
 
 
-def test_a_text_that_turns_the_direction_turns_no_other(open_page, stage, record):
-    run = stage.start(TASK, "tuner")
+def test_bidirectional_text_affects_no_other_text(open_page, served_world, record):
+    run = served_world.start(TASK, "tuner")
     seq = record(run, EventDraft("tool_call", {"tool": "t", "arguments": {"\u202ename": "value"}}))
     page = open_page(f"/runs/{run.pk}/")
     name, value = (
@@ -326,25 +326,25 @@ def test_a_text_that_turns_the_direction_turns_no_other(open_page, stage, record
     assert name["x"] < value["x"]
 
 
-def test_the_leaders_and_their_intervals_fit_on_a_phone(open_page, stage):
-    stage.passed(TASK, "tuner", 2.1, rounds=2)
+def test_leaders_on_a_phone_fit_with_their_intervals(open_page, served_world):
+    served_world.passed(TASK, "tuner", 2.1, rounds=2)
     page = open_page("/", PHONE)
     hidden = page.locator("#leaders-now .scroll").evaluate("it => it.scrollWidth - it.clientWidth")
     assert hidden == 0
 
 
-def test_a_filter_chosen_by_keys_keeps_the_focus(open_page, stage):
+def test_filter_chosen_by_keyboard_keeps_the_focus(open_page, served_world):
     page = open_page("/leaderboard/")
     page.focus("select[name=track]")
     with page.expect_navigation():
         page.keyboard.press("ArrowDown")
-    page.wait_for_selector("select[name=track]:focus", timeout=PATIENCE)
+    page.wait_for_selector("select[name=track]:focus", timeout=TIMEOUT_MS)
     assert "track=" in page.url
 
 
-def test_the_chart_of_the_board_is_drawn_under_the_strict_policy(open_page, stage):
-    stage.passed(TASK, "tuner", 2.1, rounds=2)
+def test_board_chart_is_drawn_under_the_content_security_policy(open_page, served_world):
+    served_world.passed(TASK, "tuner", 2.1, rounds=2)
     page = open_page("/leaderboard/")
     page.locator("#chart-gap").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart-gap .main-svg", timeout=PATIENCE)
-    assert page.complaints == []
+    page.wait_for_selector("#chart-gap .main-svg", timeout=TIMEOUT_MS)
+    assert page.console_errors == []

@@ -37,7 +37,7 @@ def a_row(title: str, speedup: float | None, unseen: float | None) -> Row:
     return Row(**{**values, "agent": SimpleNamespace(title=title), **known, **hidden})
 
 
-def test_the_chart_of_a_run_shows_every_round_that_ended():
+def test_run_chart_shows_every_ended_round():
     drawn = best_by_round([a_round(1, 1.5), a_round(2, None), a_round(3, 2.5)])
     figure = plotly.graph_objects.Figure(drawn)
     best, measured, failed = figure.data
@@ -47,7 +47,7 @@ def test_the_chart_of_a_run_shows_every_round_that_ended():
     assert failed.text == ("WRONG_VALUES",)
 
 
-def test_the_final_verdict_is_drawn_beside_the_round_that_it_is_of():
+def test_run_chart_shows_the_final_verdict_at_its_round():
     final = SimpleNamespace(speedup=1.4, low=1.3, high=1.6)
     drawn = best_by_round([dataclasses.replace(a_round(1, 1.5), final=final)])
     _, measured, judged = plotly.graph_objects.Figure(drawn).data
@@ -55,7 +55,7 @@ def test_the_final_verdict_is_drawn_beside_the_round_that_it_is_of():
     assert judged.error_y.arrayminus == pytest.approx((0.1,))
 
 
-def test_runs_are_compared_round_by_round():
+def test_progress_chart_shows_the_best_of_each_run_by_round():
     columns = [
         SimpleNamespace(name=name, rounds=[a_round(1, 1.5), a_round(2, speedup)])
         for name, speedup in (("a", 2.0), ("b", None))
@@ -64,14 +64,14 @@ def test_runs_are_compared_round_by_round():
     assert (first.name, first.y, second.y) == ("a", (1.5, 2.0), (1.5, 1.0))
 
 
-def test_what_rounds_bring_is_a_line_for_each_speedup():
+def test_fast_p_chart_has_a_line_for_each_threshold():
     steps = [FastShares(1, (0.5, 0.5, 0.0, 0.0, 0.0)), FastShares(2, (1.0, 0.5, 0.5, 0.0, 0.0))]
     figure = plotly.graph_objects.Figure(fast_p_chart(steps))
     assert [line.name for line in figure.data[:2]] == ["passed", "fast_1 (≥ 1×)"]
     assert figure.data[0].y == (0.5, 1.0)
 
 
-def test_the_chart_of_the_board_joins_seen_and_unseen_of_each_agent():
+def test_generalization_chart_joins_both_speedups_of_each_agent():
     drawn = generalization_chart([a_row("tuner", 2.0, 1.5), a_row("other", 1.2, None)])
     figure = plotly.graph_objects.Figure(drawn)
     links, seen, unseen = figure.data
@@ -81,7 +81,7 @@ def test_the_chart_of_the_board_joins_seen_and_unseen_of_each_agent():
     assert unseen.x == (1.5,)
 
 
-def test_a_figure_that_plotly_does_not_understand_is_found():
+def test_invalid_plotly_attribute_is_rejected():
     drawn = best_by_round([a_round(1, 1.5)])
     drawn["data"][0]["line"]["colour"] = "red"
     with pytest.raises(ValueError, match="colour"):
@@ -97,9 +97,7 @@ def test_a_figure_that_plotly_does_not_understand_is_found():
         ([1.04, 2.07], "a retains 104% of its speedup on held-out cases, the lowest of 2 agents."),
     ],
 )
-def test_the_sentence_beside_the_chart_says_what_was_measured(
-    gaps: list[float | None], caption: str
-):
+def test_generalization_caption_names_the_lowest_agent(gaps: list[float | None], caption: str):
     rows = [
         dataclasses.replace(a_row(title, 2.0, gap and 2.0 * gap), gap=gap)
         for title, gap in zip("ab", gaps, strict=False)

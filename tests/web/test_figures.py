@@ -30,7 +30,7 @@ WASHED = ("blue", "green", "red", "amber", "pink")
         (1234, "1,234×"),
     ],
 )
-def test_a_speedup_has_three_digits_that_count(value, text):
+def test_times_has_two_decimals_below_100(value, text):
     assert figures.times(value) == text
 
 
@@ -43,7 +43,7 @@ def test_a_speedup_has_three_digits_that_count(value, text):
         ("int8_tflops", "int8 arithmetic", "TOP/s"),
     ],
 )
-def test_a_peak_says_of_what_it_is_and_in_which_unit(name, what, unit):
+def test_peak_has_a_name_and_a_unit(name, what, unit):
     assert (figures.peak_name(name), figures.peak_unit(name)) == (what, unit)
 
 
@@ -51,7 +51,7 @@ def test_a_peak_says_of_what_it_is_and_in_which_unit(name, what, unit):
     ("micros", "text"),
     [(0.5, "0.500\u202fµs"), (999, "999\u202fµs"), (2170, "2.17\u202fms"), (3.5e6, "3.50\u202fs")],
 )
-def test_a_latency_is_in_the_unit_that_reads_best(micros, text):
+def test_micros_uses_the_unit_that_fits(micros, text):
     assert figures.micros(micros) == text
 
 
@@ -59,25 +59,25 @@ def test_a_latency_is_in_the_unit_that_reads_best(micros, text):
     ("seconds", "text"),
     [(8.24, "8.2 s"), (59, "59 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (None, "–")],
 )
-def test_a_duration_is_told_as_people_tell_it(seconds, text):
+def test_duration_uses_hours_minutes_and_seconds(seconds, text):
     assert figures.duration(seconds) == text
 
 
-def test_a_scale_always_holds_the_line_at_one_and_every_value():
+def test_scale_includes_one_and_every_value():
     scale = Scale.over([SimpleNamespace(low=None, high=2.0), SimpleNamespace(low=2.0, high=8.0)])
     assert scale.low < 1 < scale.high == 8.0
     assert scale.x(1.0) < scale.x(2.0) < scale.x(4.0) < scale.x(8.0) <= figures.WIDTH
     assert scale.x(4.0) - scale.x(2.0) == pytest.approx(scale.x(8.0) - scale.x(4.0), abs=0.2)
 
 
-def test_a_whisker_says_its_interval_in_words():
+def test_whisker_has_its_interval_as_label_and_tooltip():
     drawn = figures.whisker(2.0, 1.9, 2.1, Scale())
     assert 'aria-label="95% CI 1.90 to 2.10"' in drawn
     assert "<title>95% CI 1.9000 to 2.1000</title>" in drawn
     assert figures.whisker(None, None, None, Scale()) == ""
 
 
-def test_a_verdict_is_a_sign_and_a_word_beside_its_colour():
+def test_verdict_has_an_icon_and_a_word():
     pill = figures.verdict("failed")
     assert "#i-failed" in pill and "</svg>failed</span>" in pill
     assert "<script>" not in figures.verdict("passed", "<script>")
@@ -90,13 +90,13 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast ratio of WCAG 2."""
+    """Return the contrast ratio of WCAG 2."""
     high, low = sorted((luminance(one), luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_can_be_read_on_every_ground_it_stands_on(theme):
+def test_text_has_enough_contrast_on_every_background(theme):
     pairs = re.findall(TOKEN, CSS.read_text())
     token = {name: light if theme == "light" else dark for name, light, dark in pairs}
     texts = [(ink, ground) for ink in ("ink", "ink-2", "ink-3") for ground in ("paper", "panel")]
@@ -107,13 +107,13 @@ def test_text_can_be_read_on_every_ground_it_stands_on(theme):
 
 
 def mixed(colour: str, ground: str, part: float) -> str:
-    """What `color-mix` in sRGB makes of two colours."""
+    """Return the `color-mix` of two colours in sRGB."""
     parts = [(int(colour[n : n + 2], 16), int(ground[n : n + 2], 16)) for n in (1, 3, 5)]
     return "#" + "".join(f"{round(one * part + two * (1 - part)):02x}" for one, two in parts)
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_a_cell_of_the_heat_map_can_be_read_however_dark(theme):
+def test_heatmap_cell_has_enough_contrast_at_every_step(theme):
     css = CSS.read_text()
     token = {name: pair[theme] for name, *pair in re.findall(TOKEN, css)}
     steps = re.findall(r"--mix: (\d+)%", css)
@@ -123,13 +123,13 @@ def test_a_cell_of_the_heat_map_can_be_read_however_dark(theme):
         assert contrast(token["ink"], ground) >= 4.5, step
 
 
-def test_numbers_of_lines_are_not_faded():
+def test_line_numbers_have_full_opacity():
     [rule] = re.findall(r"^\.hl \.ln \{.*?\}", CSS.read_text(), re.MULTILINE)
     assert "opacity" not in rule and "var(--ink-3)" in rule
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "text"),
     [
         (1.04, 1.07, "1.04 to 1.07"),
         (1.0481, 1.0521, "1.05 to 1.05"),
@@ -139,5 +139,5 @@ def test_numbers_of_lines_are_not_faded():
         (None, 1.0, ""),
     ],
 )
-def test_the_ends_of_an_interval_are_told_apart(low: float | None, high: float, said: str) -> None:
-    assert interval(low, high) == said
+def test_interval_has_two_decimals(low: float | None, high: float, text: str) -> None:
+    assert interval(low, high) == text

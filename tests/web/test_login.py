@@ -1,4 +1,4 @@
-"""Logging in: who guesses passwords has to wait."""
+"""Tests of the login form and its limit on attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALICES, BOBS = "wonderland", "builder"
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    """A clock that is turned on by hand, beginning in the middle of a stretch; nobody has tried."""
+    """Return a manual clock in the middle of a period, with no attempts so far."""
     now = [1_000_000 * backends.PERIOD_SECONDS + 100.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     cache.clear()
@@ -27,19 +27,19 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def try_in(client):
-    """Log in by a form, from an address; whether one is in, and what the page says."""
+    """Log in by a form from an address; return whether it worked, and the page."""
 
     def try_in(form: str, name: str, password: str, address: str = "192.0.2.1") -> tuple[bool, str]:
         client.logout()
-        asked = {"username": name, "password": password}
-        page = client.post(form, asked, REMOTE_ADDR=address)
+        fields = {"username": name, "password": password}
+        page = client.post(form, fields, REMOTE_ADDR=address)
         return "_auth_user_id" in client.session, page.content.decode()
 
     return try_in
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_after_some_wrong_passwords_one_waits_and_is_told_how_long(try_in, bob, clock, form):
+def test_login_after_too_many_wrong_passwords_gives_the_wait(try_in, bob, clock, form):
     for _ in range(backends.MAX_ATTEMPTS):
         within, page = try_in(form, "bob", "a guess")
         assert not within and "Too many" not in page
@@ -50,26 +50,26 @@ def test_after_some_wrong_passwords_one_waits_and_is_told_how_long(try_in, bob, 
     assert try_in(form, "bob", BOBS)[0]
 
 
-def test_one_form_counts_what_the_other_was_asked(try_in, bob):
+def test_login_attempts_count_across_both_forms(try_in, bob):
     for _ in range(backends.MAX_ATTEMPTS):
         try_in(FORMS[0], "bob", "a guess")
     assert "Too many" in try_in(FORMS[1], "bob", BOBS)[1]
 
 
-def test_who_guesses_keeps_out_no_other_name_and_no_other_address(try_in, alice, bob):
+def test_login_limit_affects_no_other_name_or_address(try_in, alice, bob):
     for _ in range(2 * backends.MAX_ATTEMPTS):
         try_in(FORMS[0], "bob", "a guess")
     assert try_in(FORMS[0], "alice", ALICES)[0]
     assert try_in(FORMS[0], "bob", BOBS, "192.0.2.2")[0]
 
 
-def test_a_name_that_nobody_has_is_slowed_alike(try_in):
+def test_login_limit_covers_unknown_names(try_in):
     for _ in range(backends.MAX_ATTEMPTS):
         try_in(FORMS[0], "nobody", "a guess")
     assert "Too many" in try_in(FORMS[0], "nobody", "a guess")[1]
 
 
-def test_the_right_password_ends_the_count(try_in, alice):
+def test_login_with_the_right_password_resets_the_count(try_in, alice):
     for _ in range(3):
         for _ in range(backends.MAX_ATTEMPTS - 1):
             try_in(FORMS[0], "alice", "a guess")

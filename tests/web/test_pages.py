@@ -1,4 +1,4 @@
-"""Pages as the server renders them: complete without scripts, and silent about what is hidden."""
+"""Tests of rendered pages: complete without scripts, silent about held-out cases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def runs(world):
-    """A run in every state that a page can show."""
+    """Return a run in every state that a page can show."""
     return {
         "passed": world.passed(TASK, "tuner", 2.1, rounds=3),
         "failed": world.failed("softmax/cpp-to-cpp", "tuner"),
@@ -54,8 +54,8 @@ def addresses(runs) -> list[str]:
     return fixed
 
 
-def test_no_page_names_a_hidden_case(client, runs, alice, bob):
-    assert Measurement.objects.filter(case__startswith=HIDDEN).exists(), "nothing was planted"
+def test_pages_never_name_a_held_out_case(client, runs, alice, bob):
+    assert Measurement.objects.filter(case__startswith=HIDDEN).exists(), "no held-out case"
     for who in (None, alice, bob):
         if who:
             client.force_login(who)
@@ -67,14 +67,14 @@ def test_no_page_names_a_hidden_case(client, runs, alice, bob):
             assert not re.search(rf"\b{SECRET}\b", text), address
 
 
-def test_no_page_needs_an_inline_script_or_style(client, runs):
+def test_pages_have_no_inline_script_or_style(client, runs):
     for address in addresses(runs):
         page = client.get(address)
         assert not INLINE.search(page.content.decode()), address
         assert "'unsafe" not in page.headers["Content-Security-Policy"]
 
 
-def test_a_finished_run_is_whole_without_scripts(client, runs):
+def test_run_page_of_a_finished_run_is_complete(client, runs):
     run = runs["passed"]
     page = client.get(f"/runs/{run.pk}/").content.decode()
     shown = [int(seq) for seq in re.findall(r'id="e(\d+)"', page)]
@@ -89,7 +89,7 @@ def test_a_finished_run_is_whole_without_scripts(client, runs):
         assert case.case in page
 
 
-def test_a_long_run_is_read_page_by_page(client, world):
+def test_run_page_of_a_long_run_is_paginated(client, world):
     run = world.long(TASK, "scripted", 900)
     seen: set[int] = set()
     address = f"/runs/{run.pk}/"
@@ -101,7 +101,7 @@ def test_a_long_run_is_read_page_by_page(client, world):
     assert seen == set(range(1, run.last_seq + 1))
 
 
-def test_a_failure_says_its_class_and_its_reason(client, runs):
+def test_run_page_of_a_failure_shows_its_class_and_reason(client, runs):
     failed = client.get(f"/runs/{runs['failed'].pk}/").content.decode()
     assert "BUILD_ERROR" in failed and "expected &#x27;;&#x27; before" in failed
     rejected = client.get(f"/runs/{runs['rejected'].pk}/").content.decode()
@@ -113,7 +113,7 @@ def test_a_failure_says_its_class_and_its_reason(client, runs):
     )
 
 
-def test_the_board_keeps_its_filters_in_the_address(client, runs):
+def test_board_filters_come_from_the_query(client, runs):
     def rows(query: str) -> list[str]:
         page = client.get(f"/leaderboard/?{query}").content.decode()
         board = page.partition('id="board"')[2].partition("</section>")[0]
@@ -129,7 +129,7 @@ def test_the_board_keeps_its_filters_in_the_address(client, runs):
     assert re.search(r'aria-current="true">retained<', page)
 
 
-def test_the_list_of_runs_is_narrowed_by_its_address(client, runs):
+def test_run_list_filters_come_from_the_query(client, runs):
     def listed(query: str) -> set[str]:
         page = client.get(f"/runs/?{query}").content.decode()
         return set(re.findall(r'href="/runs/(\w{12})/"', page))
@@ -140,7 +140,7 @@ def test_the_list_of_runs_is_narrowed_by_its_address(client, runs):
     assert listed("agent=scripted") == {runs["rejected"].pk}
 
 
-def test_what_is_long_travels_packed(client, runs):
+def test_long_responses_are_compressed(client, runs):
     for address in (f"/runs/{runs['passed'].pk}/", "/static/vendor/plotly/plotly-cartesian.min.js"):
         plain, packed = (
             client.get(address),
@@ -151,21 +151,21 @@ def test_what_is_long_travels_packed(client, runs):
         assert less < whole / 2, address
 
 
-def test_an_address_that_makes_no_sense_still_answers(client, runs):
+def test_invalid_query_values_are_ignored(client, runs):
     run = f"/runs/{runs['passed'].pk}/"
     for query in ("chunk=abc", "chunk=999999999", "at=-1", "q=%00%25_", "after=x", "chunk=²"):
         for address in (run, f"{run}events/", "/runs/", "/leaderboard/", "/tasks/"):
             assert client.get(f"{address}?{query}").status_code == 200, (address, query)
 
 
-def test_what_is_not_there_is_a_page_that_says_so(client, db):
+def test_missing_page_returns_404_with_a_message(client, db):
     for address in ("/runs/nosuchrun000/", "/agents/nobody/", "/tasks/no/such-track/", "/nowhere"):
         page = client.get(address)
         assert page.status_code == 404
         assert "Page not found" in page.content.decode()
 
 
-def test_a_run_of_somebody_is_no_run_to_a_stranger(client, start, alice, charlie):
+def test_private_run_is_not_found_by_others(client, start, alice, charlie):
     run = start(owner=alice, visibility="owner")
     addresses = [f"/runs/{run.pk}/{part}" for part in ("", "summary/", "events/?after=0")]
     assert [client.get(a).status_code for a in addresses] == [404, 404, 404]
@@ -176,7 +176,7 @@ def test_a_run_of_somebody_is_no_run_to_a_stranger(client, start, alice, charlie
     assert [client.get(a).status_code for a in addresses] == [200, 200, 200]
 
 
-def test_a_draft_and_what_only_hidden_runs_have_are_for_staff(client, world, alice, bob):
+def test_draft_task_and_names_of_hidden_runs_are_staff_only(client, world, alice, bob):
     run = world.passed("swiglu/cpp-to-cpp", "tuner", 2.1, rounds=1)
     draft = run.task_version.task
     hidden = Experiment.objects.create(slug="unheard-of", title="Unheard of")
@@ -201,7 +201,7 @@ def test_a_draft_and_what_only_hidden_runs_have_are_for_staff(client, world, ali
     assert "swiglu/cpp-to-cpp</option>" in page and "Unheard of" in page
 
 
-def test_a_sibling_that_is_a_draft_is_not_named(client, world, bob):
+def test_draft_track_of_an_operator_is_not_listed(client, world, bob):
     Task.objects.filter(operator__slug="rms_norm").exclude(track="cpp-to-cpp").update(
         status="draft"
     )
@@ -211,7 +211,7 @@ def test_a_sibling_that_is_a_draft_is_not_named(client, world, bob):
     assert sibling in client.get(f"/tasks/{TASK}/").content.decode()
 
 
-def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
+def test_waiting_run_shows_the_missing_worker_or_position(client, start):
     first, second = start(), start()
 
     def waits(run) -> str:
@@ -226,14 +226,14 @@ def test_a_run_says_what_it_waits_for_until_somebody_works_on_it(client, start):
     services.claim_run(second.pk, "lease")
     assert waits(second) == ""
     evaluation = ask_for_verdict(second)
-    assert waits(second) == ""  # it is next
+    assert waits(second) == ""  # next in line
     services.claim_evaluation(evaluation.pk, "queued", "building", "lease")
     services.finish_build(evaluation.pk, "lease")
     worker.delete()
     assert "no worker for Test CPU is online" in waits(second)
 
 
-def test_a_round_keeps_the_figure_it_was_chosen_by_beside_the_final_one(client, start):
+def test_round_keeps_its_speedup_beside_the_final_one(client, start):
     run = start()
     services.claim_run(run.pk, LEASE)
     for speedup, low in ((2.4, 1.1), (2.0, 1.9)):
@@ -253,7 +253,7 @@ def test_a_round_keeps_the_figure_it_was_chosen_by_beside_the_final_one(client, 
     assert re.search(r"2\.00×.*Final verdict.*1\.70×", page, re.DOTALL)
 
 
-def test_what_runs_now_says_how_far_it_is(client, start):
+def test_home_shows_the_progress_of_active_runs(client, start):
     run = start()
     services.claim_run(run.pk, LEASE)
     for speedup in (1.5, 1.2):
@@ -263,14 +263,14 @@ def test_what_runs_now_says_how_far_it_is(client, start):
     assert "data-clock data-since=" in page
 
 
-def test_agents_are_listed_and_an_operator_leads_to_its_tasks(client, runs):
+def test_agents_are_listed_and_an_operator_redirects_to_a_task(client, runs):
     page = client.get("/agents/").content.decode()
     assert "/agents/tuner/" in page and "2.10×" in page and "no run yet" in page
     assert client.get("/tasks/rms_norm/").headers["Location"] == "/tasks/rms_norm/cpp-to-cpp/"
     assert client.get("/tasks/none/").status_code == 404
 
 
-def test_a_record_leads_to_its_code_on_its_task_and_at_home(client, runs, world):
+def test_record_links_to_its_code(client, runs, world):
     first = runs["passed"]
     second = world.passed(TASK, "scripted", 3.4, rounds=2)
     for address in ("/", f"/tasks/{TASK}/"):
@@ -283,20 +283,20 @@ def test_a_record_leads_to_its_code_on_its_task_and_at_home(client, runs, world)
     assert "Records" not in client.get("/tasks/softmax/cpp-to-cpp/").content.decode()
 
 
-def test_a_list_of_runs_says_on_which_device(client, runs):
+def test_run_lists_name_the_device(client, runs):
     for address in ("/", "/runs/", f"/tasks/{TASK}/", "/agents/tuner/"):
         page = client.get(address).content.decode()
         assert f'<span class="sub">{DEVICE["name"]}</span>' in page, address
 
 
-def test_a_round_that_passed_says_that_hidden_cases_are_for_the_final_verdict(client, runs):
+def test_passed_round_shows_generalization_as_final_verdict_only(client, runs):
     run = f"/runs/{runs['passed'].pk}/rounds"
     assert "final verdict only" in client.get(f"{run}/1/").content.decode()
     final = client.get(f"{run}/3/").content.decode()
     assert "final verdict only" not in final and "not reached" not in final
 
 
-def test_a_final_verdict_shows_its_own_gates_from_when_it_begins(client, world):
+def test_final_verdict_in_progress_shows_its_own_gates(client, world):
     run = world.start(TASK, "tuner")
     submission = world.round(run, 1, "passed", 1.5)
     final = services.request_evaluation(submission, "final")
@@ -312,20 +312,20 @@ def test_a_final_verdict_shows_its_own_gates_from_when_it_begins(client, world):
     assert "Newest verdict, round 1" in page and "not reached" not in page
 
 
-def test_a_case_says_how_its_launches_were_launched(client, runs):
+def test_case_shows_its_latency_without_cuda_graph(client, runs):
     address = f"/runs/{runs['passed'].pk}/"
     shown = Measurement.objects.filter(evaluation__submission__run=runs["passed"], split="seen")
-    for captured, eager, said in (
+    for captured, eager, text in (
         (None, None, ""),
         (True, 7.25, "7.25\u202fµs without CUDA graph"),
         (False, None, "without CUDA graph: capture is not possible"),
     ):
         shown.update(captured=captured, eager_us=eager)
         page = client.get(address).content.decode()
-        assert said in page and ("without CUDA graph" in page) == bool(said)
+        assert text in page and ("without CUDA graph" in page) == bool(text)
 
 
-def test_a_file_is_there_as_it_was_handed_in_and_each_line_has_an_address(client, runs):
+def test_submitted_file_is_served_unchanged_with_linked_lines(client, runs):
     round_ = f"/runs/{runs['passed'].pk}/rounds/1/"
     page = client.get(round_).content.decode()
     address = re.search(r'href="([^"]+/files/[^"]+)"', page)[1]
@@ -337,7 +337,7 @@ def test_a_file_is_there_as_it_was_handed_in_and_each_line_has_an_address(client
     assert client.get(f"{round_}files/none.cpp").status_code == 404
 
 
-def test_the_runs_of_an_experiment_are_found_by_its_name(client, start):
+def test_run_list_filters_by_experiment(client, start):
     experiment = Experiment.objects.create(slug="pair", title="A pair", plan={"repeats": 1})
     inside, outside = start(experiment=experiment, label="pair"), start()
     page = client.get("/runs/?experiment=pair").content.decode()
@@ -345,7 +345,7 @@ def test_the_runs_of_an_experiment_are_found_by_its_name(client, start):
     assert 'href="/experiments/pair/"' in client.get(f"/runs/{inside.pk}/").content.decode()
 
 
-def test_only_its_owner_cancels_a_run(client, start, alice, charlie):
+def test_cancel_by_another_user_is_refused(client, start, alice, charlie):
     run = start(owner=alice)
     client.force_login(charlie)
     answer = client.post(f"/runs/{run.pk}/cancel/", follow=True).content.decode()
@@ -357,12 +357,12 @@ def test_only_its_owner_cancels_a_run(client, start, alice, charlie):
     assert run.status == "cancelled"
 
 
-def test_an_empty_arena_says_what_to_do(client, db):
+def test_empty_arena_shows_what_to_do(client, db):
     for address in ("/", "/leaderboard/", "/tasks/", "/runs/", "/hardware/"):
         assert 'class="empty"' in client.get(address).content.decode(), address
 
 
-def test_one_logs_in_and_out_and_stays_in_the_arena(client, alice):
+def test_login_and_logout_return_to_the_site(client, alice):
     wrong = client.post("/login/", {"username": "alice", "password": "looking-glass"})
     assert "do not match" in wrong.content.decode()
     page = client.post("/login/", {"username": "alice", "password": "wonderland"}, follow=True)
@@ -371,12 +371,12 @@ def test_one_logs_in_and_out_and_stays_in_the_arena(client, alice):
     assert page.redirect_chain[-1][0] == "/" and "Log in" in page.content.decode()
 
 
-def test_a_browser_that_asks_for_an_icon_by_itself_gets_ours(client):
+def test_favicon_redirects_to_the_icon(client):
     answer = client.get("/favicon.ico")
     assert (answer.status_code, answer.url) == (302, "/static/icon.svg")
 
 
-def test_a_run_in_the_admin_leads_to_its_page(admin_client, runs):
+def test_admin_page_of_a_run_links_to_its_page(admin_client, runs):
     run = runs["passed"]
     page = admin_client.get(f"/admin/runs/run/{run.pk}/change/").content.decode()
     link = re.search(r'href="(/admin/r/[^"]+)" class="viewsitelink"', page)[1]

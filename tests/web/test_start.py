@@ -1,4 +1,4 @@
-"""Starting a run by a form: who may, what is filled in, and what is said of what cannot be."""
+"""Tests of the form that starts a run: access, initial values and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.web.world import DEVICE, OTHER
 
 pytestmark = pytest.mark.django_db
 START = "/runs/start/"
-ASKED = {
+FORM = {
     "task": "rms_norm/cpp-to-cpp",
     "agent": "tuner",
     "hardware": OTHER["slug"],
@@ -25,12 +25,12 @@ ASKED = {
 
 @pytest.fixture
 def alices(client, world, alice):
-    """A client that is logged in as Alice."""
+    """Return a client logged in as Alice."""
     client.force_login(alice)
     return client
 
 
-def test_who_is_not_logged_in_comes_back_to_the_form(client, world, alice):
+def test_start_form_after_login_keeps_its_query(client, world, alice):
     page = client.get(f"{START}?task=softmax/cpp-to-cpp", follow=True)
     assert page.redirect_chain[0][0].startswith("/login/?next=/runs/start/")
     there = parse_qs(urlsplit(page.redirect_chain[0][0]).query)["next"][0]
@@ -38,12 +38,12 @@ def test_who_is_not_logged_in_comes_back_to_the_form(client, world, alice):
     form = client.post("/login/", credentials, follow=True)
     assert '<option value="softmax/cpp-to-cpp" selected>' in form.content.decode()
     client.logout()
-    assert client.post(START, ASKED).status_code == 302
+    assert client.post(START, FORM).status_code == 302
     assert not Run.objects.exists()
 
 
-def test_a_run_is_started_as_asked_and_shown(alices, alice):
-    answer = alices.post(START, ASKED)
+def test_start_form_starts_the_run_and_redirects_to_it(alices, alice):
+    answer = alices.post(START, FORM)
     run = Run.objects.with_names().get()
     assert answer.headers["Location"] == run.get_absolute_url()
     assert (run.task_version.task.slug, run.agent.slug) == ("rms_norm/cpp-to-cpp", "tuner")
@@ -53,19 +53,19 @@ def test_a_run_is_started_as_asked_and_shown(alices, alice):
     assert alices.get(run.get_absolute_url()).status_code == 200
 
 
-def test_what_is_left_open_is_chosen(alices):
+def test_start_form_without_hardware_chooses_a_device(alices):
     Worker.objects.filter(hardware__slug=DEVICE["slug"]).delete()
-    alices.post(START, ASKED | {"hardware": "", "label": ""})
+    alices.post(START, FORM | {"hardware": "", "label": ""})
     run = Run.objects.get()
     assert (run.hardware.slug, run.label) == (OTHER["slug"], "")
 
 
-def test_a_run_is_asked_for_again_as_it_was(alices):
-    alices.post(START, ASKED)
+def test_run_again_fills_the_form_with_the_same_values(alices):
+    alices.post(START, FORM)
     page = alices.get(Run.objects.get().get_absolute_url())
     form = alices.get(f"{START}?{page.context['again']}")
     assert f"{START}?{page.context['again'].replace('&', '&amp;')}" in page.content.decode()
-    assert form.context["form"].initial == ASKED
+    assert form.context["form"].initial == FORM
 
 
 @pytest.mark.parametrize(
@@ -76,18 +76,18 @@ def test_a_run_is_asked_for_again_as_it_was(alices):
         ({"budget": {"rounds": 2, "task": "other", "next": 1}}, {"rounds": "2", "seconds": None}),
     ],
 )
-def test_again_means_here_alone_and_with_a_budget_of_ones_own(alices, change, differs):
-    alices.post(START, ASKED)
+def test_run_again_of_an_imported_or_planned_run_drops_what_does_not_apply(alices, change, differs):
+    alices.post(START, FORM)
     if "experiment" in change:
         change = {"experiment": Experiment.objects.create(slug="set", title="Set")}
     Run.objects.update(**change)
-    asked = parse_qs(alices.get(Run.objects.get().get_absolute_url()).context["again"])
-    wanted = {name: [text] for name, text in (ASKED | differs).items() if text}
-    assert asked == wanted
+    again = parse_qs(alices.get(Run.objects.get().get_absolute_url()).context["again"])
+    wanted = {name: [text] for name, text in (FORM | differs).items() if text}
+    assert again == wanted
 
 
-def test_what_takes_no_runs_any_more_is_not_offered_again(alices):
-    alices.post(START, ASKED)
+def test_run_again_is_absent_if_agent_or_task_is_retired(alices):
+    alices.post(START, FORM)
     address = Run.objects.get().get_absolute_url()
     Agent.objects.filter(slug="tuner").update(active=False)
     assert START not in alices.get(address).content.decode()
@@ -97,14 +97,14 @@ def test_what_takes_no_runs_any_more_is_not_offered_again(alices):
     assert START not in alices.get(address).content.decode()
 
 
-def test_a_field_tells_all_its_errors_in_one_place(alices):
-    page = alices.post(START, ASKED | {"label": "x" * 101 + "\0"}).content.decode()
+def test_start_form_shows_all_errors_of_a_field_once(alices):
+    page = alices.post(START, FORM | {"label": "x" * 101 + "\0"}).content.decode()
     assert page.count('id="id_label_error"') == 1
     assert "at most 100 characters" in page and "Null characters" in page
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "error"),
     [
         ({"task": ""}, "This field is required."),
         ({"task": "rms_norm/cpp-to-rust"}, "not one of the available choices"),
@@ -116,29 +116,29 @@ def test_a_field_tells_all_its_errors_in_one_place(alices):
         ({"visibility": "staff"}, "not one of the available choices"),
     ],
 )
-def test_what_cannot_be_is_told_beside_its_field_and_starts_nothing(alices, wrong, said):
-    page = alices.post(START, ASKED | wrong)
+def test_start_form_with_an_invalid_field_shows_the_error_and_starts_nothing(alices, wrong, error):
+    page = alices.post(START, FORM | wrong)
     assert page.status_code == 422
     (name,) = wrong
-    assert said in " ".join(page.context["form"].errors[name])
-    assert said in page.content.decode()
+    assert error in " ".join(page.context["form"].errors[name])
+    assert error in page.content.decode()
     assert 'value="45"' in page.content.decode() or name == "seconds", "what was typed is lost"
     assert not Run.objects.exists()
 
 
-def test_what_the_arena_refuses_is_told_with_a_hint(alices, settings):
+def test_start_form_refused_by_the_arena_shows_message_and_hint(alices, settings):
     Agent.objects.filter(slug="tuner").update(tasks=["softmax/*"])
-    page = alices.post(START, ASKED)
+    page = alices.post(START, FORM)
     assert page.status_code == 422
     assert "Tuner does not work on rms_norm/cpp-to-cpp." in page.content.decode()
     assert "It works on softmax/*." in page.content.decode()
     settings.MAX_ACTIVE_RUNS = 0
-    page = alices.post(START, ASKED | {"task": "softmax/cpp-to-cpp"})
+    page = alices.post(START, FORM | {"task": "softmax/cpp-to-cpp"})
     assert "Wait for one to end" in page.content.decode()
     assert not Run.objects.exists()
 
 
-def test_only_what_can_be_started_is_offered(alices, bob):
+def test_start_form_offers_only_runnable_choices(alices, bob):
     Task.objects.filter(operator__slug="softmax", track="cpp-to-cpp").update(status="retired")
     Agent.objects.filter(slug="cautious").update(active=False)
     Worker.objects.filter(hardware__slug=OTHER["slug"]).delete()
@@ -151,7 +151,7 @@ def test_only_what_can_be_started_is_offered(alices, bob):
     assert 'value="staff"' in alices.get(START).content.decode()
 
 
-def test_a_task_that_takes_no_runs_offers_none(alices):
+def test_retired_task_page_has_no_start_link(alices):
     address = "/tasks/softmax/cpp-to-cpp/"
     assert f"{START}?task=softmax/cpp-to-cpp" in alices.get(address).content.decode()
     Task.objects.filter(operator__slug="softmax").update(status="retired")

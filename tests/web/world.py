@@ -1,4 +1,4 @@
-"""A small arena in full colour: real tasks, runs in every state, and hidden things planted."""
+"""A small arena for page tests: real tasks, runs in every state, planted held-out cases."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ OTHER = DEVICE | {
     "peaks": {"copy_gbps": 33.9, "float32_tflops": 0.41},
 }
 AGENTS = (
-    ("tuner", "Tuner", "Searches the tunables a source declares, and keeps the best.", 2.1),
+    ("tuner", "Tuner", "Searches the tunables that a source declares and keeps the best.", 2.1),
     ("scripted", "Scripted", "Replays a recorded session.", 1.32),
-    ("hill-climber", "Hill climber", "Changes one thing at a time.", 1.9),
-    ("cautious", "Cautious", "Hands in the baseline with its loops in order.", 1.02),
+    ("hill-climber", "Hill climber", "Changes one parameter at a time.", 1.9),
+    ("cautious", "Cautious", "Submits the baseline with its loops reordered.", 1.02),
 )
 
 
 class World:
-    """Builds runs through the services, as workers do; the same seed makes the same world."""
+    """Builds runs through the services, as workers do, reproducibly from a seed."""
 
     def __init__(self, seed: int = 7) -> None:
         self.dice = random.Random(seed)
@@ -90,7 +90,7 @@ class World:
         catalog.heartbeat_worker("agents-1", queues=["agents"], pid=102)
 
     def board(self) -> None:
-        """Judged runs of every agent, most of them passed."""
+        """Build judged runs of every agent, most of them passed."""
         tasks = [task.slug for task in Task.objects.runnable().filter(track="cpp-to-cpp")]
         for slug, _, _, strength in AGENTS:
             for position, task in enumerate(tasks):
@@ -103,7 +103,7 @@ class World:
         self.passed(tasks[0], "tuner", 2.4, hardware=OTHER["slug"])
 
     def passed(self, task: str, agent: str, speedup: float, rounds: int = 6, **more: Any) -> Run:
-        """A finished run whose second round failed and whose last is final."""
+        """Return a finished run whose second round failed and whose last is final."""
         run = self.start(task, agent, **more)
         for number in range(1, rounds + 1):
             reached = 1 + (speedup - 1) * (1 - math.exp(-number / 2)) * self.dice.uniform(0.85, 1.0)
@@ -138,7 +138,7 @@ class World:
         return run
 
     def live(self, task: str, agent: str, rounds: int = 3) -> Run:
-        """A run that is still at work, between two rounds."""
+        """Return a run at work, between two rounds."""
         run = self.start(task, agent)
         for number in range(1, rounds + 1):
             self.round(run, number, "passed", 1 + number * 0.21)
@@ -170,7 +170,7 @@ class World:
         return run
 
     def work(self, run: Run, number: int) -> None:
-        """One turn of an agent: it thinks, reads, edits and asks for a verdict."""
+        """Yield one turn of an agent: it reasons, reads, edits and submits."""
         span = f"turn-{number}"
         block = 8 << (number % 4)
         diff = (
