@@ -1,4 +1,4 @@
-"""What every contestant inherits."""
+"""Environment, imports and descriptors that each forked process inherits."""
 
 from __future__ import annotations
 
@@ -34,50 +34,50 @@ print(faults[-1] - faults[0])
 
 
 @pytest.mark.parametrize(("environment", "again"), [(ALLOCATOR_ENVIRONMENT, False), ({}, True)])
-def test_large_memory_that_is_freed_is_not_faulted_in_again(
+def test_allocator_environment_keeps_freed_memory_mapped(
     environment: dict[str, str], again: bool
 ) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", CALLS], env=environment, capture_output=True, text=True, check=True
     )
-    assert (int(done.stdout) > 3) == again
+    assert (int(completed.stdout) > 3) == again
 
 
-def test_a_zygote_has_been_started_so(fork_server: ForkServer) -> None:
-    started = [
+def test_fork_server_starts_with_the_allocator_environment(fork_server: ForkServer) -> None:
+    environments = [
         Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         for pid in procfs.descendants(os.getpid())
     ]
-    wanted = {f"{name}={value}".encode() for name, value in ALLOCATOR_ENVIRONMENT.items()}
-    assert any(wanted <= set(variables) for variables in started)
+    expected = {f"{name}={value}".encode() for name, value in ALLOCATOR_ENVIRONMENT.items()}
+    assert any(expected <= set(variables) for variables in environments)
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_what_is_prepared_is_there_in_every_contestant(tmp_path: Path, prepared: bool) -> None:
-    rights = ProcessLimits(
+def test_prepared_language_is_imported_in_each_fork(tmp_path: Path, prepared: bool) -> None:
+    limits = ProcessLimits(
         folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=30, threads=1
     )
     with ForkServer() as fork_server:
         for language in ("triton", "cpp") if prepared else ():
             fork_server.prepare(language)
         for _ in "ab":
-            with ProcessHandle(fork_server, rights, WindowClock()) as arm:
-                arm.request({"do": "run", "first": 0, "count": 0, "replay": False})
-                (pid,) = arm.pids()
+            with ProcessHandle(fork_server, limits, WindowClock()) as process:
+                process.request({"do": "run", "first": 0, "count": 0, "replay": False})
+                (pid,) = process.pids()
                 assert ("libtriton" in Path(f"/proc/{pid}/maps").read_text()) == prepared
 
 
-def test_contestants_have_nothing_open_but_their_link(tmp_path: Path) -> None:
-    rights = ProcessLimits(
+def test_forked_process_has_only_its_channel_open(tmp_path: Path) -> None:
+    limits = ProcessLimits(
         folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=30, threads=1
     )
     with (
         ForkServer() as fork_server,
-        ProcessHandle(fork_server, rights, WindowClock()),
-        ProcessHandle(fork_server, rights, WindowClock()) as arm,
+        ProcessHandle(fork_server, limits, WindowClock()),
+        ProcessHandle(fork_server, limits, WindowClock()) as process,
     ):
-        arm.request({"do": "run", "first": 0, "count": 0, "replay": False})
-        (pid,) = arm.pids()
+        process.request({"do": "run", "first": 0, "count": 0, "replay": False})
+        (pid,) = process.pids()
         opened = {file.name: file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()}
     assert opened.pop("0") == Path(os.devnull) and opened.pop("1") == opened.pop("2")
     assert [str(path).partition(":")[0] for path in opened.values()] == ["socket"]
@@ -100,20 +100,20 @@ print(cache_dir(), config.compile_threads)
 """
 
 
-def test_compilers_keep_their_caches_in_the_folder_of_a_contestant(tmp_path: Path) -> None:
-    rights = ProcessLimits(folder=tmp_path, scratch=tmp_path, memory_bytes=1, seconds=30, threads=1)
-    told = subprocess.run(
-        [sys.executable, "-c", BEFORE_AND_AFTER, repr(rights.variables())],
+def test_compiler_caches_are_in_the_scratch_folder(tmp_path: Path) -> None:
+    limits = ProcessLimits(folder=tmp_path, scratch=tmp_path, memory_bytes=1, seconds=30, threads=1)
+    completed = subprocess.run(
+        [sys.executable, "-c", BEFORE_AND_AFTER, repr(limits.variables())],
         env={"HOME": "/nonexistent", "PYTHONPATH": str(Path(__file__).parents[3])},
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout == f"{tmp_path / '.triton' / 'cache'}\n{tmp_path / 'inductor'} 1\n"
+    assert completed.stdout == f"{tmp_path / '.triton' / 'cache'}\n{tmp_path / 'inductor'} 1\n"
 
 
-def test_a_zygote_that_has_gone_is_our_fault() -> None:
+def test_prepare_after_the_fork_server_ended_raises_broken() -> None:
     with ForkServer() as fork_server:
         fork_server._process.kill()
         fork_server._process.wait()

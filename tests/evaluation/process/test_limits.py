@@ -1,4 +1,4 @@
-"""A contestant gets the environment, the folders and the device it is meant to have, no more."""
+"""Environment and policy of a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from evaluation.process.limits import ProcessLimits
 
 
-def rights(**changes: object) -> ProcessLimits:
+def limits(**changes: object) -> ProcessLimits:
     given = {
         "folder": Path("/build"), "scratch": Path("/scratch"), "memory_bytes": 1 << 30,
         "seconds": 10.0, "threads": 1, **changes,
@@ -17,9 +17,9 @@ def rights(**changes: object) -> ProcessLimits:
     return ProcessLimits(**given)  # type: ignore[arg-type]
 
 
-def test_nothing_of_the_judges_environment_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_hold_nothing_of_the_judges_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENA_TEST_SECRET", "swordfish")
-    variables = rights(environment={"LD_PRELOAD": "libgomp.so"}).variables()
+    variables = limits(environment={"LD_PRELOAD": "libgomp.so"}).variables()
     assert set(variables) == {
         "PATH", "HOME", "TRITON_HOME", "USER", "TMPDIR", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
         "LD_PRELOAD",
@@ -28,30 +28,30 @@ def test_nothing_of_the_judges_environment_is_passed_on(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"), [(None, "0"), ("3", "3"), ("2,0,1", "2"), ("GPU-a,GPU-b", "GPU-a")]
+    ("visible", "expected"), [(None, "0"), ("3", "3"), ("2,0,1", "2"), ("GPU-a,GPU-b", "GPU-a")]
 )
-def test_a_contestant_sees_the_gpu_that_the_judge_measures_on_and_no_other(
-    monkeypatch: pytest.MonkeyPatch, seen: str | None, expected: str
+def test_variables_show_only_the_gpu_that_is_measured(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, expected: str
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if seen is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
-    assert rights(kind="gpu").variables()["CUDA_VISIBLE_DEVICES"] == expected
-    assert rights(kind="cpu").variables()["CUDA_VISIBLE_DEVICES"] == ""
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert limits(kind="gpu").variables()["CUDA_VISIBLE_DEVICES"] == expected
+    assert limits(kind="cpu").variables()["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_only_what_compiles_may_start_processes_and_only_ours_writes_large_files() -> None:
-    candidate, compiling, ours = (
-        r.policy() for r in (rights(), rights(compiles=True), rights(trusted=True))
+def test_policy_allows_processes_to_compilers_and_large_files_to_baselines() -> None:
+    candidate, compiling, baseline = (
+        r.policy() for r in (limits(), limits(compiles=True), limits(trusted=True))
     )
     assert not candidate.fork and compiling.fork
     assert 0 < candidate.scratch_bytes < compiling.scratch_bytes
-    assert ours.scratch_bytes == 0 and ours.file_bytes > candidate.file_bytes
+    assert baseline.scratch_bytes == 0 and baseline.file_bytes > candidate.file_bytes
     assert "/build" in candidate.readable and candidate.writable == ("/scratch",)
 
 
-def test_addresses_are_limited_on_a_processor_and_devices_are_reached_on_a_gpu() -> None:
-    cpu, gpu = rights().policy(), rights(kind="gpu").policy()
+def test_policy_limits_addresses_on_a_cpu_and_opens_devices_on_a_gpu() -> None:
+    cpu, gpu = limits().policy(), limits(kind="gpu").policy()
     assert (cpu.memory_bytes, cpu.gpu) == (2 << 30, False)
     assert (gpu.memory_bytes, gpu.gpu) == (0, True)
     assert not cpu.unix_sockets and not gpu.unix_sockets
