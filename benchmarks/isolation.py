@@ -1,9 +1,9 @@
-"""Behind which walls a contestant still reaches the GPU, and memory of the judge's by CUDA IPC.
+"""Isolation features with which a process still reaches the GPU and the judge's CUDA IPC memory.
 
-Every wall of `evaluation.sandbox` is tried alone and all of them together, and so is a user other
-than the judge's, with the judge's CUDA context made by root and, on a second try, made by that
-user. A trial has reached the memory when the judge finds there what it wrote. `python
-benchmarks/gpu.py isolation` runs it, as root; by itself it is a judge that holds memory.
+Each feature of `evaluation.sandbox` is tried alone and all of them together, and so is a user other
+than the judge's. The judge's CUDA context is made by root and, in a second round, by that user. A
+trial has reached the memory when the judge finds its value there. `python benchmarks/gpu.py
+isolation` runs it, as root; by itself this script is a judge that holds memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,67 +25,72 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from evaluation.sandbox import launch  # noqa: E402 - the path comes first
-from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.features import isolation_features  # noqa: E402
 from evaluation.sandbox.policy import IsolationFeatures, Policy  # noqa: E402
 
-OTHER = 65534
-"""The user nobody."""
-SECONDS, AT_ONCE = 120, 6
-APART = "unshare --net --ipc --uts --mount --pid --fork --mount-proc".split()
-AS_OTHER = f"setpriv --reuid {OTHER} --regid {OTHER} --clear-groups --no-new-privs".split()
-BEFORE = {"another user": AS_OTHER, "another user in namespaces": [*APART, *AS_OTHER]}
-INMATE = """
+NOBODY_UID = 65534
+MAX_TRIAL_SECONDS, PARALLEL_TRIALS = 120, 6
+IN_NAMESPACES = "unshare --net --ipc --uts --mount --pid --fork --mount-proc".split()
+AS_NOBODY = (
+    f"setpriv --reuid {NOBODY_UID} --regid {NOBODY_UID} --clear-groups --no-new-privs".split()
+)
+PREFIXES = {
+    "another user": AS_NOBODY,
+    "another user in namespaces": [*IN_NAMESPACES, *AS_NOBODY],
+}
+TRIAL = """
 import sys
 sys.path.insert(0, {package!r})
 import torch
 from evaluation.memory import cuda_ipc
-cuda.as_tensor(cuda.opened({handle!r}), 256)[{place}] = {place}
+cuda_ipc.as_tensor(cuda_ipc.opened({handle!r}), 256)[{place}] = {place}
 torch.cuda.synchronize()
 """
 
 
 def measure() -> list[dict[str, Any]]:
-    """A row for each trial: the walls, who made the judge's CUDA context, and what came of it."""
+    """Return a row for each trial: its features, the user of the judge's context, the outcome."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder)
         package.chmod(0o755)  # another user reads it
         shutil.copytree(ROOT / "evaluation", package / "evaluation")
-        return [row for maker in (0, OTHER) for row in _tried(maker, package)]
+        return [row for user in (0, NOBODY_UID) for row in _run_trials(user, package)]
 
 
-def _tried(maker: int, package: Path) -> list[dict[str, Any]]:
-    trials = ("none", *_walls(), *BEFORE)
-    made_by = "root" if maker == 0 else f"user {maker}"
-    with _judge(maker) as (handle, found):
+def _run_trials(user: int, package: Path) -> list[dict[str, Any]]:
+    trials = ("none", *_features(), *PREFIXES)
+    made_by = "root" if user == 0 else f"user {user}"
+    with _judge(user) as (handle, read_values):
         if not handle:
             return [{"walls": "any", "context": made_by, "reached": False, "said": "no context"}]
 
-        def tried(numbered: tuple[int, str]) -> tuple[int, str]:
-            place, walls = numbered
-            code = INMATE.format(package=str(package), handle=handle, place=place)
-            return _run(walls, [sys.executable, "-I", "-c", code], package)
+        def run_trial(numbered: tuple[int, str]) -> tuple[int, str]:
+            place, trial = numbered
+            code = TRIAL.format(package=str(package), handle=handle, place=place)
+            return _run(trial, [sys.executable, "-I", "-c", code], package)
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            ended = list(pool.map(tried, enumerate(trials, 1)))
-        written = found()
+        with ThreadPoolExecutor(PARALLEL_TRIALS) as pool:
+            outcomes = list(pool.map(run_trial, enumerate(trials, 1)))
+        values = read_values()
     return [
         {
-            "walls": walls,
+            "walls": trial,
             "context": made_by,
-            "reached": written[place] == place,
+            "reached": values[place] == place,
             "status": status,
-            "said": "".join(said.strip().splitlines()[-1:]),
+            "said": "".join(output.strip().splitlines()[-1:]),
         }
-        for place, (walls, (status, said)) in enumerate(zip(trials, ended, strict=True), 1)
+        for place, (trial, (status, output)) in enumerate(zip(trials, outcomes, strict=True), 1)
     ]
 
 
-def _walls() -> dict[str, IsolationFeatures]:
+def _features() -> dict[str, IsolationFeatures]:
     every = isolation_features()
-    apart = dataclasses.replace(every, landlock=0, seccomp=False)
     return {
         "namespaces": IsolationFeatures(namespaces=True),
-        "namespaces, own /proc, read-only system": apart,
+        "namespaces, own /proc, read-only system": dataclasses.replace(
+            every, landlock=0, seccomp=False
+        ),
         "user namespace": IsolationFeatures(namespaces=True, user_namespace=True),
         "Landlock": IsolationFeatures(landlock=every.landlock),
         "seccomp": IsolationFeatures(seccomp=every.seccomp),
@@ -93,47 +98,49 @@ def _walls() -> dict[str, IsolationFeatures]:
     }
 
 
-def _run(walls: str, command: list[str], package: Path) -> tuple[int, str]:
-    """Exit status and last words of a command behind those walls."""
-    if walls in _walls():
+def _run(trial: str, command: list[str], package: Path) -> tuple[int, str]:
+    """Return exit code and output of a command with the features of a trial."""
+    if features := _features().get(trial):
         with tempfile.TemporaryDirectory() as scratch:
             readable = (sys.prefix, sys.base_prefix, str(package))
-            policy = Policy(_walls()[walls], readable, (scratch,), memory_bytes=0, gpu=True)
+            policy = Policy(features, readable, (scratch,), memory_bytes=0, gpu=True)
             home = {"HOME": scratch, "TMPDIR": scratch}
-            done = launch.run(command, policy, timeout=SECONDS, env=home)
-            return done.returncode, done.stdout
-    done = subprocess.run(
-        [*BEFORE.get(walls, ()), *command],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, cwd="/",
+            completed = launch.run(command, policy, timeout=MAX_TRIAL_SECONDS, env=home)
+            return completed.returncode, completed.stdout
+    process = subprocess.run(
+        [*PREFIXES.get(trial, ()), *command],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=MAX_TRIAL_SECONDS,
+        cwd="/",
     )  # fmt: skip
-    return done.returncode, done.stdout
+    return process.returncode, process.stdout
 
 
 @contextmanager
-def _judge(maker: int) -> Iterator[tuple[str, Any]]:
-    """A process that holds device memory, its CUDA context made by that user: the memory's handle,
-    which is empty where none can be made, and what tells what was written there.
+def _judge(user: int) -> Iterator[tuple[str, Callable[[], list[int]]]]:
+    """Start a process that holds device memory, with a CUDA context made by a user.
+
+    Yields: the memory's IPC handle, empty if it has none, and a function that reads the memory.
     """
     with subprocess.Popen(
-        [sys.executable, __file__, str(maker)],
+        [sys.executable, __file__, str(user)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdin and process.stdout
         handle = process.stdout.readline().strip()
 
-        def found() -> list[int]:
-            return list(json.loads(process.communicate("", timeout=SECONDS)[0]))
+        def read_values() -> list[int]:
+            return list(json.loads(process.communicate("", timeout=MAX_TRIAL_SECONDS)[0]))
 
-        yield handle, found
+        yield handle, read_values
 
 
-def hold(maker: int) -> None:
-    """As root: hold memory, with a context made by that user, until stdin ends; then tell it."""
-    import torch
+def hold(user: int) -> None:
+    """As root: hold memory, with a context made by a user, until stdin ends; then print it."""
+    import torch  # only in the process that holds memory
 
     from evaluation.memory import cuda_ipc
 
-    os.seteuid(maker)
+    os.seteuid(user)
     block = cuda_ipc._Block(cuda_ipc.LARGE_PAGE)
     os.seteuid(0)
     memory = cuda_ipc.as_tensor(block.pointer.value or 0, 256).zero_()

@@ -16,9 +16,9 @@ MAX_MESSAGE_CHARACTERS, MAX_LOG_CHARACTERS = 4000, 800
 
 def reported_failure(reason: object, message: object) -> SubmissionError:
     """Return a process's failure report; any reason that it cannot know becomes CALL_ERROR."""
-    known = isinstance(reason, str) and reason in _REPORTABLE
+    known = Reason(reason) if isinstance(reason, str) and reason in _REPORTABLE else None
     text = str(message)[:MAX_MESSAGE_CHARACTERS].encode(errors="replace").decode()
-    return SubmissionError(Reason(reason) if known else Reason.CALL_ERROR, text)
+    return SubmissionError(known or Reason.CALL_ERROR, text)
 
 
 def failure_of_end(code: int, log: str) -> SubmissionError:
