@@ -21,6 +21,7 @@ from typing import Any
 MAX_FRAME_BYTES = 1 << 20
 MAX_DESCRIPTORS = 16
 MAX_SEND_SECONDS = 5.0
+POLL_SECONDS = 0.05
 TOKEN_BYTES = 16
 
 Message = dict[str, Any]
@@ -111,13 +112,12 @@ class Channel:
         self,
         timeout: float | None = None,
         poll: Callable[[], None] | None = None,
-        interval: float = 0.05,
         spin: float = 0.0,
     ) -> tuple[Message, list[int]]:
         """Return the next message and its descriptors.
 
         For the first `spin` seconds it waits without sleeping: a wake-up takes tens of
-        microseconds, and varies. `poll` is called every `interval` seconds of waiting.
+        microseconds, and varies. `poll` is called every POLL_SECONDS of waiting.
 
         Raises: ChannelTimeout after `timeout` seconds, ChannelClosed when the peer is gone,
         ChannelError for anything but a JSON object, and whatever `poll` raises.
@@ -125,10 +125,10 @@ class Channel:
         deadline = None if timeout is None else time.monotonic() + timeout
         descriptors: list[int] = []
         self._spin(spin)
-        length = struct.unpack("<I", self._read(4, descriptors, deadline, poll, interval))[0]
+        length = struct.unpack("<I", self._read(4, descriptors, deadline, poll))[0]
         if length > MAX_FRAME_BYTES:
             raise ChannelError(f"a frame of {length} bytes, of at most {MAX_FRAME_BYTES}")
-        body = self._read(length, descriptors, deadline, poll, interval)
+        body = self._read(length, descriptors, deadline, poll)
         try:
             message = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -141,13 +141,12 @@ class Channel:
         self,
         timeout: float | None = None,
         poll: Callable[[], None] | None = None,
-        interval: float = 0.05,
         spin: float = 0.0,
     ) -> bytes:
         """Return the next TOKEN_BYTES; the arguments are those of `receive`."""
         self._spin(spin)
         deadline = None if timeout is None else time.monotonic() + timeout
-        return self._read(TOKEN_BYTES, [], deadline, poll, interval)
+        return self._read(TOKEN_BYTES, [], deadline, poll)
 
     def _spin(self, seconds: float) -> None:
         """Wait for data without sleeping."""
@@ -161,14 +160,15 @@ class Channel:
         descriptors: list[int],
         deadline: float | None,
         poll: Callable[[], None] | None,
-        interval: float,
     ) -> bytes:
         data = b""
         while len(data) < size:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ChannelTimeout("no reply in time")
-            pause = left if poll is None else interval if left is None else min(left, interval)
+            pause = (
+                left if poll is None else min(POLL_SECONDS if left is None else left, POLL_SECONDS)
+            )
             if pause is not None and not select.select([self.socket], [], [], pause)[0]:
                 if poll:
                     poll()

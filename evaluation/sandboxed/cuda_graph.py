@@ -54,28 +54,24 @@ class SerialLaunches:
         except Broken:
             if cuda_ipc.release() < MIN_CUDA_TO_MOVE_GRAPHS:
                 raise
-        node, before, count = ctypes.c_void_p(), *self._dependencies()
         parameters = _Node(type=_CHILD_GRAPH, graph=child.value, ownership=_OWNERSHIP_MOVE)
-        place = ctypes.byref(node), self._graph, before, None, count
-        _call("cudaGraphAddNode", *place, ctypes.byref(parameters))
-        self._last = node
+        self._append("cudaGraphAddNode", ctypes.byref(parameters), edge_data=(None,))
         return None
 
     def append_copy(self, child: ctypes.c_void_p) -> None:
         """Append a copy of a graph. Raises: Broken for one that allocates memory."""
-        node, before, count = ctypes.c_void_p(), *self._dependencies()
-        place = ctypes.byref(node), self._graph, before, count
-        _call("cudaGraphAddChildGraphNode", *place, child)
-        self._last = node
+        self._append("cudaGraphAddChildGraphNode", child)
 
     def append_memcpy(self, target: int, source: int, size: int) -> None:
         """Append a copy of `size` bytes from one device address to another."""
-        node, before, count = ctypes.c_void_p(), *self._dependencies()
-        place = ctypes.byref(node), self._graph, before, count
         addresses = ctypes.c_void_p(target), ctypes.c_void_p(source)
-        _call(
-            "cudaGraphAddMemcpyNode1D", *place, *addresses, ctypes.c_size_t(size), _DEVICE_TO_DEVICE
-        )
+        kind = _DEVICE_TO_DEVICE
+        self._append("cudaGraphAddMemcpyNode1D", *addresses, ctypes.c_size_t(size), kind)
+
+    def _append(self, call: str, *parameters: object, edge_data: tuple[None, ...] = ()) -> None:
+        """Append a node that waits for the last one."""
+        node, before, count = ctypes.c_void_p(), *self._dependencies()
+        _call(call, ctypes.byref(node), self._graph, before, *edge_data, count, *parameters)
         self._last = node
 
     def instantiate(self) -> None:

@@ -12,6 +12,8 @@ import signal
 import socket
 import traceback
 
+import torch
+
 from evaluation.languages import languages
 from evaluation.process.channel import TOKEN_BYTES, Channel, ChannelError, Message
 from evaluation.sandbox import launch
@@ -24,16 +26,13 @@ FAILED = bytes(TOKEN_BYTES)
 
 
 def serve_forks(descriptor: int) -> None:
-    """Import PyTorch, then fork a sandboxed process for each request until the judge is gone."""
+    """Fork a sandboxed process for each request until the judge is gone."""
     die_with_parent()
-    import torch  # takes a second, so the fork server does it once for all forks
-
-    from evaluation.memory import layout  # noqa: F401 - imported once, too
-
     torch.set_num_threads(1)  # a pool of threads would not survive the fork
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     judge = Channel(socket.socket(fileno=descriptor), accepts_descriptors=True)
-    judge.send({"ready": torch.__version__})
+    with contextlib.suppress(ChannelError):  # the judge may have ended during the imports
+        judge.send({"ready": torch.__version__})
     while True:
         try:
             request, descriptors = judge.receive()
@@ -82,8 +81,6 @@ def _supervise(request: Message, descriptors: list[int]) -> None:
 
 def serve(judge: Channel, threads: int) -> None:
     """Handle the judge's requests until it closes the channel."""
-    import torch  # imported before the fork
-
     torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = False  # float32 is IEEE float32
     kernel_runner = runner.KernelRunner()

@@ -7,19 +7,18 @@ import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from evaluation.errors import Broken, SubmissionError
-from evaluation.languages import Kernel, Launch, languages
+from evaluation.languages import Kernel, languages
+from evaluation.types import Launch
+from evaluation.memory import cuda_ipc
+from evaluation.memory.layout import Layout, map_region
 from evaluation.process.channel import Message
+from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches
 from evaluation.types import Argument, Reason
-
-# torch and what needs it is imported in functions: the fork server imports it when it starts, the
-# judge's side of a test need not.
-if TYPE_CHECKING:
-    import torch
-
-    from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches
 
 _REASON_OF_TEXT = {
     "can't allocate memory": Reason.OUT_OF_MEMORY,
@@ -90,8 +89,6 @@ class KernelRunner:
         """On a GPU, open memory of the judge's."""
         if not request["handle"]:
             return
-        from evaluation.memory import cuda_ipc
-
         self.probe = cuda_ipc.as_tensor(cuda_ipc.opened(request["handle"]), 1).new_zeros(1)
 
     def do_load(self, request: Message, descriptors: list[int]) -> None:
@@ -99,8 +96,6 @@ class KernelRunner:
         self.kernel = language.load(Path(request["folder"]), request["entry"])
 
     def do_bind(self, request: Message, descriptors: list[int]) -> None:
-        from evaluation.memory.layout import Layout
-
         self.launch, self.graph, self.refused, self.slots = None, None, False, []
         self.staged, self.inputs = None, None
         self.graphs.clear()
@@ -125,13 +120,9 @@ class KernelRunner:
     def _open_region(self, data: Message, size: int, descriptors: list[int]) -> torch.Tensor:
         """Return a region as a uint8 tensor, by its CUDA IPC handle or the next descriptor."""
         if handle := data.get("handle"):
-            from evaluation.memory import cuda_ipc
-
             if handle not in self.opened:
                 self.opened[handle] = cuda_ipc.opened(handle)
             return cuda_ipc.as_tensor(self.opened[handle], size)
-        from evaluation.memory.layout import map_region
-
         descriptor = descriptors.pop(0)
         region = map_region(descriptor, size)
         os.close(descriptor)
@@ -142,11 +133,6 @@ class KernelRunner:
 
         Raises: any error of a kernel that cannot be captured.
         """
-        import torch
-
-        from evaluation.memory import cuda_ipc
-        from evaluation.sandboxed.cuda_graph import SerialGraph
-
         launch, places = self.launch, range(request["first"], request["first"] + request["count"])
         assert launch is not None, "captured before it was bound"
         marked, ends = request["marked"], (places[0], places[-1])
@@ -178,8 +164,6 @@ class KernelRunner:
 
         They are copies of the captured graphs; nothing is captured anew if possible.
         """
-        from evaluation.memory.layout import Layout
-
         launch, inputs, first, data = self.launch, self.inputs, request["first"], request["region"]
         assert launch is not None and inputs is not None, "staged before it was bound"
         layout = Layout.from_json(data)
@@ -203,8 +187,6 @@ class KernelRunner:
         copies: list[tuple[int, int, int]],
         copy_and_launch: Callable[[int], None],
     ) -> SerialLaunches:
-        from evaluation.sandboxed.cuda_graph import SerialGraph
-
         try:
             return graph.with_copies(first, copies)
         except Broken:  # a graph that allocates memory cannot be copied, only captured anew
@@ -243,14 +225,10 @@ class KernelRunner:
         elif self.probe is not None:
             self.probe.add_(1)  # an empty round trip also uses the GPU
         if self.probe is not None:
-            import torch
-
             torch.cuda.synchronize()
 
     def _launch_serially(self, launch: Callable[[int], None], count: int) -> None:
         """Start each launch when the one before has ended."""
-        import torch
-
         for number in range(count):
             launch(number)
             if self.probe is not None:

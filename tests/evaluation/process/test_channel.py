@@ -155,4 +155,4 @@ def test_receive_poll_that_raises_ends_the_wait(ends: Ends) -> None:
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        judge.receive(5, poll, interval=0.01)
+        judge.receive(5, poll)
