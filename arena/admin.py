@@ -1,4 +1,4 @@
-"""What the admins of the apps share."""
+"""Base of the admins of the apps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 
-class Facts(admin.ModelAdmin):
-    """Rows that say what happened: staff look at them, and nobody edits them."""
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  (no generic at run time)
+    """Rows that staff can read and nobody can edit."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""The composition root of the API: the routers of the apps, and how an error is answered."""
+"""The API: routers of the apps, and error responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ api.add_router("/runs", runs_router)
 api.add_router("/leaderboard", leaderboard_router)
 
 
-def answer(
+def error_response(
     request: HttpRequest, status: int, code: str, message: str, hint: str = DOCS, **more: Any
 ) -> HttpResponse:
     error = {"code": code, "message": message, "hint": hint, **more}
@@ -43,79 +43,81 @@ def answer(
 
 @api.exception_handler(UserError)
 def on_user_error(request: HttpRequest, error: UserError) -> HttpResponse:
-    return answer(request, error.status, error.code, error.message, error.hint)
+    return error_response(request, error.status, error.code, error.message, error.hint)
 
 
 @api.exception_handler(ValidationError)
 def on_validation_error(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    said = [(e["loc"][1:], e["msg"].removeprefix("Value error, ")) for e in error.errors]
-    fields = {".".join(map(str, place)): text for place, text in said}
+    fields = {
+        ".".join(map(str, e["loc"][1:])): e["msg"].removeprefix("Value error, ")
+        for e in error.errors
+    }
     message = "; ".join(f"{name}: {text}" for name, text in fields.items())
-    return answer(request, 422, "invalid", message, fields=fields)
+    return error_response(request, 422, "invalid", message, fields=fields)
 
 
 @api.exception_handler(AuthenticationError)
 def on_authentication_error(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
     hint = "Log in, or send `Authorization: Bearer <token>`."
-    return answer(request, 401, "unauthorized", "This needs a user.", hint)
+    return error_response(request, 401, "unauthorized", "This needs a user.", hint)
 
 
 @api.exception_handler(Throttled)
 def on_throttled(request: HttpRequest, error: Throttled) -> HttpResponse:
     hint = f"Wait {math.ceil(error.wait or 60)} seconds."
-    return answer(request, 429, "throttled", "Too many requests.", hint)
+    return error_response(request, 429, "throttled", "Too many requests.", hint)
 
 
 @api.exception_handler(Http404)
 def on_not_found(request: HttpRequest, error: Http404) -> HttpResponse:
-    return answer(request, 404, "not_found", "There is no such thing.")
+    return error_response(request, 404, "not_found", "This does not exist.")
 
 
 @api.exception_handler(HttpError)
 def on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
-    if error.status_code == 403:  # the only one of the library's: a session without its token
+    if error.status_code == 403:  # ninja's only one: a session without its CSRF token
         hint = "Send the page's token as `X-CSRFToken`, or `Authorization: Bearer <token>`."
-        return answer(request, 403, "forbidden", str(error), hint)
-    return answer(request, error.status_code, "bad_request", str(error))
+        return error_response(request, 403, "forbidden", str(error), hint)
+    return error_response(request, error.status_code, "bad_request", str(error))
 
 
 @api.exception_handler(RequestDataTooBig)
 def on_too_much(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
     hint = f"It may have {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes."
-    return answer(request, 413, "too_large", "The body is too large.", hint)
+    return error_response(request, 413, "too_large", "The body is too large.", hint)
 
 
 @csrf_exempt
-def nowhere(request: HttpRequest, rest: str) -> HttpResponse:
-    """Any other address below /api/: an error like the others, not a page."""
-    return answer(request, 404, "not_found", f"There is no /api/{rest}.")
+def unknown_url(request: HttpRequest, rest: str) -> HttpResponse:
+    """Answer any other URL below /api/ with an error of the API."""
+    return error_response(request, 404, "not_found", f"There is no /api/{rest}.")
 
 
-def errors_in_its_form(
+def api_errors(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: errors that others answer below /api/ are told as the API tells its own."""
+    """Turn the errors of other middleware below /api/ into errors of the API."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        told = response.headers.get("Content-Type", "").startswith("application/json")
-        if told or response.status_code < 400 or not request.path.startswith("/api/"):
+        is_json = response.headers.get("Content-Type", "").startswith("application/json")
+        if is_json or response.status_code < 400 or not request.path.startswith("/api/"):
             return response
-        return _in_its_form(request, response)
+        return _api_error(request, response)
 
     return middleware
 
 
-def _in_its_form(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+def _api_error(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     status = response.status_code
     if status == 405:
         allowed = ", ".join(sorted(response.headers.get("Allow", "").split(", ")))
-        message, hint = f"{request.method} is nothing for this address.", f"It takes {allowed}."
-        told = answer(request, status, "method_not_allowed", message, hint)
-        told.headers["Allow"] = allowed
-        return told
+        message, hint = f"{request.method} is not allowed here.", f"Allowed: {allowed}."
+        refusal = error_response(request, status, "method_not_allowed", message, hint)
+        refusal.headers["Allow"] = allowed
+        return refusal
     if status >= 500:
-        hint = "It is our fault, and in the log of the server."
-        return answer(request, status, "internal", "The arena failed at this.", hint)
+        hint = "This is our fault; see the log of the server."
+        return error_response(request, status, "internal", "The arena failed.", hint)
     code = "not_found" if status == 404 else "bad_request"
-    return answer(request, status, code, f"{response.reason_phrase}.")
+    return error_response(request, status, code, f"{response.reason_phrase}.")

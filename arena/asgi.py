@@ -1,4 +1,4 @@
-"""The composition root of the web process: HTTP to Django, sockets to consumers."""
+"""ASGI application: HTTP goes to Django, WebSockets go to consumers."""
 
 from __future__ import annotations
 

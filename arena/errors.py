@@ -1,10 +1,10 @@
-"""Errors that are the asker's, each with a message to show and a hint of what to do."""
+"""Errors of a user, each with a message and a hint at what to do."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """The request cannot be done as asked. `status` is the HTTP status that says so."""
+    """A request that cannot be fulfilled; `status` is its HTTP status."""
 
     code = "bad_request"
     status = 400
@@ -16,7 +16,7 @@ class UserError(Exception):
 
 
 class Invalid(UserError):
-    """What was asked for has no meaning here."""
+    """A value that is not one of the allowed ones."""
 
     code = "invalid"
     status = 422
@@ -38,20 +38,20 @@ class Forbidden(UserError):
 
 
 class Conflict(UserError):
-    """The thing exists but is past the state in which this could be done."""
+    """An object whose state does not allow the request."""
 
     code = "conflict"
     status = 409
 
 
 class CannotJudge(Conflict):
-    """The hardware is of no kind that the task is judged on."""
+    """Hardware of a kind that the task is not judged on."""
 
     code = "cannot_judge"
 
 
 class CannotWork(Conflict):
-    """The agent works on other tasks alone."""
+    """An agent that does not work on the task."""
 
     code = "cannot_work"
 

@@ -1,4 +1,4 @@
-"""The headers that bound what a page of ours may load, frame and tell others."""
+"""Security headers of every response."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADERS = {
 def security_headers(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Put the policy on every answer; nothing of ours needs an inline script or style."""
+    """Add the policy to every response; no page needs an inline script or style."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)

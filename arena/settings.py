@@ -1,6 +1,6 @@
-"""The one settings file: every value that differs between machines is read from the environment.
+"""Settings of the arena; values that differ between machines come from the environment.
 
-With ARENA_HEADLESS=1 there is neither a web server nor a queue, and Django is all that is needed.
+With ARENA_HEADLESS=1 there is neither a web server nor a queue, and Django and pydantic suffice.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ HEADLESS = os.environ.get("ARENA_HEADLESS") == "1"
 BASE_DIR = Path(__file__).resolve().parent.parent
 ARENA_HOME = Path(os.environ.get("ARENA_HOME", BASE_DIR / ".arena")).resolve()
 ARENA_TASKS = Path(os.environ.get("ARENA_TASKS", BASE_DIR / "tasks")).resolve()
-ADMISSIONS = BASE_DIR / "benchmarks" / "results"  # what was found of tasks, on machines of ours
+ADMISSIONS = BASE_DIR / "benchmarks" / "results"  # admission results, measured on our machines
 
 
 def _secret_key() -> str:
-    """The key of this installation, made on first use; of two first users, one wins."""
+    """Return the key of this installation; the first process that needs it makes it."""
     path = ARENA_HOME / "secret_key"
     if not path.exists():
         ARENA_HOME.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def _secret_key() -> str:
 
 
 def _redis_url() -> str:
-    """REDIS_URL, else what the launcher wrote for its embedded server, else the usual port."""
+    """Return REDIS_URL, else the URL that the launcher wrote, else the usual port."""
     if url := os.environ.get("REDIS_URL"):
         return url
     try:
@@ -46,7 +46,7 @@ def _redis_url() -> str:
 
 
 def _database() -> dict[str, Any]:
-    """DATABASE_URL, else a file in ARENA_HOME; always that for a headless arena, which is alone."""
+    """Return the database of DATABASE_URL, else a file in ARENA_HOME, as for a headless arena."""
     config: dict[str, Any] = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(ARENA_HOME / "arena.sqlite3"),
@@ -73,7 +73,7 @@ DATABASES = {"default": _database()}
 REDIS_URL = _redis_url()
 
 EXECUTOR = "runners.local.carry_out"
-"""What works an experiment off in this process, where no worker does."""
+"""Runs an experiment in this process, without workers."""
 
 HEADLESS_APPS = [
     "django.contrib.auth",
@@ -109,7 +109,7 @@ MIDDLEWARE = [
     "django.middleware.gzip.GZipMiddleware",  # which pads what it packs against BREACH
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "arena.middleware.security_headers",
-    "arena.api.errors_in_its_form",
+    "arena.api.api_errors",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -148,15 +148,15 @@ AUTH_PASSWORD_VALIDATORS = [
 
 CACHES = {
     "default": {
-        # Counts of tries and of requests, in the memory of the one web server.
+        # Counters of logins and requests, in the memory of the single web server.
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
-        "OPTIONS": {"MAX_ENTRIES": 100_000},  # names that are made up push out no count
+        "OPTIONS": {"MAX_ENTRIES": 100_000},  # invented names must not evict counters
     }
 }
 
 CHANNEL_LAYERS = {
     "default": {
-        # Publish/subscribe fits bare nudges: nothing is stored, a restart is survived.
+        # Nudges carry no data, so publish/subscribe is enough; it survives a restart.
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         "CONFIG": {"hosts": [REDIS_URL], "prefix": "arena"},
     }

@@ -1,4 +1,4 @@
-"""Who may open a socket, and how open pages are told that something changed."""
+"""Nudges to open pages, and the origin check of their WebSockets."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def run_group(run_id: str) -> str:
 
 
 def nudge(*groups: str) -> None:
-    """Tell `groups` to look again, once the open transaction has committed.
+    """Notify `groups` of a change when the open transaction commits.
 
-    A nudge carries nothing and may be lost: those who listen also look on a slow tick.
+    A nudge carries no data and can be lost: listeners also read on a slow timer.
     """
     transaction.on_commit(lambda: _send(groups))
 
 
 def _send(groups: tuple[str, ...]) -> None:
     if settings.HEADLESS:
-        return  # nobody has a page open
+        return  # no page is open
     import redis
     from channels.layers import get_channel_layer
 
@@ -42,11 +42,11 @@ def _send(groups: tuple[str, ...]) -> None:
         for group in groups:
             async_to_sync(layer.group_send)(group, {"type": "nudge"})
     except (redis.RedisError, OSError) as error:
-        logger.warning("nobody was nudged: %s", error)
+        logger.warning("no page was notified: %s", error)
 
 
 class SameOriginValidator:
-    """Refuses a socket whose Origin is missing or is not the host and port it was opened on."""
+    """Refuses a socket whose Origin is missing or differs from its host and port."""
 
     def __init__(self, application: App) -> None:
         self.application = application
@@ -56,8 +56,8 @@ class SameOriginValidator:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         origin = urlsplit(headers.get(b"origin", b"").decode("latin-1").lower())
         if host and origin.scheme in ("http", "https") and origin.netloc == host:
-            return await self.application(scope, receive, send)
+            await self.application(scope, receive, send)
+            return
         from channels.security.websocket import WebsocketDenier
 
-        denier = WebsocketDenier()
-        return await denier(scope, receive, send)
+        await WebsocketDenier()(scope, receive, send)

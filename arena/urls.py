@@ -1,4 +1,4 @@
-"""Where every address leads: the admin, the API and the pages."""
+"""URLs of the admin, the API and the pages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from django.contrib.staticfiles.storage import staticfiles_storage
 from django.urls import include, path
 from django.views.generic import RedirectView
 
-from arena.api import api, nowhere
+from arena.api import api, unknown_url
 
 admin.site.site_header = admin.site.site_title = "Kernel Arena"
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
-    path("api/<path:rest>", nowhere),
+    path("api/<path:rest>", unknown_url),
     path("favicon.ico", RedirectView.as_view(url=staticfiles_storage.url("icon.svg"))),
     path("", include("arena.web_urls")),
 ]

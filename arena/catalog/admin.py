@@ -6,12 +6,12 @@ from django.contrib import admin
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest
 
-from arena.admin import Facts
+from arena.admin import ReadOnlyAdmin
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion, Worker
 
 
 @admin.register(Operator)
-class OperatorAdmin(Facts):
+class OperatorAdmin(ReadOnlyAdmin):
     list_display = ["slug", "title", "category", "level", "families"]
     list_filter = ["category", "level"]
     search_fields = ["slug", "title"]
@@ -41,7 +41,7 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
 
 
 @admin.register(TaskVersion)
-class TaskVersionAdmin(Facts):
+class TaskVersionAdmin(ReadOnlyAdmin):
     list_display = ["__str__", "admitted", "created_at", "synced_at"]
     list_filter = ["admitted", "task__track"]
     list_select_related = ["task__operator"]
@@ -50,21 +50,21 @@ class TaskVersionAdmin(Facts):
 
 
 @admin.register(Agent)
-class AgentAdmin(Facts):
+class AgentAdmin(ReadOnlyAdmin):
     list_display = ["slug", "title", "adapter", "model", "active"]
     list_filter = ["active", "adapter"]
     search_fields = ["slug", "title", "model"]
 
 
 @admin.register(Hardware)
-class HardwareAdmin(Facts):
+class HardwareAdmin(ReadOnlyAdmin):
     list_display = ["slug", "name", "vendor", "kind", "arch", "queue", "seen_at"]
     list_filter = ["kind", "vendor"]
     search_fields = ["slug", "name"]
 
 
 @admin.register(Worker)
-class WorkerAdmin(Facts):
+class WorkerAdmin(ReadOnlyAdmin):
     list_display = ["name", "hardware", "queues", "pid", "live", "started_at", "last_seen_at"]
     list_filter = ["hardware"]
     list_select_related = ["hardware"]

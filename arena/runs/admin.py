@@ -1,4 +1,4 @@
-"""The admin of runs: everything that happened, to look at. Runs are cancelled, hidden and shown."""
+"""Admin of runs: read-only, with actions that cancel, hide and show runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from arena.admin import Facts
+from arena.admin import ReadOnlyAdmin
 from arena.errors import UserError
 from arena.runs import services
 from arena.runs.models import (
@@ -24,13 +24,13 @@ from arena.runs.states import Visibility
 
 
 @admin.register(Experiment)
-class ExperimentAdmin(Facts):
+class ExperimentAdmin(ReadOnlyAdmin):
     list_display = ["slug", "title", "created_at"]
     search_fields = ["slug", "title"]
 
 
 @admin.register(Run)
-class RunAdmin(Facts):
+class RunAdmin(ReadOnlyAdmin):
     list_display = [
         "id", "task_version", "agent", "hardware", "status", "fault", "speedup", "unseen_speedup",
         "rounds", "owner", "created_at", "imported_from",
@@ -42,7 +42,7 @@ class RunAdmin(Facts):
     actions = ["cancel", "hide", "show"]
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Nobody edits a run; who may change runs cancels, hides and shows them."""
+        """Allow the actions to users who may change runs."""
         return request.user.has_perm("runs.change_run")
 
     @admin.action(description="Cancel", permissions=["steer"])
@@ -68,21 +68,21 @@ class RunAdmin(Facts):
 
 
 @admin.register(ImportedFile)
-class ImportedFileAdmin(Facts):
+class ImportedFileAdmin(ReadOnlyAdmin):
     list_display = ["name", "sha256", "loaded_at"]
     search_fields = ["name", "sha256"]
     date_hierarchy = "loaded_at"
 
 
 @admin.register(Submission)
-class SubmissionAdmin(Facts):
+class SubmissionAdmin(ReadOnlyAdmin):
     list_display = ["run", "round", "content_hash", "note", "created_at"]
     search_fields = ["run__id", "content_hash", "note"]
     date_hierarchy = "created_at"
 
 
 @admin.register(Evaluation)
-class EvaluationAdmin(Facts):
+class EvaluationAdmin(ReadOnlyAdmin):
     list_display = [
         "submission", "scope", "hardware", "status", "verdict", "reason", "speedup", "low", "high",
         "noisy", "attempts", "created_at",
@@ -94,7 +94,7 @@ class EvaluationAdmin(Facts):
 
 
 @admin.register(GateResult)
-class GateResultAdmin(Facts):
+class GateResultAdmin(ReadOnlyAdmin):
     list_display = ["evaluation", "gate", "verdict", "reason", "rule", "passed", "total", "message"]
     list_filter = ["gate", "verdict", "reason"]
     list_select_related = ["evaluation__submission"]
@@ -102,7 +102,7 @@ class GateResultAdmin(Facts):
 
 
 @admin.register(Measurement)
-class MeasurementAdmin(Facts):
+class MeasurementAdmin(ReadOnlyAdmin):
     list_display = [
         "evaluation", "case", "split", "dtype", "candidate_us", "baseline_us", "speedup", "low",
         "high", "roofline_share", "noisy",
@@ -113,7 +113,7 @@ class MeasurementAdmin(Facts):
 
 
 @admin.register(Event)
-class EventAdmin(Facts):
+class EventAdmin(ReadOnlyAdmin):
     list_display = ["run_id", "seq", "kind", "rev", "actor", "producer", "at"]
     list_filter = ["kind", "actor"]
     search_fields = ["run__id", "event_id"]
@@ -121,6 +121,6 @@ class EventAdmin(Facts):
 
 
 @admin.register(Blob)
-class BlobAdmin(Facts):
+class BlobAdmin(ReadOnlyAdmin):
     list_display = ["sha256", "size"]
     search_fields = ["sha256"]

@@ -1,4 +1,4 @@
-"""The API of runs: list, start, one, cancel, and its events by cursor."""
+"""API of runs: list, start, read and cancel runs, and read their events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_runs(
     limit: int = Query(50, ge=1, le=200),
     cursor: str | None = None,
 ) -> dict[str, Any]:
-    """Newest first. `cursor` is the `next_cursor` of the page before."""
+    """List runs, newest first. `cursor` is the `next_cursor` of the page before."""
     known = [*RunFilters.model_fields, "limit", "cursor"]
     if unknown := [name for name in request.GET if name not in known]:
         raise Invalid(f"There is no parameter {unknown[0]!r}.", f"One of {', '.join(known)}.")
@@ -54,7 +54,7 @@ def list_runs(
 
 @router.post("", response={201: RunStarted}, auth=RUN, throttle=[AuthRateThrottle("60/m")])
 def create_run(request: HttpRequest, body: RunIn) -> Status[Run]:
-    """Queue a run; `waiting` says what for, and whether anybody is there to work on it."""
+    """Queue a run; `waiting` names the queue, and says whether a worker serves it."""
     run = services.start_run(
         task_slug=body.task,
         agent_slug=body.agent,
@@ -79,10 +79,10 @@ def cancel_run(request: HttpRequest, run_id: str) -> Run:
 
 @router.get("/{run_id}/submissions/{number}", response=SubmissionDetail)
 def get_submission(request: HttpRequest, run_id: str, number: int) -> Submission:
-    """What was handed in, with its gates and the measurements of seen cases."""
+    """Return a submission with its gates and the measurements of the seen cases."""
     submission = _run(request, run_id).submissions.filter(round=number).first()
     if submission is None:
-        raise NotFound(f"This run has no round {number}.", "Its `submissions` are all.")
+        raise NotFound(f"This run has no round {number}.", "See its `submissions`.")
     return submission
 
 
@@ -94,7 +94,7 @@ def list_events(
     before: int | None = Query(None, ge=0),
     limit: int = Query(200, ge=1, le=MAX_EVENTS),
 ) -> dict[str, Any]:
-    """Events in order: the first above `after`, or the last below `before`, or the newest."""
+    """List events in order: the first above `after`, the last below `before`, or the newest."""
     run = _run(request, run_id)
     events = run.events.filter(seq__lte=run.last_seq)
     if after is not None:
@@ -114,7 +114,7 @@ def list_events(
 
 @router.get("/{run_id}/events/{seq}/blob", openapi_extra={"responses": {200: {}}})
 def get_blob(request: HttpRequest, run_id: str, seq: int, path: str = "") -> HttpResponse:
-    """The whole of a text that the event keeps the ends of; `path` is a key of `body.blobs`."""
+    """Return the full text of a cut value; `path` is a key of `body.blobs`."""
     event = _run(request, run_id).events.filter(seq=seq).first()
     kept = event.body.get("blobs", {}).get(path) if event else None
     blob = Blob.objects.filter(pk=kept["sha256"]).first() if kept else None
@@ -124,7 +124,7 @@ def get_blob(request: HttpRequest, run_id: str, seq: int, path: str = "") -> Htt
 
 
 def _check_names(request: HttpRequest, filters: RunFilters) -> None:
-    """What a filter names must be there, or a slip would look like an empty list."""
+    """Raise Invalid for a filter that names nothing, which would look like an empty list."""
     operator, _, track = (filters.task or "").partition("/")
     tasks = Task.objects.visible_to(request.user).filter(operator__slug=operator)
     listed = {

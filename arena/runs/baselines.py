@@ -1,4 +1,4 @@
-"""What a task's several baselines took, where they were timed: PyTorch as it is, and compiled."""
+"""Times of the baselines of a task that has several: eager and compiled PyTorch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from arena.runs.states import Visibility
 
 @dataclass(frozen=True)
 class Timed:
-    """One baseline on one hardware: geomean microseconds over the seen cases.
+    """One baseline on one hardware: the geomean of its times over the seen cases, in microseconds.
 
-    `speedup` is over eager PyTorch; `beaten` says that it is the one that candidates are measured
-    against, the fastest.
+    `speedup` is over eager PyTorch. `beaten` marks the fastest, which candidates are measured
+    against.
     """
 
     hardware: Hardware
@@ -25,7 +25,7 @@ class Timed:
 
 
 def timed_baselines(version: TaskVersion | None) -> list[Timed]:
-    """The newest times of each hardware; none for a task with one baseline, or never timed."""
+    """Return the newest times of each hardware; none for a task with a single baseline."""
     gates = GateResult.objects.filter(
         gate="performance",
         verdict="passed",
@@ -50,6 +50,6 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
 
 
 def _times(gate: GateResult) -> dict[str, float]:
-    """Microseconds by baseline, as the judge tells them beside its figures."""
-    told = gate.detail.get("baseline_us") or {}
-    return {name: us for name, us in told.items() if isinstance(us, float) and us > 0}
+    """Return microseconds by baseline from a gate's detail."""
+    times = gate.detail.get("baseline_us") or {}
+    return {name: us for name, us in times.items() if isinstance(us, float) and us > 0}

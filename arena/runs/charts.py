@@ -1,4 +1,4 @@
-"""How a run went, as a figure: the speedup of every round and the best so far."""
+"""Chart of a run: the speedup of every round, and the best so far."""
 
 from __future__ import annotations
 
@@ -52,18 +52,20 @@ def best_by_round(rounds: Sequence[Round]) -> Figure:
 def _measured(
     name: str, color: str, symbol: str, points: Sequence[tuple[int, Round | Evaluation]]
 ) -> dict[str, Any]:
-    """Speedups with their intervals, by round."""
+    """Return a trace of speedups with their intervals, by round."""
+    speedups = [point.speedup or 0.0 for _, point in points]
+    located = list(zip(speedups, points, strict=True))
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
         "x": [number for number, _ in points],
-        "y": [point.speedup for _, point in points],
+        "y": speedups,
         "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": [(point.high or point.speedup) - point.speedup for _, point in points],
-            "arrayminus": [point.speedup - (point.low or point.speedup) for _, point in points],
+            "array": [(point.high or at) - at for at, (_, point) in located],
+            "arrayminus": [at - (point.low or at) for at, (_, point) in located],
             "color": color,
             "thickness": 1.5,
             "width": 4,

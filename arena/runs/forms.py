@@ -1,4 +1,4 @@
-"""What a person is asked who starts a run by hand."""
+"""Form that starts a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _budgeted(name: str) -> forms.IntegerField:
 
 
 class RunForm(forms.Form):
-    """One run: who works on what, where, for how long, and who may watch."""
+    """Agent, task, hardware, budget and visibility of a new run."""
 
     task = forms.ChoiceField()
     agent = forms.ChoiceField()
@@ -37,7 +37,7 @@ class RunForm(forms.Form):
     visibility = forms.ChoiceField(initial=Visibility.PUBLIC)
 
     def __init__(self, user: User, *given: Any, **more: Any) -> None:
-        """For what `user` may start now."""
+        """Offer the choices that `user` has now."""
         super().__init__(*given, **more)
         self.agents = Agent.objects.filter(active=True)
         choices = {
@@ -53,21 +53,21 @@ class RunForm(forms.Form):
         for name, offered in choices.items():
             self.fields[name].choices = offered  # type: ignore[attr-defined]
 
-    def asked(self) -> dict[str, Any]:
-        """What `services.start_run` takes, of a form that is valid."""
-        said = self.cleaned_data
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `services.start_run` from a valid form."""
+        cleaned = self.cleaned_data
         return {
-            "task_slug": said["task"],
-            "agent_slug": said["agent"],
-            "hardware_slug": said["hardware"] or None,
-            "budget": {name: said[name] for name in BUDGET},
-            "label": said["label"],
-            "visibility": said["visibility"],
+            "task_slug": cleaned["task"],
+            "agent_slug": cleaned["agent"],
+            "hardware_slug": cleaned["hardware"] or None,
+            "budget": {name: cleaned[name] for name in BUDGET},
+            "label": cleaned["label"],
+            "visibility": cleaned["visibility"],
         }
 
 
 def _tasks() -> list[tuple[str, list[tuple[str, str]]]]:
-    """Those that take runs, under the titles of their operators."""
+    """Return the tasks that take runs, grouped by operator."""
     tasks = Task.objects.runnable().select_related("operator")
     groups = groupby(tasks, key=lambda task: task.operator.title)
     return [(title, [(task.slug, task.slug) for task in group]) for title, group in groups]

@@ -1,4 +1,4 @@
-"""The addresses of the sockets."""
+"""URLs of the WebSockets."""
 
 from __future__ import annotations
 

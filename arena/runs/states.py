@@ -1,4 +1,4 @@
-"""The states that runs and evaluations can be in, and who may see what."""
+"""States of runs and evaluations, and the visibility of runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunStatus(models.TextChoices):
 
 
 class Fault(models.TextChoices):
-    """Whose fault the end of a run is; empty when it passed or has not ended."""
+    """Fault for the end of a run; empty when it passed or has not ended."""
 
     NOBODY = ""
     CANDIDATE = "candidate"
@@ -46,9 +46,10 @@ class EvaluationStatus(models.TextChoices):
 
 
 class Scope(models.TextChoices):
-    """`round` stops after the seen cases, so that an agent learns nothing of the hidden ones.
+    """Scope of an evaluation.
 
-    A `profile` has no verdict: it tells where the time of a round's kernels goes.
+    `round` stops after the seen cases, so that an agent learns nothing of the hidden ones. A
+    `profile` has no verdict; it measures the kernels of a round one by one.
     """
 
     ROUND = "round"

@@ -1,4 +1,4 @@
-"""A run as a terminal tells it: followed from the table, a line for each event that matters."""
+"""Terminal output of a run: one line for each event that matters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLL_SECONDS = 0.3
 
 
 def follow(run: Run, after: int = 0) -> Iterator[Event]:
-    """Every event above `after`, as it comes, until the run has ended and all is told."""
+    """Yield every event above `after` as it comes, until the run has ended."""
     while True:
         run.refresh_from_db(fields=["status", "last_seq"])
         events = Event.objects.filter(run=run, seq__gt=after, seq__lte=run.last_seq)
@@ -25,13 +25,13 @@ def follow(run: Run, after: int = 0) -> Iterator[Event]:
 
 
 def line_of(event: Event) -> str | None:
-    """One line for an event, or None for one that a terminal need not show."""
+    """Return one line for an event; None for an event that a terminal does not show."""
     text = _text(event.kind, event.body)
     return text and f"{event.t_ms / 1000:8.1f}s  {text}"
 
 
 def verdict_of(run: Run) -> str:
-    """How a run ended, in a line."""
+    """Return the result of a run in one line."""
     words = [f"{run.task_version.task} by {run.agent} on {run.hardware}: {run.status}"]
     if run.speedup is not None:
         words.append(f"{speedup(run.speedup, run.low, run.high)} on seen cases")
@@ -56,14 +56,14 @@ def _text(kind: str, body: dict[str, Any]) -> str | None:
             files = ", ".join(f"{path} {size} bytes" for path, size in body["files"].items())
             return f"round {body['round']}: {files}  {body['note']}"
         case "compiler_output" if not body["ok"]:
-            said = body["text"].strip().splitlines() or ["no message"]
-            return f"         {body['tool']} failed: {said[0]}"
+            lines = body["text"].strip().splitlines() or ["no message"]
+            return f"         {body['tool']} failed: {lines[0]}"
         case "gate_result":
             why = " ".join(filter(None, (body["reason"], body["message"])))
             return f"         {body['gate']:<15} {body['verdict']}  {why}".rstrip()
         case "metric" if body["name"] == "speedup" and body["value"] is not None:
-            found = speedup(body["value"], body["low"], body["high"])
-            return f"         {'speedup':<15} {found}, best {body['best']:.2f}x"
+            number = speedup(body["value"], body["low"], body["high"])
+            return f"         {'speedup':<15} {number}, best {body['best']:.2f}x"
         case "message" if body["role"] == "assistant":
             return f"agent: {_first_line(body['text'])}"
         case "tool_call":

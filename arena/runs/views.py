@@ -1,4 +1,4 @@
-"""The pages of runs: the list, a run with its trace, a round, and what a live page asks for."""
+"""Pages of runs: the list, a run with its trace, a round, and the parts that a live page reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GATES = tuple(name.value for name in GateName)
 RUNS_A_PAGE = 50
 FILTERS = ("task", "agent", "hardware", "status", "experiment")
 SPEEDS = (1, 2, 5, 10, 20, 60)
-"""Of a replay, over the run's own."""
+"""Speeds of a replay, relative to the run."""
 
 
 @require_safe
@@ -57,12 +57,12 @@ def runs(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest) -> HttpResponse:
-    """A form that starts a run. What the query names is filled in."""
+    """Show the form that starts a run, filled in from the query, or start the run."""
     named = {name: request.GET[name] for name in RunForm.base_fields if name in request.GET}
     form = RunForm(request.user, request.POST if request.method == "POST" else None, initial=named)
     if form.is_valid():
         try:
-            return redirect(services.start_run(owner=request.user, **form.asked()))
+            return redirect(services.start_run(owner=request.user, **form.arguments()))
         except UserError as error:
             form.add_error(None, f"{error.message} {error.hint}".strip())
     return render(request, "start.html", {"form": form}, status=422 if form.errors else 200)
@@ -77,16 +77,16 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
 
 @require_safe
 def summary(request: HttpRequest, run_id: str) -> HttpResponse:
-    """The parts of a run's page that change while it runs, for a page that follows."""
+    """Return the parts of a run's page that change while it runs."""
     return render(request, "runs/_fresh.html", _summary(request, _run(request, run_id)))
 
 
 @require_safe
 def events(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Rows of the trace: `?chunk=` a stretch of it, `?after=` what is new or changed above a seq.
+    """Return rows of the trace: `?chunk=` one chunk, `?after=` the new or changed rows above a seq.
 
-    Events have one renderer, the template: a page that follows asks here for rows, and takes
-    from the socket only that there are some. The cursor behind the rows is in the headers.
+    Only the template renders events: a live page fetches rows here, and learns from the socket
+    only that there are some. The next cursor is in the headers.
     """
     shown = _run(request, run_id)
     events = shown.events.all()
@@ -95,7 +95,7 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
     else:
         rows, reached = timeline.since(events, _number(request, "after"), shown.last_seq)
     context = {"entries": rows, "run": shown}
-    answer = render(request, "runs/_events.html", context)
+    response = render(request, "runs/_events.html", context)
     cursor = {
         "X-Arena-Cursor": str(reached),
         "X-Arena-Last-Seq": str(shown.last_seq),
@@ -104,14 +104,15 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
         "Cache-Control": "no-store",
     }
     for name, value in cursor.items():
-        answer.headers[name] = value
-    return answer
+        response.headers[name] = value
+    return response
 
 
 @require_safe
 def moments(request: HttpRequest, run_id: str) -> JsonResponse:
-    """When each chunk of the trace began and when the trace ends, for a page that replays it, in
-    milliseconds on the run's clock.
+    """Return when each chunk of the trace begins and when the trace ends, for a replay.
+
+    Units: milliseconds since the run started.
     """
     shown = _run(request, run_id)
     starts, ends = timeline.moments(shown.events.all())
@@ -145,7 +146,7 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
 
 @require_safe
 def file(request: HttpRequest, run_id: str, number: int, path: str) -> HttpResponse:
-    """A file of a round as it was handed in."""
+    """Return a file of a round as text."""
     submission = get_object_or_404(Submission, run=_run(request, run_id), round=number)
     if path not in submission.files:
         raise Http404
@@ -169,17 +170,17 @@ def _run(request: HttpRequest, run_id: str) -> Run:
 
 
 def _number(request: HttpRequest, name: str) -> int:
-    """A whole number of the query string; 0 for anything else."""
+    """Return a whole number of the query string; 0 for anything else."""
     text = request.GET.get(name, "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
-    """All of a run's page but the trace itself."""
+    """Return the context of a run's page, without the trace."""
     rounds = rounds_of(shown)
     best = best_of(rounds)
-    telling = _telling(rounds)
-    final = telling.submission if telling else None
+    judged_round = _judged_round(rounds)
+    final = judged_round.submission if judged_round else None
     judged = [*rounds, *(r.final for r in rounds if r.final)]
     may_cancel = request.user.is_staff or (
         request.user.is_authenticated and shown.owner_id == request.user.pk
@@ -191,19 +192,20 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "rounds": rounds,
         "best": best,
         "final": next((r for r in rounds if r.final), None),
-        "telling": telling,
+        "judged_round": judged_round,
         "scale": Scale.over(judged),
         "chart": best_by_round(rounds),
         "outline": timeline.outline(shown.events.all()),
         "sources": sources(final.files) if final else [],
         "may_cancel": may_cancel and not shown.ended and not shown.cancel_requested,
-        **_verdict(telling.evaluation if telling else None),
+        **_verdict(judged_round.evaluation if judged_round else None),
     }
 
 
 def _again(shown: Run) -> str:
-    """The query of a form that starts the same once more; empty where that cannot be. One of a set
-    or of another machine is started anew as one of its own, here.
+    """Return the query of a form that starts this run again; empty if that is impossible.
+
+    The new run belongs to no experiment, and takes the hardware of an imported run from here.
     """
     task, agent = shown.task_version.task, shown.agent
     if not (agent.active and task.takes_runs):
@@ -219,8 +221,8 @@ def _again(shown: Run) -> str:
     return urlencode(asked)
 
 
-def _telling(rounds: list[Round]) -> Round | None:
-    """The round whose verdict is shown: the final one, the newest judged, or the newest."""
+def _judged_round(rounds: list[Round]) -> Round | None:
+    """Return the round whose verdict is shown: the final one, the newest judged, or the newest."""
     for wanted in (lambda r: r.final, lambda r: r.ended, lambda r: True):
         if found := [r for r in rounds if wanted(r)]:
             return found[-1]
@@ -228,7 +230,7 @@ def _telling(rounds: list[Round]) -> Round | None:
 
 
 def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
-    """What an evaluation says: its gates (their private parts to staff), and seen cases alone."""
+    """Return the context of an evaluation: its gates and its seen cases."""
     results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
     cases = list(evaluation.measurements.public()) if evaluation else []
     judging = evaluation is not None and evaluation.ended_at is None
@@ -244,7 +246,7 @@ def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
 
 
 def _stream(request: HttpRequest, shown: Run) -> dict[str, Any]:
-    """The part of the trace that is asked for: what was searched, a chunk, or the newest."""
+    """Return the part of the trace that the query names: a search, a chunk, or the newest."""
     words = request.GET.get("q", "").strip()[:200]
     if words:
         return {"query": words, "found": timeline.matching(shown.events.all(), words)}

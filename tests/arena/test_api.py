@@ -301,7 +301,7 @@ def test_an_address_that_is_nowhere_says_where_to_look(path):
 def test_a_method_that_an_address_does_not_take_is_answered_with_those_it_does(client, db):
     response = client.delete(RUNS)
     assert (response.status_code, response.headers["Allow"]) == (405, "GET, POST")
-    assert error_of(response)["hint"] == "It takes GET, POST."
+    assert error_of(response)["hint"] == "Allowed: GET, POST."
 
 
 @pytest.mark.parametrize("path", ["/api/v1/docs", "/api/v1/openapi.json"])

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from django.db import connection
+
 PRINT = """
 import json
 from arena import settings
@@ -63,9 +66,8 @@ def test_another_database_is_named_by_its_url(repository, tmp_path):
     assert (found["engine"], found["name"]) == ("django.db.backends.postgresql", "arena")
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="settings of SQLite")
 def test_sqlite_is_opened_for_many_processes(db):
-    from django.db import connection
-
     with connection.cursor() as cursor:
         assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)

@@ -1,4 +1,4 @@
-"""Every write to a run: the one door for views, API, workers and commands."""
+"""All writes to runs, for views, API, workers and commands."""
 
 from arena.runs.services.evaluations import (
     break_evaluation,

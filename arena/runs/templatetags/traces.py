@@ -1,4 +1,4 @@
-"""How the values inside an event are written out."""
+"""Template filters for the values inside an event."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from arena.runs.sources import diff_html
 
 register = template.Library()
 
-SHORT = 120
+MAX_SHORT_CHARACTERS = 120
 
 
 @register.filter
 def as_text(value: Any) -> str:
-    """A text as it is, anything else as indented JSON."""
+    """Return a text unchanged, any other value as indented JSON."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 @register.filter
 def is_short(value: Any) -> bool:
-    """Whether a value fits on a line beside its name."""
+    """Return whether a value fits on one line beside its name."""
     text = as_text(value)
-    return len(text) <= SHORT and "\n" not in text
+    return len(text) <= MAX_SHORT_CHARACTERS and "\n" not in text
 
 
 @register.filter
@@ -36,7 +36,7 @@ def as_diff(diff: str) -> SafeString:
 
 @register.simple_tag
 def diff_stat(diff: str) -> SafeString:
-    """How many lines a unified diff adds and removes."""
+    """Return how many lines a unified diff adds and removes."""
     lines = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
     added = sum(line.startswith("+") for line in lines)
     removed = sum(line.startswith("-") for line in lines)
@@ -50,7 +50,7 @@ def diff_stat(diff: str) -> SafeString:
 
 @register.filter
 def as_figure(value: Any) -> str:
-    """A number with a thousands separator, anything else as text."""
+    """Return a number with a thousands separator, any other value as text."""
     if isinstance(value, float):
         return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
     return as_text(value)

@@ -1,4 +1,4 @@
-"""Open pages: a run's events replayed from the table and then followed, and boards told to look."""
+"""WebSockets of open pages: the events of a run, and changes of the boards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from channels.generic.websocket import AsyncJsonWebsocketConsumer, AsyncWebsocke
 from arena import sockets
 from arena.runs.models import Run
 
-FRAME_SECONDS = 0.1  # at most ten frames a second
-TICK_SECONDS = 2.0  # how late a lost nudge can make a page
+MIN_FRAME_SECONDS = 0.1
+TICK_SECONDS = 2.0  # the delay of a page after a lost nudge
 BOARD_TICK_SECONDS = 60.0
-FRAME_EVENTS = 200
-LAG_EVENTS = 2000  # a client further behind than this is moved to the tail
-LAST_SEQ = 2**31 - 1
+MAX_FRAME_EVENTS = 200
+MAX_LAG_EVENTS = 2000  # a client further behind is moved to the tail
+MAX_SEQ = 2**31 - 1
 NOT_FOUND = 4404
 INTERNAL_ERROR = 1011
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Batch:
-    """What lies after a cursor: visible events, the cursor behind them, and the run's state."""
+    """The events after a cursor, the next cursor, and the state of the run."""
 
     events: list[dict[str, Any]]
     cursor: int
@@ -40,12 +40,12 @@ class Batch:
 
 
 class NudgedConsumer(AsyncJsonWebsocketConsumer):
-    """A socket with a task of its own that wakes on nudges, and on a tick should one be lost."""
+    """A socket with a task that wakes on nudges, and on a timer in case one is lost."""
 
     group: str
 
     async def receive(self, text_data: str | None = None, **frame: Any) -> None:
-        """What is no text, or no JSON, is a message that asks for nothing."""
+        """Handle frames that are not JSON text as an empty message."""
         await self.receive_json(await self.decode_json(text_data or ""))
 
     @classmethod
@@ -73,7 +73,7 @@ class NudgedConsumer(AsyncJsonWebsocketConsumer):
         self.follower = asyncio.create_task(self._guard(work))
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """A follower that fails closes its socket, so that the page comes back and resumes."""
+        """Close the socket when the task fails, so that the page reconnects and resumes."""
         try:
             await work
         except Exception:
@@ -93,7 +93,7 @@ class NudgedConsumer(AsyncJsonWebsocketConsumer):
 
 
 class NowhereConsumer(AsyncWebsocketConsumer):
-    """Any other address: told, as one of a run that is not there."""
+    """Closes the sockets of unknown URLs as not found."""
 
     async def connect(self) -> None:
         await self.accept()
@@ -101,7 +101,7 @@ class NowhereConsumer(AsyncWebsocketConsumer):
 
 
 class RunConsumer(NudgedConsumer):
-    """`{op: "follow", after: n}` streams the events of a run above seq n, in order, each once."""
+    """Streams the events of a run above seq n, in order, on `{op: "follow", after: n}`."""
 
     async def connect(self) -> None:
         self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
@@ -115,8 +115,7 @@ class RunConsumer(NudgedConsumer):
 
     async def receive_json(self, content: Any, **kwargs: Any) -> None:
         after = content.get("after", 0) if isinstance(content, dict) else None
-        known = type(after) is int and 0 <= after <= LAST_SEQ
-        if not known or content.get("op") != "follow":
+        if type(after) is not int or not 0 <= after <= MAX_SEQ or content.get("op") != "follow":
             message = 'Send {"op": "follow", "after": <the last seq you have>}.'
             await self.send_json({"type": "error", "message": message})
             return
@@ -141,7 +140,7 @@ class RunConsumer(NudgedConsumer):
             cursor, status = batch.cursor, batch.status
             if cursor >= batch.last_seq:
                 await self.wait()
-            await asyncio.sleep(max(0.0, began + FRAME_SECONDS - time.monotonic()))
+            await asyncio.sleep(max(0.0, began + MIN_FRAME_SECONDS - time.monotonic()))
 
     @database_sync_to_async
     def _visible(self) -> bool:
@@ -154,18 +153,19 @@ class RunConsumer(NudgedConsumer):
         if run is None:
             return None
         skipped_to = None
-        if run.last_seq - cursor > LAG_EVENTS:
-            cursor = skipped_to = run.last_seq - FRAME_EVENTS
+        if run.last_seq - cursor > MAX_LAG_EVENTS:
+            cursor = skipped_to = run.last_seq - MAX_FRAME_EVENTS
         rows = run.events.filter(seq__gt=cursor, seq__lte=run.last_seq)
-        events = [event.envelope() for event in rows.order_by("seq")[:FRAME_EVENTS]]
-        whole = len(events) < FRAME_EVENTS
+        events = [event.envelope() for event in rows.order_by("seq")[:MAX_FRAME_EVENTS]]
+        whole = len(events) < MAX_FRAME_EVENTS
         reached = max(cursor, run.last_seq) if whole else events[-1]["seq"]
         return Batch(events, reached, run.last_seq, run.status, skipped_to)
 
 
 class BoardConsumer(NudgedConsumer):
-    """Says `{type: "changed"}`, at most once a second, when a run changed its state or its figures,
-    and once in a while should a nudge be lost.
+    """Sends `{type: "changed"}`, at most once a second, when a state or a number of a run changes.
+
+    A timer sends it too, in case a nudge is lost.
     """
 
     group = sockets.BOARD
@@ -176,7 +176,7 @@ class BoardConsumer(NudgedConsumer):
         await self.start(self._follow())
 
     async def receive_json(self, content: Any, **kwargs: Any) -> None:
-        """A board has nothing to say to us."""
+        """Ignore messages from boards."""
 
     async def _follow(self) -> None:
         while True:

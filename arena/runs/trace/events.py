@@ -17,7 +17,7 @@ Tokens = Annotated[int, between(0, MAX_TOKENS)]
 
 
 class Status(Strict):
-    """The run changed state, or waits: its place in the queue, why, and whose fault an end is."""
+    """Change of a run's state, with its reason and fault, or its place in the queue."""
 
     state: str
     reason: str = ""
@@ -27,7 +27,7 @@ class Status(Strict):
 
 
 class SpanBegin(Strict):
-    """Something that has an end begins: a turn, a subagent, a submission, an evaluation."""
+    """Start of a turn, a subagent, a submission or an evaluation."""
 
     span_kind: SpanKind
     title: str = ""
@@ -73,7 +73,7 @@ class ToolCall(Strict):
 
 
 class ToolResult(Strict):
-    """`call` is the id of the tool_call event that it answers."""
+    """Result of a tool call; `call` is the id of the tool_call event."""
 
     call: str = ""
     tool: str = ""
@@ -85,7 +85,7 @@ class ToolResult(Strict):
 
 
 class OutputChunk(Strict):
-    """Text of a stream from `offset` on; the same offset twice is the same text."""
+    """Text of a stream from `offset` on; an offset is sent once."""
 
     stream: Literal["stdout", "stderr"]
     offset: Annotated[int, between(0, MAX_INTEGER)]
@@ -134,7 +134,7 @@ GateResult = derived(
 
 
 class Metric(Strict):
-    """A number that was measured, with its interval and the best of its name so far."""
+    """A measured number with its interval, and the best so far."""
 
     name: str
     value: Number | None
@@ -199,7 +199,7 @@ BODIES: dict[str, type[Strict]] = {
     "error": Error,
     "note": Note,
 }
-"""The body of each kind of event."""
+"""Schema of the body of each kind of event."""
 
 MAX_REV = 2**31 - 1
 MAX_DEPTH = 32
@@ -224,11 +224,11 @@ class EventDraft:
 
 
 class BadEvent(ValueError):
-    """A producer sent what is no event: a body that its kind does not allow, or too deep."""
+    """Raised for a draft whose body is nested too deep or does not fit its kind."""
 
 
 def checked_body(draft: EventDraft) -> dict[str, Any]:
-    """The body as its kind has it, all fields present."""
+    """Return the body with all fields of its kind. Raises `BadEvent`."""
     if type(draft.rev) is not int or not 0 <= draft.rev <= MAX_REV:
         raise BadEvent(f"event {draft.kind!r}: rev is a number, 0 to {MAX_REV}")
     if deeper_than(MAX_DEPTH, draft.body):
@@ -242,7 +242,7 @@ def checked_body(draft: EventDraft) -> dict[str, Any]:
 
 
 def deeper_than(depth: int, body: Any) -> bool:
-    """Whether something in `body` lies so deep, or deeper."""
+    """Return whether `body` is nested to `depth` levels or more."""
     level: list[Any] = [body]
     for _ in range(depth):
         level = [child for value in level for child in _children(value)]

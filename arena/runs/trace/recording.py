@@ -1,4 +1,4 @@
-"""Events enter here: numbered without gaps, once each, in one transaction."""
+"""Recording of events: numbered without gaps, each once, in one transaction."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ SYSTEM = "arena"
 def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
     """Append `drafts` to a run's events and return its last seq.
 
-    Of a batch that is sent again, what is stored already (same producer and producer_seq) is left
-    out. Raises BadEvent for a body that its kind does not allow, and Run.DoesNotExist.
+    A draft that is stored already (same producer and producer_seq) is skipped, so that a batch can
+    be sent again.
+
+    Raises: BadEvent if a body does not fit its kind; Run.DoesNotExist.
     """
     prepared = [(draft, *shrink(clean(checked_body(draft)))) for draft in drafts]
     with transaction.atomic():
@@ -70,11 +72,11 @@ def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
 
 
 def note(run_id: str, kind: str, body: dict[str, Any], **more: Any) -> int:
-    """Record one event of the arena's own."""
+    """Record one event of the arena itself."""
     return record(run_id, [EventDraft(kind, body, actor=SYSTEM, **more)], producer=SYSTEM)
 
 
-def _known_numbers(run: Run, drafts: Iterable[EventDraft], producer: str) -> set[int]:
+def _known_numbers(run: Run, drafts: Iterable[EventDraft], producer: str) -> set[int | None]:
     sent = [draft.producer_seq for draft in drafts if draft.producer_seq is not None]
     if not sent:
         return set()
@@ -83,7 +85,7 @@ def _known_numbers(run: Run, drafts: Iterable[EventDraft], producer: str) -> set
 
 
 def _revisions(run: Run, drafts: Iterable[EventDraft]) -> dict[str, int]:
-    """The highest revision stored of each logical event that `drafts` name."""
+    """Return the highest stored revision of each logical event that `drafts` name."""
     ids = {draft.id for draft in drafts if draft.id}
     if not ids:
         return {}
@@ -92,7 +94,7 @@ def _revisions(run: Run, drafts: Iterable[EventDraft]) -> dict[str, int]:
 
 
 def _run_clock(run: Run, now: datetime) -> int:
-    """Milliseconds since the run started; 0 while it waits."""
+    """Return the milliseconds since the run started; 0 while it is queued."""
     if run.started_at is None:
         return 0
     return max(0, int((now - run.started_at).total_seconds() * 1000))

@@ -97,13 +97,11 @@ def matching(events: QuerySet[Event], words: str) -> list[Entry]:
     The database narrows by the longest run of printable ASCII. The stored JSON escapes other
     characters on SQLite, and folding their case is up to the database's locale on PostgreSQL.
     """
-    if plain := max(PLAIN_TEXT.findall(words), key=len, default=""):
-        found = events.annotate(text=Cast("body", TextField()))
-        events_with_plain = found.filter(text__icontains=json.dumps(plain)[1:-1])
-    else:
-        events_with_plain = events
+    plain = max(PLAIN_TEXT.findall(words), key=len, default="")
+    with_text = events.annotate(text=Cast("body", TextField()))
+    narrowed = with_text.filter(text__icontains=json.dumps(plain)[1:-1])
     sought = words.casefold()
-    candidates = events_with_plain.order_by("seq").iterator()
+    candidates = narrowed.order_by("seq").iterator()
     page = islice((event for event in candidates if _contains(event.body, sought)), MAX_FOUND_ROWS)
     return [entry for entry in folded(events, list(page)) if _contains(entry.event.body, sought)]
 

@@ -6,22 +6,22 @@ import time
 import pytest
 
 from arena.runs import services
-from arena.runs.trace.redaction import STRUCK, _secrets_of_this_process, clean
+from arena.runs.trace.redaction import REDACTED, _secrets_of_this_process, clean
 from tests.arena.factories import LEASE
 
 
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("key sk-abcdefghijklmnop1234 end", f"key {STRUCK} end"),
-        ("ghp_abcdefghijklmnopqrst0123", STRUCK),
-        ("AKIAABCDEFGHIJKLMNOP", STRUCK),
-        ("Authorization: Bearer abcdefghijkl0123", f"Authorization: Bearer {STRUCK}"),
-        ("postgres://me:hunter2@db/x", f"postgres://me:{STRUCK}@db/x"),
-        ("OPENAI_API_KEY=abcdef0123456789", f"OPENAI_API_KEY={STRUCK}"),
-        ('{"client_secret": "abcdef0123"}', f'{{"client_secret": "{STRUCK}"}}'),
-        ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK", STRUCK),
-        ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----", STRUCK),
+        ("key sk-abcdefghijklmnop1234 end", f"key {REDACTED} end"),
+        ("ghp_abcdefghijklmnopqrst0123", REDACTED),
+        ("AKIAABCDEFGHIJKLMNOP", REDACTED),
+        ("Authorization: Bearer abcdefghijkl0123", f"Authorization: Bearer {REDACTED}"),
+        ("postgres://me:hunter2@db/x", f"postgres://me:{REDACTED}@db/x"),
+        ("OPENAI_API_KEY=abcdef0123456789", f"OPENAI_API_KEY={REDACTED}"),
+        ('{"client_secret": "abcdef0123"}', f'{{"client_secret": "{REDACTED}"}}'),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK", REDACTED),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----", REDACTED),
     ],
 )
 def test_a_secret_is_struck_out(text, kept):
@@ -48,7 +48,7 @@ def test_the_values_of_secret_variables_of_this_process_are_struck_out(monkeypat
     monkeypatch.setenv("SOME_PASSWORD", "correct horse battery")
     _secrets_of_this_process.cache_clear()
     try:
-        assert clean("say correct horse battery staple") == f"say {STRUCK} staple"
+        assert clean("say correct horse battery staple") == f"say {REDACTED} staple"
     finally:
         _secrets_of_this_process.cache_clear()
 

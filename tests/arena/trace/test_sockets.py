@@ -100,8 +100,8 @@ async def test_a_burst_is_coalesced_into_ten_frames_a_second(start):
 
 
 async def test_a_client_that_lags_is_told_and_moved_to_the_tail(start, monkeypatch):
-    monkeypatch.setattr(consumers, "LAG_EVENTS", 50)
-    monkeypatch.setattr(consumers, "FRAME_EVENTS", 10)
+    monkeypatch.setattr(consumers, "MAX_LAG_EVENTS", 50)
+    monkeypatch.setattr(consumers, "MAX_FRAME_EVENTS", 10)
     run = await sync_to_async(start)()
     last = await sync_to_async(log)(run, *map(str, range(100)))
     ws = await opened(f"/ws/runs/{run.pk}/")
