@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# torch is imported in functions: `main` does so first, without garbage collection.
+
 REFUSED = 3
 
 

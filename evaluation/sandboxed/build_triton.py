@@ -27,6 +27,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+# torch and triton are imported in functions: `main` does so first, without garbage collection.
+
 LISTINGS = ("ttgir", "ptx", "amdgcn")
 MAX_LISTING_CHARACTERS, MAX_MESSAGE_CHARACTERS = 400_000, 8000
 MAX_AHEAD_SECONDS, MAX_PROCESSES = 30, 4

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+# torch and `evaluation` are imported in functions: after `_import_evaluation`, in the sandbox.
+
 REACHED = "arena-profile reached the GPU"
 ANSWER = "arena-profile answers "
 PR_SET_PDEATHSIG = 1
