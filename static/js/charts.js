@@ -50,7 +50,7 @@ async function draw(figure) {
     await Plotly.react(plot, data, layout, CONFIG);
     drawn.add(figure);
   } catch (error) {
-    plot.hidden = true; // the table beside it says the same
+    plot.hidden = true; // the table beside it has the same numbers
     console.warn(`No chart: ${error.message}`);
   }
 }
@@ -83,7 +83,7 @@ function redraw() {
 document.addEventListener("themechange", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
-/** Draws for paper, or for the screen again: at once, for a page that is printed does not wait. */
+/** Redraws for print or for the screen, at once because printing does not wait. */
 function print(begins) {
   if (onPaper === begins) return;
   onPaper = begins;

@@ -1,4 +1,4 @@
-// What a search found in a trace: marked where it stands, and unfolded.
+// Marks and expands the results of a search in a trace.
 
 /** Marks every `words` in the bodies of a stream's events, however they are written. */
 export function markFound(stream, words) {

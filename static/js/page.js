@@ -1,4 +1,4 @@
-// What every page has: the theme toggle, filters that apply themselves, charts, clocks, and parts kept fresh.
+// Scripts of every page: theme toggle, self-applying filters, charts, clocks and live parts.
 
 import { watchBoard } from "./board.js";
 
@@ -40,7 +40,7 @@ function remembered(name) {
 
 for (const form of document.querySelectorAll("form[data-auto]")) {
   const chosen = remembered(CHOSEN);
-  if (chosen) form.elements[chosen]?.focus(); // who chooses by keys goes on from where they were
+  if (chosen) form.elements[chosen]?.focus(); // keyboard users continue where they were
   form.addEventListener("change", ({ target }) => {
     remember(CHOSEN, target.name);
     form.requestSubmit();
@@ -57,7 +57,7 @@ function tick() {
   for (const clock of document.querySelectorAll("[data-clock][data-since]")) {
     const seconds = Math.max(0, Math.round((Date.now() - Date.parse(clock.dataset.since)) / 1000));
     const rest = String(seconds % 60).padStart(2, "0");
-    clock.textContent = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} m ${rest} s`;
+    clock.textContent = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${rest} s`;
   }
 }
 setInterval(tick, 1000);

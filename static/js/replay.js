@@ -1,8 +1,8 @@
-// Plays a finished run again: what it shows is what had happened by a moment on the run's own clock.
+// Replays a finished run: shows the events up to a moment on the clock of the run.
 
 const TICK_MS = 100;
 
-/** Milliseconds as the trace tells them: m:ss.t. */
+/** Formats milliseconds as in the trace: m:ss.t. */
 export function clock(ms) {
   const tenths = Math.floor(ms / 100);
   return `${Math.floor(tenths / 600)}:${String(Math.floor(tenths / 10) % 60).padStart(2, "0")}.${tenths % 10}`;
@@ -51,7 +51,7 @@ export class Replay {
 
   seek(ms) {
     this.now = Math.min(ms, this.ends);
-    this.#tell();
+    this.#show();
   }
 
   stop() {
@@ -83,7 +83,7 @@ export class Replay {
     this.#last = performance.now();
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     this.#part("play").textContent = "Pause";
-    this.#tell();
+    this.#show();
   }
 
   #pause() {
@@ -97,10 +97,10 @@ export class Replay {
     this.now = Math.min(this.ends, this.now + (real - this.#last) * Number(this.#part("speed").value));
     this.#last = real;
     if (this.now >= this.ends) this.#pause();
-    this.#tell();
+    this.#show();
   }
 
-  #tell() {
+  #show() {
     this.#part("at").value = this.now;
     this.#part("at").setAttribute("aria-valuetext", `${clock(this.now)} of ${clock(this.ends)}`);
     this.#part("now").textContent = clock(this.now);

@@ -6,7 +6,7 @@ export const CHUNK = 200;
 const KEPT_ROWS = 1500;
 const ROW_PIXELS = 44; // a guess, until a chunk has been measured
 const NEAR = "1200px";
-export const AGAIN_MS = 2000; // until a chunk that did not come is asked for again
+export const RETRY_MS = 2000; // before a failed chunk is requested again
 
 export const chunkOf = (seq) => Math.floor(Math.max(seq - 1, 0) / CHUNK);
 
@@ -138,12 +138,12 @@ export class Stream {
   #moved(entries) {
     for (const { isIntersecting, target } of entries) {
       target.toggleAttribute("data-near", isIntersecting);
-      if (isIntersecting) this.load(Number(target.dataset.chunk)).catch(() => this.#again(target));
+      if (isIntersecting) this.load(Number(target.dataset.chunk)).catch(() => this.#retry(target));
     }
   }
 
-  #again(section) {
-    setTimeout(() => section.hasAttribute("data-near") && this.#moved([{ isIntersecting: true, target: section }]), AGAIN_MS);
+  #retry(section) {
+    setTimeout(() => section.hasAttribute("data-near") && this.#moved([{ isIntersecting: true, target: section }]), RETRY_MS);
   }
 
   /** Empties the chunks farthest from the view while more rows are here than are kept. One that has

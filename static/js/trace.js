@@ -1,11 +1,11 @@
 // The page of a run: wires its stream, its keys and, while it is live, what follows it.
 
-import { again } from "./again.js";
 import * as charts from "./charts.js";
 import { Follower } from "./follow.js";
 import { markFound } from "./found.js";
 import { Replay, clock } from "./replay.js";
-import { AGAIN_MS, Stream, chunkOf, rowsOf } from "./stream.js";
+import { coalesced } from "./sockets.js";
+import { RETRY_MS, Stream, chunkOf, rowsOf } from "./stream.js";
 
 const root = document.querySelector("[data-stream]");
 const found = document.querySelector("[data-found]"); // instead of the stream, where one searched
@@ -20,7 +20,7 @@ let here = null;
 let tailing = false;
 let unread = 0;
 
-// ---------- moving about ----------
+// ---------- navigation ----------
 
 const lastSeq = () => (replay?.active ? reached : Number(root.dataset.lastSeq));
 
@@ -92,9 +92,9 @@ async function permalink() {
   history.replaceState(null, "", address);
   try {
     await navigator.clipboard.writeText(address.href);
-    announcer.textContent = `The address of event ${seq} is copied.`;
+    announcer.textContent = `Link to event ${seq} copied.`;
   } catch {
-    announcer.textContent = `The address of event ${seq} is in the address bar.`;
+    announcer.textContent = `Link to event ${seq} is in the address bar.`;
   }
 }
 
@@ -147,7 +147,7 @@ function toHash() {
   if (seq) jump(Number(seq));
 }
 
-// ---------- staying fresh ----------
+// ---------- live updates ----------
 
 function showState(state) {
   connection = state; // kept, because the header that shows it is replaced now and then
@@ -168,22 +168,22 @@ function onRows(html, last) {
   labelTail();
 }
 
-let toSay = 0;
+let announcement = 0;
 function announce(rows) {
   const gates = rows.filter((row) => row.dataset.kind === "gate_result");
-  clearTimeout(toSay);
-  toSay = setTimeout(() => {
-    const said = gates.map((row) => row.querySelector(".line").innerText.replace(/\s+/g, " "));
-    announcer.textContent = said.length ? said.join("; ") : `${rows.length} new events`;
+  clearTimeout(announcement);
+  announcement = setTimeout(() => {
+    const results = gates.map((row) => row.querySelector(".line").innerText.replace(/\s+/g, " "));
+    announcer.textContent = results.length ? results.join("; ") : `${rows.length} new events`;
   }, 1000);
 }
 
-const refreshSummary = again(async () => {
+const refreshSummary = coalesced(async () => {
   try {
     const answer = await fetch(root.dataset.summary);
     if (answer.ok) putSummary(await answer.text());
   } catch {
-    // The next change asks again.
+    // The next change tries again.
   }
 }, 700);
 
@@ -210,12 +210,12 @@ function refreshWhileWaiting() {
   if (document.querySelector("[data-waiting]")) refreshSummary();
 }
 
-// ---------- playing again ----------
+// ---------- replay ----------
 
 const runClock = () => document.querySelector("[data-clock]");
 let clockAtEnd = "";
 
-/** Once a run has ended, it can be played again. */
+/** Offers the replay once the run has ended. */
 function offerReplay() {
   const [opener, bar] = ["[data-replay-open]", "[data-replay]"].map((name) => document.querySelector(name));
   if (replay || lastSeq() === 0) return;
@@ -223,17 +223,17 @@ function offerReplay() {
     onBegin: onReplayBegin,
     onMoment,
     onEnd: onReplayEnd,
-    onFail: () => (announcer.textContent = "The run's moments did not load. Try again."),
+    onFail: () => (announcer.textContent = "The replay did not load. Try again."),
   });
 }
 
 function onMoment(now, chunk) {
   runClock().textContent = clock(now);
   hideStopsAfter(now);
-  stream.showUntil(now, chunk).then(onNewest, () => setTimeout(() => onMissed(now, chunk), AGAIN_MS));
+  stream.showUntil(now, chunk).then(onNewest, () => setTimeout(() => onMissed(now, chunk), RETRY_MS));
 }
 
-/** A chunk that did not come is asked for again, unless it is another moment by then. */
+/** Requests a failed chunk again, unless the replay has moved on. */
 function onMissed(now, chunk) {
   if (replay.active && replay.now === now) onMoment(now, chunk);
 }
@@ -261,7 +261,7 @@ function onReplayBegin() {
   tailing = true;
   clockAtEnd = runClock().textContent;
   showState("replay");
-  announcer.textContent = "Playing the run again, from its beginning.";
+  announcer.textContent = "Replaying the run from its start.";
 }
 
 // ---------- beginning ----------

@@ -115,7 +115,7 @@ def test_finished_run_without_javascript_is_complete(open_page, served_world):
     public = run.events.values_list("seq", flat=True)
     shown = [int(row.get_attribute("data-seq")) for row in page.query_selector_all(".event")]
     assert shown == list(public)
-    assert page.locator("#cases >> text=12 of 12 right").is_visible()
+    assert page.locator("#cases >> text=12/12 correct").is_visible()
     page.locator("#code summary").first.click()
     assert page.locator("#code >> text=round 3: lanes").is_visible()
 

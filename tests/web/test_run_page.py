@@ -60,7 +60,7 @@ def test_search_results_are_stepped_through_by_keys(open_page, served_world):
         page.keyboard.press("j")
     page.wait_for_selector(f"#{found[-1]}.here", timeout=TIMEOUT_MS)
     page.keyboard.press("?")
-    assert "found" in page.locator("dialog.help dd").first.inner_text()
+    assert "search result" in page.locator("dialog.help dd").first.inner_text()
     for key in ("Escape", "]", "g", ".", "p", "e", "y"):
         page.keyboard.press(key)  # shortcuts of the whole trace do nothing here
     assert page.locator(".here").get_attribute("id") == found[-1]

@@ -1,0 +1,63 @@
+// WebSockets that reconnect, and work that is never done twice at the same time.
+
+const FAILURES_BEFORE_POLLING = 4;
+
+/** Doubles from half a second to ten seconds, with jitter. */
+const backoff = (failures) =>
+  Math.min(10_000, 500 * 2 ** (failures - 1)) * (0.75 + Math.random() / 2);
+
+/** Opens a WebSocket and reopens it whenever it closes: with backoff at first, then each `pollMs`.
+ *
+ * `onOpen(socket, again)` after each opening, `onMessage(event)`, `onLost(polling)` after each loss.
+ * Returns `drop()`, which closes the socket so that it reopens, and `end()`, which closes it for good. */
+export function reconnecting(path, { pollMs, onOpen, onMessage, onLost }) {
+  let failures = 0;
+  let ended = false;
+  let socket;
+  const open = () => {
+    if (ended) return;
+    socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}${path}`);
+    socket.onopen = () => {
+      const again = failures > 0;
+      failures = 0;
+      onOpen(socket, again);
+    };
+    socket.onmessage = onMessage;
+    socket.onclose = () => {
+      if (ended) return;
+      failures += 1;
+      const polling = failures > FAILURES_BEFORE_POLLING;
+      onLost(polling);
+      setTimeout(open, polling ? pollMs : backoff(failures));
+    };
+  };
+  open();
+  return {
+    drop: () => socket.close(),
+    end: () => {
+      ended = true;
+      socket.close();
+    },
+  };
+}
+
+/** Returns a function that runs `work()`; a call while it runs makes it run once more afterwards.
+ * `pause` milliseconds pass before each run, so that a burst of calls is one run. */
+export function coalesced(work, pause = 0) {
+  let requested = false;
+  let running = false;
+  return async () => {
+    requested = true;
+    if (running) return;
+    running = true;
+    try {
+      while (requested) {
+        if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
+        requested = false;
+        await work();
+      }
+    } finally {
+      running = false;
+    }
+  };
+}
