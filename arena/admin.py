@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  (no generic at run time)
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic at run time
     """Rows that staff can read and nobody can edit."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

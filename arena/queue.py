@@ -30,7 +30,7 @@ class Unreachable(Exception):
 def _broker(url: str) -> RedisBroker:
     from dramatiq.brokers.redis import RedisBroker
 
-    return RedisBroker(url=url, middleware=[])
+    return RedisBroker(url=url, middleware=[])  # type: ignore[no-untyped-call]
 
 
 def enqueue(actor: str, queue: str, *args: Any) -> None:

@@ -52,5 +52,11 @@ class AnyoneAuth:
         return request.user
 
 
-READ = [TokenAuth(Scope.READ), AnyoneAuth()]
+def signed_in(request: HttpRequest) -> User:
+    """Return the user of a request that only users can make."""
+    assert isinstance(request.user, User)
+    return request.user
+
+
+READ: list[Any] = [TokenAuth(Scope.READ), AnyoneAuth()]
 RUN = [TokenAuth(Scope.RUN), Session(csrf=True)]

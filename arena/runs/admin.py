@@ -6,6 +6,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from arena.accounts.auth import signed_in
 from arena.admin import ReadOnlyAdmin
 from arena.errors import UserError
 from arena.runs import services
@@ -49,7 +50,7 @@ class RunAdmin(ReadOnlyAdmin):
     def cancel(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
         for run in runs:
             try:
-                services.cancel_run(run, request.user)
+                services.cancel_run(run, signed_in(request))
             except UserError as error:
                 self.message_user(request, f"{run}: {error.message}", messages.WARNING)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from ninja import Query, Router, Status
+from ninja import Field, Query, Router, Status
 from ninja.throttling import AuthRateThrottle
 
-from arena.accounts.auth import RUN
+from arena.accounts.auth import RUN, signed_in
 from arena.catalog.models import Agent, Hardware, Task
 from arena.errors import Invalid, NotFound
 from arena.runs import services
@@ -33,7 +33,7 @@ MAX_EVENTS = 500
 def list_runs(
     request: HttpRequest,
     filters: Query[RunFilters],
-    limit: int = Query(50, ge=1, le=200),
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
 ) -> dict[str, Any]:
     """List runs, newest first. `cursor` is the `next_cursor` of the page before."""
@@ -59,7 +59,7 @@ def create_run(request: HttpRequest, body: RunIn) -> Status[Run]:
         task_slug=body.task,
         agent_slug=body.agent,
         hardware_slug=body.hardware,
-        owner=request.user,
+        owner=signed_in(request),
         budget=body.budget,
         label=body.label,
         visibility=body.visibility,
@@ -74,7 +74,7 @@ def get_run(request: HttpRequest, run_id: str) -> Run:
 
 @router.post("/{run_id}/cancel", response=RunOut, auth=RUN)
 def cancel_run(request: HttpRequest, run_id: str) -> Run:
-    return services.cancel_run(_run(request, run_id), request.user)
+    return services.cancel_run(_run(request, run_id), signed_in(request))
 
 
 @router.get("/{run_id}/submissions/{number}", response=SubmissionDetail)
@@ -90,9 +90,9 @@ def get_submission(request: HttpRequest, run_id: str, number: int) -> Submission
 def list_events(
     request: HttpRequest,
     run_id: str,
-    after: int | None = Query(None, ge=0),
-    before: int | None = Query(None, ge=0),
-    limit: int = Query(200, ge=1, le=MAX_EVENTS),
+    after: Annotated[int, Field(ge=0)] | None = None,
+    before: Annotated[int, Field(ge=0)] | None = None,
+    limit: Annotated[int, Field(ge=1, le=MAX_EVENTS)] = 200,
 ) -> dict[str, Any]:
     """List events in order: the first above `after`, the last below `before`, or the newest."""
     run = _run(request, run_id)

@@ -69,7 +69,7 @@ class Plan(Strict):
         for repeat in range(self.repeats):
             for task in every:
                 for entrant in self.agents:
-                    for hardware in self.hardware or [None]:
+                    for hardware in self.hardware or (None,):
                         if task in self.tasks_of[entrant.slug]:
                             yield task, entrant, hardware, repeat
 
@@ -153,8 +153,8 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
             done[place] = run
     outcome = Started(experiment, [], [], [])
     for task, entrant, hardware, repeat in plan.cells():
-        if run := done.get((task, entrant.slug, hardware, repeat)):
-            outcome.there.append(run)
+        if there := done.get((task, entrant.slug, hardware, repeat)):
+            outcome.there.append(there)
             continue
         try:
             run = services.start_run(

@@ -210,7 +210,7 @@ class JudgedOut(EvaluationOut):
 
 class SubmissionDetail(SubmissionOut):
     files: dict[str, str]
-    evaluations: list[JudgedOut]
+    evaluations: list[JudgedOut]  # type: ignore[assignment]  # a narrower list
 
 
 class Page(Schema):

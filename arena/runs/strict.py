@@ -140,6 +140,7 @@ def _plain(hint: Any) -> Any:
     if hint in (int, float):
         return Int if hint is int else Number
     if dataclasses.is_dataclass(hint):
-        return derived(hint.__name__, hint, Strict)  # type: ignore[arg-type]
+        fact: Any = hint
+        return derived(fact.__name__, fact, Strict)
     is_enum = isinstance(hint, type) and hint is not NoneType and issubclass(hint, StrEnum)
     return str if is_enum else hint

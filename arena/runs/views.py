@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from arena.accounts.auth import signed_in
 from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
@@ -59,10 +60,12 @@ def runs(request: HttpRequest) -> HttpResponse:
 def start(request: HttpRequest) -> HttpResponse:
     """Show the form that starts a run, filled in from the query, or start the run."""
     named = {name: request.GET[name] for name in RunForm.base_fields if name in request.GET}
-    form = RunForm(request.user, request.POST if request.method == "POST" else None, initial=named)
+    form = RunForm(
+        signed_in(request), request.POST if request.method == "POST" else None, initial=named
+    )
     if form.is_valid():
         try:
-            return redirect(services.start_run(owner=request.user, **form.arguments()))
+            return redirect(services.start_run(owner=signed_in(request), **form.arguments()))
         except UserError as error:
             form.add_error(None, f"{error.message} {error.hint}".strip())
     return render(request, "start.html", {"form": form}, status=422 if form.errors else 200)
@@ -158,7 +161,7 @@ def cancel(request: HttpRequest, run_id: str) -> HttpResponse:
     if not request.user.is_authenticated:
         return redirect("login")
     try:
-        services.cancel_run(_run(request, run_id), request.user)
+        services.cancel_run(_run(request, run_id), signed_in(request))
     except UserError as error:
         messages.error(request, f"{error.message} {error.hint}".strip())
     return redirect("run", run_id)

@@ -335,7 +335,7 @@ def _record_end(
 
 
 def _end_judged_run(
-    evaluation: Evaluation, verdict: str, reason: str, scores: Mapping[str, float | None]
+    evaluation: Evaluation, verdict: str, reason: str, scores: Mapping[str, Any]
 ) -> None:
     """End a run with its final verdict; a task that this hardware cannot judge is our fault."""
     match verdict:
@@ -347,7 +347,8 @@ def _end_judged_run(
         case _:
             end = RunStatus.FAILED, reason, Fault.CANDIDATE
     judging = {"status": RunStatus.JUDGING}
-    end_run(evaluation.submission.run_id, judging, *end, **scores)
+    status, reason, fault = end
+    end_run(evaluation.submission.run_id, judging, status, reason, fault, **scores)
 
 
 def _store(evaluation: Evaluation, values: dict[str, Any]) -> Measurement:

@@ -1,4 +1,4 @@
-"""The life of a run: started, claimed, kept alive, ended. Each step is a conditional update."""
+"""Transitions of a run: started, claimed, renewed, ended. Each is a conditional update."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def start_run(
     repeat: int = 0,
     visibility: str = Visibility.PUBLIC,
 ) -> Run:
-    """Queue a run and ask for an agent to work on it. Raises UserError for what cannot be run."""
+    """Queue a run and send it to the agent workers. Raises UserError if it cannot run."""
     if visibility not in Visibility.values:
         raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
     version = _task_version(task_slug)
@@ -59,7 +59,8 @@ def start_run(
     if agent.tasks and not any(fnmatchcase(task_slug, pattern) for pattern in agent.tasks):
         others = ", ".join(agent.tasks)
         raise CannotWork(f"{agent.title} does not work on {task_slug}.", f"It works on {others}.")
-    kinds, what = _kinds(version.task), "this task"
+    kinds: Sequence[str] = _kinds(version.task)
+    what = "this task"
     if agent.kinds:
         kinds, what = [kind for kind in kinds if kind in agent.kinds], f"{agent.title} at it"
         if not kinds:
@@ -97,35 +98,35 @@ def claim_run(run_id: str, lease: str) -> Run | None:
 
 
 def claim_next(lease: str) -> Run | None:
-    """Move the queued run whose turn it is to running; None where none waits that can be judged: an
-    agent would wait for its first verdict, and others for its worker.
-    """
+    """Claim the next queued run that live workers can judge; None if there is none."""
     for run_id in list(Run.objects.in_turn().served().values_list("pk", flat=True)):
-        if run := claim_run(run_id, lease):  # else another worker was faster
+        if run := claim_run(run_id, lease):
             return run
     return None
 
 
 def heartbeat_run(run_id: str, lease: str) -> bool:
-    """Keep a run's lease; False if it is lost or the run is to stop."""
+    """Renew a run's lease; False if it is lost or the run is to stop."""
     held = Run.objects.active().filter(pk=run_id, lease=lease, cancel_requested=False)
     return bool(held.update(heartbeat_at=timezone.now()))
 
 
 def finish_run(run_id: str, lease: str, status: str, reason: str = "", fault: str = "") -> bool:
-    """End a run that this lease holds; False if it has ended already or the lease is lost.
+    """End a run without a verdict: no submission, a crash, a cancellation.
 
-    This is for ends without a verdict: nothing handed in, a crash, a cancellation. A run that is
-    being judged ends with its final evaluation.
+    False if it has ended already or the lease is lost. A run that is being judged ends with its
+    final evaluation.
     """
     held = {"lease": lease, "status__in": (RunStatus.RUNNING, RunStatus.JUDGING)}
     return end_run(run_id, held, status, reason, fault)
 
 
 def cancel_run(run: Run, user: User | None) -> Run:
-    """Stop a run: at once if no agent works on it, else as soon as the agent's worker notices.
+    """Cancel a run: at once if no agent works on it, else at its worker's next heartbeat.
 
-    `user` None is whoever sits at this machine's command line.
+    `user` is None for the command line.
+
+    Raises: Forbidden; Conflict if the run has ended otherwise.
     """
     if user is not None and not user.is_staff and run.owner_id != user.pk:
         raise Forbidden("Only its owner or staff may cancel a run.")
@@ -143,7 +144,7 @@ def cancel_run(run: Run, user: User | None) -> Run:
 
 
 def show_run(run: Run, visibility: str) -> None:
-    """Let others see a run, or staff alone: hidden, it counts on no board."""
+    """Set the visibility of a run; a run that is not public counts on no board."""
     Run.objects.filter(pk=run.pk).update(visibility=visibility)
     sockets.nudge(sockets.BOARD)
 
@@ -156,7 +157,7 @@ def end_run(
     fault: str = "",
     **results: Any,
 ) -> bool:
-    """Give a run that meets `condition` its end, once, and stop what is still open in it."""
+    """End a run that meets `condition`, once, and its open evaluations."""
     if status in RUN_ACTIVE:
         raise ValueError(f"{status!r} is not an end")
     now = timezone.now()
@@ -189,7 +190,7 @@ def record_status(run_id: str, state: str, **more: Any) -> None:
 
 
 def _spending(run_id: str) -> dict[str, float | int | None]:
-    """What the messages of a run cost, each by its last revision; None where none says."""
+    """Return cost and tokens of a run's messages, each by its last revision; None if unknown."""
     messages = Event.objects.filter(run=run_id, kind="message").order_by("seq")
     last = dict(messages.values_list("event_id", "body"))
     costs = [body["cost_usd"] for body in last.values() if body["cost_usd"] is not None]
@@ -223,21 +224,23 @@ def _agent(slug: str) -> Agent:
 
 
 def _kinds(task: Task) -> tuple[str, ...]:
-    """The kinds of device that may judge a task, best first."""
+    """Return the kinds of device that can judge a task, best first."""
     target = task.track.partition("-to-")[2]
     return languages()[target].kinds if target in languages() else ("gpu", "cpu")
 
 
 def _hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware:
-    """The hardware named, else one of a kind that judges what is asked for, if there is one: what a
-    live worker offers, the best kind first, then what was seen last.
+    """Return the named hardware, else the best of these kinds.
+
+    Hardware of a live worker comes first, then the best kind, then the hardware seen last.
     """
     if slug:
-        hardware = Hardware.objects.filter(slug=slug).first()
-        if hardware is None:
-            known = ", ".join(Hardware.objects.order_by("slug").values_list("slug", flat=True))
-            hint = f"Hardware here: {known}." if known else _START_A_WORKER
+        named = Hardware.objects.filter(slug=slug).first()
+        if named is None:
+            slugs = ", ".join(Hardware.objects.order_by("slug").values_list("slug", flat=True))
+            hint = f"Hardware here: {slugs}." if slugs else _START_A_WORKER
             raise NotFound(f"There is no hardware {slug!r}.", hint)
+        hardware = named
     else:
         offered = set(
             Worker.objects.live().exclude(hardware=None).values_list("hardware", flat=True)
@@ -268,12 +271,12 @@ def _budget(asked: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def _check_quota(owner: User | None) -> None:
-    """At most so many active runs a user; staff and the command line are not bounded."""
+    """Raise QuotaExceeded for a user with too many active runs; staff have no limit."""
     if owner is None or owner.is_staff:
         return
     active = Run.objects.active().filter(owner=owner).count()
     if active >= settings.MAX_ACTIVE_RUNS:
         raise QuotaExceeded(
-            f"You have {active} runs queued or running, the most there may be.",
+            f"You have {active} runs queued or running, which is the limit.",
             "Wait for one to end, or cancel one.",
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer, AsyncWebsocketConsumer
+from django.db.models import QuerySet
 
 from arena import sockets
 from arena.runs.models import Run
@@ -44,7 +45,9 @@ class NudgedConsumer(AsyncJsonWebsocketConsumer):
 
     group: str
 
-    async def receive(self, text_data: str | None = None, **frame: Any) -> None:
+    async def receive(
+        self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any
+    ) -> None:
         """Handle frames that are not JSON text as an empty message."""
         await self.receive_json(await self.decode_json(text_data or ""))
 
@@ -142,14 +145,17 @@ class RunConsumer(NudgedConsumer):
                 await self.wait()
             await asyncio.sleep(max(0.0, began + MIN_FRAME_SECONDS - time.monotonic()))
 
+    def _visible_runs(self) -> QuerySet[Run]:
+        user: Any = self.scope["user"]
+        return Run.objects.visible_to(user).filter(pk=self.run_id)
+
     @database_sync_to_async
     def _visible(self) -> bool:
-        return Run.objects.visible_to(self.scope["user"]).filter(pk=self.run_id).exists()
+        return self._visible_runs().exists()
 
     @database_sync_to_async
     def _read(self, cursor: int) -> Batch | None:
-        user = self.scope["user"]
-        run = Run.objects.visible_to(user).filter(pk=self.run_id).first()
+        run = self._visible_runs().first()
         if run is None:
             return None
         skipped_to = None
