@@ -37,7 +37,7 @@ def error_of(response) -> dict:
 # Reading
 
 
-def test_the_catalog_is_open_to_read(client, task, agent, hardware):
+def test_catalog_anonymous_reads_are_allowed(client, task, agent, hardware):
     [listed] = client.get("/api/v1/tasks").json()
     assert (listed["slug"], listed["admitted"]) == ("relu/cpp-to-cpp", True)
     detail = client.get("/api/v1/tasks/relu/cpp-to-cpp").json()
@@ -46,13 +46,13 @@ def test_the_catalog_is_open_to_read(client, task, agent, hardware):
     assert client.get("/api/v1/hardware").json()[0]["live_workers"] == 0
 
 
-def test_a_draft_task_is_not_shown(client, task):
+def test_tasks_drafts_are_not_listed(client, task):
     type(task).objects.update(status="draft")
     assert client.get("/api/v1/tasks").json() == []
     assert client.get("/api/v1/tasks/relu/cpp-to-cpp").status_code == 404
 
 
-def test_a_list_of_runs_goes_on_from_its_cursor(client, start):
+def test_list_runs_cursor_continues_list(client, start):
     ids = [start().pk for _ in range(5)][::-1]
     page = client.get(RUNS, {"limit": 3}).json()
     assert [run["id"] for run in page["runs"]] == ids[:3]
@@ -71,7 +71,7 @@ def test_a_list_of_runs_goes_on_from_its_cursor(client, start):
         ({"experiment": "none"}, 0),
     ],
 )
-def test_runs_are_listed_by_filters(client, start, filters, count):
+def test_list_runs_filters_narrow(client, start, filters, count):
     start()
     assert len(client.get(RUNS, filters).json()["runs"]) == count
 
@@ -87,30 +87,28 @@ def test_runs_are_listed_by_filters(client, start, filters, count):
         ({"agent": "\x00"}, "NUL"),
     ],
 )
-def test_a_filter_that_names_nothing_is_told_so(client, start, filters, word):
+def test_list_runs_unknown_filter_value_is_refused(client, start, filters, word):
     start()
     response = client.get(RUNS, filters)
     assert response.status_code == 422
     assert word in error_of(response)["message"] and error_of(response)["hint"]
 
 
-def test_a_list_takes_the_same_few_queries_however_long(
-    client, start, django_assert_max_num_queries
-):
+def test_list_runs_query_count_is_constant(client, start, django_assert_max_num_queries):
     for _ in range(10):
         start()
     with django_assert_max_num_queries(2):
         client.get(RUNS)
 
 
-def test_a_finished_run_has_its_speedups(client, start):
+def test_get_run_finished_run_has_speedups(client, start):
     run = finished(start())
     found = client.get(f"{RUNS}/{run.pk}").json()
     assert found["status"] == "passed"
     assert found["seen"]["speedup"] == 2.0 and found["unseen"]["speedup"] == 1.8
 
 
-def test_a_run_lists_its_rounds_and_a_round_shows_its_code_and_gates(client, start):
+def test_get_submission_returns_files_gates_and_seen_measurements(client, start):
     run = finished(start())
     [listed] = client.get(f"{RUNS}/{run.pk}").json()["submissions"]
     assert (listed["round"], listed["evaluations"][0]["verdict"]) == (1, "passed")
@@ -122,7 +120,7 @@ def test_a_run_lists_its_rounds_and_a_round_shows_its_code_and_gates(client, sta
     assert client.get(f"{RUNS}/{run.pk}/submissions/2").status_code == 404
 
 
-def test_what_waits_says_for_what(client, start, hardware):
+def test_get_run_waiting_names_queue_and_position(client, start, hardware):
     first, second = start(), start()
 
     def waiting(run):
@@ -149,7 +147,7 @@ def test_what_waits_says_for_what(client, start, hardware):
     assert f"no worker for {hardware.name} is online" in waiting(second)["reason"]
 
 
-def test_events_are_read_forwards_backwards_and_from_the_end(client, start):
+def test_list_events_pages_forwards_backwards_and_from_end(client, start):
     run = start()
     drafts = [EventDraft("log", {"text": str(n)}) for n in range(9)]
     last = services.record(run.pk, drafts, producer="p")
@@ -166,13 +164,13 @@ def test_events_are_read_forwards_backwards_and_from_the_end(client, start):
     assert events(before=1) == ([], False)
 
 
-def test_an_event_is_the_envelope_that_sockets_send(client, start):
+def test_list_events_returns_socket_envelope(client, start):
     run = start()
     [event] = client.get(f"{RUNS}/{run.pk}/events").json()["events"]
     assert event == json.loads(json.dumps(Event.objects.get(run=run).envelope()))
 
 
-def test_the_whole_of_a_cut_text_is_read_through_its_event(client, start, alice):
+def test_get_blob_returns_full_text_to_permitted_users(client, start, alice):
     run = start(owner=alice, visibility="owner")
     draft = EventDraft("log", {"text": "x" * 50_000})
     seq = services.record(run.pk, [draft], producer="p")
@@ -183,7 +181,7 @@ def test_the_whole_of_a_cut_text_is_read_through_its_event(client, start, alice)
     assert client.get(path, {"path": "other"}).status_code == 404
 
 
-def test_a_text_keeps_the_path_that_it_was_recorded_under(client, start):
+def test_get_blob_accepts_escaped_and_older_paths(client, start):
     run = start()
     draft = EventDraft("tool_call", {"tool": "t", "arguments": {"a/b": "x" * 50_000}})
     event = run.events.get(seq=services.record(run.pk, [draft], producer="p"))
@@ -194,7 +192,7 @@ def test_a_text_keeps_the_path_that_it_was_recorded_under(client, start):
     assert client.get(address, {"path": "arguments/a/b"}).content == b"x" * 50_000
 
 
-def test_the_leaderboard_answers_with_its_filters(client, start):
+def test_leaderboard_returns_rows_and_filters(client, start):
     finished(start())
     board = client.get("/api/v1/leaderboard", {"generalization": "unseen"}).json()
     assert board["filters"]["generalization"] == "unseen"
@@ -205,14 +203,14 @@ def test_the_leaderboard_answers_with_its_filters(client, start):
 # Writing
 
 
-def test_nobody_starts_nothing(client, start):
+def test_create_run_anonymous_is_unauthorized(client, start):
     for asks in (client, Client(enforce_csrf_checks=True)):
         response = post(asks, RUNS, ASKED)
         assert response.status_code == 401 and error_of(response)["code"] == "unauthorized"
         assert "Bearer" in error_of(response)["hint"]
 
 
-def test_a_token_with_the_scope_run_starts_and_cancels(client, start, alice):
+def test_create_run_token_with_scope_starts_and_cancels(client, start, alice):
     headers = bearer(alice, "run")
     response = post(client, RUNS, {**ASKED, "budget": {"rounds": 2}, "label": "x"}, **headers)
     assert response.status_code == 201
@@ -221,7 +219,7 @@ def test_a_token_with_the_scope_run_starts_and_cancels(client, start, alice):
     assert post(client, f"{RUNS}/{run['id']}/cancel", **headers).json()["status"] == "cancelled"
 
 
-def test_what_is_started_says_whether_anybody_will_work_on_it(client, start, hardware, alice):
+def test_create_run_response_says_if_queue_is_served(client, start, hardware, alice):
     headers = bearer(alice, "run")
     waiting = post(client, RUNS, ASKED, **headers).json()["waiting"]
     assert waiting["served"] is False and "worker is online" in waiting["reason"]
@@ -229,26 +227,26 @@ def test_what_is_started_says_whether_anybody_will_work_on_it(client, start, har
     assert post(client, RUNS, ASKED, **headers).json()["waiting"]["served"] is True
 
 
-def test_a_token_without_the_scope_is_refused(client, start, alice):
+def test_create_run_token_without_scope_is_forbidden(client, start, alice):
     response = post(client, RUNS, ASKED, **bearer(alice, "read"))
     assert response.status_code == 403 and "scope" in error_of(response)["message"]
     assert client.get(RUNS, headers=bearer(alice, "run")).status_code == 403
 
 
-def test_a_revoked_or_unknown_token_is_refused_and_not_taken_for_nobody(client, start, alice):
+def test_list_runs_revoked_or_unknown_token_is_unauthorized(client, start, alice):
     headers = bearer(alice, "read", "run")
     ApiToken.objects.update(revoked_at="2026-01-01T00:00Z")
     for bad in (headers, {"authorization": "Bearer arena_nonsense"}):
         assert client.get(RUNS, headers=bad).status_code == 401
 
 
-def test_only_the_hash_of_a_token_is_stored(alice):
+def test_issue_token_stores_hash_only(alice):
     token, secret = ApiToken.issue(alice, "t", ["run"])
     row = str(ApiToken.objects.filter(pk=token.pk).values().get())
     assert secret not in row and token.digest in row
 
 
-def test_a_session_starts_a_run_only_with_its_csrf_token(start, alice):
+def test_create_run_session_without_csrf_token_is_forbidden(start, alice):
     client = Client(enforce_csrf_checks=True)
     client.force_login(alice)
     refused = post(client, RUNS, ASKED)
@@ -277,20 +275,20 @@ def test_a_session_starts_a_run_only_with_its_csrf_token(start, alice):
         ),
     ],
 )
-def test_a_bad_request_is_answered_with_what_is_wrong(client, start, alice, change, status, word):
+def test_create_run_invalid_field_is_named_in_error(client, start, alice, change, status, word):
     response = post(client, RUNS, {**ASKED, **change}, **bearer(alice, "run"))
     assert response.status_code == status
     assert word in error_of(response)["message"]
 
 
 @pytest.mark.parametrize("path", ["/nope", "/runs/nope", "/runs/nope/events", "/tasks/a/b"])
-def test_an_address_that_is_nowhere_is_answered_as_an_error(client, db, path):
+def test_unknown_object_is_not_found_error(client, db, path):
     response = client.get(f"/api/v1{path}")
     assert response.status_code == 404 and error_of(response)["code"] == "not_found"
 
 
 @pytest.mark.parametrize("path", ["", "v1/nope", "v1/runs/nope", "v2/runs"])
-def test_an_address_that_is_nowhere_says_where_to_look(path):
+def test_unknown_url_error_has_hint(path):
     client = Client(enforce_csrf_checks=True)
     for ask in (client.get, client.post):
         error = ask(f"/api/{path}")
@@ -298,14 +296,14 @@ def test_an_address_that_is_nowhere_says_where_to_look(path):
         assert error_of(error)["hint"]
 
 
-def test_a_method_that_an_address_does_not_take_is_answered_with_those_it_does(client, db):
+def test_unsupported_method_error_lists_allowed_methods(client, db):
     response = client.delete(RUNS)
     assert (response.status_code, response.headers["Allow"]) == (405, "GET, POST")
     assert error_of(response)["hint"] == "Allowed: GET, POST."
 
 
 @pytest.mark.parametrize("path", ["/api/v1/docs", "/api/v1/openapi.json"])
-def test_the_documentation_is_read_and_takes_no_other_method(path):
+def test_docs_accept_get_and_head_only(path):
     client = Client(enforce_csrf_checks=True)
     assert client.get(path).status_code == client.head(path).status_code == 200
     for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
@@ -314,12 +312,12 @@ def test_the_documentation_is_read_and_takes_no_other_method(path):
         assert error_of(response)["code"] == "method_not_allowed"
 
 
-def test_a_body_that_is_too_large_is_told_how_large_it_may_be(client, start, alice):
+def test_create_run_oversized_body_error_names_limit(client, start, alice):
     response = post(client, RUNS, {**ASKED, "label": "x" * 3_000_000}, **bearer(alice, "run"))
     assert response.status_code == 413 and "2,621,440 bytes" in error_of(response)["hint"]
 
 
-def test_a_fault_of_ours_is_answered_as_an_error(client, start, monkeypatch):
+def test_internal_error_hides_its_cause(client, start, monkeypatch):
     def fail(event):
         raise OSError("the disk is gone")
 
@@ -330,7 +328,7 @@ def test_a_fault_of_ours_is_answered_as_an_error(client, start, monkeypatch):
     assert "disk" not in response.content.decode()
 
 
-def test_too_many_starts_are_told_to_wait(client, alice):
+def test_create_run_throttled_error_names_wait(client, alice):
     cache.clear()
     headers = bearer(alice, "run")
     answers = [post(client, RUNS, ASKED, **headers) for _ in range(61)]
@@ -339,13 +337,13 @@ def test_too_many_starts_are_told_to_wait(client, alice):
     assert re.fullmatch(r"Wait \d+ seconds\.", error_of(answers[-1])["hint"])
 
 
-def test_what_is_not_json_is_answered_with_an_error(client, start, alice):
+def test_create_run_non_json_body_is_bad_request(client, start, alice):
     headers = bearer(alice, "run")
     response = client.post(RUNS, "{not json", "application/json", headers=headers)
     assert response.status_code == 400 and error_of(response)["code"] == "bad_request"
 
 
-def test_a_foreign_run_is_not_cancelled(client, start, alice, charlie):
+def test_cancel_run_foreign_run_is_forbidden(client, start, alice, charlie):
     run = start(owner=alice)
     response = post(client, f"{RUNS}/{run.pk}/cancel", **bearer(charlie, "run"))
     assert response.status_code == 403
@@ -356,7 +354,7 @@ def test_a_foreign_run_is_not_cancelled(client, start, alice, charlie):
 # Headers and documentation
 
 
-def test_the_documentation_works_without_a_cdn_or_an_inline_script(client):
+def test_docs_need_no_cdn_or_inline_script(client):
     page = client.get("/api/v1/docs")
     html = page.content.decode()
     assert "https://" not in html and "<style" not in html
@@ -366,7 +364,7 @@ def test_the_documentation_works_without_a_cdn_or_an_inline_script(client):
     assert "/api/v1/runs" in client.get("/api/v1/openapi.json").json()["paths"]
 
 
-def test_every_answer_bounds_what_a_page_may_load(client, task):
+def test_responses_have_security_headers(client, task):
     for path in ("/api/v1/tasks", "/admin/login/", "/nowhere"):
         headers = client.get(path).headers
         assert "default-src 'none'" in headers["Content-Security-Policy"]

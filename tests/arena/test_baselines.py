@@ -21,20 +21,20 @@ def told() -> list[tuple[str, float, float, bool]]:
     return [(timed.name, timed.us, timed.speedup, timed.beaten) for timed in found]
 
 
-def test_torch_compile_is_shown_beside_eager_where_both_were_timed(start, client):
+def test_timed_baselines_two_baselines_are_shown(start, client):
     judged(start, 12.0, 8.0)
     assert told() == [("eager", 12.0, 1.0, False), ("compile", 8.0, 1.5, True)]
     page = client.get("/tasks/relu/cpp-to-cpp/").content.decode()
     assert "torch.compile" in page and "1.50" in page and "Test CPU" in page
 
 
-def test_the_newest_times_of_a_hardware_count(start):
+def test_timed_baselines_uses_newest_times(start):
     judged(start, 12.0, 8.0)
     judged(start, 10.0, 20.0)
     assert told() == [("eager", 10.0, 1.0, True), ("compile", 20.0, 0.5, False)]
 
 
-def test_a_task_with_one_baseline_and_a_run_that_is_not_public_show_none(start, client):
+def test_timed_baselines_single_baseline_or_hidden_run_returns_none(start, client):
     finished(start())
     judged(start, 12.0, 8.0, visibility="staff")
     assert told() == []

@@ -50,7 +50,7 @@ def api_paths(run) -> list[str]:
 
 
 @pytest.mark.parametrize("who", [None, "alice", "bob"])
-def test_no_api_answer_names_a_hidden_case(client, run, bob, who):
+def test_api_responses_omit_hidden_cases(client, run, bob, who):
     if who:
         client.force_login({"alice": run.owner, "bob": bob}[who])
     paths = api_paths(run)
@@ -63,7 +63,7 @@ def test_no_api_answer_names_a_hidden_case(client, run, bob, who):
 
 @pytest.mark.anyio
 @pytest.mark.django_db(transaction=True)
-async def test_no_socket_frame_names_a_hidden_case(run, bob, valkey):
+async def test_socket_frames_omit_hidden_cases(run, bob, valkey):
     ws = await opened(f"/ws/runs/{run.pk}/", bob)
     await ws.send_json_to({"op": "follow", "after": 0})
     frames = [await ws.receive_json_from(timeout=10)]
@@ -72,18 +72,18 @@ async def test_no_socket_frame_names_a_hidden_case(run, bob, valkey):
     assert_hides(json.dumps(frames))
 
 
-def test_no_event_and_no_public_field_names_a_hidden_case(run):
+def test_events_and_public_fields_omit_hidden_cases(run):
     rows = [event.envelope() for event in Event.objects.all()]
     rows += list(Evaluation.objects.values("report", "message", "reason", "fingerprint"))
     assert_hides(json.dumps(rows, default=str))
 
 
-def test_the_public_measurements_are_of_seen_cases_alone(run):
+def test_public_measurements_are_of_seen_cases(run):
     assert {m.split for m in Measurement.objects.public()} == {"seen"}
     assert Measurement.objects.filter(split="unseen").exists()
 
 
-def test_why_the_judge_broke_is_for_staff_alone(client, start, alice, bob):
+def test_round_page_cause_of_broken_gate_is_for_staff(client, start, alice, bob):
     run = start(owner=alice)
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run, "round")

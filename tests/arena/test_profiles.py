@@ -44,7 +44,7 @@ def finish(evaluation: Evaluation, **changes: Any) -> bool:
     return services.finish_profile(evaluation.pk, LEASE, replace(PROFILE, **changes))
 
 
-def test_a_profile_goes_to_the_hardware_of_its_run_and_ends_without_a_verdict(judged):
+def test_finish_profile_ends_without_verdict_on_run_hardware(judged):
     profile = claimed(judged)
     assert finish(profile)
     profile.refresh_from_db()
@@ -57,20 +57,20 @@ def test_a_profile_goes_to_the_hardware_of_its_run_and_ends_without_a_verdict(ju
     assert judged.submission.run.status == "running"
 
 
-def test_the_same_profile_asked_for_twice_is_one_and_another_case_is_another(judged):
+def test_request_profile_same_case_returns_same(judged):
     first, second, other = (
         services.request_profile(judged.submission, case) for case in ("small", "small", "")
     )
     assert first == second != other
 
 
-def test_a_profile_whose_lease_is_lost_changes_nothing(judged):
+def test_finish_profile_lost_lease_changes_nothing(judged):
     profile = claimed(judged)
     assert not services.finish_profile(profile.pk, "another", PROFILE)
     assert not Event.objects.filter(kind="profiler_output").exists()
 
 
-def test_what_could_not_be_profiled_says_why(judged):
+def test_finish_profile_without_kernels_stores_reason(judged):
     profile = claimed(judged)
     finish(profile, kernels=(), tool="", reason=Reason.NO_DEVICE, message="needs a GPU")
     profile.refresh_from_db()
@@ -79,14 +79,14 @@ def test_what_could_not_be_profiled_says_why(judged):
     assert (end.body["ok"], end.body["reason"]) == (False, "NO_DEVICE")
 
 
-def test_what_no_database_takes_is_mended(judged):
+def test_finish_profile_unstorable_text_is_replaced(judged):
     profile = claimed(judged)
     assert finish(profile, kernels=(), message="a\x00b\ud800", text="\udc80")
     profile.refresh_from_db()
     assert profile.message == "a\ufffdb?"
 
 
-def test_a_round_that_did_not_compile_cannot_be_profiled(start):
+def test_request_profile_uncompiled_round_conflicts(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run, "round")
@@ -95,7 +95,7 @@ def test_a_round_that_did_not_compile_cannot_be_profiled(start):
         services.request_profile(evaluation.submission, "")
 
 
-def test_a_profile_that_breaks_is_tried_again_and_breaks_nothing_else(judged):
+def test_break_evaluation_profile_is_retried_and_leaves_run(judged):
     profile = claimed(judged)
     services.break_evaluation(profile.pk, LEASE, "the profiler is gone")
     again = services.claim_evaluation(profile.pk, "queued", "building", LEASE)
@@ -107,7 +107,7 @@ def test_a_profile_that_breaks_is_tried_again_and_breaks_nothing_else(judged):
     assert judged.submission.run.status == "running"
 
 
-def test_a_profile_goes_with_its_run_to_a_file_and_back(judged, tmp_path):
+def test_import_exported_profile_round_trips(judged, tmp_path):
     finish(claimed(judged))
     judge(services.request_evaluation(judged.submission, "final"), report())
     run = Run.objects.get()
@@ -121,7 +121,7 @@ def test_a_profile_goes_with_its_run_to_a_file_and_back(judged, tmp_path):
     assert event.span == f"evaluation-{profile.pk}"
 
 
-def test_a_file_written_before_there_were_profiles_is_read(judged, tmp_path):
+def test_import_file_without_profile_column_loads(judged, tmp_path):
     judge(services.request_evaluation(judged.submission, "final"), report())
     line = json.loads(results.line_of(Run.objects.get()))
     for evaluation in line["submissions"][0]["evaluations"]:
@@ -132,7 +132,7 @@ def test_a_file_written_before_there_were_profiles_is_read(judged, tmp_path):
     assert services.import_results(path).refused == []
 
 
-def test_a_profile_stands_on_the_page_of_its_round(judged, client):
+def test_round_page_shows_profiles(judged, client):
     finish(claimed(judged))
     finish(claimed(judged, "other"), kernels=(), tool="", message="needs a <GPU>", case="other")
     page = client.get(f"/runs/{judged.submission.run_id}/rounds/1/").content.decode()
@@ -142,7 +142,7 @@ def test_a_profile_stands_on_the_page_of_its_round(judged, client):
     assert "needs a &lt;GPU&gt;" in page
 
 
-def test_a_profile_is_counted_as_a_verdict_nowhere(judged, client):
+def test_pages_do_not_count_profiles_as_verdicts(judged, client):
     pages = ("/", f"/agents/{judged.submission.run.agent.slug}/")
     names = ("counts", "asked", "passed", "rejected", "disputed")
 

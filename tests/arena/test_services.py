@@ -43,7 +43,7 @@ def states(run: Run) -> list[str]:
 # Starting
 
 
-def test_a_started_run_is_queued_and_says_so(start, alice):
+def test_start_run_is_queued_with_status_event(start, alice):
     run = start(owner=alice, budget={"rounds": 3}, label="first")
     assert (run.status, run.owner, run.label) == ("queued", alice, "first")
     assert run.budget == {"rounds": 3, "seconds": 300}
@@ -51,16 +51,14 @@ def test_a_started_run_is_queued_and_says_so(start, alice):
     assert len(run.pk) == 12
 
 
-def test_a_started_run_asks_for_an_agent_when_it_is_committed(
-    start, valkey, django_capture_on_commit_callbacks
-):
+def test_start_run_enqueues_message_on_commit(start, valkey, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         run = start()
         assert ("run_agent", (run.pk,)) not in queue.waiting(queue.AGENTS)
     assert ("run_agent", (run.pk,)) in queue.waiting(queue.AGENTS)
 
 
-def test_a_run_starts_though_the_queue_is_unreachable(
+def test_start_run_with_unreachable_queue_is_stored(
     start, settings, django_capture_on_commit_callbacks
 ):
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
@@ -82,14 +80,14 @@ def test_a_run_starts_though_the_queue_is_unreachable(
         ({"visibility": "secret"}, UserError, "Unknown visibility"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_what_to_do(start, changes, error, message):
+def test_start_run_invalid_request_is_refused_with_hint(start, changes, error, message):
     with pytest.raises(error, match=message) as refused:
         start(**changes)
     assert refused.value.hint
     assert not Run.objects.exists()
 
 
-def test_an_agent_takes_no_task_but_those_it_works_on(start, task):
+def test_start_run_task_outside_agents_patterns_is_refused(start, task):
     Agent.objects.update(tasks=["gelu/cpp-to-cpp"])
     with pytest.raises(CannotWork, match="does not work on relu/cpp-to-cpp") as refused:
         start()
@@ -99,7 +97,7 @@ def test_an_agent_takes_no_task_but_those_it_works_on(start, task):
     start()
 
 
-def test_an_agent_takes_no_device_but_of_the_kinds_it_works_for(start, monkeypatch):
+def test_start_run_hardware_kind_outside_agents_kinds_is_refused(start, monkeypatch):
     Agent.objects.update(kinds=["gpu"])
     with pytest.raises(CannotWork, match="does not work for what judges relu/cpp-to-cpp"):
         start()
@@ -112,13 +110,13 @@ def test_an_agent_takes_no_device_but_of_the_kinds_it_works_for(start, monkeypat
 
 
 @pytest.mark.parametrize("change", [{"status": "retired"}, {"status": "draft"}, {"in_tree": False}])
-def test_a_task_that_is_not_published_takes_no_runs(start, task, change):
+def test_start_run_unpublished_task_is_refused(start, task, change):
     type(task).objects.update(**change)
     with pytest.raises(Conflict, match="takes no runs"):
         start()
 
 
-def test_a_run_without_named_hardware_goes_to_one_with_a_live_worker(start, hardware):
+def test_start_run_without_hardware_prefers_live_worker(start, hardware):
     other = type(hardware).objects.create(slug="other", name="Other", kind="cpu", queue="hw.other")
     Worker.objects.create(name="w", hardware=hardware, pid=1)
     assert start().hardware == hardware
@@ -130,15 +128,13 @@ def test_a_run_without_named_hardware_goes_to_one_with_a_live_worker(start, hard
     ("track", "chosen"),
     [("cpp-to-cpp", "test-cpu"), ("torch-to-triton", "big"), ("hip-to-hip", "big")],
 )
-def test_a_run_goes_to_hardware_that_judges_its_task_the_best_kind_first(
-    start, hardware, task, track, chosen
-):
+def test_start_run_without_hardware_prefers_best_kind(start, hardware, task, track, chosen):
     Hardware.objects.create(slug="big", name="Big GPU", kind="gpu", queue="hw.big")
     Task.objects.update(track=track)
     assert start(task_slug=f"relu/{track}").hardware.slug == chosen
 
 
-def test_hardware_that_a_live_worker_offers_comes_before_a_better_kind(start, hardware, task):
+def test_start_run_live_hardware_precedes_better_kind(start, hardware, task):
     Hardware.objects.create(slug="big", name="Big GPU", kind="gpu", queue="hw.big")
     heartbeat_worker("w", queues=[hardware.queue], pid=1, hardware=hardware)
     Task.objects.update(track="torch-to-triton")
@@ -146,14 +142,14 @@ def test_hardware_that_a_live_worker_offers_comes_before_a_better_kind(start, ha
 
 
 @pytest.mark.parametrize("named", ["test-cpu", None])
-def test_a_task_that_the_hardware_cannot_judge_takes_no_run_there(start, task, named):
+def test_start_run_unsuitable_hardware_is_refused(start, task, named):
     Task.objects.update(track="cuda-to-cuda")
     with pytest.raises(CannotJudge, match="Test CPU cannot judge this task, which needs a GPU"):
         start(task_slug="relu/cuda-to-cuda", hardware_slug=named)
     assert not Run.objects.exists()
 
 
-def test_a_user_has_so_many_active_runs_and_no_more(start, alice, bob, settings):
+def test_start_run_beyond_quota_is_refused(start, alice, bob, settings):
     settings.MAX_ACTIVE_RUNS = 2
     runs = [start(owner=alice), start(owner=alice)]
     with pytest.raises(QuotaExceeded):
@@ -166,14 +162,14 @@ def test_a_user_has_so_many_active_runs_and_no_more(start, alice, bob, settings)
 # Claims and leases
 
 
-def test_only_one_claim_wins(start):
+def test_claim_run_second_claim_returns_none(start):
     run = start()
     assert services.claim_run(run.pk, "one").status == "running"
     assert services.claim_run(run.pk, "two") is None
     assert states(run) == ["queued", "running"]
 
 
-def test_a_heartbeat_keeps_the_lease_of_its_holder_alone(start):
+def test_heartbeat_run_foreign_lease_is_refused(start):
     run = start()
     services.claim_run(run.pk, "one")
     assert services.heartbeat_run(run.pk, "one")
@@ -181,7 +177,7 @@ def test_a_heartbeat_keeps_the_lease_of_its_holder_alone(start):
     assert not services.finish_run(run.pk, "two", "failed")
 
 
-def test_a_run_ends_once(start):
+def test_finish_run_second_end_is_refused(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     assert services.finish_run(run.pk, LEASE, "failed", "Nothing handed in.", "candidate")
@@ -192,7 +188,7 @@ def test_a_run_ends_once(start):
     assert states(run) == ["queued", "running", "failed"]
 
 
-def test_an_ended_run_has_what_its_messages_cost(start):
+def test_finish_run_sums_cost_and_tokens_of_messages(start):
     run = start()
     services.claim_run(run.pk, LEASE)
 
@@ -208,7 +204,7 @@ def test_an_ended_run_has_what_its_messages_cost(start):
     assert (run.cost_usd, run.tokens) == (1.25, 27)
 
 
-def test_a_state_that_is_no_end_is_refused(start):
+def test_finish_run_active_status_raises(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     with pytest.raises(ValueError, match="not an end"):
@@ -218,13 +214,13 @@ def test_a_state_that_is_no_end_is_refused(start):
 # Cancelling
 
 
-def test_a_waiting_run_is_cancelled_at_once(start, alice):
+def test_cancel_run_queued_run_ends_at_once(start, alice):
     run = services.cancel_run(start(owner=alice), alice)
     assert (run.status, run.fault) == ("cancelled", "user")
     assert services.claim_run(run.pk, LEASE) is None
 
 
-def test_a_working_run_is_asked_to_stop_and_its_worker_notices(start, alice):
+def test_cancel_run_running_run_fails_next_heartbeat(start, alice):
     run = start(owner=alice)
     services.claim_run(run.pk, LEASE)
     services.cancel_run(run, alice)
@@ -234,7 +230,7 @@ def test_a_working_run_is_asked_to_stop_and_its_worker_notices(start, alice):
     assert services.finish_run(run.pk, LEASE, "cancelled", "Cancelled by alice.", "user")
 
 
-def test_a_run_that_is_being_judged_is_cancelled_at_once_with_its_judging(start, alice):
+def test_cancel_run_judging_run_ends_with_its_evaluation(start, alice):
     run = start(owner=alice)
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run)
@@ -244,14 +240,14 @@ def test_a_run_that_is_being_judged_is_cancelled_at_once_with_its_judging(start,
     assert not services.finish_evaluation(evaluation.pk, LEASE, report())
 
 
-def test_a_run_is_cancelled_by_its_owner_or_staff_alone(start, alice, bob, charlie):
+def test_cancel_run_by_another_user_is_forbidden(start, alice, bob, charlie):
     run = start(owner=alice)
     with pytest.raises(Forbidden):
         services.cancel_run(run, charlie)
     assert services.cancel_run(run, bob).status == "cancelled"
 
 
-def test_a_run_that_has_ended_is_not_cancelled(start, alice):
+def test_cancel_run_ended_run_conflicts(start, alice):
     run = finished(start(owner=alice))
     with pytest.raises(Conflict, match="passed"):
         services.cancel_run(run, alice)
@@ -260,7 +256,7 @@ def test_a_run_that_has_ended_is_not_cancelled(start, alice):
 # Judging
 
 
-def test_a_final_verdict_ends_the_run_with_its_numbers(start):
+def test_finish_evaluation_final_verdict_ends_run_with_scores(start):
     run = finished(start(), speedup=2.5, unseen=2.0)
     assert (run.status, run.fault, run.rounds) == ("passed", "", 1)
     assert (run.speedup, run.unseen_speedup, run.roofline_share) == (2.5, 2.0, 0.4)
@@ -269,19 +265,19 @@ def test_a_final_verdict_ends_the_run_with_its_numbers(start):
     assert states(run) == ["queued", "running", "judging", "passed"]
 
 
-def test_a_verdict_that_is_not_passed_fails_the_candidate(start):
+def test_finish_evaluation_failed_verdict_fails_run(start):
     run = finished(start(), verdict="failed")
     assert (run.status, run.fault, run.speedup) == ("failed", "candidate", None)
     assert run.reason == "Case small differs at [3]."
 
 
-def test_what_the_hardware_cannot_judge_passes_and_fails_nobody(start):
+def test_finish_evaluation_skipped_verdict_breaks_run(start):
     run = finished(start(), verdict="skipped", message="there is no GPU")
     assert (run.status, run.fault, run.speedup) == ("broken", "arena", None)
     assert run.reason == "test-cpu cannot judge this: there is no GPU"
 
 
-def test_a_round_leaves_the_run_running(start):
+def test_finish_evaluation_round_leaves_run_running(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     judge(ask_for_verdict(run, "round"), report(unseen=None))
@@ -291,7 +287,7 @@ def test_a_round_leaves_the_run_running(start):
     assert metric.body["best"] == 2.0
 
 
-def test_the_best_so_far_is_of_rounds_that_passed(start):
+def test_best_so_far_ignores_failed_rounds(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     for speedup, verdict in ((2.0, "passed"), (9.0, "failed"), (1.5, "passed")):
@@ -300,7 +296,7 @@ def test_the_best_so_far_is_of_rounds_that_passed(start):
     assert [(m.body["value"], m.body["best"]) for m in metrics] == [(2.0, 2.0), (1.5, 2.0)]
 
 
-def test_gates_measurements_and_events_are_stored(start):
+def test_finish_evaluation_stores_gates_measurements_and_events(start):
     run = finished(start())
     kinds = list(Event.objects.filter(run=run).order_by("seq").values_list("kind", flat=True))
     assert kinds.count("gate_result") == 5 and kinds.count("compiler_output") == 1
@@ -311,7 +307,7 @@ def test_gates_measurements_and_events_are_stored(start):
     assert evaluation.verdict == "passed" and evaluation.fingerprint == {"cpu": "test"}
 
 
-def test_gates_that_were_not_streamed_come_from_the_report(start):
+def test_finish_evaluation_stores_gates_missing_from_stream(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run)
@@ -320,7 +316,7 @@ def test_gates_that_were_not_streamed_come_from_the_report(start):
     assert GateResult.objects.filter(evaluation=evaluation).count() == 5
 
 
-def test_a_verdict_asked_for_twice_is_one(start):
+def test_request_evaluation_twice_returns_same(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     first = ask_for_verdict(run)
@@ -330,14 +326,14 @@ def test_a_verdict_asked_for_twice_is_one(start):
 
 
 @pytest.mark.parametrize("files", [{}, {"relu.cpp": "x" * 1_000_001}])
-def test_nothing_and_too_much_are_not_taken(start, files):
+def test_submit_empty_or_oversized_files_are_refused(start, files):
     run = start()
     services.claim_run(run.pk, LEASE)
     with pytest.raises(UserError):
         services.submit(run.pk, files)
 
 
-def test_what_the_judge_broke_is_tried_again_and_then_breaks_the_run(start):
+def test_break_evaluation_retries_once_then_breaks_run(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run)
@@ -353,7 +349,7 @@ def test_what_the_judge_broke_is_tried_again_and_then_breaks_the_run(start):
     assert (run.status, run.fault, run.reason) == ("broken", "arena", "The clock stopped.")
 
 
-def test_a_broken_round_does_not_end_the_run(start):
+def test_finish_evaluation_broken_round_leaves_run_running(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run, "round")
@@ -365,7 +361,7 @@ def test_a_broken_round_does_not_end_the_run(start):
     assert (evaluation.status, run.status) == ("broken", "running")
 
 
-def test_a_task_that_changed_under_a_run_breaks_it(start):
+def test_finish_evaluation_changed_task_breaks_run(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run)
@@ -376,7 +372,7 @@ def test_a_task_that_changed_under_a_run_breaks_it(start):
     assert run.status == "broken" and "task changed" in run.reason
 
 
-def test_the_end_of_a_run_ends_what_is_being_judged_in_it(start):
+def test_finish_run_breaks_open_evaluations(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run, "round")
@@ -386,7 +382,7 @@ def test_the_end_of_a_run_ends_what_is_being_judged_in_it(start):
     assert evaluation.status == "broken"
 
 
-def test_the_stored_report_names_nothing_hidden(start):
+def test_finish_evaluation_report_omits_hidden_cases(start):
     evaluation = finished(start()).final.evaluations.get()
     assert HIDDEN_CASE not in str(evaluation.report)
     assert HIDDEN_CASE in str(evaluation.private)

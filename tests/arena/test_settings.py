@@ -37,7 +37,7 @@ def settings_of(process: subprocess.Popen[str]) -> dict:
     return json.loads(out)
 
 
-def test_processes_that_start_at_once_agree_on_the_key(repository, tmp_path):
+def test_secret_key_concurrent_processes_agree(repository, tmp_path):
     home = tmp_path / "home"
     processes = [begin(repository, ARENA_HOME=home) for _ in range(4)]
     keys = {settings_of(process)["key"] for process in processes}
@@ -46,35 +46,35 @@ def test_processes_that_start_at_once_agree_on_the_key(repository, tmp_path):
     assert [path.name for path in home.iterdir()] == ["secret_key"]
 
 
-def test_without_a_word_from_the_environment_it_is_safe_and_local(repository, tmp_path):
+def test_settings_without_environment_are_safe_and_local(repository, tmp_path):
     found = settings_of(begin(repository, ARENA_HOME=tmp_path))
     assert found["debug"] is False
     assert found["hosts"] == ["localhost", "127.0.0.1", "[::1]"]
     assert found["name"] == str(tmp_path / "arena.sqlite3")
 
 
-def test_the_queue_is_where_the_launcher_wrote_unless_the_environment_says(repository, tmp_path):
+def test_redis_url_environment_precedes_launcher_file(repository, tmp_path):
     (tmp_path / "redis.url").write_text("redis://127.0.0.1:7777/0\n")
     assert settings_of(begin(repository, ARENA_HOME=tmp_path))["redis"].endswith(":7777/0")
     named = begin(repository, ARENA_HOME=tmp_path, REDIS_URL="redis://elsewhere/1")
     assert settings_of(named)["redis"] == "redis://elsewhere/1"
 
 
-def test_another_database_is_named_by_its_url(repository, tmp_path):
+def test_database_url_selects_postgresql(repository, tmp_path):
     url = "postgres://me:pw@db.example/arena"
     found = settings_of(begin(repository, ARENA_HOME=tmp_path, DATABASE_URL=url))
     assert (found["engine"], found["name"]) == ("django.db.backends.postgresql", "arena")
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="settings of SQLite")
-def test_sqlite_is_opened_for_many_processes(db):
+def test_sqlite_uses_wal_and_immediate_transactions(db):
     with connection.cursor() as cursor:
         assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
     assert connection.transaction_mode == "IMMEDIATE"
 
 
-def test_where_no_arena_has_run_a_command_says_so_in_a_line(repository: Path, tmp_path: Path):
+def test_command_without_database_prints_one_line(repository: Path, tmp_path: Path):
     inherited = {name: value for name, value in os.environ.items() if name not in OURS}
     command = ("run", "--agent", "tuner", "--task", "rms_norm/cpp-to-cpp")
     done = subprocess.run(

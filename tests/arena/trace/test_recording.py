@@ -23,7 +23,7 @@ def seqs(run) -> list[int]:
     return list(Event.objects.filter(run=run).order_by("seq").values_list("seq", flat=True))
 
 
-def test_events_are_numbered_without_gaps(start):
+def test_record_events_numbers_them_without_gaps(start):
     run = start()
     first = Event.objects.filter(run=run).count()
     last = record(run.pk, [log(), log()], producer="p")
@@ -33,7 +33,7 @@ def test_events_are_numbered_without_gaps(start):
     assert seqs(run) == list(range(1, run.last_seq + 1))
 
 
-def test_a_batch_that_is_sent_again_changes_nothing(start):
+def test_record_same_batch_twice_stores_it_once(start):
     run = start()
     batch = [log("a", producer_seq=1), log("b", producer_seq=2)]
     last = record(run.pk, batch, producer="p")
@@ -42,14 +42,14 @@ def test_a_batch_that_is_sent_again_changes_nothing(start):
     assert [event.body["text"] for event in texts] == ["a", "b", "c"]
 
 
-def test_numbers_of_two_producers_do_not_meet(start):
+def test_record_two_producers_keep_separate_numbers(start):
     run = start()
     record(run.pk, [log(producer_seq=1)], producer="p")
     record(run.pk, [log(producer_seq=1)], producer="q")
     assert Event.objects.filter(run=run, producer_seq=1).count() == 2
 
 
-def test_a_later_row_of_the_same_event_has_a_higher_revision(start):
+def test_record_same_event_id_gets_higher_revision(start):
     run = start()
     record(run.pk, [log("working", id="call-1"), log("done", id="call-1")], producer="p")
     record(run.pk, [log("really done", id="call-1")], producer="p")
@@ -57,7 +57,7 @@ def test_a_later_row_of_the_same_event_has_a_higher_revision(start):
     assert [row.rev for row in rows] == [0, 1, 2]
 
 
-def test_a_body_that_its_kind_does_not_allow_is_refused_and_nothing_is_stored(start):
+def test_record_invalid_body_stores_nothing(start):
     run = start()
     before = seqs(run)
     with pytest.raises(BadEvent, match=r"tool_call.*colour"):
@@ -67,7 +67,7 @@ def test_a_body_that_its_kind_does_not_allow_is_refused_and_nothing_is_stored(st
     assert seqs(run) == before
 
 
-def test_secrets_are_struck_out_before_storage(start, monkeypatch):
+def test_record_body_with_secrets_stores_it_redacted(start, monkeypatch):
     run = start()
     text = (
         "key sk-abcdefghijklmnop1234 and Authorization: Bearer abcdefghijkl0123456789 "
@@ -81,7 +81,7 @@ def test_secrets_are_struck_out_before_storage(start, monkeypatch):
     assert "fine=words" in stored
 
 
-def test_a_large_text_keeps_its_ends_inline_and_the_whole_in_a_blob(start):
+def test_record_large_text_keeps_ends_inline_and_blob(start):
     run = start()
     output = "begin " + "x" * 100_000 + " end"
     draft = EventDraft("tool_result", {"ok": True, "output": output})
@@ -94,7 +94,7 @@ def test_a_large_text_keeps_its_ends_inline_and_the_whole_in_a_blob(start):
     assert Blob.objects.count() == 1
 
 
-def test_texts_whose_keys_hold_slashes_are_kept_apart(start):
+def test_shrink_keys_with_slashes_get_distinct_paths(start):
     texts = {"a/b": "1" * 20_000, "a~1b": "2" * 20_000, "a~b": "3" * 20_000}
     inner = {"b": "4" * 20_000}
     run = start()
@@ -111,7 +111,7 @@ def test_texts_whose_keys_hold_slashes_are_kept_apart(start):
     }
 
 
-def test_a_body_of_many_small_parts_is_outlined(start):
+def test_shrink_body_of_many_small_parts_is_outlined(start):
     run = start()
     many = [{"file": "a.cpp", "line": n, "message": f"warning {n}"} for n in range(3000)]
     body = {"tool": "g++", "ok": False, "duration_ms": 1.0, "diagnostics": many}
@@ -121,7 +121,7 @@ def test_a_body_of_many_small_parts_is_outlined(start):
     assert "warning 2999" in Blob.objects.get(pk=stored["blobs"][""]["sha256"]).content
 
 
-def test_text_that_no_database_takes_is_mended(start):
+def test_record_unstorable_text_is_replaced(start):
     run = start()
     draft = EventDraft("metric", {"name": "x", "value": float("nan")})
     seq = record(run.pk, [log("nul \x00 lone \ud800"), draft], producer="p")
@@ -130,7 +130,7 @@ def test_text_that_no_database_takes_is_mended(start):
     assert "\x00" not in text and "\ud800" not in text
 
 
-def test_the_run_clock_stands_while_the_run_waits_and_then_runs(start):
+def test_run_clock_is_zero_until_run_starts(start):
     run = start()
     record(run.pk, [log()], producer="p")
     assert set(Event.objects.filter(run=run).values_list("t_ms", flat=True)) == {0}
@@ -156,7 +156,7 @@ for number in range(40):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_several_processes_record_at_once_without_gap_or_duplicate(
+def test_record_concurrent_processes_leave_no_gap_or_duplicate(
     start, database_url: str, repository: Path, valkey: str
 ):
     run = start()

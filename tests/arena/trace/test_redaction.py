@@ -24,7 +24,7 @@ from tests.arena.factories import LEASE
         ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----", REDACTED),
     ],
 )
-def test_a_secret_is_struck_out(text, kept):
+def test_clean_secret_is_redacted(text, kept):
     assert clean(text) == kept
     assert clean({"a": [text]}) == {"a": [kept]}
 
@@ -40,11 +40,11 @@ def test_a_secret_is_struck_out(text, kept):
         "#pragma omp parallel for schedule(static)",
     ],
 )
-def test_code_and_prose_are_left_alone(text):
+def test_clean_code_and_prose_are_unchanged(text):
     assert clean(text) == text
 
 
-def test_the_values_of_secret_variables_of_this_process_are_struck_out(monkeypatch):
+def test_clean_secret_environment_values_are_redacted(monkeypatch):
     monkeypatch.setenv("SOME_PASSWORD", "correct horse battery")
     _secrets_of_this_process.cache_clear()
     try:
@@ -57,25 +57,25 @@ def test_the_values_of_secret_variables_of_this_process_are_struck_out(monkeypat
     "bait",
     ["token", "sk-", "eyJ-", "-----BEGIN PRIVATE KEY-----", "://a:", "bearer ", "password  ", "a_"],
 )
-def test_no_text_makes_it_slow(bait):
+def test_clean_adversarial_text_is_fast(bait):
     text = bait * (300_000 // len(bait))
     began = time.process_time()
     clean(text)
     assert time.process_time() - began < 3
 
 
-def test_a_secret_right_behind_an_escape_is_struck_out():
+def test_clean_secret_after_json_escape_is_redacted():
     told = json.dumps({"text": "before\nsk-" + "a1" * 20 + "\tghp_" + "b2" * 20})
     assert json.loads(clean(told)) == {"text": "before\n[redacted]\t[redacted]"}
 
 
-def test_what_no_database_takes_is_mended():
+def test_clean_unstorable_text_is_replaced():
     assert clean([float("inf"), float("nan"), 1.5]) == [None, None, 1.5]
     assert clean("a\x00b\ud800") == "a\ufffdb?"
 
 
 @pytest.mark.django_db
-def test_a_note_of_any_bytes_is_taken_without_its_secrets(start):
+def test_submit_note_of_any_bytes_is_stored_redacted(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     note = "caf\udce9 \0 with sk-" + "a1" * 20

