@@ -9,32 +9,41 @@ import pytest
 
 from evaluation.sandbox import features
 from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.policy import IsolationFeatures
 
 
-@pytest.fixture(autouse=True)
-def isolated() -> None:
+@pytest.fixture
+def expected() -> IsolationFeatures:
+    """All features of this machine but other users."""
     if not isolation_features().any:
         pytest.skip("this machine has neither namespaces nor Landlock")
+    return replace(isolation_features(), other_user=False)
 
 
-def test_features_where_not_all_work_are_tried_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = isolation_features()
-    monkeypatch.setattr(features, "_with_other_user", lambda found: found)
-    assert isolation_features.__wrapped__() == replace(every, other_user=False)
-    works = features._works
-    monkeypatch.setattr(features, "_works", lambda trial: not trial.seccomp and works(trial))
-    fewer = replace(every, other_user=False, seccomp=False)
-    assert isolation_features.__wrapped__() == fewer
-
-
-def test_features_without_capabilities_or_with_a_private_umask_have_no_other_user(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("status", ["CapEff:\t0\nUmask:\t0022", f"CapEff:\t{1 << 41:x}", ""])
+def test_features_without_capabilities_are_tried_one_by_one_without_other_users(
+    status: str, expected: IsolationFeatures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = replace(isolation_features(), other_user=False)
-    here = Path("/proc/self/status").read_text()
-    effective = next(line for line in here.splitlines() if line.startswith("CapEff:"))
-    for line, changed in ((effective, "CapEff:\t0"), ("Umask:\t0022", "Umask:\t0077")):
-        text = here.replace(line, changed)
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, "read_text", lambda path, text=text: text)
-            assert features._with_other_user(found) == found
+    monkeypatch.setattr(Path, "read_text", lambda path: status)
+    assert isolation_features.__wrapped__() == expected
+
+
+def test_features_with_a_private_umask_have_no_other_users(
+    expected: IsolationFeatures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = Path("/proc/self/status").read_text().replace("Umask:\t0022", "Umask:\t0077")
+    monkeypatch.setattr(Path, "read_text", lambda path: status)
+    assert isolation_features.__wrapped__() == expected
+
+
+def test_features_where_one_does_not_work_are_the_others(
+    expected: IsolationFeatures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = features.run
+    monkeypatch.setattr(Path, "read_text", lambda path: "CapEff:\t0")
+
+    def run_without_seccomp(argv, policy, **named):  # type: ignore[no-untyped-def]
+        return run(["/bin/false"] if policy.features.seccomp else argv, policy, **named)
+
+    monkeypatch.setattr(features, "run", run_without_seccomp)
+    assert isolation_features.__wrapped__() == replace(expected, seccomp=False)
