@@ -30,12 +30,13 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402 - the path comes first
 
 from evaluation import JUDGE_VERSION  # noqa: E402
-from evaluation.building.build_cache import default_cache  # noqa: E402
+from evaluation.building.cache_folder import default_cache  # noqa: E402
+from evaluation.device_kind import CPU, GPU  # noqa: E402
 from evaluation.devices import detect  # noqa: E402
 from evaluation.devices.detect import Device  # noqa: E402
-from evaluation.devices.kinds import CPU, GPU  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
-from evaluation.tasks.spec import Task, find_operators, load_tasks  # noqa: E402
+from evaluation.tasks.spec import Task, find_operators  # noqa: E402
+from evaluation.tracks.load import load_tasks  # noqa: E402
 from evaluation.types import to_json  # noqa: E402
 from runners.worker.bench import Bench, shares, taken  # noqa: E402
 

@@ -26,15 +26,16 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402 - the path comes first
 
 from benchmarks import watched  # noqa: E402
-from evaluation.building.build_cache import Build, baselines, build  # noqa: E402
 from evaluation.devices.detect import Device  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
 from evaluation.memory.cuda_ipc import DeviceMemory  # noqa: E402
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes  # noqa: E402
 from evaluation.process.fork_server import ForkServer  # noqa: E402
-from evaluation.tasks.spec import Task, load_task  # noqa: E402
+from evaluation.session import MeasurementSession  # noqa: E402
+from evaluation.tasks.spec import Task  # noqa: E402
 from evaluation.timing import estimates  # noqa: E402
-from evaluation.timing.session import MeasurementSession  # noqa: E402
+from evaluation.tracks.builds import Build, baselines, build  # noqa: E402
+from evaluation.tracks.load import load_task  # noqa: E402
 from evaluation.types import Case, Measurement, Split  # noqa: E402
 
 KERNELS = (

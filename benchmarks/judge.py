@@ -30,10 +30,12 @@ sys.path.insert(0, str(ROOT))
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation import pipeline  # noqa: E402 - the path and the environment come first
-from evaluation.building.build_cache import Build, baselines, build, default_cache  # noqa: E402
+from evaluation.building.cache_folder import default_cache  # noqa: E402
 from evaluation.devices import detect  # noqa: E402 - the path and the environment come first
-from evaluation.tasks.spec import Task, load_task  # noqa: E402
+from evaluation.tasks.spec import Task  # noqa: E402
 from evaluation.timing import estimates  # noqa: E402 - the path and the environment come first
+from evaluation.tracks.builds import Build, baselines, build  # noqa: E402
+from evaluation.tracks.load import load_task  # noqa: E402
 from evaluation.types import Split, to_json  # noqa: E402
 
 OPERATOR, TRACK, ANSWER = "rms_norm", "cpp-to-cpp", "honest"
@@ -123,7 +125,7 @@ def overhead(reports: list[Any]) -> dict[str, float]:
 def clocks(task: Task, files: dict[str, str], cache: Path) -> list[dict[str, Any]]:
     """The judge's time of the baseline's cases beside a loop inside a process of its own."""
     from evaluation.process.fork_server import ForkServer
-    from evaluation.timing.session import MeasurementSession
+    from evaluation.session import MeasurementSession
 
     made = build(task, task.track.target, files, cache)
     device = detect.device_for("cpu", cache)
@@ -164,7 +166,7 @@ def inner_times(task: Task, request: dict[str, Any]) -> dict[str, float]:
     """
     import torch
 
-    from evaluation.devices.kinds import contestant_cores
+    from evaluation.device_kind import contestant_cores
     from evaluation.languages import languages
     from evaluation.memory.ring import BufferRing, ring_slots
 

@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any
 # when torch is imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import pipeline, report_text
-from evaluation.building.build_cache import default_cache
-from evaluation.devices import kinds
+from evaluation import device_kind, pipeline, report_text
+from evaluation.building.cache_folder import default_cache
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MOST_BYTES
-from evaluation.tasks.spec import Task, folder_of, load_task, load_tasks
+from evaluation.tasks.spec import Task, folder_of
+from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import GateResult, Report, Verdict, to_json
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _misplaced(task: Task, options: argparse.Namespace) -> str:
     device = detect.named(options.device, options.cache)
     if device.kind == task.kind:
         return ""
-    wanted = "a GPU" if task.kind == kinds.GPU else "a processor"
+    wanted = "a GPU" if task.kind == device_kind.GPU else "a processor"
     return f"is judged on {wanted}, and {device.slug} is none"
 
 
@@ -235,11 +235,11 @@ def wait_for_request() -> int:
     need of is imported as long as there is none.
     """
     from evaluation.process.fork_server import ForkServer
-    from evaluation.timing.session import MeasurementSession  # noqa: F401 - what takes long to import
+    from evaluation.session import MeasurementSession  # noqa: F401 - what takes long to import
 
     with ForkServer() as fork_server:
         _line({"type": "ready"})
-        if kinds.gpu_vendor() in kinds.JUDGED:
+        if device_kind.gpu_vendor() in device_kind.JUDGED:
             fork_server.prepare("triton")
             if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
                 fork_server.prepare("torch")

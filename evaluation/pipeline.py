@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import JUDGE_VERSION
-from evaluation.building.build_cache import Build, baselines
-from evaluation.devices import detect, kinds
+from evaluation import JUDGE_VERSION, device_kind
+from evaluation.devices import detect
 from evaluation.errors import Broken, BuildError, NoIsolation, Rejected, SubmissionError
 from evaluation.gates import Gate, Trial, gates
 from evaluation.gates.performance import overall
@@ -27,10 +26,11 @@ from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import Build, baselines
 from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
 
 if TYPE_CHECKING:
-    from evaluation.timing.session import MeasurementSession
+    from evaluation.session import MeasurementSession
 
 Emit = Callable[[GateResult], None]
 
@@ -152,7 +152,7 @@ def _starter(
     # Its parent is this thread, with which it would end.
     fork_server = fork_server or stack.enter_context(ForkServer())
     track = request.task.track
-    if request.task.kind == kinds.GPU and "triton" in (track.source, track.target):
+    if request.task.kind == device_kind.GPU and "triton" in (track.source, track.target):
         fork_server.prepare("triton")
     inside = stack.enter_context(ExitStack())  # is left once the thread has ended
     executor = stack.enter_context(ThreadPoolExecutor(1, "ready"))
@@ -173,9 +173,7 @@ def _made_ready(
     request: Request, inside: ExitStack, seconds: dict[str, float], fork_server: ForkServer
 ) -> MeasurementSession:
     """A judge with all but a candidate. The zygote imports PyTorch while this process does."""
-    from evaluation.timing.session import (
-        MeasurementSession,  # with torch, which a build does without
-    )
+    from evaluation.session import MeasurementSession
 
     against = baselines(request.task, request.cache)
     judge = inside.enter_context(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -100,6 +100,17 @@ class Argument:
     role: str
     dtype: str
     shape: tuple[str | int, ...] = ()
+
+
+BufferSet = Mapping[str, Any]
+"""The arguments of one launch by name: `torch.Tensor` views of shared memory, `int` sizes and
+scalars.
+"""
+
+Launch = Callable[[int, int], None]
+"""Launch slots `first`, `first + 1`, ... modulo their number, `count` times. On a GPU the launches
+are left to PyTorch's current stream, to be waited for or captured; on a processor they are done.
+"""
 
 
 @dataclass(frozen=True)

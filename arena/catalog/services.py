@@ -17,7 +17,9 @@ from arena.errors import Conflict, NotFound
 from evaluation.errors import TaskError
 from evaluation.tasks.operator import read_text
 from evaluation.tasks.spec import Task as TaskFolder
-from evaluation.tasks.spec import find_operators, load_tasks
+from evaluation.tasks.spec import find_operators
+from evaluation.tracks.load import load_tasks
+from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Split, to_json
 
 
@@ -217,7 +219,7 @@ def _public(folder: TaskFolder) -> dict[str, Any]:
         "dtypes": list(folder.dtypes),
         "seen_cases": to_json(folder.cases(Split.SEEN)),
         "hidden_cases": hidden,
-        "starter": folder.starter(),
+        "starter": starter_files(folder),
         "target_file": folder.target_file,
         "baseline": folder.track.baseline,
         "tolerance": {dtype: to_json(operator.tolerance[dtype]) for dtype in folder.dtypes},

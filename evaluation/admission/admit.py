@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import JUDGE_VERSION
-from evaluation.admission import torch_variants
 from evaluation.admission.reference_check import rehearse
 from evaluation.admission.trivial_submissions import probes
-from evaluation.building.build_cache import Build, baselines, build
 from evaluation.devices import detect
 from evaluation.errors import Rejected, SubmissionError, TaskError
 from evaluation.gates import Trial, integrity
@@ -31,9 +29,11 @@ from evaluation.gates.performance import overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
+from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import Example, Task
 from evaluation.timing import estimates
-from evaluation.timing.session import MeasurementSession
+from evaluation.tracks import torch_variants
+from evaluation.tracks.builds import Build, baselines, build
 from evaluation.types import Interval, Reason, Split, Verdict
 
 LEAST_HONEST = 2

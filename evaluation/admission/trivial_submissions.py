@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evaluation.admission.workspace_files import parameters
 from evaluation.tasks.domain import factors
 from evaluation.tasks.operator import Example, Operator, symbols_of
+from evaluation.tracks.workspace_files import parameters
 from evaluation.types import Argument
 
 NOTES = {

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from evaluation.anticheat import launch_order
-from evaluation.anticheat.input_slices import InputSlices
 from evaluation.errors import SubmissionError
+from evaluation.memory.input_slices import InputSlices
 from evaluation.timing.gpu_clock import telling, watched
 from evaluation.timing.window import LEAST_LAUNCHES, blame
 

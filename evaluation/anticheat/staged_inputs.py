@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from evaluation.memory.layout import ALIGNMENT
+from evaluation.memory.input_slices import secret_part
 
 if TYPE_CHECKING:
     from evaluation.memory.cuda_ipc import DeviceMemory
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 LAUNCHES, BYTES = 64, 256 << 20
 """Of a stretch at most; two launches in any case."""
-LEAST_BYTES = 256
-"""Of the inputs of a launch that arrive just before it."""
 
 
 def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
@@ -56,19 +54,3 @@ def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
         rig.verify(timer.region, first, count, count, where)
     finally:
         stage.close()
-
-
-def secret_part(size: int, most: int | None = None) -> slice:
-    """A secret part of `size` bytes, of any order from LEAST_BYTES to `most`; one in four is of
-    that size, or whole.
-    """
-    if most is not None and most < size:
-        first = secrets.randbelow((size - most) // ALIGNMENT + 1) * ALIGNMENT
-        part = secret_part(most)
-        return slice(first + part.start, first + part.stop)
-    if secrets.randbelow(4) == 0:
-        return slice(0, size)
-    doublings = max(1, (size // LEAST_BYTES).bit_length())
-    length = min(size, LEAST_BYTES << secrets.randbelow(doublings))
-    first = secrets.randbelow((size - length) // ALIGNMENT + 1) * ALIGNMENT
-    return slice(first, first + length)

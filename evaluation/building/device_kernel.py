@@ -12,8 +12,7 @@ from typing import Any
 from evaluation.building import native
 from evaluation.building.device_build import library_name
 from evaluation.errors import SubmissionError
-from evaluation.languages import BufferSet
-from evaluation.types import Argument, Reason
+from evaluation.types import Argument, BufferSet, Reason
 
 
 class DeviceKernel:

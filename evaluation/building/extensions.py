@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from evaluation import device_kind
 from evaluation.building import native, nvcc
-from evaluation.devices import kinds
+from evaluation.building.native import compiler_version, target
 from evaluation.errors import Broken, BuildError, SubmissionError
-from evaluation.languages.cpp import compiler_version, target
 from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
@@ -111,7 +111,7 @@ def _imported(source: Path, work: str, limit: float) -> launch.Completed:
 
 def _toolkit() -> nvcc.Toolkit | None:
     """The CUDA toolkit where there is an NVIDIA GPU; without either, C++ can still be built."""
-    if kinds.gpu_vendor() != "nvidia":
+    if device_kind.gpu_vendor() != "nvidia":
         return None
     try:
         return nvcc.toolkit()

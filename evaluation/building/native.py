@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import re
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.errors import Rejected
-from evaluation.languages import BufferSet
-from evaluation.types import Argument, Diagnostic
+from evaluation.errors import Broken, Rejected
+from evaluation.types import Argument, BufferSet, Diagnostic
+
+COMPILER = "g++"
 
 # What a stranger wrote is read in a time that grows with its length alone: no pattern begins anew
 # where another attempt has been.
@@ -156,3 +159,24 @@ def _fields(arguments: Sequence[Argument], slot: BufferSet) -> dict[str, type[An
         if argument.role == "scalar":
             fields[argument.name] = ctypes.c_int64 if argument.dtype == "int64" else ctypes.c_float
     return fields
+
+
+@functools.cache
+def compiler_version() -> str:
+    """The compiler's version line. Raises Broken without a compiler."""
+    if not shutil.which(COMPILER):
+        raise Broken(f"{COMPILER} is not installed; install it (Debian: apt-get install g++)")
+    return subprocess.run([COMPILER, "--version"], capture_output=True, text=True).stdout.partition(
+        "\n"
+    )[0]
+
+
+@functools.cache
+def target() -> str:
+    """The processor that -march=native means here."""
+    if not shutil.which(COMPILER):
+        return sys.platform
+    query = [COMPILER, "-march=native", "-Q", "--help=target"]
+    text = subprocess.run(query, capture_output=True, text=True).stdout
+    match = re.search(r"-march=\s+(\S+)", text)
+    return match[1] if match else "native"

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from evaluation.building.build_cache import default_cache
+from evaluation.building.cache_folder import default_cache
+from evaluation.device_kind import CPU, GPU
 from evaluation.devices import vendors
-from evaluation.devices.kinds import CPU, GPU
 from evaluation.errors import Broken, RequestError
 
 
@@ -80,7 +80,7 @@ class Vendor(Protocol):
     """A module of this folder: one vendor, one file."""
 
     KIND: str
-    """The kind of all its devices (see `evaluation.devices.kinds`)."""
+    """The kind of all its devices (see `evaluation.device_kind`)."""
 
     def devices(self, cache: Path, again: bool = False) -> Sequence[Device]:
         """The vendor's devices on this machine, measured now or earlier (kept in `cache`).

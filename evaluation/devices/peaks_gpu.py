@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.building.build_cache import replace_text
+from evaluation.building.cache_folder import replace_text
+from evaluation.device_kind import GPU
 from evaluation.devices.detect import Device, Level, slug_of
-from evaluation.devices.kinds import GPU
 from evaluation.sandbox.features import isolation_features
 
 ON = "cuda"

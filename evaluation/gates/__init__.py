@@ -12,13 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from evaluation.building.build_cache import Build
 from evaluation.languages import Language, languages
 from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import Build
 from evaluation.types import GateName, GateResult
 
 if TYPE_CHECKING:
-    from evaluation.timing.session import MeasurementSession
+    from evaluation.session import MeasurementSession
 
 INTERPRETED_ELEMENTS = 1 << 14
 """The largest case, in elements of all its tensors, that an interpreter is asked to run."""

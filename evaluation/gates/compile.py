@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evaluation.building.build_cache import build
 from evaluation.gates import Trial
+from evaluation.tracks.builds import build
 from evaluation.types import GateName, GateResult, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.COMPILE, 20, "build", False

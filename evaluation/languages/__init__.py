@@ -6,25 +6,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from evaluation.types import Argument, CompilerOutput
+from evaluation.types import Argument, BufferSet, CompilerOutput, Launch
 
 if TYPE_CHECKING:
     from evaluation.tasks.spec import Task
-
-BufferSet = Mapping[str, Any]
-"""The arguments of one launch by name: `torch.Tensor` views of shared memory, `int` sizes and
-scalars.
-"""
-
-Launch = Callable[[int, int], None]
-"""Launch slots `first`, `first + 1`, ... modulo their number, `count` times. On a GPU the launches
-are left to PyTorch's current stream, to be waited for or captured; on a processor they are done.
-"""
 
 
 class Language(Protocol):
@@ -38,7 +28,7 @@ class Language(Protocol):
     dtypes: frozenset[str]
     """Case dtypes the language is judged on."""
     kinds: tuple[str, ...]
-    """The kinds of device it runs on (see `evaluation.devices.kinds`), best first."""
+    """The kinds of device it runs on (see `evaluation.device_kind`), best first."""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         """Read the source for blatant breaches. Raises `Rejected` with the rule and the line."""

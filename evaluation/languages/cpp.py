@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,17 +12,16 @@ from typing import TYPE_CHECKING
 
 from evaluation.building import native
 from evaluation.building.c_header import c_header
-from evaluation.errors import Broken, BuildError, SubmissionError
-from evaluation.languages import BufferSet, Kernel, Launch
+from evaluation.errors import BuildError, SubmissionError
+from evaluation.languages import Kernel
 from evaluation.sandbox import launch, resource_watch
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
-from evaluation.types import Argument, CompilerOutput, Reason
+from evaluation.types import Argument, BufferSet, CompilerOutput, Launch, Reason
 
 if TYPE_CHECKING:
     from evaluation.tasks.spec import Task
 
-COMPILER = "g++"
 BASE_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fopenmp")
 SOURCE_FLAGS = frozenset(
     "-O1 -O2 -O3 -Ofast -ffast-math -funroll-loops -march=native -mtune=native"
@@ -65,7 +60,13 @@ class Cpp:
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
         return "\n".join(
-            (compiler_version(), *BASE_FLAGS, REPLAY, target(), c_header(task.operator))
+            (
+                native.compiler_version(),
+                *BASE_FLAGS,
+                REPLAY,
+                native.target(),
+                c_header(task.operator),
+            )
         )
 
     def compiles(self, files: Mapping[str, str], kind: str) -> bool:
@@ -78,7 +79,7 @@ class Cpp:
             (folder / name).write_text(text)
         flags = _source_flags(files[task.operator.name + self.suffix])
         units = [*(name for name in files if name.endswith(self.suffix)), "replay.cpp"]
-        argv = [COMPILER, *BASE_FLAGS, *flags, *units, "-o", ARTEFACT]
+        argv = [native.COMPILER, *BASE_FLAGS, *flags, *units, "-o", ARTEFACT]
         policy = Policy(
             features=isolation_features(),
             readable=("/etc/gcc",),
@@ -96,7 +97,7 @@ class Cpp:
         text = done.stdout.replace(f"{folder}/", "")[-64_000:]
         output = CompilerOutput(
             tool="g++",
-            arch=target(),
+            arch=native.target(),
             ok=built,
             duration_ms=(time.perf_counter() - started) * 1e3,
             text=f"$ {shlex.join(argv)}\n{text}",
@@ -154,27 +155,6 @@ class CppKernel:
 
 def _source_flags(source: str) -> list[str]:
     return native.source_flags(source, _ALLOWED, " ".join(sorted(SOURCE_FLAGS)))
-
-
-@functools.cache
-def compiler_version() -> str:
-    """The compiler's version line. Raises Broken without a compiler."""
-    if not shutil.which(COMPILER):
-        raise Broken(f"{COMPILER} is not installed; install it (Debian: apt-get install g++)")
-    return subprocess.run([COMPILER, "--version"], capture_output=True, text=True).stdout.partition(
-        "\n"
-    )[0]
-
-
-@functools.cache
-def target() -> str:
-    """The processor that -march=native means here."""
-    if not shutil.which(COMPILER):
-        return sys.platform
-    query = [COMPILER, "-march=native", "-Q", "--help=target"]
-    text = subprocess.run(query, capture_output=True, text=True).stdout
-    match = re.search(r"-march=\s+(\S+)", text)
-    return match[1] if match else "native"
 
 
 LANGUAGE = Cpp()

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation import device_kind
 from evaluation.building import native, nvcc
 from evaluation.building.c_header import header
 from evaluation.building.device_build import PRELUDE, PRELUDE_NAME, compile_all
 from evaluation.building.device_kernel import DeviceKernel
-from evaluation.devices import kinds
 from evaluation.languages import Kernel
 from evaluation.types import CompilerOutput
 
@@ -83,7 +83,7 @@ class Cuda:
         )
 
     def judged_here(self) -> str:
-        if kinds.gpu_vendor() == "nvidia":
+        if device_kind.gpu_vendor() == "nvidia":
             return ""
         return "no NVIDIA GPU is here that PyTorch was built for: CUDA is compiled, not run"
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation import device_kind
 from evaluation.building import hipcc, native, nvcc
 from evaluation.building.c_header import header
 from evaluation.building.device_build import PRELUDE, PRELUDE_NAME, Job, compile_all, with_notes
 from evaluation.building.device_kernel import DeviceKernel
-from evaluation.devices import kinds
 from evaluation.languages import Kernel
 from evaluation.types import CompilerOutput, Diagnostic
 
@@ -96,8 +96,8 @@ class Hip:
         return with_notes(outputs, [note for n, text in files.items() for note in waves(n, text)])
 
     def judged_here(self) -> str:
-        here = kinds.gpu_vendor()
-        if here in kinds.JUDGED:
+        here = device_kind.gpu_vendor()
+        if here in device_kind.JUDGED:
             return ""
         if here:
             return "AMD's GPUs are not judged on: HIP is compiled, not run"
@@ -117,7 +117,7 @@ def _by_hipcc() -> bool:
     """Whether hipcc builds the libraries: for an AMD GPU, and where nothing else would."""
     if not hipcc.compiler():
         return False
-    if vendor := kinds.gpu_vendor():
+    if vendor := device_kind.gpu_vendor():
         return vendor == "amd" and bool(hipcc.architectures_here())
     return not nvcc.compiler()
 

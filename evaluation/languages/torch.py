@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.building import extensions, native, static_analysis
-from evaluation.devices.kinds import GPU
+from evaluation.device_kind import GPU
 from evaluation.errors import BuildError, SubmissionError
-from evaluation.languages import BufferSet, Kernel, Launch
+from evaluation.languages import Kernel
 from evaluation.languages.cuda import BREACHES
-from evaluation.types import Argument, CompilerOutput, Reason
+from evaluation.types import Argument, BufferSet, CompilerOutput, Launch, Reason
 
 if TYPE_CHECKING:
     import torch

@@ -15,16 +15,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evaluation import device_kind
 from evaluation.building import nvcc, static_analysis, triton_cache
-from evaluation.devices import kinds
 from evaluation.errors import BuildError, Rejected, SubmissionError
-from evaluation.languages import BufferSet, Kernel, Launch
+from evaluation.languages import Kernel
 from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandboxed import build_triton
 from evaluation.tasks.domain import dtype_of, shape_of
-from evaluation.types import Argument, Case, CompilerOutput, Diagnostic, Reason, Split
+from evaluation.types import (
+    Argument,
+    BufferSet,
+    Case,
+    CompilerOutput,
+    Diagnostic,
+    Launch,
+    Reason,
+    Split,
+)
 
 if TYPE_CHECKING:
     from evaluation.tasks.spec import Task
@@ -78,7 +87,7 @@ class Triton:
         return "\n".join(parts)
 
     def compiles(self, files: Mapping[str, str], kind: str) -> bool:
-        return kind == kinds.GPU
+        return kind == device_kind.GPU
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         for name, text in files.items():
@@ -132,7 +141,7 @@ class Triton:
         return _concluded(answers, task, said, milliseconds)
 
     def judged_here(self) -> str:
-        if kinds.kind_of(self.kinds) == kinds.GPU:
+        if device_kind.kind_of(self.kinds) == device_kind.GPU:
             return ""
         return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
 

@@ -17,7 +17,6 @@ import torch
 
 from evaluation.errors import Broken
 from evaluation.memory.layout import Layout, Region
-from evaluation.process.channel import Message
 
 DEVICE = torch.device("cuda")
 IPC_HANDLE_BYTES = 64
@@ -120,7 +119,7 @@ class DeviceRegion(Region):
         self._handle = block.handle
         super().__init__(layout, as_tensor(block.pointer.value or 0, layout.size))
 
-    def share(self) -> tuple[Message, list[int]]:
+    def share(self) -> tuple[dict[str, Any], list[int]]:
         return {**self.layout.to_json(), "handle": self._handle}, []
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from evaluation.process.channel import Message
+from evaluation.tasks.input_families import torch_dtype
 
 ALIGNMENT = 512
 """As PyTorch aligns its own tensors; a texture has to be."""
@@ -136,14 +136,6 @@ class Layout:
         return [*gaps, (end, self.stride)]
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    """`float32` -> `torch.float32`."""
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"{name} is not a torch dtype")
-    return dtype
-
-
 def map_region(descriptor: int, size: int) -> torch.Tensor:
     """A region as a uint8 tensor of shape [size], shared with every holder of the descriptor."""
     # Its pages are there at once: else the first windows would be clocked with their faults.
@@ -184,7 +176,7 @@ class Region(ABC):
         return self.layout.columns(self.bytes)[name]
 
     @abstractmethod
-    def share(self) -> tuple[Message, list[int]]:
+    def share(self) -> tuple[dict[str, Any], list[int]]:
         """What a contestant is told of this region, and the descriptors it is handed with it."""
 
     def breached(self, parts: Sequence[Rows] = (slice(None),)) -> str:
@@ -216,7 +208,7 @@ class HostRegion(Region):
         fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals)
         super().__init__(layout, map_region(self.descriptor, layout.size))
 
-    def share(self) -> tuple[Message, list[int]]:
+    def share(self) -> tuple[dict[str, Any], list[int]]:
         return self.layout.to_json(), [self.descriptor]
 
     def close(self) -> None:

@@ -27,8 +27,9 @@ from evaluation.memory.layout import (
     poison,
     unwritten,
 )
+from evaluation.memory.verify import acceptable, compare
 from evaluation.tasks.domain import dtype_of, shape_of
-from evaluation.tasks.reference import Reference, acceptable, compare
+from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import Operator
 from evaluation.types import Argument, Case, Reason
 

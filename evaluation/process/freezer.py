@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Mapping
 
-from evaluation.devices.kinds import contestant_cores
+from evaluation.device_kind import contestant_cores
 from evaluation.sandbox import procfs
 
 MAX_TIME_READS = 100

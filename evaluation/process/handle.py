@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from evaluation.devices.kinds import GPU
+from evaluation.device_kind import GPU
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Region

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluation.devices.kinds import CPU, GPU
+from evaluation.device_kind import CPU, GPU
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 

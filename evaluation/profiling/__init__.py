@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation import pipeline
-from evaluation.building.build_cache import Build, build
-from evaluation.devices.kinds import GPU
+from evaluation.device_kind import GPU
 from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
 from evaluation.process.limits import ProcessLimits
@@ -25,6 +24,7 @@ from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, SECONDS
 from evaluation.sandboxed import profile_kernel
 from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import Build, build
 from evaluation.types import Case, Reason, Split, Verdict
 
 __all__ = ["Profile", "chosen_case", "profile", "profile_of", "table", "unprofilable"]

@@ -94,9 +94,8 @@ def _slot(job: Mapping[str, Any], case: Any, arguments: Any) -> dict[str, Any]:
 
     import torch
 
-    from evaluation.memory.layout import torch_dtype
     from evaluation.tasks.domain import dtype_of, shape_of
-    from evaluation.tasks.input_families import InputGenerator
+    from evaluation.tasks.input_families import InputGenerator, torch_dtype
 
     reference = runpy.run_path(job["reference"])
     generator = torch.Generator("cuda").manual_seed(SEED)

@@ -13,12 +13,11 @@ import torch
 
 from evaluation.errors import Broken, SubmissionError
 from evaluation.languages import Kernel, languages
-from evaluation.types import Launch
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Layout, map_region
 from evaluation.process.channel import Message
 from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches
-from evaluation.types import Argument, Reason
+from evaluation.types import Argument, Launch, Reason
 
 _REASON_OF_TEXT = {
     "can't allocate memory": Reason.OUT_OF_MEMORY,

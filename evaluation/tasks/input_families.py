@@ -80,3 +80,11 @@ def families_for(elements: int, thorough: bool) -> list[str]:
     if thorough and elements <= SMALL_ELEMENTS:
         return [*FAMILIES, *FAMILIES[:1] * 4]
     return [FAMILIES[0], *secrets.SystemRandom().sample(FAMILIES[1:], 2)]
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return `torch.float32` for `float32`. Raises ValueError for anything else."""
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{name} is not a torch dtype")
+    return dtype

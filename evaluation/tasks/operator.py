@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 
 from evaluation.errors import TaskError
-from evaluation.languages import languages
 from evaluation.tasks.domain import Domain, elements, factors, shape_of
 from evaluation.tasks.tolerance import Tolerance
 from evaluation.tasks.toml_reader import Table
@@ -18,6 +18,19 @@ from evaluation.types import Argument, Case, Reason
 EDITS = ".toml"
 """The suffix of an answer that is told as edits of another."""
 REFERENCE = ("reference", "magnitude", "reduction", "inputs", "cost")
+
+
+class LanguageFacts(Protocol):
+    """Facts of a language that a task file may refer to."""
+
+    suffix: str
+    dtypes: frozenset[str]
+    """Case dtypes that the language is judged on."""
+    kinds: tuple[str, ...]
+    """Kinds of device that it runs on, best first."""
+
+
+Languages = Mapping[str, LanguageFacts]
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,7 @@ class Operator:
     cases: tuple[Case, ...]
     prompt: str
     folder: Path
+    languages: Languages = field(compare=False, repr=False)
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
@@ -103,14 +117,14 @@ class Operator:
 
     def baseline(self, language: str) -> str:
         """The source that an X-to-X track starts from."""
-        suffix = languages()[language].suffix
+        suffix = self.languages[language].suffix
         return read_text(self.folder / "baseline" / f"{language}{suffix}")
 
     def honest(self) -> tuple[Example, ...]:
-        return _examples(self.folder / "honest")
+        return _examples(self.folder / "honest", self.languages)
 
     def mutants(self) -> tuple[Example, ...]:
-        return _examples(self.folder / "mutants")
+        return _examples(self.folder / "mutants", self.languages)
 
 
 def output_shapes(operator: Operator, case: Case) -> tuple[tuple[int, ...], ...]:
@@ -137,14 +151,14 @@ def read_text(path: Path) -> str:
         raise TaskError(f"{path}: not UTF-8; save it as UTF-8") from None
 
 
-def _examples(folder: Path) -> tuple[Example, ...]:
+def _examples(folder: Path, languages: Languages) -> tuple[Example, ...]:
     """The answers of a folder: sources as they are, or what another becomes by a few edits."""
     examples: dict[tuple[str, str], Example] = {}
     for path in sorted(p for p in folder.glob("*") if p.is_file()):
-        name, language = _named(path)
+        name, language = _named(path, languages)
         if (name, language) in examples:
             raise TaskError(f"{path}: there are two answers {name} in {language}; rename one")
-        note, expect, source = (_edited if path.suffix == EDITS else _whole)(path)
+        note, expect, source = _edited(path, languages) if path.suffix == EDITS else _whole(path)
         if expect and expect not in Reason.__members__:
             known = ", ".join(Reason.__members__)
             raise TaskError(
@@ -155,16 +169,16 @@ def _examples(folder: Path) -> tuple[Example, ...]:
     return tuple(examples.values())
 
 
-def _named(path: Path) -> tuple[str, str]:
+def _named(path: Path, languages: Languages) -> tuple[str, str]:
     """The name of an answer and its language, as its file says. Raises TaskError."""
     parts = path.name.split(".")
     if len(parts) != 3 or not parts[0]:
         raise TaskError(f"{path}: name it <name>.<language>.<suffix>, such as online.triton.py")
     name, language, suffix = parts
-    if language not in languages():
-        known = ", ".join(languages())
+    if language not in languages:
+        known = ", ".join(languages)
         raise TaskError(f"{path}: {language} is no language; there are: {known}")
-    if f".{suffix}" not in ((own := languages()[language].suffix), EDITS):
+    if f".{suffix}" not in ((own := languages[language].suffix), EDITS):
         raise TaskError(f"{path}: a source in {language} ends in {own}, edits of one in {EDITS}")
     return name, language
 
@@ -178,14 +192,14 @@ def _whole(path: Path) -> tuple[str, str, str]:
     return note, _comment(source, "expect"), source
 
 
-def _edited(path: Path) -> tuple[str, str, str]:
+def _edited(path: Path, languages: Languages) -> tuple[str, str, str]:
     """The same of an answer that is another, `of` the operator's folder, with `edits`: pairs of
     what stands there once and what stands in its place.
     """
     table = Table.read(path)
     note, of = table.text("note"), table.text("of")
     expect = table.text("expect") if table.has("expect") else ""
-    if of not in (known := _sources(path)):
+    if of not in (known := _sources(path, languages)):
         table.fail("of", f"must be one of {', '.join(known)}; got {of!r}")
     source = read_text(path.parents[1] / of)
     for number, edit in enumerate(table.items("edits", "pairs of texts")):
@@ -202,10 +216,10 @@ def _edited(path: Path) -> tuple[str, str, str]:
     return note, expect, source
 
 
-def _sources(path: Path) -> tuple[str, ...]:
+def _sources(path: Path, languages: Languages) -> tuple[str, ...]:
     """What an answer told by edits may be edits of: baseline and honest answers in its language."""
-    root, (_, language) = path.parents[1], _named(path)
-    suffix = languages()[language].suffix
+    root, (_, language) = path.parents[1], _named(path, languages)
+    suffix = languages[language].suffix
     found = (f"baseline/{language}{suffix}", f"honest/*.{language}{suffix}")
     return tuple(
         place.relative_to(root).as_posix() for each in found for place in sorted(root.glob(each))

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.admission.workspace_files import starter_files
-from evaluation.devices.kinds import CPU, GPU, kind_of
+from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import TaskError
-from evaluation.languages import languages
 from evaluation.tasks.domain import (
     ITEM_BYTES,
     Choices,
@@ -22,6 +20,7 @@ from evaluation.tasks.domain import (
 )
 from evaluation.tasks.operator import (
     Example,
+    Languages,
     Limits,
     Operator,
     Track,
@@ -77,12 +76,13 @@ class Task:
 
     @property
     def target_file(self) -> str:
-        return self.operator.name + languages()[self.track.target].suffix
+        return self.operator.name + self.operator.languages[self.track.target].suffix
 
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes this track is judged on: those of the domain that both its languages know."""
-        known = languages()[self.track.target].dtypes & languages()[self.track.source].dtypes
+        languages = self.operator.languages
+        known = languages[self.track.target].dtypes & languages[self.track.source].dtypes
         return tuple(d for d in self.operator.domain.dtypes if d in known)
 
     @property
@@ -105,10 +105,6 @@ class Task:
         cases = [*self.cases(Split.SEEN, max_elements), *boundaries]
         return sorted(cases, key=self.operator.elements)
 
-    def starter(self) -> dict[str, str]:
-        """The files a workspace starts with, by name. Nothing hidden is in them."""
-        return starter_files(self)
-
 
 def find_operators(root: Path) -> tuple[str, ...]:
     """The names of the operators under `root`, sorted."""
@@ -128,30 +124,32 @@ def folder_of(root: Path, operator: str) -> Path:
     raise TaskError(f"{operator}: no such operator in {root}; there are: {told}")
 
 
-def load_task(root: Path, operator: str, track_slug: str, kind: str | None = None) -> Task:
+def load_task(
+    root: Path, operator: str, track_slug: str, languages: Languages, kind: str | None = None
+) -> Task:
     """The task `operator/track_slug` of the folder `root`. Raises `TaskError`.
 
     `kind` is the kind of device it is for: unless given, the best that this machine offers.
     """
-    loaded = load_operator(folder_of(root, operator))
+    loaded = load_operator(folder_of(root, operator), languages)
     tracks = (*loaded.tracks, OPEN_TRACK)
     for track in tracks:
         if track.slug == track_slug:
-            chosen = kind or kind_of(languages()[track.target].kinds)
+            chosen = kind or kind_of(languages[track.target].kinds)
             if chosen == GPU:
-                loaded = load_operator(root / operator, GPU)
+                loaded = load_operator(root / operator, languages, GPU)
             return _judged(loaded, track, chosen)
     known = ", ".join(track.slug for track in tracks)
     raise TaskError(f"{operator}: no track {track_slug}; there are: {known}")
 
 
-def load_tasks(path: Path) -> list[Task]:
+def load_tasks(path: Path, languages: Languages) -> list[Task]:
     """The tasks of one operator folder, each for the best kind of device that this machine offers.
     Raises `TaskError`.
     """
-    tracks = (*load_operator(path).tracks, OPEN_TRACK)
-    kinds = {track: kind_of(languages()[track.target].kinds) for track in tracks}
-    operators = {kind: load_operator(path, kind) for kind in set(kinds.values())}
+    tracks = (*load_operator(path, languages).tracks, OPEN_TRACK)
+    kinds = {track: kind_of(languages[track.target].kinds) for track in tracks}
+    operators = {kind: load_operator(path, languages, kind) for kind in set(kinds.values())}
     return [_judged(operators[kinds[track]], track, kinds[track]) for track in tracks]
 
 
@@ -167,7 +165,7 @@ def _judged(operator: Operator, track: Track, kind: str) -> Task:
     return task
 
 
-def load_operator(path: Path, kind: str = CPU) -> Operator:
+def load_operator(path: Path, languages: Languages, kind: str = CPU) -> Operator:
     """Read one operator folder. Raises `TaskError` naming the file and the key.
 
     What is judged on a GPU takes its cases, domain and limits from `gpu.toml` where there is one.
@@ -186,7 +184,7 @@ def load_operator(path: Path, kind: str = CPU) -> Operator:
         category=table.text("category"),
         families=table.texts("families"),
         level=table.integer("level"),
-        tracks=_tracks(table),
+        tracks=_tracks(table, languages),
         arguments=arguments,
         domain=domain,
         limits=limits,
@@ -194,6 +192,7 @@ def load_operator(path: Path, kind: str = CPU) -> Operator:
         cases=cases,
         prompt=read_text(path / "prompt.md"),
         folder=path,
+        languages=languages,
     )
     table.finish()
     return operator
@@ -207,14 +206,14 @@ def _configurations(
     return limits, domain, _cases(table, domain)
 
 
-def _tracks(table: Table) -> tuple[Track, ...]:
+def _tracks(table: Table, languages: Languages) -> tuple[Track, ...]:
     tracks = []
     for slug in table.texts("tracks"):
         source, _, target = slug.partition("-to-")
         for language in (source, target):
-            if language not in languages():
+            if language not in languages:
                 table.fail(
-                    "tracks", f"{slug!r} is not <language>-to-<language> of {_list(languages())}"
+                    "tracks", f"{slug!r} is not <language>-to-<language> of {_list(languages)}"
                 )
         if (track := Track(source, target)) in tracks:
             table.fail("tracks", f"{slug!r} is there twice; remove one")

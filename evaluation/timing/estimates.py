@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.devices.kinds import GPU
+from evaluation.device_kind import GPU
 from evaluation.types import Interval
 
 RESAMPLES = 2000

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evaluation.anticheat.input_slices import InputSlices
 from evaluation.errors import Broken, SubmissionError
+from evaluation.memory.input_slices import InputSlices
 from evaluation.memory.ring import BufferRing
 from evaluation.process.handle import ProcessHandle, no_sampling
 from evaluation.timing import estimates

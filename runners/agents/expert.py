@@ -33,7 +33,7 @@ FOLDER = "answers"
 
 def answers(folder: Path, track: str) -> Mapping[str, str]:
     """The files of its workspace: every answer to the track of the operator in `folder`."""
-    from evaluation.tasks.spec import load_operator
+    from evaluation.tracks.load import load_operator
 
     operator = load_operator(folder)
     source, _, target = track.partition("-to-")

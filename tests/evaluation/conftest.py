@@ -13,8 +13,9 @@ from evaluation import pipeline
 from evaluation.memory import ring
 from evaluation.pipeline import Request, evaluate
 from evaluation.process.fork_server import ForkServer
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
 from evaluation.timing import estimates
+from evaluation.tracks.load import load_task
 from evaluation.types import Report
 
 OPERATORS = Path(__file__).parent / "operators"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from evaluation import __main__ as command_line
-from evaluation import pipeline, profiling
+from evaluation import device_kind, pipeline, profiling
 from evaluation.__main__ import (
     BAD_REQUEST,
     BROKEN,
@@ -28,7 +28,7 @@ from evaluation.__main__ import (
     main,
     serve_request,
 )
-from evaluation.devices import detect, kinds
+from evaluation.devices import detect
 
 from .conftest import OPERATORS
 
@@ -205,7 +205,7 @@ def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
             request.flush()
         closing = threading.Timer(0.0 if at_once else 0.5, request.close)
         monkeypatch.setattr(sys, "stdin", given)
-        monkeypatch.setattr(kinds, "gpu_vendor", lambda: vendor)
+        monkeypatch.setattr(device_kind, "gpu_vendor", lambda: vendor)
         monkeypatch.setattr(command_line, "IDLE_SECONDS", 0.05)
         monkeypatch.setattr("evaluation.process.fork_server.ForkServer", FakeZygote)
         monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: len(text))

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from evaluation import pipeline, report_text
-from evaluation.building.build_cache import Build, baselines
 from evaluation.devices import detect
 from evaluation.errors import BuildError
 from evaluation.gates import Trial, gates, generalization
@@ -23,9 +22,11 @@ from evaluation.process import handle
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox import procfs
 from evaluation.sandbox.policy import IsolationFeatures
+from evaluation.session import MeasurementSession
 from evaluation.tasks.operator import Track
-from evaluation.tasks.spec import Task, load_task
-from evaluation.timing.session import MeasurementSession
+from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import Build, baselines
+from evaluation.tracks.load import load_task
 from evaluation.types import GateName, GateResult, Reason, Split, Verdict, to_json
 
 from .conftest import OPERATORS, judged
@@ -197,7 +198,7 @@ def test_what_goes_wrong_in_a_call_is_named(
 def test_who_answers_in_time_and_takes_for_ever_in_all_is_told_so(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handle, "PATIENCE", 1.5 / task.operator.limits.seconds)
+    monkeypatch.setattr(handle, "TOTAL_TO_REPLY_TIME", 1.5 / task.operator.limits.seconds)
     slow = "for (clock_t end = clock() + CLOCKS_PER_SEC / 5; clock() < end;);"
     report = judged(task, f"#include <ctime>\n{body(f'{ALL} {slow}')}", cache)
     assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.TIMEOUT), report.message

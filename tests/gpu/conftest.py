@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import pipeline
+from evaluation import device_kind, pipeline
 from evaluation.building import nvcc
-from evaluation.devices import kinds
 from evaluation.devices.vendors import cpu
 from evaluation.languages import languages, triton
 from evaluation.process.fork_server import ForkServer
@@ -37,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--results", None)
-    if path and kinds.gpu_vendor() != "nvidia":
+    if path and device_kind.gpu_vendor() != "nvidia":
         raise pytest.UsageError("--results is for a machine with an NVIDIA GPU; leave it out here")
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Results(path.absolute()))
@@ -60,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items
         if here in item.path.parents
         and item.get_closest_marker("gpu")
-        and kinds.gpu_vendor() != "nvidia"
+        and device_kind.gpu_vendor() != "nvidia"
     ]
     if absent:
         config.hook.pytest_deselected(items=absent)
@@ -91,7 +90,7 @@ def cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What sources are compiled by. Where no GPU says for which, one architecture will do."""
-    if kinds.gpu_vendor() != "nvidia":
+    if device_kind.gpu_vendor() != "nvidia":
         monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_100a")
         monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
         monkeypatch.setattr(triton, "TRIED", {})

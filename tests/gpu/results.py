@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import provenance
-from evaluation.building.build_cache import default_cache
+from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.sandbox.features import isolation_features
 from evaluation.types import to_json

@@ -10,12 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.building import build_cache
-from evaluation.devices.kinds import GPU, contestant_cores
+from evaluation.device_kind import GPU, contestant_cores
 from evaluation.errors import SubmissionError
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
+from evaluation.tracks import builds
+from evaluation.tracks.load import load_task
 from evaluation.types import Report, Verdict
 
 HERE = Path(__file__).parent
@@ -79,8 +80,8 @@ class Submission:
         task = self.task()
         languages()[self.language].check(self.files, task)
 
-    def build(self, cache: Path) -> build_cache.Build:
-        return build_cache.build(self.task(), self.language, self.files, cache)
+    def build(self, cache: Path) -> builds.Build:
+        return builds.build(self.task(), self.language, self.files, cache)
 
     def judge(self, cache: Path, places: Mapping[str, object] | None = None) -> Report:
         """The report on this source, in which `places` have been filled in."""

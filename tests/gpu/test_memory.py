@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.building import build_cache
 from evaluation.errors import SubmissionError
 from evaluation.process.fork_server import ForkServer
+from evaluation.tracks import builds
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
 from tests.gpu.test_order import timer_of
@@ -28,10 +28,10 @@ WAITS = "torch.cuda.synchronize()"
 """What no graph can hold."""
 
 
-def wasteful(size: int, cache: Path, first: str = "") -> build_cache.Build:
+def wasteful(size: int, cache: Path, first: str = "") -> builds.Build:
     task = Submission.read(HERE / "honest" / "plain.torch.py").task()
     source = WASTEFUL.format(size=size, first=first)
-    return build_cache.build(task, "torch", {"centred.py": source}, cache)
+    return builds.build(task, "torch", {"centred.py": source}, cache)
 
 
 @pytest.mark.parametrize("first", ["", WAITS], ids=["captured", "launched singly"])

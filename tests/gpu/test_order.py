@@ -13,7 +13,6 @@ import pytest
 
 from evaluation.anticheat import launch_order
 from evaluation.anticheat.launch_order import LaunchOrderSamples
-from evaluation.building import build_cache
 from evaluation.memory import cuda_ipc
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
@@ -21,6 +20,7 @@ from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.timing.clock import WindowClock
 from evaluation.timing.window import WindowTimer
+from evaluation.tracks import builds
 from evaluation.types import Split
 from tests.gpu.submissions import HERE, Submission
 
@@ -40,7 +40,7 @@ def centred(x, out, scale):
 
 @contextmanager
 def timer_of(
-    build: build_cache.Build, fork_server: ForkServer, scratch: Path, memory_bytes: int = 8 << 30
+    build: builds.Build, fork_server: ForkServer, scratch: Path, memory_bytes: int = 8 << 30
 ) -> Iterator[WindowTimer]:
     task = Submission.read(HERE / "honest" / "whole_row.triton.py").task()
     rights = ProcessLimits(
@@ -90,6 +90,6 @@ def test_slow_launches_in_a_row_are_not_taken_for_a_crowd(
 ) -> None:
     right = Submission.read(HERE / "hostile" / "right.triton.py")
     source = f"{right.source}\n{SLOW}"
-    build = build_cache.build(right.task(), "triton", {"centred.py": source}, cache)
+    build = builds.build(right.task(), "triton", {"centred.py": source}, cache)
     with timer_of(build, fork_server, tmp_path) as timer:
         launch_order.OverlapDetector().check(timer, windows=8)

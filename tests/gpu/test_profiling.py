@@ -9,10 +9,11 @@ import pytest
 
 from evaluation import profiling
 from evaluation.__main__ import PASSED, main
-from evaluation.building import build_cache
-from evaluation.devices.kinds import GPU
+from evaluation.device_kind import GPU
 from evaluation.profiling.tools import cupti, ncu
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
+from evaluation.tracks import builds
+from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Split
 from tests.gpu.submissions import OPERATORS, Submission, submissions
 
@@ -47,7 +48,7 @@ def profiled(work: Submission, cache: Path) -> profiling.Profile:
 def profiled_body(body: str, tmp_path: Path) -> profiling.Profile:
     task = task_for("cuda")
     files = {task.target_file: SOURCE.replace("BODY", body)}
-    built = build_cache.build(task, "cuda", files, tmp_path)
+    built = builds.build(task, "cuda", files, tmp_path)
     return profiling.profile(task, built, task.cases(Split.SEEN)[0])
 
 

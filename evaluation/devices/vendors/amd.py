@@ -20,12 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.devices import kinds, peaks_gpu
+from evaluation import device_kind
+from evaluation.devices import peaks_gpu
 from evaluation.devices.detect import Device, slug_of
 
-KIND = kinds.GPU
+KIND = device_kind.GPU
 VENDOR = "AMD"
-UNJUDGED = "" if "amd" in kinds.JUDGED else "AMD's GPUs are measured, but not judged on yet"
+UNJUDGED = "" if "amd" in device_kind.JUDGED else "AMD's GPUs are measured, but not judged on yet"
 SECONDS = 30
 COMMAND = (
     "--showproductname --showdriverversion --showbus --showclocks --showtemp --showpower"
@@ -42,7 +43,7 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
 
     None where PyTorch fails on one: nothing is judged there, and the processor shall be.
     """
-    if kinds.gpu_vendor() != "amd":
+    if device_kind.gpu_vendor() != "amd":
         return []
     try:
         return _devices(cache, again)

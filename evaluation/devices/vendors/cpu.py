@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.building.build_cache import replace_text
+from evaluation.building.cache_folder import replace_text
+from evaluation.building.native import compiler_version
+from evaluation.device_kind import CPU, contestant_cores
 from evaluation.devices.detect import Device, Level, slug_of
-from evaluation.devices.kinds import CPU, contestant_cores
 from evaluation.errors import Broken
-from evaluation.languages.cpp import compiler_version
 from evaluation.sandbox.features import isolation_features
 
 KIND = CPU

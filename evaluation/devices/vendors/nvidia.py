@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.devices import kinds, peaks_gpu
+from evaluation import device_kind
+from evaluation.devices import peaks_gpu
 from evaluation.devices.detect import Device, slug_of
 
-KIND = kinds.GPU
+KIND = device_kind.GPU
 VENDOR = "NVIDIA"
 ISA = {"7.5": "Turing", "8.0": "Ampere", "8.6": "Ampere", "8.9": "Ada Lovelace", "9.0": "Hopper"}
 ISA |= {"10.0": "Blackwell", "10.3": "Blackwell", "12.0": "Blackwell"}
@@ -18,7 +19,7 @@ ISA |= {"10.0": "Blackwell", "10.3": "Blackwell", "12.0": "Blackwell"}
 
 def devices(cache: Path, again: bool = False) -> Sequence[Device]:
     """The GPUs that this process sees, in CUDA's order; of each model the first is measured."""
-    if kinds.gpu_vendor() != "nvidia":
+    if device_kind.gpu_vendor() != "nvidia":
         return []
     import torch
 

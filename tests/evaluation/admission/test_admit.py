@@ -24,9 +24,10 @@ from evaluation.gates import Trial
 from evaluation.gates import compile as compilation
 from evaluation.report_text import admission as rendered
 from evaluation.report_text import attempt as rendered_attempt
-from evaluation.tasks.spec import OPEN_TRACK, find_operators, load_operator, load_task
+from evaluation.session import MeasurementSession
+from evaluation.tasks.spec import OPEN_TRACK, find_operators
 from evaluation.timing.estimates import Plan
-from evaluation.timing.session import MeasurementSession
+from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case, GateResult, Reason, Verdict
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

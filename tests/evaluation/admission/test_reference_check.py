@@ -10,7 +10,8 @@ import pytest
 from evaluation.admission.admit import admit
 from evaluation.admission.reference_check import rehearse
 from evaluation.errors import TaskError
-from evaluation.tasks.spec import find_operators, load_task
+from evaluation.tasks.spec import find_operators
+from evaluation.tracks.load import load_task
 from tests.evaluation.conftest import OPERATORS
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

@@ -14,7 +14,6 @@ import torch
 
 from evaluation.admission.trivial_submissions import NOTES, probes
 from evaluation.building import nvcc
-from evaluation.building.build_cache import build
 from evaluation.building.c_header import header
 from evaluation.gates.integrity import read
 from evaluation.languages import languages
@@ -22,7 +21,9 @@ from evaluation.languages.hip import INCLUDE
 from evaluation.memory.ring import values_of
 from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.tasks.operator import Operator
-from evaluation.tasks.spec import Task, Track, find_operators, load_operator, load_task
+from evaluation.tasks.spec import Task, Track, find_operators
+from evaluation.tracks.builds import build
+from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case
 from tests.evaluation.languages.machine import needs_nvcc
 

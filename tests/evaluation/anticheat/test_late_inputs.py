@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from evaluation.anticheat import launch_order
-from evaluation.anticheat.input_slices import _behind
 from evaluation.anticheat.late_inputs import LateInputs, check, looked_at_between
 from evaluation.errors import Broken, SubmissionError
+from evaluation.memory.input_slices import _behind
 from evaluation.memory.layout import HostMemory
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer

@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from evaluation.anticheat import staged_inputs
-from evaluation.building import build_cache
 from evaluation.errors import SubmissionError
 from evaluation.memory.layout import HostMemory
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
 from evaluation.timing.clock import WindowClock
 from evaluation.timing.window import WindowTimer
+from evaluation.tracks import builds
+from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Split
 from tests.evaluation.conftest import OPERATORS
 
@@ -68,7 +69,7 @@ def timer_of(
 ) -> Iterator[WindowTimer]:
     task: Task = load_task(OPERATORS, "scaled", "cpp-to-cpp")
     suffix = ".cpp" if language == "cpp" else ".py"
-    build = build_cache.build(task, language, {f"scaled{suffix}": source}, cache)
+    build = builds.build(task, language, {f"scaled{suffix}": source}, cache)
     rights = ProcessLimits(
         folder=build.folder, scratch=scratch, memory_bytes=2 << 30, seconds=30, threads=1
     )

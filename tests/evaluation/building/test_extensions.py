@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from evaluation.building import extensions
-from evaluation.building.build_cache import Build, build
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages import languages
 from evaluation.sandboxed import build_torch
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import Build, build
+from evaluation.tracks.load import load_task
 from evaluation.types import Argument, Reason
 from tests.conftest import absent
 from tests.evaluation.conftest import OPERATORS

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from evaluation import device_kind
 from evaluation.building import triton_cache
-from evaluation.building.build_cache import Build, build
-from evaluation.devices import kinds
 from evaluation.languages import triton
 from evaluation.sandboxed import build_triton
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import Build, build
+from evaluation.tracks.load import load_task
 from tests.evaluation.languages.test_triton import FOLDER, HONEST
 
 KERNEL = HONEST.replace("BLOCK=256", "BLOCK=triton.next_power_of_2(n)")
@@ -60,7 +61,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Task:
     """One that is judged on a GPU which is here."""
     monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
     monkeypatch.setattr(triton, "TRIED", {})
-    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "nvidia")
+    monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "nvidia")
     task = load_task(FOLDER, "twice", "torch-to-triton")
     small, hidden = task.operator.cases
     large = dataclasses.replace(small, name="large", symbols={"rows": 16, "cols": 64, "by": 2.0})
@@ -88,7 +89,7 @@ def test_calls_that_everybody_knows_are_found_compiled(
 def test_where_nothing_is_run_one_call_is_compiled(
     task: Task, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "")
+    monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "")
     made = build(task, "triton", {"twice.py": KERNEL}, cache)
     assert ran(made, tmp_path, [SMALL, LARGE]) == [True, False]
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.devices import detect, kinds, peaks_gpu
+from evaluation import device_kind
+from evaluation.devices import detect, peaks_gpu
 from evaluation.devices.vendors import amd, nvidia
 from evaluation.process.limits import ProcessLimits
 
@@ -53,7 +54,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     other = {**H200, "name": "NVIDIA H100 PCIe", "multi_processor_count": 114}
     machine.gpus = [{**H200, "uuid": "aaaa"}, {**other, "uuid": "cccc"}, {**H200, "uuid": "bbbb"}]
     properties = lambda index: SimpleNamespace(**machine.gpus[index])  # noqa: E731
-    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "nvidia")
+    monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "nvidia")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(machine.gpus))
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     monkeypatch.setattr(torch.cuda, "device", machine.device)
@@ -123,7 +124,7 @@ def test_an_amd_gpu_is_found_on_its_bus_and_not_judged_on(
     }  # fmt: skip
     machine.gpus = [{**found, "pci_bus_id": 0x04}, found]
     told = {"0000:c1:00.0": {"name": "AMD Instinct MI300X", "driver": "6.12.12"}}
-    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "amd")
+    monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "amd")
     monkeypatch.setattr(amd, "now", lambda: told)
     other, device = amd.devices(tmp_path)
     assert (device.slug, device.arch, device.uuid) == (
@@ -143,7 +144,7 @@ def test_an_amd_gpu_that_pytorch_fails_on_keeps_nobody_from_the_processor(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "amd")
+    monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "amd")
     assert amd.devices(tmp_path) == []  # these tell no address on a bus
     assert "PyTorch cannot tell of the AMD GPU that is here" in capsys.readouterr().err
 

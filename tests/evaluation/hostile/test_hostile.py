@@ -1,8 +1,7 @@
-"""Every known trick gets the verdict it must get by the walls alone, without any static reading.
+"""Verdicts on known tricks, without static analysis.
 
-A trick is a source under `tricks/` whose first comments say what it does, the row of the catalogue
-of tricks it comes from, and what must come of it. Most that look for an open door are right only
-when they found one.
+A trick is a source under `tricks/`. Its first comments give what it does, its row in the catalogue
+of tricks, and the expected verdict. Most that look for a way out are right only if they find one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from evaluation.errors import Rejected
 from evaluation.gates.performance import NAME as PERFORMANCE
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
+from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Report, Verdict
 from tests.conftest import absent
 
@@ -32,7 +32,7 @@ CONTROLS = sorted((HERE / "controls").iterdir())
 
 @dataclass(frozen=True)
 class Trick:
-    """One hostile source and what its header says of it."""
+    """One hostile source and its header."""
 
     path: Path
     source: str
@@ -59,9 +59,9 @@ pytestmark = pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
 
 
 @pytest.fixture
-def walls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No static reading rejects anything, so that whatever a trick tries it gets to try."""
-    monkeypatch.setenv("ARENA_TEST_SECRET", "not for contestants")
+def no_static_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let static analysis reject nothing, so that every trick runs."""
+    monkeypatch.setenv("ARENA_TEST_SECRET", "not for candidates")
     for language in languages().values():
         monkeypatch.setattr(type(language), "check", lambda self, files, task: None)
 
@@ -87,7 +87,7 @@ def judged(path: Path, source: str, cache: Path, seconds: float | None = None) -
 
 
 def conclusion(report: Report) -> str:
-    """`failed/WRONG_VALUES in correctness`, or `passed`."""
+    """Return `failed/WRONG_VALUES in correctness`, or `passed`."""
     if report.verdict is Verdict.PASSED:
         return "passed"
     return f"{report.verdict.value}/{report.reason} in {report.gates[-1].gate.value}"
@@ -95,8 +95,8 @@ def conclusion(report: Report) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.path.name)
-def test_a_trick_gets_the_verdict_it_must_get(
-    trick: Trick, walls_alone: None, cache: Path, tmp_path: Path
+def test_trick_without_static_analysis_gets_its_verdict(
+    trick: Trick, no_static_analysis: None, cache: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
     places = {
@@ -114,8 +114,8 @@ def test_a_trick_gets_the_verdict_it_must_get(
     report = judged(trick.path, source, cache, trick.seconds)
 
     got = conclusion(report)
-    said = "\n".join(f"{g.gate}: {g.verdict} {g.message} {dict(g.private)}" for g in report.gates)
-    assert any(got == e or got.startswith(f"{e} in ") for e in trick.expect), f"{got}\n{said}"
+    gates = "\n".join(f"{g.gate}: {g.verdict} {g.message} {dict(g.private)}" for g in report.gates)
+    assert any(got == e or got.startswith(f"{e} in ") for e in trick.expect), f"{got}\n{gates}"
     assert not outside.exists()
     assert report.reason is None or report.verdict is not Verdict.BROKEN
 
@@ -123,7 +123,7 @@ def test_a_trick_gets_the_verdict_it_must_get(
 @pytest.mark.parametrize(
     "trick", [t for t in TRICKS if t.triage], ids=lambda trick: trick.path.name
 )
-def test_the_blatant_is_rejected_on_sight(trick: Trick) -> None:
+def test_blatant_trick_is_rejected_by_static_analysis(trick: Trick) -> None:
     task = task_for(trick.path)
     with pytest.raises(Rejected) as caught:
         languages()[task.track.target].check({task.target_file: trick.source}, task)
@@ -132,7 +132,7 @@ def test_the_blatant_is_rejected_on_sight(trick: Trick) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONTROLS, ids=lambda path: path.name)
-def test_honest_work_of_any_style_passes(path: Path, cache: Path) -> None:
+def test_honest_kernel_of_any_style_passes(path: Path, cache: Path) -> None:
     report = judged(path, path.read_text(), cache)
     assert conclusion(report) == "passed", report.message
     assert [g.gate for g in report.gates] == list(GateName)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from evaluation import device_kind
 from evaluation.building import nvcc
-from evaluation.devices import kinds
 from evaluation.errors import Broken
 
 
@@ -19,4 +19,4 @@ def _without_nvcc() -> str:
 
 # Not `absent`: Debian's main archive has no toolkit, so CI may do without one, as without a GPU.
 needs_nvcc = pytest.mark.skipif(bool(_without_nvcc()), reason=_without_nvcc() or "nvcc is here")
-without_gpu = pytest.mark.skipif(bool(kinds.gpu_vendor()), reason="a GPU is here")
+without_gpu = pytest.mark.skipif(bool(device_kind.gpu_vendor()), reason="a GPU is here")

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from evaluation.building import nvcc
-from evaluation.building.build_cache import build
 from evaluation.building.device_kernel import DeviceKernel
 from evaluation.errors import BuildError, Rejected
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import build
+from evaluation.tracks.load import load_task
+from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import GateName, Reason, Verdict
 from tests.evaluation.languages.machine import needs_nvcc, without_gpu
 
@@ -205,7 +207,7 @@ __device__ int lane() { int at; asm volatile("mov.u32 %0, %%laneid;" : "=r"(at))
 
 
 def test_the_workspace_holds_header_skeleton_and_convention(task: Task) -> None:
-    files = task.starter()
+    files = starter_files(task)
     header = files["shifted.h"]
     for line in (
         "const arena_t* x;",
@@ -226,7 +228,7 @@ def test_the_workspace_holds_header_skeleton_and_convention(task: Task) -> None:
     )
     assert header in files["TASK.md"]
     assert "arena_t" in files["TASK.md"]
-    ours = load_task(FOLDER, "shifted", "cuda-to-cuda").starter()
+    ours = starter_files(load_task(FOLDER, "shifted", "cuda-to-cuda"))
     assert ours["shifted.cu"] == KERNEL
 
 
@@ -234,7 +236,7 @@ def test_the_workspace_holds_header_skeleton_and_convention(task: Task) -> None:
 @pytest.mark.parametrize("language", ["cuda", "hip"])
 def test_a_skeleton_compiles(language: str, cache: Path) -> None:
     task = load_task(FOLDER, "shifted", f"torch-to-{language}")
-    made = build(task, language, {task.target_file: task.starter()[task.target_file]}, cache)
+    made = build(task, language, {task.target_file: starter_files(task)[task.target_file]}, cache)
     assert all(output.ok for output in made.outputs)
 
 

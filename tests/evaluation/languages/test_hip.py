@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from evaluation.building import hipcc, nvcc
-from evaluation.building.build_cache import build
 from evaluation.errors import Broken, BuildError, Rejected
 from evaluation.languages import hip, languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import build
+from evaluation.tracks.load import load_task
+from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Reason, Verdict
 from tests.conftest import absent
 from tests.evaluation.languages.machine import needs_nvcc, without_gpu
@@ -222,13 +224,13 @@ def test_flags_are_translated_for_hipcc(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_workspace_speaks_hip(task: Task) -> None:
-    files = task.starter()
+    files = starter_files(task)
     assert "typedef __hip_bfloat16 arena_t;" in files["shifted.h"]
     assert "#include <hip/hip_runtime.h>" in files["shifted.h"]
     assert "const shifted_args* args, hipStream_t stream)" in files["shifted.hip"]
     assert "`warpSize`" in files["TASK.md"]
     assert "cuda" not in files["shifted.h"]
-    ours = load_task(FOLDER, "shifted", "hip-to-hip").starter()
+    ours = starter_files(load_task(FOLDER, "shifted", "hip-to-hip"))
     assert ours["shifted.hip"] == KERNEL
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from evaluation.errors import BuildError, Rejected, SubmissionError
-from evaluation.languages import Launch, languages
-from evaluation.types import Argument, Reason
+from evaluation.languages import languages
+from evaluation.types import Argument, Launch, Reason
 
 TORCH = languages()["torch"]
 LOAD_INLINE = "from torch.utils.cpp_extension import load_inline"

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.building.build_cache import build
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import languages
 from evaluation.languages.triton import _read_answer, targets
 from evaluation.pipeline import Request, evaluate
-from evaluation.tasks.spec import Task, load_task
+from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import build
+from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Reason, Verdict
 
 TRITON = languages()["triton"]

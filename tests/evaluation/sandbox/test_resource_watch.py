@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from evaluation import device_kind
 from evaluation.building import extensions
-from evaluation.building.build_cache import build
-from evaluation.devices import kinds
 from evaluation.errors import BuildError
 from evaluation.languages import triton
 from evaluation.sandbox import launch, procfs, resource_watch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, ResourceUsage
-from evaluation.tasks.spec import load_task
+from evaluation.tracks.builds import build
+from evaluation.tracks.load import load_task
 from tests.conftest import absent
 from tests.evaluation.conftest import OPERATORS
 from tests.evaluation.languages.machine import needs_nvcc
@@ -227,7 +227,9 @@ def test_build_over_a_limit_is_refused(cache: Path, code: str, message: str) -> 
 def test_build_over_a_limit_after_its_answer_is_refused(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kinds, "gpu_vendor", lambda: "nvidia")  # other calls are compiled ahead
+    monkeypatch.setattr(
+        device_kind, "gpu_vendor", lambda: "nvidia"
+    )  # other calls are compiled ahead
     task = load_task(LANGUAGES, "twice", "torch-to-triton")
     forks = FORKS.format(most=300).strip().replace("\n", "\n        ")
     later = f"    if CALLS:\n        {forks}\n    CALLS.append(x)\n    n = x"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.building import build_cache
 from evaluation.errors import BuildError
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.spec import Task
+from evaluation.tracks import builds
 
 
 @pytest.fixture
@@ -125,12 +125,12 @@ def test_scratch_is_removed_in_the_end(tmp_path: Path) -> None:
 def test_build_over_the_size_limit_is_refused(
     tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_cache, "MOST_KEPT", 1000)
+    monkeypatch.setattr(builds, "MOST_KEPT", 1000)
     source = (
         '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // kept?\n'
     )
     with pytest.raises(BuildError, match="are kept at most"):
-        build_cache.build(task, "cpp", {task.target_file: source}, tmp_path)
+        builds.build(task, "cpp", {task.target_file: source}, tmp_path)
     assert list((tmp_path / "builds").iterdir()) == []
 
 

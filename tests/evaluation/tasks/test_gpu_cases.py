@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.devices.kinds import GPU
+from evaluation.device_kind import GPU
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.operator import Operator
-from evaluation.tasks.spec import find_operators, load_operator
+from evaluation.tasks.spec import find_operators
+from evaluation.tracks.load import load_operator
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

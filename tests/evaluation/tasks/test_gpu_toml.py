@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.errors import TaskError
-from evaluation.tasks.spec import find_operators, load_operator, load_task
+from evaluation.tasks.spec import find_operators
+from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

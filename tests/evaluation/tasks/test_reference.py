@@ -11,8 +11,9 @@ import torch
 
 from evaluation.errors import SubmissionError
 from evaluation.memory.layout import poison
+from evaluation.memory.verify import acceptable, compare
 from evaluation.tasks.operator import Operator
-from evaluation.tasks.reference import ExpectedOutput, Reference, acceptable, compare
+from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.spec import Task
 from evaluation.types import Argument, Case, Reason, Split
 

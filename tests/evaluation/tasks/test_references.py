@@ -10,7 +10,8 @@ import torch
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.reference import Reference
-from evaluation.tasks.spec import Operator, find_operators, load_operator
+from evaluation.tasks.spec import Operator, find_operators
+from evaluation.tracks.load import load_operator
 from evaluation.types import Case
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

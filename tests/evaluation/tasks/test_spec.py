@@ -13,17 +13,12 @@ from random import Random
 
 import pytest
 
-from evaluation.building.build_cache import baselines
 from evaluation.errors import TaskError
 from evaluation.tasks.domain import Choices, LogUniform, elements, extent, tensor_bytes
-from evaluation.tasks.spec import (
-    OPEN_TRACK,
-    find_operators,
-    load_operator,
-    load_task,
-    load_tasks,
-    output_shapes,
-)
+from evaluation.tasks.spec import OPEN_TRACK, find_operators, output_shapes
+from evaluation.tracks.builds import baselines
+from evaluation.tracks.load import load_operator, load_task, load_tasks
+from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
@@ -114,11 +109,11 @@ def test_every_operator_is_judged_against_itself_in_pytorch_though_it_does_not_s
         task = load_task(TASKS, name, "torch-to-torch")
         assert task.target_file == f"{name}.py" and task.dtypes
         assert task.track not in load_operator(TASKS / name).tracks
-        skeleton = task.starter()[task.target_file]
+        skeleton = starter_files(task)[task.target_file]
         outputs = {argument.name for argument in task.operator.outputs}
         entry = next(n for n in ast.parse(skeleton).body if isinstance(n, ast.FunctionDef))
         assert outputs < {argument.arg for argument in entry.args.args}
-        brief = task.starter()["TASK.md"]
+        brief = starter_files(task)["TASK.md"]
         assert "`ModelNew`" in brief and "load_inline`" in brief
 
 
@@ -290,9 +285,11 @@ def test_a_range_keeps_to_its_bounds_and_multiples() -> None:
 
 def test_neither_reading_a_task_nor_building_imports_torch() -> None:
     code = (
-        "import sys; from pathlib import Path; from evaluation.tasks.spec import load_task;"
-        f"load_task(Path({str(TASKS)!r}), 'rope', 'cpp-to-cpp').starter();"
-        "from evaluation import gates, hardware, pipeline; gates.gates(); hardware._vendors();"
+        "import sys; from pathlib import Path; from evaluation.tracks.load import load_task;"
+        "from evaluation.tracks.workspace_files import starter_files;"
+        f"starter_files(load_task(Path({str(TASKS)!r}), 'rope', 'cpp-to-cpp'));"
+        "from evaluation import gates, pipeline; from evaluation.devices import detect;"
+        "gates.gates(); detect._vendors();"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=TASKS.parent).returncode == 0

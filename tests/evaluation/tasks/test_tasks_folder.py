@@ -12,17 +12,13 @@ import torch
 
 from evaluation.building.static_analysis import load_function
 from evaluation.errors import SubmissionError
+from evaluation.memory.verify import compare
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
-from evaluation.tasks.reference import Reference, compare
-from evaluation.tasks.spec import (
-    Example,
-    Operator,
-    find_operators,
-    load_operator,
-    load_task,
-    output_shapes,
-)
+from evaluation.tasks.reference import Reference
+from evaluation.tasks.spec import Example, Operator, find_operators, output_shapes
+from evaluation.tracks.load import load_operator, load_task
+from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
@@ -166,7 +162,7 @@ def test_a_baseline_declares_tunables_that_hold_its_own_values(operator: Operato
 @pytest.mark.parametrize(("name", "track"), SLUGS)
 def test_a_starter_holds_what_is_needed_and_nothing_hidden(name: str, track: str) -> None:
     task = load_task(TASKS, name, track)
-    files = task.starter()
+    files = starter_files(task)
     assert {task.target_file, "TASK.md", "reference.py"} <= files.keys()
     assert (f"{name}.h" in files) == (task.track.target in ("cpp", "cuda", "hip"))
     assert "./arena-check" in files["TASK.md"]
@@ -186,13 +182,13 @@ def test_a_starter_holds_what_is_needed_and_nothing_hidden(name: str, track: str
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_starter_is_the_baseline_or_a_skeleton_with_its_signature(name: str) -> None:
     operator = load_operator(TASKS / name)
-    triton = load_task(TASKS, name, "triton-to-triton").starter()[f"{name}.py"]
+    triton = starter_files(load_task(TASKS, name, "triton-to-triton"))[f"{name}.py"]
     assert triton == operator.baseline("triton")
-    skeleton = load_task(TASKS, name, "torch-to-triton").starter()[f"{name}.py"]
+    skeleton = starter_files(load_task(TASKS, name, "torch-to-triton"))[f"{name}.py"]
     entry = next(n for n in ast.parse(skeleton).body if isinstance(n, ast.FunctionDef))
     assert [a.arg for a in entry.args.args] == [a.name for a in operator.arguments]
     if "cpp" in {track.target for track in operator.tracks}:
         assert (
             f"int {name}(const {name}_args* args)"
-            in load_task(TASKS, name, "torch-to-cpp").starter()[f"{name}.cpp"]
+            in starter_files(load_task(TASKS, name, "torch-to-cpp"))[f"{name}.cpp"]
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.admission.reference_check import rehearse
-from evaluation.tasks.spec import load_task
+from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Verdict
 from tests.evaluation.conftest import judged
 

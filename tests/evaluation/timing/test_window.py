@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from evaluation.anticheat.input_slices import InputSlices
 from evaluation.errors import Broken, SubmissionError
+from evaluation.memory.input_slices import InputSlices
 from evaluation.memory.ring import BufferRing
 from evaluation.process.handle import ProcessHandle
 from evaluation.tasks.spec import Task

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from evaluation.languages import languages
-from evaluation.tasks.spec import find_operators, load_task
+from evaluation.tasks.spec import find_operators
+from evaluation.tracks.load import load_task
+from evaluation.tracks.workspace_files import starter_files
 from runners.agent.confinement import confined, environment
 from runners.agent.control_socket import Answer, Door
 from runners.agent.workspace import Workspace
@@ -334,7 +336,7 @@ def test_the_compiler_hands_in_the_reference_compiled_in_each_way(tmp_path: Path
 @pytest.mark.parametrize("name", find_operators(ROOT / "tasks"))
 def test_what_the_compiler_hands_in_breaks_no_rule(name: str) -> None:
     task = load_task(ROOT / "tasks", name, "torch-to-torch", "gpu")
-    files = task.starter()
+    files = starter_files(task)
     for source in compiler.compiled(files["reference.py"], files[task.target_file]).values():
         files = {task.target_file: source}
         languages()["torch"].check(files, task)

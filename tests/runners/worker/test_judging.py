@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from evaluation import device_kind
 from evaluation.building import extensions, nvcc
-from evaluation.devices import kinds
 from evaluation.process import handle
-from evaluation.tasks.spec import find_operators, load_operator
+from evaluation.tasks.spec import find_operators
+from evaluation.tracks.load import load_operator
 from runners.worker import judging
 from tests.runners.house import ROOT
 
@@ -30,7 +31,7 @@ def test_no_address_or_key_of_the_arena_reaches_it(monkeypatch: pytest.MonkeyPat
     assert set(judging.environment()) <= set(judging.ENVIRONMENT)
 
 
-@pytest.mark.parametrize("kind", [kinds.CPU, kinds.GPU])
+@pytest.mark.parametrize("kind", [device_kind.CPU, device_kind.GPU])
 def test_what_a_candidate_may_take_is_over_before_its_judge_is_taken_to_have_failed(
     kind: str,
 ) -> None:
@@ -56,7 +57,8 @@ def test_where_the_judge_failed_is_logged_before_it_is_tried_again(
     )
     work._hear(
         [
-            '{"gate": "compile", "type": "gate", "verdict": "failed", "private": {"case": "hidden one"}}'
+            '{"gate": "compile", "type": "gate", "verdict": "failed",'
+            ' "private": {"case": "hidden one"}}'
         ]
     )
     assert len(kept) == 2

@@ -24,11 +24,12 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, slugs: list[str], **options: Any) -> None:
+        # Not needed by other commands, and torch takes a second to import.
         from evaluation import report_text
         from evaluation.admission.admit import Attempt, admit
         from evaluation.errors import TaskError
         from evaluation.languages import languages
-        from evaluation.tasks.spec import load_task
+        from evaluation.tracks.load import load_task
         from evaluation.types import to_json
 
         def log(attempt: Attempt) -> None:

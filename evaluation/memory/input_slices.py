@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from evaluation.anticheat.staged_inputs import secret_part
 from evaluation.memory import cuda_ipc
+from evaluation.memory.layout import ALIGNMENT
 
 if TYPE_CHECKING:
     from evaluation.memory.ring import BufferRing
@@ -20,6 +20,9 @@ TARGETS = 8
 """Launches of a window whose inputs come late, at most."""
 MOST_BYTES = 1 << 20
 """Of such a launch's inputs that come late: a copy of more takes longer than many a window."""
+
+LEAST_BYTES = 256
+"""Of the inputs of a launch that arrive just before it."""
 
 
 class InputSlices:
@@ -65,3 +68,19 @@ def _behind(front: int, launches: int) -> list[int]:
     random, room = secrets.SystemRandom(), launches - 2 - front
     chosen = {front + 1 + min(room, int((room + 1) ** random.random())) for _ in range(TARGETS)}
     return random.sample(sorted(chosen), len(chosen))
+
+
+def secret_part(size: int, most: int | None = None) -> slice:
+    """A secret part of `size` bytes, of any order from LEAST_BYTES to `most`; one in four is of
+    that size, or whole.
+    """
+    if most is not None and most < size:
+        first = secrets.randbelow((size - most) // ALIGNMENT + 1) * ALIGNMENT
+        part = secret_part(most)
+        return slice(first + part.start, first + part.stop)
+    if secrets.randbelow(4) == 0:
+        return slice(0, size)
+    doublings = max(1, (size // LEAST_BYTES).bit_length())
+    length = min(size, LEAST_BYTES << secrets.randbelow(doublings))
+    first = secrets.randbelow((size - length) // ALIGNMENT + 1) * ALIGNMENT
+    return slice(first, first + length)

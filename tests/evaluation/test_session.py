@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from evaluation.session import MeasurementSession, _Take
 from evaluation.timing.estimates import FINAL_PLAN, Block, Plan
-from evaluation.timing.session import MeasurementSession, _Take
 
 
 def taken(monkeypatch: pytest.MonkeyPatch, plan: Plan, *speedups: float) -> list[float]:

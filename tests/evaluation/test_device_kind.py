@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.devices import detect, kinds
+from evaluation import device_kind
+from evaluation.devices import detect
 from evaluation.errors import Broken
 from evaluation.languages import languages
-from evaluation.tasks.spec import load_task
+from evaluation.tracks.load import load_task
 
-TASKS = Path(__file__).resolve().parents[3] / "tasks"
+TASKS = Path(__file__).resolve().parents[2] / "tasks"
 Machine = Callable[..., None]
 
 
@@ -23,13 +24,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
     def arrange(*nodes: str, built_for: str = "") -> None:
         for name in nodes:
             (tmp_path / name).touch()
-        monkeypatch.setattr(kinds, "_torch_is_built_for", lambda toolkit: toolkit == built_for)
-        kinds.gpu_vendor.cache_clear()
+        monkeypatch.setattr(
+            device_kind, "_torch_is_built_for", lambda toolkit: toolkit == built_for
+        )
+        device_kind.gpu_vendor.cache_clear()
 
     monkeypatch.delenv("ARENA_GPU", raising=False)
-    monkeypatch.setattr(kinds, "DEVICES", tmp_path)
+    monkeypatch.setattr(device_kind, "DEVICES", tmp_path)
     yield arrange
-    kinds.gpu_vendor.cache_clear()
+    device_kind.gpu_vendor.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -50,27 +53,27 @@ def test_a_gpu_is_one_whose_device_file_is_there_and_that_pytorch_was_built_for(
     machine: Machine, nodes: tuple[str, ...], built_for: str, vendor: str
 ) -> None:
     machine(*nodes, built_for=built_for)
-    assert kinds.gpu_vendor() == vendor
+    assert device_kind.gpu_vendor() == vendor
 
 
 def test_a_gpu_can_be_left_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENA_GPU", "none")
     machine("nvidia0", built_for="cuda")
-    assert kinds.gpu_vendor() == ""
-    assert kinds.kind_of(("gpu", "cpu")) == "cpu"
+    assert device_kind.gpu_vendor() == ""
+    assert device_kind.kind_of(("gpu", "cpu")) == "cpu"
 
 
 def test_what_pytorch_was_built_for_is_what_it_says_itself() -> None:
     import torch
 
-    assert kinds._torch_is_built_for("cuda") == (torch.version.cuda is not None)
-    assert kinds._torch_is_built_for("hip") == (torch.version.hip is not None)
+    assert device_kind._torch_is_built_for("cuda") == (torch.version.cuda is not None)
+    assert device_kind._torch_is_built_for("hip") == (torch.version.hip is not None)
 
 
 def test_a_language_runs_on_the_best_kind_that_is_here(machine: Machine) -> None:
     machine("nvidia0", built_for="cuda")
-    assert kinds.kind_of(("gpu", "cpu")) == "gpu"
-    assert kinds.kind_of(("cpu",)) == "cpu"
+    assert device_kind.kind_of(("gpu", "cpu")) == "gpu"
+    assert device_kind.kind_of(("cpu",)) == "cpu"
 
 
 @pytest.mark.parametrize(

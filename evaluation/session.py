@@ -19,23 +19,24 @@ import torch
 
 from evaluation import JUDGE_VERSION
 from evaluation.anticheat import late_inputs, launch_order, staged_inputs
-from evaluation.building.build_cache import Build, replace_text
+from evaluation.building.cache_folder import replace_text
+from evaluation.device_kind import GPU, contestant_cores
 from evaluation.devices import detect
-from evaluation.devices.kinds import GPU, contestant_cores
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.layout import HostMemory
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
+from evaluation.memory.verify import compare
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.input_families import families_for
-from evaluation.tasks.reference import compare
 from evaluation.tasks.spec import Operator, Task
 from evaluation.timing import estimates
 from evaluation.timing.clock import WindowClock
 from evaluation.timing.estimates import Block
 from evaluation.timing.window import LEAST_LAUNCHES, WindowTimer, unseen_ns
+from evaluation.tracks.builds import Build
 from evaluation.types import Case, Measurement, Split
 
 COMPUTED_TWICE = 2

@@ -10,17 +10,16 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluation.admission import torch_variants
 from evaluation.errors import BuildError
 from evaluation.languages import languages
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.spec import Task
+from evaluation.tracks import torch_variants
 from evaluation.types import CompilerOutput, Diagnostic, to_json
 
 logger = logging.getLogger(__name__)
@@ -53,12 +52,6 @@ class Build:
     """It drops its results instead of copying them to where the judge looks."""
     scratch: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def default_cache() -> Path:
-    """Where artefacts and measured peaks are kept: `ARENA_CACHE`, else the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("ARENA_CACHE") or Path(home) / "kernel-arena")
 
 
 def build(
@@ -184,13 +177,6 @@ def _keeping(made: Build, scratch: Path, environment: Mapping[str, str] | None =
     """A baseline whose folder stays, and in it what it compiles when it runs."""
     scratch.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(made, trusted=True, scratch=scratch, environment=environment or {})
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all, whoever else writes it."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)
 
 
 def _read_outputs(folder: Path) -> tuple[CompilerOutput, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.devices.kinds import CPU, GPU
+from evaluation.device_kind import CPU, GPU
 from evaluation.tasks.operator import Example, Operator, read_text
 from evaluation.types import Reason
 

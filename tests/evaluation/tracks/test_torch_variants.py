@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.admission import torch_variants
-from evaluation.devices.kinds import CPU, GPU
+from evaluation.device_kind import CPU, GPU
 from evaluation.tasks.operator import Operator
-from evaluation.tasks.spec import load_operator
+from evaluation.tracks import torch_variants
+from evaluation.tracks.load import load_operator
 
 PLAIN = Path(__file__).resolve().parents[2] / "gpu" / "operators" / "centred"
 

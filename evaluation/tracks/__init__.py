@@ -1,0 +1,1 @@
+"""What needs both a task and its languages: loading, workspace files, builds, baselines."""

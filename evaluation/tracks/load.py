@@ -1,0 +1,32 @@
+"""Tasks read with the languages that this checkout has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evaluation.device_kind import CPU
+from evaluation.languages import languages
+from evaluation.tasks import spec
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.spec import Task
+
+
+def load_task(root: Path, operator: str, track: str, kind: str | None = None) -> Task:
+    """Return the task `operator/track` of the folder `root`. Raises TaskError.
+
+    `kind` is the kind of device it is judged on: the best of this machine unless given.
+    """
+    return spec.load_task(root, operator, track, languages(), kind)
+
+
+def load_tasks(path: Path) -> list[Task]:
+    """Return the tasks of one operator folder, each for the best kind of device here.
+
+    Raises TaskError.
+    """
+    return spec.load_tasks(path, languages())
+
+
+def load_operator(path: Path, kind: str = CPU) -> Operator:
+    """Return the operator of one folder. Raises TaskError naming the file and the key."""
+    return spec.load_operator(path, languages(), kind)
