@@ -1,4 +1,4 @@
-"""The best round is the same one wherever it is shown."""
+"""One rule for the best round, on every page and in the trace."""
 
 from __future__ import annotations
 

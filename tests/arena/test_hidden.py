@@ -1,4 +1,4 @@
-"""What is hidden appears nowhere that an agent, a page or a stranger can read."""
+"""Hidden cases appear in nothing that agents and users can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A profile waits, is claimed and ends as an evaluation does, and is a verdict nowhere."""
+"""Life of a profile, which is an evaluation without a verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROFILE = Profile("small", "ncu 2025.3.1", (KERNEL,), text="case small, by ncu 2
 
 @pytest.fixture
 def judged(start) -> Evaluation:
-    """A round that passed, in a run that goes on."""
+    """Passed round of a run that is still running."""
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run, "round")

@@ -1,4 +1,4 @@
-"""Whose turn it is among the runs that wait for an agent's worker."""
+"""Order in which agent workers claim queued runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def worker(hardware):
-    """One that builds and measures."""
+    """Worker that builds and measures."""
     return Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
 
 

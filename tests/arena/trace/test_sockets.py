@@ -39,7 +39,7 @@ def log(run: Run, *texts: str, **more) -> int:
 
 
 async def seqs_until(ws: WebsocketCommunicator, last: int) -> list[int]:
-    """The seqs of the events that arrive, up to a frame that reaches `last`."""
+    """Return the seqs of the events that arrive, up to a frame that reaches `last`."""
     seen: list[int] = []
     while True:
         frame = await ws.receive_json_from(timeout=10)

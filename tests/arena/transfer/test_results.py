@@ -1,4 +1,4 @@
-"""Runs go to a file and come back from it: whole, once, private where they were, or refused."""
+"""Export and import of runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def line(start) -> dict[str, Any]:
-    """A judged run of an experiment as its line, the run itself gone."""
+    """Line of a judged run of an experiment; the run itself is deleted."""
     experiment = Experiment.objects.create(slug="pair", title="Pair", plan={"repeats": 1})
     run = start(experiment=experiment, label="pair")
     long = EventDraft("log", {"text": "begin " + "x" * 100_000})
@@ -60,7 +60,7 @@ def call(*words: object) -> tuple[int, str]:
 
 
 def unnumbered(line: dict[str, Any]) -> str:
-    """A line without the row numbers that differ from database to database."""
+    """Return a line without the row numbers that differ between databases."""
     text = json.dumps(line, sort_keys=True)
     numbers = [("submission", submission["id"]) for submission in line["submissions"]]
     numbers += [
@@ -184,7 +184,7 @@ def test_import_too_many_lines_stops(tmp_path, monkeypatch):
 
 
 def changed(line: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy with one value changed; `path` is of names and numbers with dots between."""
+    """Return a copy with one value changed; `path` is names and numbers joined by dots."""
     copy = json.loads(json.dumps(line))
     place = copy
     *steps, last = [int(step) if step.isdigit() else step for step in path.split(".")]
