@@ -31,10 +31,9 @@ from arena.runs.models import Evaluation, Event, Experiment, Run
 from arena.runs.states import EVALUATION_WAITING, RUN_JUDGED, EvaluationStatus, RunStatus
 from arena.runs.terminal import line_of, verdict_of
 from runners import home
-from runners.agent import attempt
 from runners.catalog import sync
 from runners.process.supervisor import stopping
-from runners.worker import bench, judging
+from runners.worker import attempt, bench, judging
 from runners.worker.devices import NoHardware, find_devices
 
 logger = logging.getLogger(__name__)

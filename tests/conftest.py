@@ -20,7 +20,8 @@ NOBODY_LISTENS = "redis://127.0.0.1:1/0"
 HERE = Path(__file__).parent
 LONGEST_FIRST = """
 evaluation/hostile/test_hostile.py runners/test_local.py evaluation/languages/test_triton.py
-web/test_browser.py runners/test_faults.py evaluation/test_pipeline.py runners/agent/test_attempt.py
+web/test_browser.py runners/test_faults.py evaluation/test_pipeline.py
+runners/worker/test_attempt.py
 evaluation/languages/test_cuda.py runners/test_launcher.py gpu/test_honest.py
 evaluation/building/test_extensions.py evaluation/languages/test_hip.py web/test_pages.py
 evaluation/tasks/test_tasks_folder.py runners/worker/test_bench.py runners/test_profiles.py

@@ -13,7 +13,8 @@ import pytest
 from benchmarks import admission
 from evaluation import JUDGE_VERSION
 from evaluation.languages import languages
-from evaluation.tasks.spec import OPEN_TRACK, find_operators, load_operator, load_task
+from evaluation.tasks.spec import OPEN_TRACK, find_operators
+from evaluation.tracks.load import load_operator, load_task
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from evaluation.building.cache_folder import replace_text
 from evaluation.device_kind import GPU
-from evaluation.devices.detect import Device, Level, slug_of
+from evaluation.devices.device import Device, Level, slug_of
 from evaluation.sandbox.features import isolation_features
 
 ON = "cuda"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dramatiq
 
-from runners.agent import attempt
-from runners.worker import judging
+from runners.worker import attempt, judging
 from runners.worker.broker import broker
 
 HOUR_MS = 3_600_000

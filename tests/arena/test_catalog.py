@@ -25,8 +25,8 @@ from arena.catalog.services import (
     sync_tasks,
 )
 from evaluation.memory import ring
-from evaluation.tasks.spec import load_task
 from evaluation.timing import estimates
+from evaluation.tracks.load import load_task
 from evaluation.types import Split
 from tests.arena.factories import finished
 

@@ -44,7 +44,7 @@ def test_honest_launches_answer_what_they_are_given(
             in_time.append(len(super().in_time()))
             return super().in_time()
 
-    monkeypatch.setattr(late_inputs, "Arrivals", Counted)
+    monkeypatch.setattr(late_inputs, "LateInputs", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
     with timer_of(build, fork_server, tmp_path) as timer:
         for _ in range(20):

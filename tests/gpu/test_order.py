@@ -78,7 +78,7 @@ def test_honest_launches_are_seen_in_order(
             super().__call__(answered)
             told.append(len(self.telling()))
 
-    monkeypatch.setattr(launch_order, "Glances", Counted)
+    monkeypatch.setattr(launch_order, "LaunchOrderSamples", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
     with timer_of(build, fork_server, tmp_path) as timer:
         launch_order.OverlapDetector().check(timer, windows=8)

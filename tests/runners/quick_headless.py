@@ -32,9 +32,12 @@ django.setup()
 from django.core.management import execute_from_command_line  # noqa: E402
 
 from runners import local  # noqa: E402
-from runners.agent import attempt  # noqa: E402
 from runners.process import supervisor  # noqa: E402
-from runners.worker import bench, judging  # noqa: E402
+from runners.worker import (  # noqa: E402
+    attempt,
+    bench,
+    judging,
+)
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
 attempt.POLL_SECONDS = local.TICK_SECONDS = 0.05

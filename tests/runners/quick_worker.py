@@ -14,9 +14,13 @@ django.setup()
 from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
 from evaluation.sandbox import resource_watch  # noqa: E402
 from runners.__main__ import main  # noqa: E402
-from runners.agent import attempt  # noqa: E402
 from runners.process import supervisor  # noqa: E402
-from runners.worker import bench, judging, worker  # noqa: E402
+from runners.worker import (  # noqa: E402
+    attempt,
+    bench,
+    judging,
+    worker,
+)
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
 attempt.POLL_SECONDS = 0.05

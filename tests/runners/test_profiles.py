@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runners.agent.attempt import PROFILES
+from runners.worker.attempt import PROFILES
 from tests.runners.agent.test_attempt import hand_in, tool_outputs
 from tests.runners.house import CASES, TARGET, House
 

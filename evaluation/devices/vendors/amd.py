@@ -22,7 +22,7 @@ from typing import Any
 
 from evaluation import device_kind
 from evaluation.devices import peaks_gpu
-from evaluation.devices.detect import Device, slug_of
+from evaluation.devices.device import Device, slug_of
 
 KIND = device_kind.GPU
 VENDOR = "AMD"

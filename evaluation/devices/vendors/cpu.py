@@ -17,7 +17,7 @@ from typing import Any
 from evaluation.building.cache_folder import replace_text
 from evaluation.building.native import compiler_version
 from evaluation.device_kind import CPU, contestant_cores
-from evaluation.devices.detect import Device, Level, slug_of
+from evaluation.devices.device import Device, Level, slug_of
 from evaluation.errors import Broken
 from evaluation.sandbox.features import isolation_features
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from evaluation.devices import detect
-from evaluation.devices.detect import Device
+from evaluation.devices.device import Device
 from evaluation.devices.vendors import amd
 
 VEGA = {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.devices import detect
-from evaluation.devices.detect import Device, Level
+from evaluation.devices.device import Device, Level
 from evaluation.devices.vendors import amd, nvidia
 from evaluation.devices.vendors.cpu import cache_bytes, devices
 from evaluation.errors import RequestError

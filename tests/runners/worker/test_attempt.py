@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runners.agent import attempt
 from runners.agent.arena_check import DOOR
+from runners.worker import attempt
 from tests.runners.house import TARGET, House
 
 
