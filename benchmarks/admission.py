@@ -33,7 +33,7 @@ from evaluation import JUDGE_VERSION  # noqa: E402
 from evaluation.building.cache_folder import default_cache  # noqa: E402
 from evaluation.device_kind import CPU, GPU  # noqa: E402
 from evaluation.devices import detect  # noqa: E402
-from evaluation.devices.detect import Device  # noqa: E402
+from evaluation.devices.device import Device  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
 from evaluation.tasks.spec import Task, find_operators  # noqa: E402
 from evaluation.tracks.load import load_tasks  # noqa: E402

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402 - the path comes first
 
 from benchmarks import watched  # noqa: E402
-from evaluation.devices.detect import Device  # noqa: E402
+from evaluation.devices.device import Device  # noqa: E402
 from evaluation.languages import languages  # noqa: E402
 from evaluation.memory.cuda_ipc import DeviceMemory  # noqa: E402
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes  # noqa: E402

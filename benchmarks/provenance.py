@@ -11,7 +11,7 @@ import torch
 
 from evaluation import JUDGE_VERSION
 from evaluation.devices import detect
-from evaluation.devices.detect import Device
+from evaluation.devices.device import Device
 from evaluation.types import to_json
 
 JUDGE = Path(__file__).resolve().parent.parent / "evaluation"

@@ -21,7 +21,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from evaluation.devices.detect import Device
+from evaluation.devices.device import Device
 from evaluation.tasks.spec import Task
 from runners.process.supervisor import Child
 from runners.worker.bench import Bench
