@@ -22,6 +22,7 @@ from evaluation.anticheat import late_inputs, launch_order, staged_inputs
 from evaluation.building.cache_folder import replace_text
 from evaluation.device_kind import GPU, contestant_cores
 from evaluation.devices import detect
+from evaluation.devices.device import Device
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.layout import HostMemory
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
@@ -70,7 +71,7 @@ class MeasurementSession:
     needed, the baseline by `begin` before that.
     """
 
-    device: detect.Device
+    device: Device
     """Known once it has met the candidate."""
 
     def __init__(
@@ -100,7 +101,7 @@ class MeasurementSession:
         if self._preferred:
             self.arm(self._preferred)
 
-    def meet(self, candidate: Build, device: detect.Device) -> Self:
+    def meet(self, candidate: Build, device: Device) -> Self:
         """From now on this is judged, there, and by the thread that calls this."""
         self.device = device
         # A team of threads would wait for whichever of them shares its core with someone else.

@@ -68,7 +68,7 @@ def test_a_trial_tries_what_was_not_tried_and_what_has_changed(
     about = {"fingerprint": {}, "environment": {}, "uuid": "", "unjudged": ""}
     processor = SimpleNamespace(kind="cpu", slug="cpu", **about)
     found = {"gpu": (), "cpu": (processor,)}
-    monkeypatch.setattr(admission.hardware, "devices", lambda cache, kinds: found[kinds[0]])
+    monkeypatch.setattr(admission.detect, "devices", lambda cache, kinds: found[kinds[0]])
     monkeypatch.setattr(subprocess, "run", admit)
     monkeypatch.setattr("sys.argv", argv)
     assert admission.main() == 1

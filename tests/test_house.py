@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_LINES = 400
+MOST_LINES = 500
 PACKAGES = ("arena", "evaluation", "runners")
 
 
@@ -53,7 +53,7 @@ def test_files_are_short() -> None:
         if "vendor" not in path.parts and "migrations" not in path.parts
     ]
     lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in written}
-    assert {path: n for path, n in lengths.items() if n >= MOST_LINES} == {}
+    assert {path: n for path, n in lengths.items() if n > MOST_LINES} == {}
 
 
 def test_every_module_opens_with_what_it_alone_knows() -> None:

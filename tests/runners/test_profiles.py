@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from runners.worker.attempt import PROFILES
-from tests.runners.agent.test_attempt import hand_in, tool_outputs
 from tests.runners.house import CASES, TARGET, House
+from tests.runners.worker.test_attempt import hand_in, tool_outputs
 
 
 def test_a_profile_is_told_to_the_agent_and_stands_in_the_trace(house: House) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def test_a_message_says_which_model_it_is_of_and_what_it_took_and_cost(tmp_path:
 
 def test_a_message_of_no_model_costs_nothing_that_is_known(tmp_path: Path) -> None:
     body = told(lambda desk: desk.say("I begin."), tmp_path)
-    assert body == asdict(events.Message(role="assistant", text="I begin."))
+    assert body == events.Message(role="assistant", text="I begin.").model_dump()
 
 
 def test_a_command_that_takes_too_long_ends_with_what_it_started(tmp_path: Path) -> None:
