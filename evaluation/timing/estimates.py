@@ -1,9 +1,8 @@
-"""The judge's clock: how windows become latencies, and blocks of windows a speedup with its
-interval.
+"""Estimates: window times become latencies, and blocks of windows a speedup with its interval.
 
 A block is four windows, candidate, baseline, baseline, candidate (A B B A), so that a clock that
-drifts evenly moves both arms alike. The speedup of a case is exp(median of the blocks' log ratios);
-its 95 % interval is a bootstrap over blocks.
+drifts evenly moves both alike. The speedup of a case is exp(median of the blocks' log ratios). Its
+95 % interval is a bootstrap over blocks.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.device_kind import GPU
+from evaluation.timing.plan import Plan
 from evaluation.types import Interval
 
 RESAMPLES = 2000
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""What Student's t of one, two and more degrees of freedom exceeds by chance in 2.5 %."""
+"""Quantiles of Student's t for one to nine degrees of freedom, exceeded by chance in 2.5 %."""
 EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
-"""On a GPU they matter only to windows that were not clocked by sight."""
+"""Empty windows timed by device. On a GPU only windows without a GPU clock need them."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Nanoseconds per launch of each arm in one A B B A block."""
+    """Nanoseconds per launch of candidate and baseline in one A B B A block."""
 
     candidate: float
     baseline: float
@@ -38,70 +37,28 @@ class Block:
         return math.log(self.baseline / self.candidate)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How long to measure one case: at least and at most so many blocks, until the interval is
-    narrow enough.
-    """
-
-    window_seconds: float
-    least_blocks: int
-    most_blocks: int
-    narrow: float
-    """Half the width of the 95 % interval of the log speedup at which measuring stops."""
-    most_seconds: float
-    every_regime: bool = True
-    """Measure with warm caches, and one call after the other, besides."""
-    rings: int = 1
-    """Measure so often, each time in memory of its own and for so many seconds."""
-    looked_at_between: float = 0.0
-    """So large a share of windows has one before it that is looked at (see `arrivals`)."""
-    looked_at_after: int = 0
-    """And so many of the candidate's come after all of them, in each of the ways there are."""
-
-
-FINAL_PLAN = Plan(0.005, 9, 101, 0.003, 3.0, rings=2, looked_at_between=0.05, looked_at_after=2)
-"""Many short windows: what else a machine does changes within tens of milliseconds, and takes the
-less of a block the sooner its four windows follow each other.
-"""
-QUICK_PLAN = Plan(
-    0.005, 5, 15, 0.015, 1.5, every_regime=False, looked_at_between=0.05, looked_at_after=1
-)
-"""For rounds, of which only the last will count, and for hidden cases, of which there are many."""
-GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0, looked_at_between=0.4, looked_at_after=2)
-GPU_QUICK_PLAN = Plan(
-    0.001, 5, 9, 0.02, 0.3, every_regime=False, looked_at_between=0.15, looked_at_after=1
-)
-"""What is clocked by sight is known to some microseconds, so short windows say enough."""
 APART = 0.05
-"""Log speedups in two rings that differ by more are not both right."""
+"""Largest difference of the log speedups of two rings that are both trusted."""
 NOISY = 0.05
-"""Half an interval wider than this marks a measurement as noisy."""
+"""Half the width of an interval beyond which a measurement is marked as noisy."""
 ROOFLINE_MARGIN = 0.8
-"""A time below this share of the roofline's is disputed: what is left allows for the error of the
-measured peaks.
+"""A time below this share of the roofline time is disputed; the margin covers errors of the peaks.
 """
-
-
-def plan_for(kind: str, final: bool) -> Plan:
-    """How long to measure on a kind of device."""
-    if kind == GPU:
-        return GPU_FINAL_PLAN if final else GPU_QUICK_PLAN
-    return FINAL_PLAN if final else QUICK_PLAN
 
 
 def blocks(
     candidate: Callable[[], float], baseline: Callable[[], float], plan: Plan
 ) -> list[Block]:
-    """Blocks of four windows, until the interval is narrow enough or the plan's time is up. Each
-    call is one window and returns its nanoseconds per launch.
+    """Measure blocks until the interval is narrow enough or the plan's time is over.
+
+    Each call runs one window and returns its nanoseconds per launch.
     """
     found: list[Block] = []
-    ends = time.monotonic() + plan.most_seconds
-    while len(found) < plan.most_blocks:
+    ends = time.monotonic() + plan.max_seconds
+    while len(found) < plan.max_blocks:
         a1, b1, b2, a2 = candidate(), baseline(), baseline(), candidate()
         found.append(Block((a1 + a2) / 2, (b1 + b2) / 2))
-        if len(found) < plan.least_blocks:
+        if len(found) < plan.min_blocks:
             continue
         if half_width(speedup_of(found)) < plan.narrow or time.monotonic() > ends:
             break
@@ -113,15 +70,15 @@ def log_speedup(blocks: Sequence[Block]) -> float:
 
 
 def apart(rings: Sequence[Sequence[Block]]) -> float:
-    """How far the log speedups of some rings lie apart; 0 for one."""
+    """Return the largest difference between the log speedups of some rings; 0 for one."""
     logs = [log_speedup(blocks) for blocks in rings]
     return max(logs) - min(logs)
 
 
-def unseen(candidate: Sequence[float], baseline: Sequence[float]) -> float:
-    """Nanoseconds that a candidate takes longer for each window than a baseline, off the clock or
-    besides its launches, where that is more than chance: three standard errors of the difference of
-    medians.
+def excess(candidate: Sequence[float], baseline: Sequence[float]) -> float:
+    """Return the nanoseconds by which a candidate's overhead exceeds a baseline's, beyond chance.
+
+    Beyond chance is more than three standard errors of the difference of medians.
     """
     difference = statistics.median(candidate) - statistics.median(baseline)
     error = math.hypot(_error_of_median(candidate), _error_of_median(baseline))
@@ -129,8 +86,9 @@ def unseen(candidate: Sequence[float], baseline: Sequence[float]) -> float:
 
 
 def _error_of_median(values: Sequence[float]) -> float:
-    """The standard error of a median, by the values' median absolute deviation from it. Source: the
-    normal distribution, 1.2533 x 1.4826 of it.
+    """Return the standard error of a median, from the median absolute deviation.
+
+    Source: the normal distribution, 1.2533 x 1.4826 of the deviation.
     """
     middle = statistics.median(values)
     spread = statistics.median(abs(value - middle) for value in values)
@@ -138,30 +96,22 @@ def _error_of_median(values: Sequence[float]) -> float:
 
 
 def less_empty(elapsed: float, empty: float) -> float:
-    """A window less the least empty round trip, of which a busy machine makes many out of one.
+    """Return a window's time without that of an empty window.
 
-    At most half a window is taken for empty, so that no time comes near zero.
+    At most half of it is subtracted, so that no time comes near zero.
     """
     return elapsed - min(empty, elapsed / 2)
 
 
-def launches_for(times: Sequence[float], seconds: float) -> float:
-    """Launches of a window for contestants that take so many nanoseconds each, the same for all:
-    the fastest one's window takes `seconds`, unless the slowest one's would take over four times
-    that.
-    """
-    target = seconds * 1e9
-    return min(target / min(times), 4 * target / max(times))
-
-
 def half_width(interval: Interval) -> float:
-    """Half the width of an interval of the log speedup."""
+    """Return half the width of the interval of the log speedup."""
     return (math.log(interval.high) - math.log(interval.low)) / 2
 
 
 def speedup_of(blocks: Sequence[Block]) -> Interval:
-    """The speedup of a case and its 95 % block-bootstrap interval. Source: percentile bootstrap,
-    Efron 1979.
+    """Return the speedup of a case with its 95 % block-bootstrap interval.
+
+    Source: percentile bootstrap, Efron 1979.
     """
     ratios = np.array([block.log_ratio for block in blocks])
     random = np.random.default_rng(len(ratios))
@@ -172,11 +122,10 @@ def speedup_of(blocks: Sequence[Block]) -> Interval:
 
 
 def combine(intervals: Sequence[Interval], drawn: Sequence[float] = ()) -> Interval | None:
-    """The geometric mean over cases, with the interval of independent errors added in the log; None
-    of none.
+    """Return the geometric mean over cases with the combined interval; None without cases.
 
-    `drawn` are the speedups of those cases among them that were drawn at random: the interval is
-    that of the mean over all draws, of which this is one.
+    Errors are independent and add in the log. `drawn` are the speedups of the cases that were drawn
+    at random: the interval is then that of the mean over all draws.
     """
     if not intervals:
         return None
@@ -189,9 +138,25 @@ def combine(intervals: Sequence[Interval], drawn: Sequence[float] = ()) -> Inter
 
 
 def _error_of_draw(speedups: Sequence[float]) -> float:
-    """Half the 95 % interval of the sum of log speedups drawn at random; one alone tells none."""
+    """Return half the 95 % interval of the sum of log speedups drawn at random; 0 for fewer than
+    two.
+    """
     count = len(speedups)
     if count < 2:
         return 0.0
     deviation = statistics.stdev(math.log(speedup) for speedup in speedups)
-    return STUDENT[count - 2] * deviation * math.sqrt(count)
+    return student_t(count - 1) * deviation * math.sqrt(count)
+
+
+def student_t(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t with `freedom` degrees of freedom, to 0.01 %.
+
+    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", table 26.10 and 26.7.5.
+    """
+    if freedom <= len(STUDENT):
+        return STUDENT[freedom - 1]
+    z = 1.959964
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3

@@ -12,16 +12,14 @@ import pytest
 
 from evaluation.timing.estimates import (
     Block,
-    Plan,
     combine,
+    excess,
     half_width,
-    launches_for,
     less_empty,
-    plan_for,
     speedup_of,
-    unseen,
 )
 from evaluation.timing.estimates import blocks as measured
+from evaluation.timing.plan import Plan, launches_for, plan_for
 from evaluation.types import Interval
 
 
@@ -100,7 +98,7 @@ def windows(*times: float) -> Callable[[], float]:
     return itertools.cycle(times).__next__
 
 
-PLAN = Plan(0.001, least_blocks=5, most_blocks=9, narrow=0.01, most_seconds=60.0)
+PLAN = Plan(0.001, min_blocks=5, max_blocks=9, narrow=0.01, max_seconds=60.0)
 
 
 def test_a_block_is_candidate_baseline_baseline_candidate() -> None:
@@ -121,17 +119,17 @@ def test_a_clock_that_drifts_evenly_moves_both_alike() -> None:
 
 
 def test_measuring_stops_as_soon_as_the_interval_is_narrow() -> None:
-    assert len(measured(windows(100.0), windows(150.0), PLAN)) == PLAN.least_blocks
+    assert len(measured(windows(100.0), windows(150.0), PLAN)) == PLAN.min_blocks
 
 
 def test_measuring_stops_at_the_most_blocks_when_it_never_gets_narrow() -> None:
     noisy = windows(100.0, 100.0, 200.0, 200.0, 50.0, 50.0)
-    assert len(measured(noisy, windows(100.0), PLAN)) == PLAN.most_blocks
+    assert len(measured(noisy, windows(100.0), PLAN)) == PLAN.max_blocks
 
 
 def test_measuring_stops_at_its_time_but_not_before_the_least_blocks() -> None:
-    noisy, late = windows(100.0, 100.0, 200.0, 200.0), dataclasses.replace(PLAN, most_seconds=0.0)
-    assert len(measured(noisy, windows(100.0), late)) == PLAN.least_blocks
+    noisy, late = windows(100.0, 100.0, 200.0, 200.0), dataclasses.replace(PLAN, max_seconds=0.0)
+    assert len(measured(noisy, windows(100.0), late)) == PLAN.min_blocks
 
 
 def test_a_gpu_is_measured_in_shorter_windows_and_the_last_round_longest() -> None:
@@ -153,7 +151,19 @@ def test_a_window_is_long_enough_for_the_faster_and_not_too_long_for_the_slower(
 
 def test_what_a_candidate_takes_beyond_chance_before_it_is_seen_counts() -> None:
     baseline = [500.0, 510.0, 490.0, 505.0, 495.0, 530.0, 470.0]
-    assert unseen(baseline, baseline) == 0.0
-    assert unseen([value + 5 for value in baseline], baseline) == 0.0, "no more than chance"
-    assert unseen([value + 200 for value in baseline], baseline) == pytest.approx(200)
-    assert unseen([value - 200 for value in baseline], baseline) == 0.0, "nothing is given back"
+    assert excess(baseline, baseline) == 0.0
+    assert excess([value + 5 for value in baseline], baseline) == 0.0, "no more than chance"
+    assert excess([value + 200 for value in baseline], baseline) == pytest.approx(200)
+    assert excess([value - 200 for value in baseline], baseline) == 0.0, "nothing is given back"
+
+
+@pytest.mark.parametrize(
+    ("drawn", "student"), [(2, 12.7062), (10, 2.2622), (11, 2.2281), (31, 2.0423), (101, 1.9840)]
+)
+def test_combine_of_drawn_cases_has_the_interval_of_their_mean(drawn: int, student: float) -> None:
+    """Quantiles of Student's t from the tables of Abramowitz and Stegun."""
+    speedups = [math.exp(0.1 * (-1) ** number) for number in range(drawn)]
+    total = combine([Interval(x, x, x) for x in speedups], speedups)
+    assert total is not None
+    error = student * float(np.std(np.log(speedups), ddof=1)) / drawn**0.5
+    assert math.log(total.high / total.speedup) == pytest.approx(error, rel=2e-4)
