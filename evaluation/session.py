@@ -1,4 +1,4 @@
-"""The judge of one submission: whom it starts, what it asks, what the answers are worth."""
+"""Measurement session of one submission: its processes, their calls and their times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import torch
 from evaluation import JUDGE_VERSION
 from evaluation.anticheat import late_inputs, launch_order, staged_inputs
 from evaluation.building.cache_folder import replace_text
-from evaluation.device_kind import GPU, contestant_cores
+from evaluation.device_kind import GPU, candidate_cores
 from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.memory.cuda_ipc import DeviceMemory
@@ -34,31 +34,33 @@ from evaluation.sandbox import untrusted_files
 from evaluation.tasks.input_families import families_for
 from evaluation.tasks.spec import Operator, Task
 from evaluation.timing import estimates
+from evaluation.timing import plan as plans
 from evaluation.timing.clock import WindowClock
 from evaluation.timing.estimates import Block
-from evaluation.timing.window import LEAST_LAUNCHES, WindowTimer, unseen_ns
+from evaluation.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 from evaluation.tracks.builds import Build
 from evaluation.types import Case, Measurement, Split
 
 COMPUTED_TWICE = 2
-"""Of the inputs of a case, drawn in secret: the same values again, and the same answer wanted."""
+"""Number of input families, drawn in secret, that are run twice and must give the same output."""
 CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
-"""Two slots stay in cache. They are written again and again, so not clocked by sight but longer."""
-MOST_LAUNCHES = 4096
-LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
-"""What the time of a launch is guessed from before there is any: its least, and a good kernel's
-share of the roofline.
+"""Warm measurements use two slots, which stay in the cache.
+
+They are rewritten all the time, so the GPU clock cannot observe them, and their windows are longer.
 """
+MAX_LAUNCHES = 4096
+LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
+"""First guess of a launch time: at least `LAUNCH_NS`, or the roofline time over this share."""
 SLOW_NS = 1e6
-"""A launch that takes longer is told from a round trip by a window of its own."""
+"""A longer launch is timed by a window of its own."""
 LONGER = 1.3
-"""Windows longer or shorter than planned by no more than this stay as they are."""
+"""A window within this factor of its planned length keeps its length."""
 
 
 @dataclass(frozen=True)
-class _Take:
-    """What one ring gave of a case; the candidate's timer runs no more."""
+class _Repeat:
+    """Result of one case in one buffer ring. The candidate's timer is finished."""
 
     blocks: list[Block]
     candidate: WindowTimer
@@ -67,12 +69,13 @@ class _Take:
 
 
 class MeasurementSession:
-    """Holds the candidate, its baselines and the clock. A contestant is started when it is first
-    needed, the baseline by `begin` before that.
+    """Runs and times one candidate and its baselines.
+
+    A process starts when it is first needed; `begin` starts the only baseline earlier.
     """
 
     device: Device
-    """Known once it has met the candidate."""
+    """Set by `set_candidate`."""
 
     def __init__(
         self,
@@ -82,37 +85,37 @@ class MeasurementSession:
         cache: Path,
         seconds: dict[str, float] | None = None,
     ) -> None:
-        """`seconds` is told what goes into starting contestants and what into windows."""
+        """Prepare a session. `seconds` receives the time spent on process starts and in windows."""
         self.task = task
         self._cache = cache
         self.operator: Operator = task.operator
-        self.threads = len(contestant_cores())
+        self.threads = len(candidate_cores())
         self.seconds = seconds if seconds is not None else {}
         self._memory = DeviceMemory() if task.kind == GPU else HostMemory()
         self._fork_server = fork_server
         self._builds = {build.name: build for build in baselines}
-        self._arms: dict[str, ProcessHandle] = {}
+        self._processes: dict[str, ProcessHandle] = {}
         self._stack = ExitStack()
         self._alone = len(baselines) == 1
         self._preferred: str | None = baselines[0].name if self._alone else None
 
     def begin(self) -> None:
-        """Start what can be before there is a candidate: the baseline, where there is but one."""
+        """Start the baseline before the candidate is built, where there is only one."""
         if self._preferred:
-            self.arm(self._preferred)
+            self.process(self._preferred)
 
-    def meet(self, candidate: Build, device: Device) -> Self:
-        """From now on this is judged, there, and by the thread that calls this."""
+    def set_candidate(self, candidate: Build, device: Device) -> Self:
+        """Judge this candidate on this device, in the calling thread."""
         self.device = device
-        # A team of threads would wait for whichever of them shares its core with someone else.
+        # Several threads would wait for the one that shares its core with another process.
         torch.set_num_threads(1)
         self._builds["candidate"] = candidate
-        self._witness = launch_order.OverlapDetector()
+        self._overlap_detector = launch_order.OverlapDetector()
         return self
 
-    def arm(self, name: str) -> ProcessHandle:
-        """The contestant of that name, started and loaded."""
-        if name not in self._arms:
+    def process(self, name: str) -> ProcessHandle:
+        """Return the process of this name, started and loaded."""
+        if name not in self._processes:
             started = time.perf_counter()
             build = self._builds[name]
             scratch = build.scratch or self._stack.enter_context(untrusted_files.scratch())
@@ -128,66 +131,74 @@ class MeasurementSession:
                 kind=self.task.kind,
                 environment=build.environment,
             )
-            arm = self._stack.enter_context(ProcessHandle(self._fork_server, rights, WindowClock()))
-            arm.load(build.language, build.folder, self.operator.name)
-            self._arms[name] = arm
+            process = self._stack.enter_context(
+                ProcessHandle(self._fork_server, rights, WindowClock())
+            )
+            process.load(build.language, build.folder, self.operator.name)
+            self._processes[name] = process
             self._spend("start", time.perf_counter() - started)
-        return self._arms[name]
+        return self._processes[name]
 
     def _spend(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def call(self, case: Case) -> None:
-        """Stage one: it loads, has its entry point, and runs once. Raises SubmissionError."""
-        with self._rig(case, slots=2, arms=1) as rig:
-            candidate = self.arm("candidate")
-            candidate.bind(self.operator.arguments, rig.regions(0), rig.values)
-            rig.refill(0, 0, 2)
+        """Load the candidate, find its entry point and run it once.
+
+        Raises: SubmissionError.
+        """
+        with self._ring(case, slots=2, processes=1) as ring:
+            candidate = self.process("candidate")
+            candidate.bind(self.operator.arguments, ring.regions(0), ring.values)
+            ring.refill(0, 0, 2)
             candidate.run(0, 2)
             candidate.require_idle()
 
     def check(self, case: Case, thorough: bool = True) -> float:
-        """Stage two on one case: every input family from secret seeds, through the same pointers.
+        """Check the candidate's outputs on one case, with every input family from secret seeds.
 
-        Where a call takes long, as in an interpreter, a check that is not `thorough` draws three
-        families. Returns the largest error as a share of what is allowed.
-        Raises SubmissionError.
+        All calls use the same pointers. A check that is not `thorough` draws three families, for
+        calls that take long, as in an interpreter.
+
+        Returns: the largest error as a share of the allowed error.
+        Raises: SubmissionError.
         """
         worst = 0.0
-        with self._rig(case, slots=1, arms=1) as rig:
-            candidate = self.arm("candidate")
-            candidate.bind(self.operator.arguments, rig.regions(0), rig.values)
-            elements = sum(view.numel() for view in rig.inputs.slot(0).values())
+        with self._ring(case, slots=1, processes=1) as ring:
+            candidate = self.process("candidate")
+            candidate.bind(self.operator.arguments, ring.regions(0), ring.values)
+            elements = sum(view.numel() for view in ring.inputs.slot(0).values())
             families = families_for(elements, thorough)
             twice = secrets.SystemRandom().sample(range(len(families)), COMPUTED_TWICE)
             for number, family in enumerate(families):
                 where = f"case {case.name}, {family} inputs"
-                inputs = rig.oracle.draw(family)
-                truths = rig.oracle.truth(inputs)
+                inputs = ring.reference.draw(family)
+                truths = ring.reference.expected(inputs)
                 for _ in "ab" if number in twice else "a":
-                    rig.place(inputs)
+                    ring.place(inputs)
                     candidate.run(0, 1)
                     candidate.require_idle()
-                    rig.untouched(inputs, where)
-                    worst = max(worst, compare(rig.outputs[0].slot(0), truths, rig.secret, where))
+                    ring.untouched(inputs, where)
+                    worst = max(worst, compare(ring.outputs[0].slot(0), truths, ring.secret, where))
         return worst
 
-    def measure(self, case: Case, plan: estimates.Plan) -> Measurement:
-        """Candidate against live baseline on one case. Raises SubmissionError when a timed output
-        is wrong.
+    def measure(self, case: Case, plan: plans.Plan) -> Measurement:
+        """Measure the candidate against the live baseline on one case.
+
+        Raises: SubmissionError where a timed output is wrong.
         """
-        takes = self._takes(case, plan)
-        candidate, eager = takes[-1].candidate, takes[-1].eager
-        blocks = [block for take in takes for block in take.blocks]
+        repeats = self._repeats(case, plan)
+        candidate, eager = repeats[-1].candidate, repeats[-1].eager
+        blocks = [block for repeat in repeats for block in repeat.blocks]
         interval = estimates.speedup_of(blocks)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
         baseline_ns = statistics.median(block.baseline for block in blocks)
         moved, flops = self.operator.module().cost(case)
-        floor = self._floor_ns(case, candidate.rig.bytes)
+        floor = self._floor_ns(case, candidate.ring.bytes)
         if candidate_ns < estimates.ROOFLINE_MARGIN * floor:
             self.device = detect.measured_again(self.device, self._cache)
-            floor = self._floor_ns(case, candidate.rig.bytes)
+            floor = self._floor_ns(case, candidate.ring.bytes)
         return Measurement(
             case=case.name,
             split=case.split,
@@ -207,86 +218,95 @@ class MeasurementSession:
             blocks=len(blocks),
             noisy=estimates.half_width(interval) > estimates.NOISY,
             eager_us=eager and eager / 1e3,
-            captured=takes[-1].captured if self.task.kind == GPU else None,
+            captured=repeats[-1].captured if self.task.kind == GPU else None,
         )
 
-    def _takes(self, case: Case, plan: estimates.Plan) -> list[_Take]:
-        """What each ring of a plan gave; of rings that disagree with one more, those that agree."""
-        takes = [self._take(case, plan) for _ in range(plan.rings)]
-        if estimates.apart([take.blocks for take in takes]) > estimates.APART:
-            takes = _agreeing([*takes, self._take(case, plan)])
-        return takes
+    def _repeats(self, case: Case, plan: plans.Plan) -> list[_Repeat]:
+        """Return one result for each ring of a plan.
 
-    def _take(self, case: Case, plan: estimates.Plan) -> _Take:
-        """Blocks of one case in one ring, and what is asked of the candidate beside them."""
+        Where they disagree, one more is measured, and those that agree are returned.
+        """
+        repeats = [self._repeat(case, plan) for _ in range(plan.rings)]
+        if estimates.apart([repeat.blocks for repeat in repeats]) > estimates.APART:
+            repeats = _agreeing([*repeats, self._repeat(case, plan)])
+        return repeats
+
+    def _repeat(self, case: Case, plan: plans.Plan) -> _Repeat:
+        """Measure the blocks of one case in one ring, and run the checks between and after them."""
         with self.bench(case, plan, ("candidate", self.baseline())) as (candidate, against):
-            # What the candidate does on an empty trip is not given back to it.
+            # The candidate's own work on an empty trip is not subtracted from its time.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
             windows = [
-                late_inputs.looked_at_between(timer, plan.looked_at_between, self._witness)
+                late_inputs.window_with_checks(
+                    timer, plan.overlap_check_share, self._overlap_detector
+                )
                 for timer in (candidate, against)
             ]
             blocks = estimates.blocks(windows[0], windows[1], plan)
-            unseen = unseen_ns(candidate, against)
-            blocks = [Block(block.candidate + unseen, block.baseline) for block in blocks]
-            for look in late_inputs.ways_to_look(candidate, self._witness) * plan.looked_at_after:
-                look(candidate)
+            hidden = hidden_ns(candidate, against)
+            blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
+            checks = late_inputs.checks_of(candidate, self._overlap_detector)
+            for check in checks * plan.overlap_checks_after:
+                check(candidate)
             staged_inputs.check(candidate, self._memory)
-            candidate.rig.intact(candidate.region, candidate.where)
+            candidate.ring.intact(candidate.region, candidate.where)
             captured = candidate.captured
             eager = candidate.eager() if captured and plan.every_regime else None
-        return _Take(blocks, candidate, captured, eager)
+        return _Repeat(blocks, candidate, captured, eager)
 
     def _warm(self, case: Case, cold: WindowTimer, cold_ns: float) -> float:
-        """Nanoseconds per launch when two slots go round."""
+        """Return the nanoseconds per launch with warm caches.
+
+        Launches alternate between two slots.
+        """
         launches = math.ceil(WARM_SECONDS * 1e9 / cold_ns)
-        with self._rig(case, WARM_SLOTS, arms=1) as rig:
-            timer = self._timer(rig, 0, "candidate", case)
-            timer.capture(min(MOST_LAUNCHES, max(cold.launches, launches)))
-            timer.empty = statistics.median(cold.besides)
+        with self._ring(case, WARM_SLOTS, processes=1) as ring:
+            timer = self._timer(ring, 0, "candidate", case)
+            timer.capture(min(MAX_LAUNCHES, max(cold.launches, launches)))
+            timer.empty = statistics.median(cold.overhead)
             return statistics.median(timer.window() for _ in range(WARM_WINDOWS))
 
     def _floor_ns(self, case: Case, working_set: int) -> float:
-        """Nanoseconds of the roofline of one launch."""
+        """Return the roofline time of one launch in nanoseconds."""
         module = self.operator.module()
         moved, flops = module.cost(case)
         unit = getattr(module, "UNIT", case.dtype)
         return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
 
-    def _rig(self, case: Case, slots: int, arms: int) -> BufferRing:
-        return BufferRing(self.operator, case, slots, arms, self._memory)
+    def _ring(self, case: Case, slots: int, processes: int) -> BufferRing:
+        return BufferRing(self.operator, case, slots, processes, self._memory)
 
-    def _timer(self, rig: BufferRing, region: int, name: str, case: Case) -> WindowTimer:
+    def _timer(self, ring: BufferRing, region: int, name: str, case: Case) -> WindowTimer:
         trusted, build = name != "candidate", self._builds[name]
         return WindowTimer(
-            self.arm(name), rig, region, trusted, f"case {case.name}", build.discards
+            self.process(name), ring, region, trusted, f"case {case.name}", build.discards
         )
 
     @contextmanager
     def bench(
-        self, case: Case, plan: estimates.Plan, names: Sequence[str]
+        self, case: Case, plan: plans.Plan, names: Sequence[str]
     ) -> Iterator[tuple[WindowTimer, ...]]:
-        """Timers of these contestants over one ring, with as many launches a window each, so that
-        what a window costs besides them weighs alike.
+        """Yield timers of these processes over one ring, with equal numbers of launches per window.
 
-        The slower one's windows grow to at most four times what was planned.
+        Equal windows have equal overhead. The slower process's windows take at most four times the
+        planned length.
         """
         settled = self._settled_graphs if self.task.kind == GPU else self._settled_calls
         with settled(case, plan, names) as timers:
             for timer in timers:
-                timer.besides.clear()  # what went before was not measured
-                timer.ready.clear()
+                timer.overhead.clear()  # of windows before the measurement
+                timer.preparation.clear()
             yield timers
             for timer in timers:
-                self._spend("clocked", timer.clocked)
+                self._spend("clocked", timer.seconds)
 
     @contextmanager
     def _settled_calls(
-        self, case: Case, plan: estimates.Plan, names: Sequence[str]
+        self, case: Case, plan: plans.Plan, names: Sequence[str]
     ) -> Iterator[tuple[WindowTimer, ...]]:
         slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
-        with self._rig(case, slots, arms=len(names)) as rig:
-            timers = [self._timer(rig, i, name, case) for i, name in enumerate(names)]
+        with self._ring(case, slots, processes=len(names)) as ring:
+            timers = [self._timer(ring, i, name, case) for i, name in enumerate(names)]
             for timer in timers:
                 timer.settle(plan.window_seconds)
             counts = [timer.count for timer in timers]
@@ -296,16 +316,19 @@ class MeasurementSession:
 
     @contextmanager
     def _settled_graphs(
-        self, case: Case, plan: estimates.Plan, names: Sequence[str]
+        self, case: Case, plan: plans.Plan, names: Sequence[str]
     ) -> Iterator[tuple[WindowTimer, ...]]:
-        """A ring that outgrows the cache and takes a window's time with each slot launched once:
-        at first guessed from the roofline, and made once more where the guess was too small.
+        """Yield timers over a ring that outgrows the cache and whose window launches each slot
+        once.
+
+        The ring's size is guessed from the roofline. It is made once more where the guess was too
+        small.
         """
         guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
         slots = self._slots(case, plan, [guess] * len(names))
         for last in (False, True):
-            with self._rig(case, slots, arms=len(names)) as rig:
-                timers = [self._timer(rig, i, name, case) for i, name in enumerate(names)]
+            with self._ring(case, slots, processes=len(names)) as ring:
+                timers = [self._timer(ring, i, name, case) for i, name in enumerate(names)]
                 once = [timer.window() for timer in timers]
                 times = [ns if ns > SLOW_NS else guess for ns in once]
                 launches = min(slots, self._slots(case, plan, times))
@@ -320,24 +343,24 @@ class MeasurementSession:
             slots = wanted
             guess = max(times)
 
-    def _slots(self, case: Case, plan: estimates.Plan, times: Sequence[float]) -> int:
-        """Launches of a window for contestants that take so many nanoseconds each; fewer where the
-        device's memory is small.
+    def _slots(self, case: Case, plan: plans.Plan, times: Sequence[float]) -> int:
+        """Return the launches of a window for processes with these nanoseconds per launch.
+
+        A small device memory limits them.
         """
-        launches = estimates.launches_for(times, plan.window_seconds)
+        launches = plans.launches_for(times, plan.window_seconds)
         each, cache = slot_bytes(self.operator, case), self.device.last_level_cache_bytes
         # Where even the longest ring stays in the cache, a shorter one is as good.
-        ring = 2 * cache if MOST_LAUNCHES * each > cache else 0
+        ring = 2 * cache if MAX_LAUNCHES * each > cache else 0
         most = max(2, self.device.memory_bytes // (4 * each * len(times)))
         return min(
-            max(LEAST_LAUNCHES, math.ceil(launches), math.ceil(ring / each)), MOST_LAUNCHES, most
+            max(MIN_LAUNCHES, math.ceil(launches), math.ceil(ring / each)), MAX_LAUNCHES, most
         )
 
     def baseline(self) -> str:
-        """The name of the baseline to beat: of several the one with the least geomean time over the
-        seen cases.
+        """Return the name of the baseline to beat: the fastest over the seen cases.
 
-        Which that is, is measured once on a device, and kept.
+        The geomean of its times counts.
         """
         if self._preferred is None:
             times = self.baseline_times()
@@ -345,10 +368,10 @@ class MeasurementSession:
         return self._preferred
 
     def baseline_times(self) -> dict[str, float]:
-        """Geomean microseconds over the seen cases of each of several baselines; none for one
-        alone.
+        """Return the geomean microseconds of each of several baselines over the seen cases.
 
-        Measured on this device, now or earlier, for whatever task they stand in.
+        They are measured once on a device and cached, whatever the task. The result is empty for a
+        single baseline.
         """
         if self._alone:
             return {}
@@ -356,24 +379,25 @@ class MeasurementSession:
         sources = [(self._builds[name].folder / file).read_text("utf-8") for name in names]
         measured = sources, self.task.cases(Split.SEEN), dict(self.device.fingerprint)
         key = repr((JUDGE_VERSION, self.operator.arguments, *measured, torch.__version__))
-        kept = self._cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
-        if kept.is_file():
-            return dict(json.loads(kept.read_text()))
+        cached = self._cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
+        if cached.is_file():
+            return dict(json.loads(cached.read_text()))
         trials = zip(*self._trial_times(names), strict=True)
         times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
         for name in sorted(times, key=lambda name: times[name])[1:]:
-            self._arms.pop(name).kill_and_wait()
-        if "candidate" in self._arms:  # else it could decide what others are measured against
-            self._arms["candidate"].check_suspended()
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(kept, json.dumps(times))
+            self._processes.pop(name).kill_and_wait()
+        if "candidate" in self._processes:  # it must not have slowed a baseline
+            self._processes["candidate"].check_suspended()
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(cached, json.dumps(times))
         return times
 
     def _trial_times(self, names: Sequence[str]) -> Iterator[list[float]]:
-        """Microseconds of each of these on a case, by windows in turn: a machine that slows down
-        slows them all.
+        """Yield the microseconds of each of these baselines on each seen case.
+
+        Their windows alternate, so that a machine that slows down slows all of them.
         """
-        plan = estimates.plan_for(self.task.kind, final=False)
+        plan = plans.plan_for(self.task.kind, final=False)
         for case in self.task.cases(Split.SEEN):
             with self.bench(case, plan, names) as timers:
                 turns = [[timer.window() for timer in timers] for _ in range(CHOICE_WINDOWS)]
@@ -392,9 +416,9 @@ class MeasurementSession:
         self.close()
 
 
-def _agreeing(takes: Sequence[_Take]) -> list[_Take]:
-    """All but the one whose speedup lies furthest from that in the middle."""
-    logs = [estimates.log_speedup(take.blocks) for take in takes]
+def _agreeing(repeats: Sequence[_Repeat]) -> list[_Repeat]:
+    """Return all repeats but the one whose speedup lies furthest from the median."""
+    logs = [estimates.log_speedup(repeat.blocks) for repeat in repeats]
     middle = statistics.median(logs)
-    odd = max(range(len(takes)), key=lambda number: abs(logs[number] - middle))
-    return [take for number, take in enumerate(takes) if number != odd]
+    odd = max(range(len(repeats)), key=lambda number: abs(logs[number] - middle))
+    return [repeat for number, repeat in enumerate(repeats) if number != odd]

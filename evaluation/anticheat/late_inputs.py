@@ -1,16 +1,18 @@
-"""Whether each launch of a window answers from the inputs that it finds when it begins.
+"""Late-input check: each launch of a window must use the inputs that it finds when it begins.
 
-All inputs of a window lie ready before it, so who answers launches ahead of their turn can do so in
-a crowd, into memory of its own, and only copy later: its outputs are right, and in order. Here some
-inputs are those of no launch until the window is under way; then the judge puts the right ones
-there, on a GPU by the copy engine, which works beside another process's kernels. A launch that had
-not begun by then must answer from them. It had not where the launch before it was unfinished: where
-a secret place of that one's output still changed afterwards.
+All inputs of an ordinary window are in memory before it starts. A candidate could therefore compute
+launches ahead of their turn, concurrently, and only copy outputs later. In this check some launches
+find decoy inputs until the window is under way. Then the judge writes the right ones, on a GPU by
+the copy engine, which works beside another process's kernels.
 
-To the contestant it is the same request as any other window, with the same graph and nothing
-between its launches (there `audit` is stricter, and can be told). Not found is who compares all
-inputs of a launch with those it answered; where memory bounds a kernel, that costs what it saves.
-Nor, on a processor, who answers few launches ahead: some microseconds' worth.
+A launch that had not begun by then must use the right inputs. It had not begun where the previous
+launch was unfinished: a secret place of that launch's output still changed afterwards.
+
+The candidate receives the same request as for any other window.
+
+Limitation: a candidate that compares all inputs of a launch with those it used is not found; where
+memory bounds a kernel, that costs what it gains. On a processor, a few launches ahead are not
+found: some microseconds.
 """
 
 from __future__ import annotations
@@ -25,130 +27,138 @@ import torch
 from evaluation.anticheat import launch_order
 from evaluation.errors import SubmissionError
 from evaluation.memory.input_slices import InputSlices
-from evaluation.timing.gpu_clock import telling, watched
-from evaluation.timing.window import LEAST_LAUNCHES, blame
+from evaluation.timing.gpu_clock import observable_outputs, secret_reader
+from evaluation.timing.window import MIN_LAUNCHES, attribute_failure
 
 if TYPE_CHECKING:
     from evaluation.timing.window import WindowTimer
 
-MOST_SECONDS = 1.0
-"""That the first copy waits for its moment."""
+MAX_SECONDS = 1.0
+"""Longest wait of the first copy for its moment."""
 SETTLED_SECONDS = {"cpu": 10e-6, "cuda": 0.0}
-"""A processor's core reads ahead of its own writes, which others see later: by less than this. On
-a GPU a launch begins once what the one before it wrote is seen.
+"""Delay within which a processor's writes become visible to other cores.
+
+A GPU needs none: a launch begins when the writes of the previous one are visible.
 """
 
 
 class LateInputs:
-    """The inputs of some launches of one window, which come right while it is under way: from when
-    a secret launch has written, or from a secret time on.
+    """Inputs of some launches of one window that arrive while it is under way.
+
+    They arrive when a secret launch has written its output, or after a secret time.
     """
 
     def __init__(self, timer: WindowTimer, first: int, launches: int) -> None:
-        """Of a timer with so many launches from a slot on, LEAST_LAUNCHES or more. What the
-        contestant sees is as it was: it is asked for the window only afterwards.
+        """Choose launches of a window of MIN_LAUNCHES or more.
+
+        The candidate cannot observe it.
         """
-        self._rig, self._region = timer.rig, timer.region
+        self._ring, self._region = timer.ring, timer.region
         self._first, self._launches = first, launches
-        self._parts = InputSlices(timer.rig, first, launches)
+        self._slices = InputSlices(timer.ring, first, launches)
         self._timed = bool(secrets.randbelow(2))
         self._seconds = secrets.SystemRandom().random() * timer.elapsed / 1e9
-        self._settled = SETTLED_SECONDS[timer.rig.inputs.bytes.device.type]
-        outputs = timer.rig.outputs[timer.region]
-        befores = [self._slot(launch - 1) for launch in self._parts.launches]
-        self._befores = [watched(outputs, slot) for slot in befores]
-        self._front = watched(outputs, self._slot(self._parts.front))
+        self._settled = SETTLED_SECONDS[timer.ring.inputs.bytes.device.type]
+        outputs = timer.ring.outputs[timer.region]
+        befores = [self._slot(launch - 1) for launch in self._slices.launches]
+        self._befores = [secret_reader(outputs, slot) for slot in befores]
+        self._front = secret_reader(outputs, self._slot(self._slices.front))
         self._found: list[bytes] = []
 
     def begin(self) -> None:
-        """Refill the ring, but for what is to come right."""
-        self._rig.refill(self._region, self._first, self._launches)
-        self._parts.keep()
-        self._parts.lay(self._parts.strays)
+        """Refill the ring, with decoy inputs for the chosen launches."""
+        self._ring.refill(self._region, self._first, self._launches)
+        self._slices.keep()
+        self._slices.write(self._slices.decoy_inputs)
         self._unwritten = self._front()
-        if self._rig.inputs.bytes.is_cuda:
+        if self._ring.inputs.bytes.is_cuda:
             torch.cuda.synchronize()
 
     def _slot(self, launch: int) -> int:
-        return (self._first + launch) % self._rig.slots
+        return (self._first + launch) % self._ring.slots
 
-    def __call__(self, answered: Callable[[], bool]) -> None:
-        asked = time.perf_counter()
-        while not answered() and time.perf_counter() < asked + MOST_SECONDS:
-            if self._timed and time.perf_counter() > asked + self._seconds:
+    def __call__(self, completed: Callable[[], bool]) -> None:
+        started = time.perf_counter()
+        while not completed() and time.perf_counter() < started + MAX_SECONDS:
+            if self._timed and time.perf_counter() > started + self._seconds:
                 break
             if not self._timed and self._front() != self._unwritten:
                 break
         for number, before in enumerate(self._befores):
-            self._parts.arrive(number)
+            self._slices.arrive(number)
             arrived = time.perf_counter()
             while time.perf_counter() < arrived + self._settled:
                 pass
             self._found.append(before())
 
     def put_right(self) -> None:
-        """Let all inputs be what they are to be, whether or not the window came so far."""
+        """Write all inputs that have not arrived, whether or not the window came so far."""
         for number in range(len(self._befores)):
-            self._parts.arrive(number)
+            self._slices.arrive(number)
 
     def in_time(self) -> list[int]:
-        """Once the window is over, the launches that had not begun when their inputs came."""
-        seen = zip(self._parts.launches, self._befores, self._found, strict=True)
-        return [launch for launch, before, found in seen if before() != found]
+        """Return the launches that had not begun when their inputs arrived.
+
+        The window must be over.
+        """
+        launches = zip(self._slices.launches, self._befores, self._found, strict=True)
+        return [launch for launch, before, found in launches if before() != found]
 
 
-Look = Callable[["WindowTimer"], None]
+OverlapCheck = Callable[["WindowTimer"], None]
 
 
-def ways_to_look(timer: WindowTimer, witness: launch_order.OverlapDetector) -> tuple[Look, ...]:
-    """What there is to ask of a window that is not clocked: whose inputs its launches answer from
-    and, on a GPU, in what order they run. A look at a processor's memory takes too long for that.
+def checks_of(
+    timer: WindowTimer, overlap_detector: launch_order.OverlapDetector
+) -> tuple[OverlapCheck, ...]:
+    """Return the checks for windows that are not timed: late inputs and, on a GPU, launch order.
+
+    Reading a processor's memory takes too long for launch order.
     """
-    return (witness.check, check) if timer.by_sight else (check,)
+    return (overlap_detector.check, check) if timer.gpu_clocked else (check,)
 
 
-def looked_at_between(
-    timer: WindowTimer, share: float, witness: launch_order.OverlapDetector
+def window_with_checks(
+    timer: WindowTimer, share: float, overlap_detector: launch_order.OverlapDetector
 ) -> Callable[[], float]:
-    """`timer.window`, before which in so large a share of calls there is a window that is not
-    clocked but looked at.
+    """Return `timer.window`, preceded by an untimed window with a check in a share of its calls.
 
-    To the contestant all are the same request, in an order that it cannot know: else it would be
-    orderly once enough windows have been clocked. Baselines have them for their windows to have a
-    candidate's surroundings. Raises what the ways to look do.
+    The candidate cannot tell these windows apart, so it must be honest in all of them. Baselines
+    get them too, so that both have the same surroundings. The window raises what its checks raise.
     """
-    looks = ways_to_look(timer, witness)
+    checks = checks_of(timer, overlap_detector)
 
     def window() -> float:
         if secrets.SystemRandom().random() < share:
-            secrets.choice(looks)(timer)
+            secrets.choice(checks)(timer)
         return timer.window()
 
     return window
 
 
 def check(timer: WindowTimer) -> None:
-    """Launch a window of a timer's, inputs of some of its launches arriving meanwhile. Raises
-    SubmissionError.
+    """Run one window, inputs of some of its launches arriving meanwhile.
+
+    Raises: SubmissionError.
     """
-    rig, launches = timer.rig, min(timer.launches, timer.rig.slots)
-    if launches < LEAST_LAUNCHES or not telling(rig.outputs[timer.region].layout):
+    ring, launches = timer.ring, min(timer.launches, timer.ring.slots)
+    if launches < MIN_LAUNCHES or not observable_outputs(ring.outputs[timer.region].layout):
         return
-    first = timer.begins()
-    arrivals = LateInputs(timer, first, launches)
-    with blame(timer):
-        timer.arm.prepare(first, launches)
-    arrivals.begin()
-    with blame(timer):
-        timer.arm.require_idle()
+    first = timer.first_slot()
+    late_inputs = LateInputs(timer, first, launches)
+    with attribute_failure(timer):
+        timer.process.prepare(first, launches)
+    late_inputs.begin()
+    with attribute_failure(timer):
+        timer.process.require_idle()
         try:
-            timer.arm.run(first, launches, rig.look, timer.captured, arrivals)
+            timer.process.run(first, launches, ring.poll, timer.captured, late_inputs)
         except SubmissionError:
-            arrivals.put_right()  # what fails before they came has changed no inputs
+            late_inputs.put_right()  # a failure before they arrived has changed no inputs
             raise
-        timer.arm.require_idle()
+        timer.process.require_idle()
         if timer.checked:
             where = f"{timer.where}, inputs that arrive before their launch"
-            rig.verify(timer.region, first, launches, 0, where)
-            some = arrivals.in_time()[: max(1, timer.sample())]
-            rig.verify_launches(timer.region, first, some, where)
+            ring.verify(timer.region, first, launches, 0, where)
+            some = late_inputs.in_time()[: max(1, timer.sample())]
+            ring.verify_launches(timer.region, first, some, where)

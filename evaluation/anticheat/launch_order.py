@@ -1,14 +1,14 @@
-"""Whether the launches of a window run one after the other, seen without the contestant's help.
+"""Launch-order check: the launches of a window must run one after the other.
 
-A contestant that runs later launches beside earlier ones has the time of a crowd taken for that of
-a launch. What keeps its launches in order runs in its own process (see `chain`), where native code
-can change it. So the judge glances at the outputs while a window is under way, again and again: a
-GPU's copy engine reads memory while another process's kernels write it. Launches in order have
-written all before some launch and nothing after it, however short each is. Where launches overlap
-a little, most glances see them in order: so a window has as many as there is time for.
+A candidate that runs later launches beside earlier ones would have their common time taken for that
+of one launch. Its own process orders its launches (see `sandboxed.cuda_graph`), where native code
+can change that. So the judge samples the outputs while a window is under way: a GPU's copy engine
+reads memory while another process's kernels write it. Launches in order have written all before
+some launch and nothing after it. Launches that overlap a little look ordered in most samples, so a
+window has as many as there is time for.
 
-A glance that sees them out of order may be wrong: it goes through memory while that is written, and
-is held up when others copy too. So no window tells by itself.
+Limitation: a sample reads memory while it is written, and other copies delay it, so it can be
+wrong. One window alone proves nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import torch
 
 from evaluation.errors import SubmissionError
 from evaluation.memory import cuda_ipc
-from evaluation.timing.gpu_clock import LEAST_BYTES, poisoned, secret_place, telling
-from evaluation.timing.window import blame
+from evaluation.timing.gpu_clock import MIN_BYTES, observable_outputs, poisoned, secret_place
+from evaluation.timing.window import attribute_failure
 from evaluation.types import Reason
 
 if TYPE_CHECKING:
@@ -31,32 +31,35 @@ if TYPE_CHECKING:
     from evaluation.timing.window import WindowTimer
 
 STRETCH = 512
-"""Slots that a glance goes to at most: it takes some tens of microseconds."""
+"""Slots that a sample reads, at most. It takes some tens of microseconds."""
 PLACES = 8
-"""In each slot it goes to so many places, evenly apart."""
+"""Places read in each slot, evenly spaced."""
 WORD_BYTES = 8
-"""Of a place that are read; of a smaller output, LEAST_BYTES."""
-MOST_GLANCES, MOST_SECONDS = 64, 1.0
-"""Of one window; glances that see nothing new are not counted."""
+"""Bytes read of a place; MIN_BYTES of a smaller output."""
+MAX_SAMPLES, MAX_SECONDS = 64, 1.0
+"""Limits of one window. Samples that show nothing new do not count."""
 PROOF = 3
-"""Of a verdict's windows, of which some dozens are glanced at, so many out of order tell a crowd.
-On an H200 79 of 100 of a crowd's were so, or more, and none of 2000 of honest launches; beside
-copies that fill the bus 14 of 100, or more, and 2 of 2000.
+"""Windows out of order in one verdict that prove concurrent launches.
+
+A verdict samples some dozens. On an H200, 79 or more of 100 windows of concurrent launches were out
+of order, and none of 2000 of honest launches; beside copies that fill the bus, 14 or more of 100,
+and 2 of 2000.
 """
 
 
 class LaunchOrderSamples:
-    """Looks at a secret stretch of a window that is under way, until it has been answered. What was
-    seen is made out afterwards: that takes as long as a glance does.
+    """Samples a secret stretch of a window until it is completed.
+
+    The samples are evaluated afterwards, which takes as long as sampling.
     """
 
     def __init__(self, region: Region, secret: int, count: int) -> None:
-        """At slots of `region`, of which the first `count` are to be written; one output of them,
-        which must have LEAST_BYTES.
+        """Choose a stretch of the first `count` slots of `region`, and one output of MIN_BYTES or
+        more.
         """
         layout = region.layout
-        spec, offset = secrets.choice(telling(layout))
-        width = WORD_BYTES if spec.bytes >= WORD_BYTES else LEAST_BYTES
+        spec, offset = secrets.choice(observable_outputs(layout))
+        width = WORD_BYTES if spec.bytes >= WORD_BYTES else MIN_BYTES
         self._word = torch.int64 if width == WORD_BYTES else torch.int32
         unwritten = bytearray(poisoned(spec, width, secret))
         self._unwritten = torch.frombuffer(unwritten, dtype=self._word)
@@ -73,31 +76,32 @@ class LaunchOrderSamples:
             self._rows.shape, dtype=torch.uint8, pin_memory=region.bytes.is_cuda
         )
         self._seen: list[bytes] = []
-        """What was found and is not what was found before it."""
+        """Each sample that differs from the one before it."""
 
-    def __call__(self, answered: Callable[[], bool]) -> None:
-        ends = time.perf_counter() + MOST_SECONDS
-        while len(self._seen) < MOST_GLANCES:
-            last = answered() or time.perf_counter() > ends
-            found = self._look()
+    def __call__(self, completed: Callable[[], bool]) -> None:
+        ends = time.perf_counter() + MAX_SECONDS
+        while len(self._seen) < MAX_SAMPLES:
+            last = completed() or time.perf_counter() > ends
+            found = self._read()
             if not self._seen or found != self._seen[-1]:
                 self._seen.append(found)
             if last:
                 break
 
     def once(self) -> torch.Tensor:
-        """Where the stretch is written now, shape [slots, places]."""
-        return self._written([self._look()])[0]
+        """Return where the stretch is written now: bool, shape [slots, places]."""
+        return self._written([self._read()])[0]
 
-    def telling(self) -> torch.Tensor:
-        """Where it was written at each glance while it was under way, shape
-        [glances, slots, places].
+    def partial(self) -> torch.Tensor:
+        """Return where it was written in the samples that show it half done.
+
+        Returns: bool, shape [samples, slots, places].
         """
         written = self._written(self._seen)
         places = written.flatten(1)
         return written[places.any(1) & ~places.all(1)]
 
-    def _look(self) -> bytes:
+    def _read(self) -> bytes:
         if self._rows.is_cuda:
             cuda_ipc.fetch(self._rows, self._found)
         else:
@@ -110,8 +114,9 @@ class LaunchOrderSamples:
 
 
 def in_order(written: torch.Tensor) -> bool:
-    """Whether at no glance anything was written of a launch behind an unfinished one. Shape
-    [glances, slots, places].
+    """Return whether no sample shows a write of a launch behind an unfinished one.
+
+    `written` has the shape [samples, slots, places].
     """
     begun, finished = written.any(2), written.all(2)
     all_before = finished.cumprod(1)
@@ -119,22 +124,22 @@ def in_order(written: torch.Tensor) -> bool:
 
 
 class OverlapDetector:
-    """Of one verdict: how many of its windows were glanced at and seen out of order."""
+    """Counts the windows of one verdict that were sampled and found out of order."""
 
     def __init__(self) -> None:
         self._out_of_order = 0
 
     def check(self, timer: WindowTimer, windows: int = 1) -> None:
-        """Glance at so many windows of a timer, and right after one that is out of order at one
-        more, which would be a crowd's too. Of a baseline nothing is asked.
+        """Sample so many windows of a timer, and one more right after each that is out of order.
 
-        Raises SubmissionError where an output is written before its window begins, by work that
-        waited on the GPU for the inputs, or at the third window in which launches are seen beside
-        each other.
+        A baseline is sampled and not judged.
+
+        Raises: SubmissionError where an output is written before its window begins, or at the third
+        window with concurrent launches.
         """
         while windows:
-            glances = _glanced(timer)
-            if timer.trusted or glances is None or in_order(glances.telling()):
+            samples = _sampled(timer)
+            if timer.trusted or samples is None or in_order(samples.partial()):
                 windows -= 1
                 continue
             self._out_of_order += 1
@@ -145,19 +150,19 @@ class OverlapDetector:
                 )
 
 
-def _glanced(timer: WindowTimer) -> LaunchOrderSamples | None:
-    """One window, each launch to a slot of its own; None where no output tells."""
-    rig, launches = timer.rig, min(timer.launches, timer.rig.slots)
-    outputs = rig.outputs[timer.region]
-    if not telling(outputs.layout):
+def _sampled(timer: WindowTimer) -> LaunchOrderSamples | None:
+    """Run one window with each launch in a slot of its own; None where no output is observable."""
+    ring, launches = timer.ring, min(timer.launches, timer.ring.slots)
+    outputs = ring.outputs[timer.region]
+    if not observable_outputs(outputs.layout):
         return None
-    rig.refill(timer.region, 0, launches)
-    glances = LaunchOrderSamples(outputs, rig.secret, launches)
-    with blame(timer):
-        timer.arm.require_idle()
-        if glances.once().any():
+    ring.refill(timer.region, 0, launches)
+    samples = LaunchOrderSamples(outputs, ring.secret, launches)
+    with attribute_failure(timer):
+        timer.process.require_idle()
+        if samples.once().any():
             raise SubmissionError(
-                Reason.FORBIDDEN, f"{timer.where}: wrote an answer before it was asked for"
+                Reason.FORBIDDEN, f"{timer.where}: wrote an output before it was requested"
             )
-        timer.arm.run(0, launches, rig.look, timer.captured, glances)
-    return glances
+        timer.process.run(0, launches, ring.poll, timer.captured, samples)
+    return samples

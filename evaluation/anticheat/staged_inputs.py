@@ -1,9 +1,9 @@
-"""Whether each launch of a window computes its own answer from its own inputs.
+"""Staged-input check: each launch of a window must compute its own output from its own inputs.
 
-All inputs of a window lie ready when it begins, so a kernel could compute all answers in its first
-launch, in one go, and nothing in the others. Here the last of each launch's inputs arrive just
-before it, and a secret stretch of a window is launched instead of all. What was captured for the
-clock is copied for this, not captured again; only launches that allocate are, and may tell.
+All inputs of an ordinary window are in memory when it begins, so one launch could compute all
+outputs. Here the last of each launch's inputs arrive just before it, and a secret stretch of a
+window is launched. The graph that was captured for timing is copied for this, not captured again;
+only launches that allocate memory are, and may notice.
 """
 
 from __future__ import annotations
@@ -22,35 +22,36 @@ if TYPE_CHECKING:
     from evaluation.timing.window import WindowTimer
 
 LAUNCHES, BYTES = 64, 256 << 20
-"""Of a stretch at most; two launches in any case."""
+"""Launches of a stretch, and bytes of their inputs, at most; two launches in any case."""
 
 
 def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
-    """Launch a stretch of a timer's window, some of each launch's inputs arriving just before it.
+    """Run a stretch of a timer's window, some of each launch's inputs arriving just before it.
 
-    Until then a secret part of them, now small, now all, is that of the next launch: who answers
-    ahead can look whether the inputs are still the same, but must look at all of them. Raises
-    SubmissionError.
+    Until then a secret part of them is that of the next launch, now small, now all. A candidate
+    that works ahead would have to compare all inputs.
+
+    Raises: SubmissionError.
     """
-    rig, layout = timer.rig, timer.rig.inputs.layout
-    launches = min(timer.launches, rig.slots)
+    ring, layout = timer.ring, timer.ring.inputs.layout
+    launches = min(timer.launches, ring.slots)
     if launches < 2:
         return
     count = min(LAUNCHES, launches, max(2, BYTES // layout.stride))
     first = secrets.randbelow(launches - count + 1)
-    inputs = layout.rows(rig.inputs.bytes)[first : first + count]
+    inputs = layout.rows(ring.inputs.bytes)[first : first + count]
     stage = memory.region("stage", dataclasses.replace(layout, slots=count))
     rows = stage.layout.rows(stage.bytes)
     try:
-        rig.refill(timer.region, first, count)
+        ring.refill(timer.region, first, count)
         rows.copy_(inputs)
         for number, row in enumerate(inputs):
             part = secret_part(layout.stride)
             row[part] = rows[(number + 1) % count, part]
         if inputs.is_cuda:
             torch.cuda.synchronize()
-        timer.arm.run_staged(stage, first, rig.look)
+        timer.process.run_staged(stage, first, ring.poll)
         where = f"{timer.where}, inputs that arrive just before their launch"
-        rig.verify(timer.region, first, count, count, where)
+        ring.verify(timer.region, first, count, count, where)
     finally:
         stage.close()

@@ -1,6 +1,4 @@
-"""What a gate is: one judged step. A module of this folder is a gate, and says where in the order
-it stands.
-"""
+"""Gates: the steps of a verdict. A module of this folder is a gate, with its place in the order."""
 
 from __future__ import annotations
 
@@ -21,14 +19,12 @@ if TYPE_CHECKING:
     from evaluation.session import MeasurementSession
 
 INTERPRETED_ELEMENTS = 1 << 14
-"""The largest case, in elements of all its tensors, that an interpreter is asked to run."""
+"""Elements of all tensors of the largest case for an interpreter."""
 
 
 @dataclass
 class Trial:
-    """One submission on its way through the gates: what was handed in, and what earlier gates made
-    of it.
-    """
+    """One submission on its way through the gates, with the results of earlier gates."""
 
     task: Task
     files: Mapping[str, str]
@@ -44,18 +40,18 @@ class Trial:
 
     @property
     def untimed(self) -> str:
-        """Why this machine cannot time the language; empty when it can."""
+        """Return why this machine cannot time the language; empty when it can."""
         return self.language.judged_here()
 
     @property
     def max_elements(self) -> int | None:
-        """The largest case that is judged here; None for all."""
+        """Return the size of the largest case that is judged here; None for no limit."""
         return INTERPRETED_ELEMENTS if self.untimed else None
 
     @property
     def judge(self) -> MeasurementSession:
-        """The judge of this submission, started when a gate first needs it. The compile gate comes
-        before.
+        """Return the measurement session, started when a gate first needs it, after the compile
+        gate.
         """
         if self._judge is None:
             assert self.build is not None, "judged before it was built"
@@ -66,8 +62,8 @@ class Trial:
 class Gate(Protocol):
     """A module of this folder.
 
-    `STAGE` is `build` (a CPU queue) or `measure` (the hardware's); a `HIDDEN` gate works with cases
-    that no agent may learn of, and runs for final submissions only.
+    `STAGE` is `build` (a CPU queue) or `measure` (the hardware's queue). A `HIDDEN` gate uses cases
+    that no agent may know, and runs for final submissions only.
     """
 
     NAME: GateName
@@ -76,12 +72,12 @@ class Gate(Protocol):
     HIDDEN: bool
 
     def judge(self, trial: Trial) -> GateResult:
-        """Conclude. Raises SubmissionError where the candidate is at fault."""
+        """Return the gate's result. Raises SubmissionError for a faulty candidate."""
 
 
 @cache
 def gates() -> tuple[Gate, ...]:
-    """Every gate, in order."""
+    """Return every gate, in order."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     modules = [cast(Gate, importlib.import_module(f"{__name__}.{name}")) for name in names]
     return tuple(sorted(modules, key=lambda module: module.ORDER))

@@ -1,4 +1,4 @@
-"""Compile: the source becomes an artefact, in the sandbox and in the cache."""
+"""Compile: builds the source in the sandbox."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Correctness in two stages (KernelBench-X): *call*, it runs on the smallest case; *execute*, it is
-right on all.
-"""
+"""Correctness in two stages (KernelBench-X): a call on the smallest case, then checks on all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Generalization: cases that were never shown, and cases drawn from the domain by a secret seed
-just now.
+"""Generalization: unseen cases, and cases drawn from the domain by a secret seed.
 
-What is public of them is counts and averages; which case failed, and how, is for staff.
+Counts and averages are public; failed cases are for staff only.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from random import Random
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates.performance import measure, overall, too_fast
-from evaluation.timing import estimates
+from evaluation.timing import plan as plans
 from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Split, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
@@ -29,9 +28,7 @@ def judge(trial: Trial) -> GateResult:
         try:
             trial.judge.check(case, not trial.untimed)
             if not trial.untimed:
-                measured.append(
-                    measure(trial, case, estimates.plan_for(trial.task.kind, final=False))
-                )
+                measured.append(measure(trial, case, plans.plan_for(trial.task.kind, final=False)))
         except SubmissionError as error:
             private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
             return GateResult(
@@ -74,7 +71,7 @@ def judge(trial: Trial) -> GateResult:
 
 
 def hidden_cases(trial: Trial, seed: int) -> list[Case]:
-    """The unseen cases, and SAMPLED ones drawn from the domain by `seed`; smallest first."""
+    """Return the unseen cases and SAMPLED ones drawn by `seed`, smallest first."""
     task, limit, random = trial.task, trial.max_elements, Random(seed)
     operator = task.operator
     sampled = [

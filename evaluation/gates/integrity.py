@@ -1,4 +1,4 @@
-"""Integrity: a reading of the source that rejects the blatant; no security rests on it."""
+"""Integrity: static analysis that rejects plain rule violations. Security does not rest on it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from evaluation.types import GateName, GateResult, Reason, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.INTEGRITY, 10, "build", False
 
-MOST_BYTES = 1 << 20
-MOST_FILES = 16
+MAX_BYTES = 1 << 20
+MAX_FILES = 16
 _FILE_NAME = re.compile(r"[A-Za-z_]\w{0,60}\.(?:cpp|h|hpp|py|cu|cuh|hip)")
 
 
@@ -23,7 +23,7 @@ def judge(trial: Trial) -> GateResult:
 
 
 def read(files: Mapping[str, str], target: str) -> None:
-    """Refuse what cannot be a submission. Raises SubmissionError(BAD_SOURCE)."""
+    """Refuse malformed submissions. Raises SubmissionError(BAD_SOURCE)."""
     if target not in files:
         given = ", ".join(sorted(files)) or "none"
         raise SubmissionError(
@@ -31,9 +31,9 @@ def read(files: Mapping[str, str], target: str) -> None:
         )
     if not files[target].strip():
         raise SubmissionError(Reason.BAD_SOURCE, f"{target} is empty; write the kernel into it")
-    if len(files) > MOST_FILES:
+    if len(files) > MAX_FILES:
         raise SubmissionError(
-            Reason.BAD_SOURCE, f"{len(files)} files; at most {MOST_FILES} are judged"
+            Reason.BAD_SOURCE, f"{len(files)} files; at most {MAX_FILES} are judged"
         )
     for name, text in files.items():
         if not _FILE_NAME.fullmatch(name):
@@ -41,8 +41,8 @@ def read(files: Mapping[str, str], target: str) -> None:
         if "\0" in text or "\ufffd" in text:
             raise SubmissionError(Reason.BAD_SOURCE, f"{name} is not UTF-8 text")
     size = sum(len(text.encode(errors="replace")) for text in files.values())
-    if size > MOST_BYTES:
-        limit = f"{MOST_BYTES >> 20} MiB"
+    if size > MAX_BYTES:
+        limit = f"{MAX_BYTES >> 20} MiB"
         raise SubmissionError(
             Reason.BAD_SOURCE, f"more than {limit} of source; at most {limit} is judged"
         )

@@ -1,4 +1,4 @@
-"""Performance: the seen cases against the live baseline on this very device."""
+"""Performance: the seen cases against the live baseline on the same device."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from evaluation.gates import Trial
 from evaluation.timing import estimates
+from evaluation.timing import plan as plans
 from evaluation.types import (
     Case,
     GateName,
@@ -23,7 +24,7 @@ NAME, ORDER, STAGE, HIDDEN = GateName.PERFORMANCE, 40, "measure", False
 def judge(trial: Trial) -> GateResult:
     if why := trial.untimed:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
-    plan = estimates.plan_for(trial.task.kind, trial.final)
+    plan = plans.plan_for(trial.task.kind, trial.final)
     measured = [measure(trial, case, plan) for case in trial.task.cases(Split.SEEN)]
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share)
@@ -51,18 +52,18 @@ def judge(trial: Trial) -> GateResult:
     )
 
 
-def measure(trial: Trial, case: Case, plan: estimates.Plan) -> Measurement:
-    """One case; once more, before anybody is doubted, where it was faster than it can be."""
+def measure(trial: Trial, case: Case, plan: plans.Plan) -> Measurement:
+    """Measure one case; once more where it was faster than possible."""
     found = trial.judge.measure(case, plan)
     return trial.judge.measure(case, plan) if too_fast(found) else found
 
 
 def too_fast(measurement: Measurement) -> bool:
-    """Faster than the measured roofline allows, beyond the error of its peaks."""
+    """Return whether a time beats the measured roofline by more than the error of its peaks."""
     return measurement.roofline_share > 1 / estimates.ROOFLINE_MARGIN
 
 
 def overall(measurements: Sequence[Measurement]) -> Interval | None:
-    """The geometric mean speedup with its interval; None without measurements."""
+    """Return the geometric mean speedup with its interval; None without measurements."""
     drawn = [m.speedup for m in measurements if m.split is Split.SAMPLED]
     return estimates.combine([Interval(m.speedup, m.low, m.high) for m in measurements], drawn)

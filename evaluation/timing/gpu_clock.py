@@ -1,16 +1,14 @@
-"""How long the launches of a window take, seen without the contestant's help.
+"""GPU clock: times the launches of a window without help from the candidate.
 
-From a request to its answer the GPU is handed from one process to another and back: half a
-millisecond on an H200, a fifth more or less each time. So while a window is under way the judge
-looks at one secret place in the outputs of its first and of its last launch, again and again,
-through the copy engine, which reads memory while another process's kernels write it. When the one
-comes by its answer and when the other does, lie all launches but one apart, and whatever else a
-window takes lies outside.
+Handing a GPU from one process to another and back takes half a millisecond on an H100, and varies
+by a fifth. So the judge samples one secret place in the outputs of a window's first and last launch
+while the window is under way. The copy engine reads memory while another process's kernels write
+it. The time between the two writes is that of all launches but one, without any overhead of the
+window.
 
-What counts is when a place comes by the value that it keeps: to write something into the last
-output early moves nothing, and into the first one late no more than a launch. Work that is done
-before the first launch writes is not seen. It shows in what a window takes besides its launches,
-beside the baseline's windows (`clock.unseen`).
+A write counts when the place gets its final value. Writing to the last output early changes
+nothing; writing to the first one late gains at most one launch. Work before the first write is not
+observed. It shows in the window's overhead, compared with the baseline's (`estimates.excess`).
 """
 
 from __future__ import annotations
@@ -30,30 +28,33 @@ if TYPE_CHECKING:
     from evaluation.memory.layout import Layout, Region, TensorSpec
 
 PLACE_BYTES = 16
-"""Of an output that are looked at, where it has as many."""
-MOST_SECONDS = 0.25
-"""A window that takes longer is clocked from request to answer: the rest weighs little there."""
+"""Bytes of an output that are sampled, where it has so many."""
+MAX_SECONDS = 0.25
+"""A longer window is timed from request to completion: its overhead weighs little."""
 SELDOM = 4
-"""Behind every so many looks at the place that is awaited comes one at the other: the last output's
-while the first one is unwritten, the first one's from then on.
+"""Samples of the awaited place for each sample of the other place.
+
+The awaited place is the first output until it is written, then the last one.
 """
 LATE = 1.2
 """Launches that an output may take from its first value to its last."""
 BLUR_NS, BLUR_SHARE = 100_000, 0.02
-"""A value is written at any time between two looks. Where that leaves a window's ends so uncertain,
-and by such a share of it, the time from request to answer is as good.
+"""Largest uncertainty of a window's ends, in nanoseconds and as a share of it.
+
+A value is written between two samples. Beyond this the time from request to completion is as good.
 """
 
 
 class GpuClock:
-    """Watches one window from its request to its answer."""
+    """Samples the outputs of one window from its request to its completion."""
 
     def __init__(
         self, region: Region, secret: int, first: int, launches: int, marked: str = ""
     ) -> None:
-        """Of `launches`, two at least, which write to slots of `region` from `first` on, whose
-        outputs are poisoned with `secret`. Of an output that is `marked`, the beginning is looked
-        at, else a secret place of any.
+        """Choose the sampled places of `launches` launches, two or more, from slot `first` on.
+
+        Their outputs are poisoned with `secret`. Of an output named `marked` the beginning is
+        sampled, else a secret place of any output.
         """
         layout = region.layout
         spec, offset = secrets.choice(
@@ -66,36 +67,36 @@ class GpuClock:
         width = min(PLACE_BYTES, spec.bytes)
         start = offset if marked else offset + secret_place(spec)
         self._launches = launches
-        self._looks = [
-            looker(region.row(at % layout.slots)[start : start + width])
+        self._checks = [
+            place_reader(region.row(at % layout.slots)[start : start + width])
             for at in (first, first + launches - 1)
         ]
         self._seen = [[(0.0, poisoned(spec, width, secret), 0.0)] for _ in "ab"]
-        """Of each place the values it had, since when, and the most that this may be off."""
+        """For each place its values, their times and the uncertainty of these."""
         self.blurred = False
-        """Whether a launch was not clocked since the judge itself was kept from looking."""
+        """Whether a launch was not timed because the judge's sampling was interrupted."""
         self._step = 0.0
-        """Nanoseconds from one look at a place to the next, at most."""
+        """Most nanoseconds between two samples of a place."""
         self._made = float(time.perf_counter_ns())
 
-    def __call__(self, answered: Callable[[], bool]) -> None:
-        """Look until the contestant has answered.
+    def __call__(self, completed: Callable[[], bool]) -> None:
+        """Sample until the window is completed.
 
-        At one place a time: of two that are read in one go, the second is read microseconds later.
-        What is written at the first look may be as old as the request.
+        One place is read at a time: of two in one read, the second would be microseconds older. A
+        value in the first sample may be as old as the request.
         """
         begun = float(time.perf_counter_ns())
         before = [self._made, self._made]
         for turn in itertools.count():
-            last = answered() or min(before) > begun + MOST_SECONDS * 1e9
+            last = completed() or min(before) > begun + MAX_SECONDS * 1e9
             awaited = int(len(self._seen[0]) > 1)
             seldom = (1 - awaited,) if last or turn % SELDOM == 0 else ()
             for place in (awaited, *seldom):
-                asked = time.perf_counter_ns()
-                value = self._looks[place]()
-                now = (asked + time.perf_counter_ns()) / 2
+                started = time.perf_counter_ns()
+                value = self._checks[place]()
+                now = (started + time.perf_counter_ns()) / 2
                 seen = self._seen[place]
-                if value != seen[-1][1]:  # written between the last look and this one
+                if value != seen[-1][1]:  # written between the last sample and this one
                     seen.append(((before[place] + now) / 2, value, (now - before[place]) / 2))
                 self._step = max(self._step, now - max(before[place], begun))
                 before[place] = now
@@ -103,13 +104,14 @@ class GpuClock:
                 break
 
     def launch_ns(self) -> float | None:
-        """Nanoseconds of one launch, once the window is over; None of what was not seen: a place
-        that was not written before the answer, or still changed after it, or was looked at too
-        seldom.
+        """Return the nanoseconds of one launch, once the window is over.
+
+        Returns: None where a place was not written before the completion, changed after it, or was
+        sampled too rarely.
         """
         first, last = self._seen
         changed = any(
-            look() != seen[-1][1] for look, seen in zip(self._looks, self._seen, strict=True)
+            poll() != seen[-1][1] for poll, seen in zip(self._checks, self._seen, strict=True)
         )
         if min(len(first), len(last)) < 2 or changed:
             return None
@@ -123,35 +125,37 @@ class GpuClock:
 
 
 def secret_place(spec: TensorSpec) -> int:
-    """Where in a tensor, in bytes, a place of PLACE_BYTES begins, or all of a smaller tensor."""
+    """Return a secret offset in a tensor, in bytes, with room for PLACE_BYTES; 0 for a smaller
+    tensor.
+    """
     room = spec.bytes - min(PLACE_BYTES, spec.bytes)
     return secrets.randbelow(room // PLACE_BYTES + 1) * PLACE_BYTES
 
 
-LEAST_BYTES = 4
-"""Of an output that tells whether it is written: fewer may be right and be the poison itself."""
+MIN_BYTES = 4
+"""Least size of an output that shows whether it is written. A smaller one may equal the poison."""
 
 
-def telling(layout: Layout) -> list[tuple[TensorSpec, int]]:
-    """Those outputs, each with its offset."""
+def observable_outputs(layout: Layout) -> list[tuple[TensorSpec, int]]:
+    """Return the outputs that show whether they are written, each with its offset."""
     pairs = zip(layout.specs, layout.offsets, strict=True)
-    return [(spec, offset) for spec, offset in pairs if spec.bytes >= LEAST_BYTES]
+    return [(spec, offset) for spec, offset in pairs if spec.bytes >= MIN_BYTES]
 
 
-def watched(region: Region, slot: int) -> Callable[[], bytes]:
-    """What reads a secret place in the outputs of a slot, of which one tells."""
-    spec, offset = secrets.choice(telling(region.layout))
+def secret_reader(region: Region, slot: int) -> Callable[[], bytes]:
+    """Return a reader of a secret place in the outputs of a slot."""
+    spec, offset = secrets.choice(observable_outputs(region.layout))
     start = offset + secret_place(spec)
-    return looker(region.row(slot)[start : start + min(PLACE_BYTES, spec.bytes)])
+    return place_reader(region.row(slot)[start : start + min(PLACE_BYTES, spec.bytes)])
 
 
 def poisoned(spec: TensorSpec, size: int, secret: int) -> bytes:
-    """So many bytes of a tensor that is unwritten yet."""
+    """Return the bytes of a tensor that is not written yet."""
     values = torch.empty(size // spec.itemsize, dtype=spec.torch_dtype)
     poison(values, secret)
     return values.view(torch.uint8).numpy().tobytes()
 
 
-def looker(place: torch.Tensor) -> Callable[[], bytes]:
-    """What reads a place of a few bytes (uint8, shape [bytes]), wherever it is."""
-    return cuda_ipc.looker(place) if place.is_cuda else place.numpy().tobytes
+def place_reader(place: torch.Tensor) -> Callable[[], bytes]:
+    """Return a reader of a place of a few bytes (uint8, shape [bytes]) in host or device memory."""
+    return cuda_ipc.place_reader(place) if place.is_cuda else place.numpy().tobytes

@@ -1,4 +1,4 @@
-"""Windows of one arm on one case: what is launched, what is clocked, what is checked."""
+"""Windows of one process on one case: their launches, their times and their checks."""
 
 from __future__ import annotations
 
@@ -15,98 +15,100 @@ from evaluation.timing import estimates
 from evaluation.timing.gpu_clock import GpuClock
 
 CHECK_SECONDS = {"cpu": 0.003, "cuda": 0.001}
-"""Launches of every window, drawn in secret, have their values checked for about so long. A final
-verdict has some hundreds of windows: who leaves out one launch in fifty is found.
+"""Time per window to check the values of launches drawn in secret.
+
+A final verdict has hundreds of windows, so leaving out one launch in fifty is found.
 """
-LEAST_CHECKED = 1 / 8
-"""Where to check one launch takes longer than that, one is checked in some windows, drawn in
-secret: in this share of them at least.
-"""
+MIN_CHECKED = 1 / 8
+"""Least share of windows, drawn in secret, that check a launch where one check takes longer."""
 EAGER_LAUNCHES = 64
-LEAST_LAUNCHES = 3
-"""Of a window whose launches are looked at."""
+MIN_LAUNCHES = 3
+"""Least launches of a window that is observed."""
 SETTLING, MUCH_TOO_LONG = 3, 4
-"""The least of so many windows tells how many launches one is to have, unless the first takes so
-many times too long.
+"""The least of `SETTLING` windows tells how many launches one needs.
+
+A first window longer than planned by this factor is not repeated.
 """
 READY_NS = 1_000_000
-"""In which the launches of a window are made ready, which takes less than half of it; more is on
-the clock.
-"""
-MOST_RUNS = 3
-"""Of a window, while the judge is kept from looking at it."""
+"""Time for a process to prepare the launches of a window; most need half of it. The rest counts."""
+MAX_RUNS = 3
+"""Repeats of a window while the judge's own sampling is interrupted."""
 
 
 class WindowTimer:
-    """One arm bound to one rig. Its windows are `launches` over the rig's slots.
+    """Times the windows of one process over one ring.
 
-    On a GPU the launches of a window are captured in a CUDA graph where the kernel allows it, and
-    `captured` says whether it did. They are clocked by sight (see `sight`); where nothing is to be
-    seen from request to answer, and on a processor from a word to its answer.
+    On a GPU the launches of a window are captured in a CUDA graph where the kernel allows it;
+    `captured` tells. The GPU clock times them (see `gpu_clock`). A window that it cannot observe,
+    and any on a processor, is timed from the go token to the completion.
     """
 
     def __init__(
         self,
-        arm: ProcessHandle,
-        rig: BufferRing,
+        process: ProcessHandle,
+        ring: BufferRing,
         region: int,
         trusted: bool,
         where: str,
         discards: bool = False,
     ) -> None:
-        """`discards` says of a baseline that it writes no outputs but marks."""
-        self.arm, self.rig, self.region = arm, rig, region
+        """Bind the process and run a first window.
+
+        `discards` marks a baseline that writes no outputs but a mark.
+        """
+        self.process, self.ring, self.region = process, ring, region
         self.trusted, self.where = trusted, where
-        self.by_sight = rig.oracle.device.type != "cpu"
-        # A baseline that writes is checked on a GPU, for its windows to have a candidate's
-        # surroundings; on a processor that would take half of the time there is to measure.
-        self.checked = not trusted or (self.by_sight and not discards)
-        self._marked = rig.oracle.operator.outputs[0].name if discards else ""
-        self.clocked = 0.0
+        self.gpu_clocked = ring.reference.device.type != "cpu"
+        # On a GPU a baseline that writes is checked too, so that its windows have the same
+        # surroundings. On a processor that would take half of the time.
+        self.checked = not trusted or (self.gpu_clocked and not discards)
+        self._marked = ring.reference.operator.outputs[0].name if discards else ""
+        self.seconds = 0.0
         """Seconds spent in windows."""
         self.captured = False
         self.elapsed = 0
-        """Nanoseconds of the last window, from request, or word, to answer."""
-        self.besides: list[float] = []
-        """Nanoseconds of each window that were not its launches' own."""
-        self.ready: list[float] = []
-        """Nanoseconds in which each window's launches were made ready: 0 on a GPU."""
+        """Nanoseconds of the last window, from request or go token to completion."""
+        self.overhead: list[float] = []
+        """Nanoseconds of each window outside its launches."""
+        self.preparation: list[float] = []
+        """Nanoseconds in which each window's launches were prepared; 0 on a GPU."""
         self.count = self.launches = 1
-        with blame(self):
+        with attribute_failure(self):
             self._bind()
-            trips = estimates.EMPTY_TRIPS[rig.oracle.device.type]
+            trips = estimates.EMPTY_TRIPS[ring.reference.device.type]
             self.empty = float(min(self._empty_trip() for _ in range(trips)))
-            """Nanoseconds that are taken off a window which is not clocked by sight: at first the
-            least trip without any launch.
+            """Nanoseconds to subtract from a window without a GPU clock: at first the least of an
+            empty trip.
             """
         self.window()  # the first call pays for pages, compilation and lazy set-up
 
     def _bind(self) -> None:
-        """Hand over the memory of the case; what was captured is given up."""
-        self.arm.bind(
-            self.rig.oracle.operator.arguments, self.rig.regions(self.region), self.rig.values
+        """Give the process the memory of the case, which discards a captured graph."""
+        self.process.bind(
+            self.ring.reference.operator.arguments, self.ring.regions(self.region), self.ring.values
         )
 
     def _empty_trip(self) -> int:
-        """Nanoseconds of a window without any launch."""
-        self.arm.prepare(0, 0)
-        self.rig.refill(self.region, 0, 1)
-        return self.arm.run(0, 0, self.rig.look)
+        """Return the nanoseconds of a window without launches."""
+        self.process.prepare(0, 0)
+        self.ring.refill(self.region, 0, 1)
+        return self.process.run(0, 0, self.ring.poll)
 
     def settle(self, seconds: float) -> None:
-        """Grow the window over the ring until it takes about so long; of launches that take less,
-        it has LEAST_LAUNCHES or more.
+        """Grow the window until it takes about `seconds`.
+
+        It has at least MIN_LAUNCHES launches where one is shorter.
         """
         target = seconds * 1e9
-        while (took := self._took(target)) < target / 2 and self.count < self.rig.slots:
+        while (took := self._took(target)) < target / 2 and self.count < self.ring.slots:
             more = max(self.count * 2, int(self.count * target / max(took, target / 8)))
-            self.resize(min(self.rig.slots, more))
+            self.resize(min(self.ring.slots, more))
         wanted = round(self.count * target / took)
-        self.resize(min(self.rig.slots, max(wanted, LEAST_LAUNCHES) if wanted else 1))
+        self.resize(min(self.ring.slots, max(wanted, MIN_LAUNCHES) if wanted else 1))
 
     def _took(self, target: float) -> float:
-        """Nanoseconds of a window; of one that is not much too long the least of some, for a busy
-        machine makes many out of one.
+        """Return the nanoseconds of a window: the least of several, since a busy machine delays
+        some.
         """
         took = self.window() * self.count
         for _ in range(SETTLING - 1):
@@ -115,106 +117,108 @@ class WindowTimer:
         return took
 
     def resize(self, count: int) -> None:
-        """Windows of one launch for each of `count` slots."""
+        """Let each window launch `count` slots once."""
         self.count = self.launches = count
 
     def capture(self, launches: int) -> float:
-        """On a GPU, windows of so many launches over the whole ring, as one graph if it can be.
-        Returns nanoseconds per launch of a first one, which is a little longer than the others.
+        """Let each window have so many launches over the whole ring, as one CUDA graph if possible.
+
+        Returns: nanoseconds per launch of a first window, a little longer than of others.
         """
-        self.count, self.launches = min(launches, self.rig.slots), launches
-        with blame(self):
-            self.captured = self.arm.capture(0, launches, self._marked)
+        self.count, self.launches = min(launches, self.ring.slots), launches
+        with attribute_failure(self):
+            self.captured = self.process.capture(0, launches, self._marked)
         return self.window()
 
     def window(self) -> float:
-        """Nanoseconds per launch of one window on fresh inputs."""
+        """Return the nanoseconds per launch of one window on fresh inputs."""
         return self._own(self.launches, self.count, self.captured) / self.launches
 
-    def begins(self) -> int:
-        """The slot that a window begins at, whether it is clocked or looked at."""
-        return 0 if self.by_sight or self.captured else secrets.randbelow(self.rig.slots)
+    def first_slot(self) -> int:
+        """Return the first slot of a window, whether it is timed or checked."""
+        return 0 if self.gpu_clocked or self.captured else secrets.randbelow(self.ring.slots)
 
     def eager(self) -> float:
-        """Nanoseconds per launch when every launch is called for by itself. Then nothing is
-        captured any more.
-        """
+        """Return the nanoseconds per launch without a CUDA graph, which is discarded."""
         count = min(self.count, EAGER_LAUNCHES)
-        with blame(self):
+        with attribute_failure(self):
             self._bind()  # else what was captured keeps memory that is counted as this one's
         windows = [self._own(count, count, replay=False) for _ in range(3)]
         self.captured = False
         return statistics.median(windows) / count
 
     def _own(self, launches: int, filled: int, replay: bool) -> float:
-        """Nanoseconds of the launches of a window of `launches` over `filled` slots."""
-        for _ in range(MOST_RUNS):
-            elapsed, sight = self._run(launches, filled, replay)
-            seen = sight and sight.launch_ns()
-            if not (sight and sight.blurred):
+        """Return the nanoseconds of the launches of a window over `filled` slots."""
+        for _ in range(MAX_RUNS):
+            elapsed, gpu_clock = self._run(launches, filled, replay)
+            observed = gpu_clock and gpu_clock.launch_ns()
+            if not (gpu_clock and gpu_clock.blurred):
                 break
-        own = seen * launches if seen else estimates.less_empty(elapsed, self.empty)
-        self.besides.append(elapsed - own)
+        own = observed * launches if observed else estimates.less_empty(elapsed, self.empty)
+        self.overhead.append(elapsed - own)
         return own
 
     def _run(self, launches: int, filled: int, replay: bool) -> tuple[float, GpuClock | None]:
-        """Nanoseconds of one window from request to answer, and what was seen of it."""
-        rig = self.rig
-        first = 0 if launches > filled else self.begins()
-        alike = not self.by_sight and LEAST_LAUNCHES <= launches <= filled
-        parts = InputSlices(rig, first, launches) if alike else None
-        with blame(self):
-            ready = self.arm.prepare(first, launches)
-            self.ready.append(ready)
-        rig.refill(self.region, first, filled)
-        if parts:  # as much as for a window whose inputs arrive late, which could be told by it
-            parts.keep()
-            parts.lay()
-        sight = self._sight(first, launches) if 1 < launches <= filled else None
-        with blame(self):
-            elapsed = self.arm.run(first, launches, rig.look, replay, sight or no_sampling)
+        """Return the nanoseconds of one window from request to completion, and its GPU clock."""
+        ring = self.ring
+        first = 0 if launches > filled else self.first_slot()
+        alike = not self.gpu_clocked and MIN_LAUNCHES <= launches <= filled
+        slices = InputSlices(ring, first, launches) if alike else None
+        with attribute_failure(self):
+            ready = self.process.prepare(first, launches)
+            self.preparation.append(ready)
+        ring.refill(self.region, first, filled)
+        if slices:  # as for a window with late inputs, which must look the same
+            slices.keep()
+            slices.write()
+        gpu_clock = self._gpu_clock(first, launches) if 1 < launches <= filled else None
+        with attribute_failure(self):
+            elapsed = self.process.run(first, launches, ring.poll, replay, gpu_clock or no_sampling)
             elapsed += max(0, ready - READY_NS)
-            self.elapsed, self.clocked = elapsed, self.clocked + elapsed / 1e9
-            self.arm.require_idle()
+            self.elapsed, self.seconds = elapsed, self.seconds + elapsed / 1e9
+            self.process.require_idle()
             if launches >= filled and self.checked:
-                rig.verify(self.region, first, filled, self.sample(), self.where)
-        return elapsed, sight
+                ring.verify(self.region, first, filled, self.sample(), self.where)
+        return elapsed, gpu_clock
 
     def sample(self) -> int:
-        """Launches of a window to check."""
-        device, each = self.rig.oracle.device.type, self.rig.check_seconds
+        """Return how many launches of a window to check."""
+        device, each = self.ring.reference.device.type, self.ring.check_seconds
         if each is None:
             return 1
         share = CHECK_SECONDS[device] / each
-        drawn = secrets.SystemRandom().random() < max(share, LEAST_CHECKED)
+        drawn = secrets.SystemRandom().random() < max(share, MIN_CHECKED)
         return max(int(share), int(drawn))
 
-    def _sight(self, first: int, launches: int) -> GpuClock | None:
-        outputs = self.rig.outputs[self.region]
-        if not self.by_sight or not any(spec.bytes for spec in outputs.layout.specs):
+    def _gpu_clock(self, first: int, launches: int) -> GpuClock | None:
+        outputs = self.ring.outputs[self.region]
+        if not self.gpu_clocked or not any(spec.bytes for spec in outputs.layout.specs):
             return None
-        return GpuClock(outputs, self.rig.secret, first, launches, self._marked)
+        return GpuClock(outputs, self.ring.secret, first, launches, self._marked)
 
 
-def unseen_ns(candidate: WindowTimer, against: WindowTimer) -> float:
-    """Nanoseconds per launch that a candidate's windows take longer than the baseline's where its
-    launches are not clocked: before their word, or on a GPU before they are seen to write.
+def hidden_ns(candidate: WindowTimer, against: WindowTimer) -> float:
+    """Return the nanoseconds per launch by which a candidate's untimed work exceeds the baseline's.
+
+    Untimed is work before the go token, and on a GPU work before the first write is observed.
     """
-    unseen = estimates.unseen(candidate.ready, against.ready)
-    if candidate.by_sight:
-        unseen += estimates.unseen(candidate.besides, against.besides)
-    return unseen / candidate.launches
+    hidden = estimates.excess(candidate.preparation, against.preparation)
+    if candidate.gpu_clocked:
+        hidden += estimates.excess(candidate.overhead, against.overhead)
+    return hidden / candidate.launches
 
 
 @contextmanager
-def blame(timer: WindowTimer) -> Iterator[None]:
-    """What fails in a baseline is our fault, not the candidate's: unless its inputs were changed.
-    They are the candidate's too, which may have woken for that; who crashes its baseline is told.
+def attribute_failure(timer: WindowTimer) -> Iterator[None]:
+    """Turn a failure of a baseline into `Broken`, the arena's fault, unless its inputs were
+    changed.
+
+    The candidate shares the inputs and may have changed them to make the baseline fail.
     """
     try:
         yield
     except SubmissionError as error:
         if not timer.trusted:
             raise
-        timer.rig.unchanged(f"{timer.where}, in the baseline's turn")
+        timer.ring.unchanged(f"{timer.where}, in the baseline's turn")
         raise Broken(f"the baseline failed: {error}") from error

@@ -14,7 +14,7 @@ from evaluation.memory import ring
 from evaluation.pipeline import Request, evaluate
 from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import Task
-from evaluation.timing import estimates
+from evaluation.timing import plan as plans
 from evaluation.tracks.load import load_task
 from evaluation.types import Report
 
@@ -49,16 +49,16 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and small windows, where it matters that launches are timed, not how narrowly; but many
     that are looked at, as in a final verdict.
     """
-    monkeypatch.setattr(ring, "MOST_SLOTS", 32)
+    monkeypatch.setattr(ring, "MAX_SLOTS", 32)
     plan = dataclasses.replace(
-        estimates.QUICK_PLAN,
-        least_blocks=2,
-        most_blocks=2,
-        looked_at_between=0.5,
-        looked_at_after=8,
+        plans.QUICK_PLAN,
+        min_blocks=2,
+        max_blocks=2,
+        overlap_check_share=0.5,
+        overlap_checks_after=8,
     )
-    monkeypatch.setattr(estimates, "FINAL_PLAN", plan)
-    monkeypatch.setattr(estimates, "QUICK_PLAN", plan)
+    monkeypatch.setattr(plans, "FINAL_PLAN", plan)
+    monkeypatch.setattr(plans, "QUICK_PLAN", plan)
 
 
 def judged(task: Task, source: str, cache: Path, scope: str = "round") -> Report:

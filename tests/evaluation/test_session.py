@@ -7,15 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from evaluation.session import MeasurementSession, _Take
-from evaluation.timing.estimates import FINAL_PLAN, Block, Plan
+from evaluation.session import MeasurementSession, _Repeat
+from evaluation.timing.estimates import Block
+from evaluation.timing.plan import FINAL_PLAN, Plan
 
 
 def taken(monkeypatch: pytest.MonkeyPatch, plan: Plan, *speedups: float) -> list[float]:
     """The speedups that count of rings with these, one after the other; all of them are needed."""
-    given = [_Take([Block(100.0, 100.0 * s)], cast(Any, None), False, None) for s in speedups]
-    monkeypatch.setattr(MeasurementSession, "_take", lambda judge, case, plan: given.pop(0))
-    takes = MeasurementSession._takes(object.__new__(MeasurementSession), cast(Any, None), plan)
+    given = [_Repeat([Block(100.0, 100.0 * s)], cast(Any, None), False, None) for s in speedups]
+    monkeypatch.setattr(MeasurementSession, "_repeat", lambda judge, case, plan: given.pop(0))
+    takes = MeasurementSession._repeats(object.__new__(MeasurementSession), cast(Any, None), plan)
     assert not given
     return [take.blocks[0].baseline / 100.0 for take in takes]
 

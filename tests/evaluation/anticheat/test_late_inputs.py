@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evaluation.anticheat import launch_order
-from evaluation.anticheat.late_inputs import LateInputs, check, looked_at_between
+from evaluation.anticheat.late_inputs import LateInputs, check, window_with_checks
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.input_slices import _behind
 from evaluation.memory.layout import HostMemory
@@ -18,10 +18,10 @@ from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.timing.window import WindowTimer
 from evaluation.types import Reason
-from tests.evaluation.anticheat.test_launch_order import SLOTS, Window, rig, timed
+from tests.evaluation.anticheat.test_launch_order import SLOTS, Window, ring, timed
 from tests.evaluation.anticheat.test_staged_inputs import timer_of
 
-__all__ = ["rig"]
+__all__ = ["ring"]
 
 SLOWLY = """
 #include "scaled.h"
@@ -67,7 +67,7 @@ class Ahead(Window):
 
     def write(self, count: int) -> None:
         self.kept = [
-            {name: tensor.clone() for name, tensor in self.rig.inputs.slot(slot).items()}
+            {name: tensor.clone() for name, tensor in self.ring.inputs.slot(slot).items()}
             for slot in range(count)
         ]
         super().write(count)
@@ -88,53 +88,53 @@ class Garbage(Ahead):
 
     def write(self, count: int) -> None:
         for slot in range(count):
-            self.rig.outputs[0].slot(slot)["out"].fill_(7.0)
+            self.ring.outputs[0].slot(slot)["out"].fill_(7.0)
         super().write(count)
 
 
-def test_honest_launches_answer_what_they_are_given(rig: BufferRing) -> None:
+def test_honest_launches_answer_what_they_are_given(ring: BufferRing) -> None:
     for _ in range(10):
-        check(timed(rig, side_by_side=1))
+        check(timed(ring, side_by_side=1))
 
 
 @pytest.mark.parametrize("cheat", [Ahead, Garbage])
 def test_who_answers_ahead_and_writes_in_turn_is_found(
-    rig: BufferRing, cheat: type[Window]
+    ring: BufferRing, cheat: type[Window]
 ) -> None:
-    timer: Any = timed(rig, side_by_side=1)
-    timer.arm = cheat(rig, 1)
+    timer: Any = timed(ring, side_by_side=1)
+    timer.process = cheat(ring, 1)
     launch_order.OverlapDetector().check(timer, 3)  # it is in order
     with pytest.raises(SubmissionError, match="inputs that arrive before") as caught:
         _ = [check(timer) for _ in range(20)]
     assert caught.value.reason is Reason.WRONG_VALUES
 
 
-def test_what_comes_too_late_is_asked_of_nobody_and_comes_right(rig: BufferRing) -> None:
-    late = LateInputs(timed(rig, 1), 0, SLOTS)
+def test_what_comes_too_late_is_asked_of_nobody_and_comes_right(ring: BufferRing) -> None:
+    late = LateInputs(timed(ring, 1), 0, SLOTS)
     late.begin()
-    rig.outputs[0].column("out").zero_()
+    ring.outputs[0].column("out").zero_()
     late(lambda: True)
     assert late.in_time() == []
-    rig.verify_launches(0, 0, [], "here")
-    rig.outputs[0].column("out").copy_(answers(rig))
-    rig.verify_launches(0, 0, range(SLOTS), "here")  # inputs that were changed would be told
+    ring.verify_launches(0, 0, [], "here")
+    ring.outputs[0].column("out").copy_(answers(ring))
+    ring.verify_launches(0, 0, range(SLOTS), "here")  # inputs that were changed would be told
 
 
-def answers(rig: BufferRing) -> torch.Tensor:
-    given = [rig.inputs.slot(slot) for slot in range(SLOTS)]
-    return torch.stack([(g["x"] * g["weight"] + rig.values["shift"]).flatten() for g in given])
+def answers(ring: BufferRing) -> torch.Tensor:
+    given = [ring.inputs.slot(slot) for slot in range(SLOTS)]
+    return torch.stack([(g["x"] * g["weight"] + ring.values["shift"]).flatten() for g in given])
 
 
-def test_until_they_come_no_inputs_are_those_of_another_launch(rig: BufferRing) -> None:
+def test_until_they_come_no_inputs_are_those_of_another_launch(ring: BufferRing) -> None:
     """A kernel that compared some of them would know such a window."""
     for _ in range(20):
-        LateInputs(timed(rig, 1), 0, SLOTS).begin()
-        column = rig.inputs.column("x")[:, ::97]
+        LateInputs(timed(ring, 1), 0, SLOTS).begin()
+        column = ring.inputs.column("x")[:, ::97]
         alike = [int((column == row).any(1).sum()) for row in column]
         assert alike == [1] * SLOTS
 
 
-def test_when_it_is_announced_a_window_is_as_the_one_before_left_it(rig: BufferRing) -> None:
+def test_when_it_is_announced_a_window_is_as_the_one_before_left_it(ring: BufferRing) -> None:
     """Whether it will be clocked or looked at is not to be seen by its inputs or its outputs."""
 
     class Announced(Window):
@@ -148,12 +148,12 @@ def test_when_it_is_announced_a_window_is_as_the_one_before_left_it(rig: BufferR
             return took
 
     def memory() -> bytes:
-        return b"".join(each.bytes.numpy().tobytes() for each in (rig.inputs, rig.outputs[0]))
+        return b"".join(each.bytes.numpy().tobytes() for each in (ring.inputs, ring.outputs[0]))
 
     seen: list[bytes] = []
     left: list[bytes] = []
-    timer: Any = timed(rig, side_by_side=1)
-    timer.arm = Announced(rig, 1)
+    timer: Any = timed(ring, side_by_side=1)
+    timer.process = Announced(ring, 1)
     for _ in range(4):
         check(timer)
     assert len(seen) == 4 and seen[1:] == left[:-1]
@@ -169,10 +169,10 @@ def test_targets_are_near_and_far_and_never_the_next(launches: int) -> None:
 
 
 @pytest.mark.parametrize("launches", [1, 2])
-def test_a_short_window_has_none(rig: BufferRing, launches: int) -> None:
-    timer: Any = timed(rig, side_by_side=1)
+def test_a_short_window_has_none(ring: BufferRing, launches: int) -> None:
+    timer: Any = timed(ring, side_by_side=1)
     timer.launches = launches
-    timer.arm.run = None
+    timer.process.run = None
     check(timer)
 
 
@@ -187,16 +187,16 @@ def test_windows_that_are_clocked_have_others_between_them(
         if refused
         else nullcontext(),
     ):
-        windows = looked_at_between(timer, 1.0, cast(launch_order.OverlapDetector, Blind()))
+        windows = window_with_checks(timer, 1.0, cast(launch_order.OverlapDetector, Blind()))
         assert all(windows() > 0 for _ in range(20))
 
 
-def test_a_baseline_that_fails_is_our_fault(rig: BufferRing) -> None:
+def test_a_baseline_that_fails_is_our_fault(ring: BufferRing) -> None:
     class Failing(Window):
         def run(self, *given: Any, **named: Any) -> int:
             raise SubmissionError(Reason.CRASH, "gone")
 
-    timer: Any = timed(rig, side_by_side=1)
-    timer.arm, timer.trusted = Failing(rig, 1), True
+    timer: Any = timed(ring, side_by_side=1)
+    timer.process, timer.trusted = Failing(ring, 1), True
     with pytest.raises(Broken, match="the baseline failed: gone"):
-        looked_at_between(timer, 1.0, launch_order.OverlapDetector())()
+        window_with_checks(timer, 1.0, launch_order.OverlapDetector())()

@@ -32,8 +32,8 @@ class Window:
     or of as many side by side as it is told.
     """
 
-    def __init__(self, rig: BufferRing, side_by_side: int) -> None:
-        self.rig, self.side_by_side = rig, side_by_side
+    def __init__(self, ring: BufferRing, side_by_side: int) -> None:
+        self.ring, self.side_by_side = ring, side_by_side
 
     def steps(self, count: int) -> Iterator[tuple[int, int]]:
         for first in range(0, count, self.side_by_side):
@@ -44,12 +44,12 @@ class Window:
         """It leaves nothing running."""
 
     def given(self, slot: int) -> dict[str, torch.Tensor]:
-        return self.rig.inputs.slot(slot)
+        return self.ring.inputs.slot(slot)
 
     def write(self, count: int) -> None:
         for slot, half in self.steps(count):
-            given, out = self.given(slot), self.rig.outputs[0].slot(slot)["out"]
-            answer = given["x"] * given["weight"] + self.rig.values["shift"]
+            given, out = self.given(slot), self.ring.outputs[0].slot(slot)["out"]
+            answer = given["x"] * given["weight"] + self.ring.values["shift"]
             rows = slice(None, len(out) // 2) if half == 0 else slice(len(out) // 2, None)
             with UNDISTURBED:
                 out[rows] = answer[rows]
@@ -62,7 +62,7 @@ class Window:
         self,
         first: int,
         count: int,
-        look: Callable[[], None],
+        poll: Callable[[], None],
         replay: bool,
         during: Callable[[Callable[[], bool]], None] = lambda answered: None,
     ) -> int:
@@ -77,8 +77,8 @@ class Window:
 class Changing(Window):
     """Launches as many side by side as it is told for each window in turn."""
 
-    def __init__(self, rig: BufferRing, crowds: list[int]) -> None:
-        super().__init__(rig, 1)
+    def __init__(self, ring: BufferRing, crowds: list[int]) -> None:
+        super().__init__(ring, 1)
         self.crowds = crowds
 
     def write(self, count: int) -> None:
@@ -86,110 +86,110 @@ class Changing(Window):
         super().write(count)
 
 
-def timed(rig: BufferRing, side_by_side: int) -> WindowTimer:
+def timed(ring: BufferRing, side_by_side: int) -> WindowTimer:
     class Timed:
         region, launches, captured, where, trusted = 0, SLOTS, True, "here", False
-        checked, elapsed, by_sight = True, int(2e9 * SLOTS * STEP_SECONDS), True
+        checked, elapsed, gpu_clocked = True, int(2e9 * SLOTS * STEP_SECONDS), True
 
-        def begins(self) -> int:
+        def first_slot(self) -> int:
             return 0
 
         def sample(self) -> int:
             return SLOTS
 
     timer: Any = Timed()
-    timer.rig, timer.arm = rig, Window(rig, side_by_side)
+    timer.ring, timer.process = ring, Window(ring, side_by_side)
     return cast(WindowTimer, timer)
 
 
-def changing(rig: BufferRing, crowds: list[int]) -> WindowTimer:
-    timer: Any = timed(rig, 1)
-    timer.arm = Changing(rig, crowds)
+def changing(ring: BufferRing, crowds: list[int]) -> WindowTimer:
+    timer: Any = timed(ring, 1)
+    timer.process = Changing(ring, crowds)
     return cast(WindowTimer, timer)
 
 
 @pytest.fixture(autouse=True)
 def glances_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = LaunchOrderSamples._look
+    poll = LaunchOrderSamples._read
 
     def at_once(self: LaunchOrderSamples) -> bytes:
         with UNDISTURBED:
-            return look(self)
+            return poll(self)
 
-    monkeypatch.setattr(LaunchOrderSamples, "_look", at_once)
+    monkeypatch.setattr(LaunchOrderSamples, "_read", at_once)
 
 
 @pytest.fixture
-def rig(task: Task, monkeypatch: pytest.MonkeyPatch) -> Iterator[BufferRing]:
+def ring(task: Task, monkeypatch: pytest.MonkeyPatch) -> Iterator[BufferRing]:
     """With its slots in order, as on a GPU, where glances go."""
     monkeypatch.setattr(Layout, "shuffled", lambda self: self)
     seen = task.cases(Split.SEEN)[0]
     case = dataclasses.replace(seen, symbols={"rows": 64, "cols": 256, "shift": 0.5})
-    with BufferRing(task.operator, case, SLOTS, arms=1) as rig:
-        yield rig
+    with BufferRing(task.operator, case, SLOTS, processes=1) as ring:
+        yield ring
 
 
-def test_launches_in_a_row_are_in_order(rig: BufferRing) -> None:
-    OverlapDetector().check(timed(rig, side_by_side=1), windows=3)
+def test_launches_in_a_row_are_in_order(ring: BufferRing) -> None:
+    OverlapDetector().check(timed(ring, side_by_side=1), windows=3)
 
 
-def test_launches_side_by_side_are_refused(rig: BufferRing) -> None:
+def test_launches_side_by_side_are_refused(ring: BufferRing) -> None:
     with pytest.raises(SubmissionError, match="here: launches of a window ran beside") as caught:
-        OverlapDetector().check(timed(rig, side_by_side=4), windows=3)
+        OverlapDetector().check(timed(ring, side_by_side=4), windows=3)
     assert caught.value.reason is Reason.FORBIDDEN
 
 
-def test_a_glance_may_be_mistaken_so_three_windows_of_a_verdict_tell(rig: BufferRing) -> None:
+def test_a_glance_may_be_mistaken_so_three_windows_of_a_verdict_tell(ring: BufferRing) -> None:
     witness = OverlapDetector()
     for crowds in ([4, 1], [1], [4, 1], [1]):
-        witness.check(changing(rig, crowds))
+        witness.check(changing(ring, crowds))
         assert not crowds, "after one that is out of order another one is glanced at"
-    OverlapDetector().check(changing(rig, [4, 4, 1]))  # another verdict begins anew
+    OverlapDetector().check(changing(ring, [4, 4, 1]))  # another verdict begins anew
     with pytest.raises(SubmissionError):
-        witness.check(changing(rig, [4]))
+        witness.check(changing(ring, [4]))
 
 
-def test_of_a_baseline_nothing_is_asked(rig: BufferRing) -> None:
-    timer: Any = timed(rig, side_by_side=4)
+def test_of_a_baseline_nothing_is_asked(ring: BufferRing) -> None:
+    timer: Any = timed(ring, side_by_side=4)
     timer.trusted = True
     OverlapDetector().check(timer, windows=launch_order.PROOF)
 
 
-def test_an_answer_that_came_before_the_question_is_refused(rig: BufferRing) -> None:
+def test_an_answer_that_came_before_the_question_is_refused(ring: BufferRing) -> None:
     class Waiting(Window):
         """Its work waits for the inputs, not to be asked."""
 
         def require_idle(self) -> None:
             self.write(SLOTS)
 
-    timer = timed(rig, side_by_side=1)
-    timer.arm = cast(ProcessHandle, Waiting(rig, 1))
-    with pytest.raises(SubmissionError, match="here: wrote an answer before") as caught:
+    timer = timed(ring, side_by_side=1)
+    timer.process = cast(ProcessHandle, Waiting(ring, 1))
+    with pytest.raises(SubmissionError, match="here: wrote an output before") as caught:
         OverlapDetector().check(timer, windows=3)
     assert caught.value.reason is Reason.FORBIDDEN
 
 
-def test_glances_that_tell_fall_into_a_window_that_is_under_way(rig: BufferRing) -> None:
-    rig.refill(0, 0, SLOTS)
-    glances = LaunchOrderSamples(rig.outputs[0], rig.secret, SLOTS)
+def test_glances_that_tell_fall_into_a_window_that_is_under_way(ring: BufferRing) -> None:
+    ring.refill(0, 0, SLOTS)
+    glances = LaunchOrderSamples(ring.outputs[0], ring.secret, SLOTS)
     glances(lambda: True)
-    assert not len(glances.telling()), "nothing is written yet"
+    assert not len(glances.partial()), "nothing is written yet"
     for slot in range(SLOTS):
-        rig.outputs[0].slot(slot)["out"].fill_(1.0)
+        ring.outputs[0].slot(slot)["out"].fill_(1.0)
         glances(lambda: True)
         glances(lambda: True)
-    assert [int(written.any(1).sum()) for written in glances.telling()] == list(range(1, SLOTS))
-    assert in_order(glances.telling())
+    assert [int(written.any(1).sum()) for written in glances.partial()] == list(range(1, SLOTS))
+    assert in_order(glances.partial())
 
 
-def test_glances_go_to_secret_places_of_every_launch(rig: BufferRing) -> None:
+def test_glances_go_to_secret_places_of_every_launch(ring: BufferRing) -> None:
     seen: set[int] = set()
     for _ in range(200):
-        rig.refill(0, 0, SLOTS)
-        rig.outputs[0].slot(3)["out"].flatten()[::2].fill_(1.0)
-        glances = LaunchOrderSamples(rig.outputs[0], rig.secret, SLOTS)
+        ring.refill(0, 0, SLOTS)
+        ring.outputs[0].slot(3)["out"].flatten()[::2].fill_(1.0)
+        glances = LaunchOrderSamples(ring.outputs[0], ring.secret, SLOTS)
         glances(lambda: True)
-        (written,) = glances.telling()
+        (written,) = glances.partial()
         assert written.any(1).tolist() == [slot == 3 for slot in range(SLOTS)]
         assert bool(written[3].all()) and 1 <= written.shape[1] <= launch_order.PLACES
         seen.add(glances._rows.storage_offset())
@@ -209,15 +209,15 @@ def test_every_dtype_is_seen_unwritten_and_written(dtype: str, elements: int) ->
 
 
 def test_a_stretch_of_a_long_window_is_looked_at(
-    rig: BufferRing, monkeypatch: pytest.MonkeyPatch
+    ring: BufferRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch_order, "STRETCH", 4)
-    rig.refill(0, 0, SLOTS)
+    ring.refill(0, 0, SLOTS)
     firsts = set()
     for _ in range(100):
-        glances = LaunchOrderSamples(rig.outputs[0], rig.secret, SLOTS)
+        glances = LaunchOrderSamples(ring.outputs[0], ring.secret, SLOTS)
         assert len(glances._rows) == 4 * launch_order.PLACES
-        firsts.add(glances._rows.storage_offset() // rig.outputs[0].layout.stride)
+        firsts.add(glances._rows.storage_offset() // ring.outputs[0].layout.stride)
     assert firsts == set(range(SLOTS - 4 + 1))
 
 

@@ -75,11 +75,11 @@ def timer_of(
     )
     case = task.cases(Split.SEEN)[0]
     with (
-        ProcessHandle(fork_server, rights, WindowClock()) as arm,
-        BufferRing(task.operator, case, SLOTS, 1, memory) as rig,
+        ProcessHandle(fork_server, rights, WindowClock()) as process,
+        BufferRing(task.operator, case, SLOTS, 1, memory) as ring,
     ):
-        arm.load(language, build.folder, "scaled")
-        timer = WindowTimer(arm, rig, 0, False, "here")
+        process.load(language, build.folder, "scaled")
+        timer = WindowTimer(process, ring, 0, False, "here")
         timer.resize(SLOTS)
         timer.window()
         yield timer

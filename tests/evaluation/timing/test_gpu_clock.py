@@ -16,7 +16,7 @@ from evaluation.memory.layout import HostMemory, Layout, TensorSpec, poison
 from evaluation.memory.ring import BufferRing
 from evaluation.tasks.spec import Task
 from evaluation.timing import gpu_clock
-from evaluation.timing.gpu_clock import MOST_SECONDS, GpuClock
+from evaluation.timing.gpu_clock import MAX_SECONDS, GpuClock
 from evaluation.timing.window import WindowTimer
 from evaluation.types import Split, Verdict
 from tests.evaluation.conftest import judged
@@ -32,15 +32,15 @@ Write = tuple[float, int, float]
 class World:
     """Time goes by whenever it is asked for, and outputs are written as it does."""
 
-    def __init__(self, rig: BufferRing) -> None:
-        self.rig, self.now, self.ends = rig, 0, BEGIN + SLOTS * LAUNCH
+    def __init__(self, ring: BufferRing) -> None:
+        self.ring, self.now, self.ends = ring, 0, BEGIN + SLOTS * LAUNCH
         self.writes = honest(0.5)
 
     def perf_counter_ns(self) -> int:
         self.now += STEP
         for write in [write for write in self.writes if BEGIN + write[0] * LAUNCH <= self.now]:
             self.writes.remove(write)
-            self.rig.outputs[0].slot(write[1])["out"].fill_(write[2])
+            self.ring.outputs[0].slot(write[1])["out"].fill_(write[2])
         return self.now
 
     def answered(self) -> bool:
@@ -53,66 +53,66 @@ def honest(share: float) -> list[Write]:
 
 
 @pytest.fixture
-def rig(task: Task) -> Iterator[BufferRing]:
+def ring(task: Task) -> Iterator[BufferRing]:
     seen = task.cases(Split.SEEN)[0]
     case = dataclasses.replace(seen, symbols={"rows": 4, "cols": 32, "shift": 0.5})
-    with BufferRing(task.operator, case, SLOTS, arms=1) as rig:
-        rig.refill(0, 0, SLOTS)
-        yield rig
+    with BufferRing(task.operator, case, SLOTS, processes=1) as ring:
+        ring.refill(0, 0, SLOTS)
+        yield ring
 
 
 @pytest.fixture
-def world(rig: BufferRing, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(rig)
+def world(ring: BufferRing, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(ring)
     monkeypatch.setattr(gpu_clock, "time", world)
     return world
 
 
-def looked(rig: BufferRing, world: World) -> float | None:
+def looked(ring: BufferRing, world: World) -> float | None:
     """Nanoseconds of a launch."""
-    found = GpuClock(rig.outputs[0], rig.secret, 0, SLOTS)
+    found = GpuClock(ring.outputs[0], ring.secret, 0, SLOTS)
     found(world.answered)
     return found.launch_ns()
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
 def test_all_launches_but_one_lie_between_the_two(
-    rig: BufferRing, world: World, share: float
+    ring: BufferRing, world: World, share: float
 ) -> None:
     world.writes = honest(share)
-    assert looked(rig, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
+    assert looked(ring, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
 
 
 def test_looks_take_time_and_favour_neither_place(
-    rig: BufferRing, world: World, monkeypatch: pytest.MonkeyPatch
+    ring: BufferRing, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = gpu_clock.looker
+    at_once = gpu_clock.place_reader
 
     def slow(place: torch.Tensor) -> Callable[[], bytes]:
-        look = at_once(place)
+        poll = at_once(place)
 
         def late() -> bytes:
             for _ in range(20):
                 world.perf_counter_ns()
-            return look()
+            return poll()
 
         return late
 
-    monkeypatch.setattr(gpu_clock, "looker", slow)
+    monkeypatch.setattr(gpu_clock, "place_reader", slow)
     found = []
     for share in range(1, 40):
-        rig.refill(0, 0, SLOTS)
+        ring.refill(0, 0, SLOTS)
         world.now, world.writes = 0, honest(share / 40)
-        found.append(looked(rig, world))
+        found.append(looked(ring, world))
     assert statistics.fmean(filter(None, found)) == pytest.approx(LAUNCH, abs=6 * STEP / SLOTS)
 
 
 @pytest.mark.parametrize(("kept", "blurred"), [(0.01, False), (0.5, True), (1.0, True)])
 def test_who_is_kept_from_looking_says_nothing_of_a_window(
-    rig: BufferRing, world: World, kept: float, blurred: bool
+    ring: BufferRing, world: World, kept: float, blurred: bool
 ) -> None:
     """For a share of the window, from just before its first output is written."""
-    found = GpuClock(rig.outputs[0], rig.secret, 0, SLOTS)
+    found = GpuClock(ring.outputs[0], ring.secret, 0, SLOTS)
     stalled = False
 
     def answered() -> bool:
@@ -128,62 +128,62 @@ def test_who_is_kept_from_looking_says_nothing_of_a_window(
 
 
 def test_who_is_kept_from_the_first_look_says_nothing_of_a_window(
-    rig: BufferRing, world: World
+    ring: BufferRing, world: World
 ) -> None:
-    found = GpuClock(rig.outputs[0], rig.secret, 0, SLOTS)
+    found = GpuClock(ring.outputs[0], ring.secret, 0, SLOTS)
     world.now = world.ends
     found(world.answered)
     assert found.launch_ns() is None and found.blurred
 
 
 def test_what_is_written_in_steps_is_clocked_by_the_last_of_them(
-    rig: BufferRing, world: World
+    ring: BufferRing, world: World
 ) -> None:
     zeroed = [(slot + 0.05, slot, 0.0) for slot in range(SLOTS)]
     world.writes = sorted([*honest(0.9), *zeroed])
-    assert looked(rig, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
+    assert looked(ring, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
 
 
-def test_to_write_something_early_moves_nothing(rig: BufferRing, world: World) -> None:
+def test_to_write_something_early_moves_nothing(ring: BufferRing, world: World) -> None:
     world.writes = sorted([*honest(0.5), *((2.0, slot, 7.0) for slot in range(2, SLOTS))])
-    assert looked(rig, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
+    assert looked(ring, world) == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS)
 
 
 def test_to_write_the_first_answer_late_moves_no_more_than_a_launch(
-    rig: BufferRing, world: World
+    ring: BufferRing, world: World
 ) -> None:
     for late, charged in ((0.9, SLOTS - 1.9), (8.0, SLOTS - 1)):
-        rig.refill(0, 0, SLOTS)
+        ring.refill(0, 0, SLOTS)
         world.now, world.writes = 0, sorted([*honest(0.5), (0.5 + late, 0, 7.0)])
         each = LAUNCH * charged / (SLOTS - 1)
-        assert looked(rig, world) == pytest.approx(each, abs=8 * STEP / SLOTS)
+        assert looked(ring, world) == pytest.approx(each, abs=8 * STEP / SLOTS)
 
 
-def test_a_window_that_is_answered_unwritten_is_not_clocked(rig: BufferRing, world: World) -> None:
+def test_a_window_that_is_answered_unwritten_is_not_clocked(ring: BufferRing, world: World) -> None:
     del world.writes[-1]
-    assert looked(rig, world) is None
+    assert looked(ring, world) is None
 
 
-def test_what_changes_after_the_answer_is_not_clocked(rig: BufferRing, world: World) -> None:
-    found = GpuClock(rig.outputs[0], rig.secret, 0, SLOTS)
+def test_what_changes_after_the_answer_is_not_clocked(ring: BufferRing, world: World) -> None:
+    found = GpuClock(ring.outputs[0], ring.secret, 0, SLOTS)
     found(world.answered)
-    rig.outputs[0].slot(SLOTS - 1)["out"].fill_(9.0)
+    ring.outputs[0].slot(SLOTS - 1)["out"].fill_(9.0)
     assert found.launch_ns() is None
 
 
 def test_one_that_never_ends_is_left(
-    rig: BufferRing, world: World, monkeypatch: pytest.MonkeyPatch
+    ring: BufferRing, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.writes.clear()
     monkeypatch.setattr(world, "answered", lambda: False)
-    assert looked(rig, world) is None
-    assert world.now == pytest.approx(MOST_SECONDS * 1e9, rel=0.01)
+    assert looked(ring, world) is None
+    assert world.now == pytest.approx(MAX_SECONDS * 1e9, rel=0.01)
 
 
-def test_the_place_is_a_secret_unless_it_is_marked(rig: BufferRing) -> None:
+def test_the_place_is_a_secret_unless_it_is_marked(ring: BufferRing) -> None:
     for slot in (0, 1):
-        rig.outputs[0].slot(slot)["out"].view(-1)[:1].zero_()
-    seen = [GpuClock(rig.outputs[0], rig.secret, 0, 2) for _ in range(400)]
+        ring.outputs[0].slot(slot)["out"].view(-1)[:1].zero_()
+    seen = [GpuClock(ring.outputs[0], ring.secret, 0, 2) for _ in range(400)]
     for each in seen:
         each(lambda: True)
     assert 0 < sum(len(each._seen[0]) > 1 for each in seen) < 100, "of 32 places"
@@ -242,9 +242,9 @@ def test_the_windows_of_a_real_contestant_are_seen(
 
     begin = WindowTimer.__init__
 
-    def by_sight(timer: WindowTimer, *given: Any) -> None:
+    def gpu_clocked(timer: WindowTimer, *given: Any) -> None:
         begin(timer, *given)
-        timer.by_sight = True
+        timer.gpu_clocked = True
 
     own = WindowTimer._own
 
@@ -257,10 +257,10 @@ def test_the_windows_of_a_real_contestant_are_seen(
 
     monkeypatch.setattr("evaluation.timing.window.GpuClock", Noted)
     monkeypatch.setattr(WindowTimer, "_own", noted)
-    monkeypatch.setattr("evaluation.timing.window.LEAST_CHECKED", 0.5)
+    monkeypatch.setattr("evaluation.timing.window.MIN_CHECKED", 0.5)
     monkeypatch.setattr("evaluation.timing.window.CHECK_SECONDS", {"cpu": 1e-9})
-    monkeypatch.setattr(WindowTimer, "__init__", by_sight)
-    monkeypatch.setattr(late_inputs, "ways_to_look", lambda timer, watch: (late_inputs.check,))
+    monkeypatch.setattr(WindowTimer, "__init__", gpu_clocked)
+    monkeypatch.setattr(late_inputs, "checks_of", lambda timer, watch: (late_inputs.check,))
     for _ in range(3):  # whoever else is at work here keeps the judge from looking
         report = judged(task, SLOWLY, cache)
         assert report.verdict is Verdict.PASSED, report.message

@@ -19,10 +19,10 @@ from evaluation.process.handle import ProcessHandle
 from evaluation.tasks.spec import Task
 from evaluation.timing.window import (
     EAGER_LAUNCHES,
-    LEAST_LAUNCHES,
+    MIN_LAUNCHES,
     READY_NS,
     WindowTimer,
-    unseen_ns,
+    hidden_ns,
 )
 from evaluation.types import Reason, Split
 
@@ -35,8 +35,8 @@ class FakeArm:
     called for by itself.
     """
 
-    def __init__(self, rig: BufferRing, captures: bool = True) -> None:
-        self.rig, self.captures = rig, captures
+    def __init__(self, ring: BufferRing, captures: bool = True) -> None:
+        self.ring, self.captures = ring, captures
         self.asked: list[tuple[int, int, bool]] = []
         self.writes = True
         self.fails: SubmissionError | None = None
@@ -51,7 +51,7 @@ class FakeArm:
 
     def prepare(self, first: int, count: int) -> int:
         self.announced = first, count
-        self.inputs = self.rig.inputs.bytes.clone()
+        self.inputs = self.ring.inputs.bytes.clone()
         return READY
 
     def require_idle(self) -> None:
@@ -61,21 +61,21 @@ class FakeArm:
         self,
         first: int,
         count: int,
-        look: Callable[[], None] = lambda: None,
+        poll: Callable[[], None] = lambda: None,
         replay: bool = False,
         during: Callable[[Callable[[], bool]], None] = lambda answered: None,
     ) -> int:
         assert (first, count) == self.announced, "asked for what was not announced"
-        assert not self.rig.inputs.bytes.equal(self.inputs), "announced with its inputs there"
+        assert not self.ring.inputs.bytes.equal(self.inputs), "announced with its inputs there"
         self.asked.append((first, count, replay))
         if self.fails:
             raise self.fails
         for index in range(first, first + count if self.writes else first):
-            given = self.rig.inputs.slot(index % self.rig.slots)
-            out = self.rig.outputs[0].slot(index % self.rig.slots)["out"]
-            out.copy_(given["x"] * given["weight"] + self.rig.values["shift"])
+            given = self.ring.inputs.slot(index % self.ring.slots)
+            out = self.ring.outputs[0].slot(index % self.ring.slots)["out"]
+            out.copy_(given["x"] * given["weight"] + self.ring.values["shift"])
         during(lambda: True)
-        look()
+        poll()
         each = LAUNCH if replay or not self.captures else EAGER
         return FIXED + each * count if count else EMPTY
 
@@ -84,19 +84,19 @@ class FakeArm:
 def timed(
     task: Task, slots: int = 64, captures: bool = True, trusted: bool = False
 ) -> Iterator[tuple[WindowTimer, FakeArm]]:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], slots, arms=1) as rig:
-        arm = FakeArm(rig, captures)
-        yield WindowTimer(cast(ProcessHandle, arm), rig, 0, trusted, where="here"), arm
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], slots, processes=1) as ring:
+        process = FakeArm(ring, captures)
+        yield WindowTimer(cast(ProcessHandle, process), ring, 0, trusted, where="here"), process
 
 
 def test_a_window_is_what_it_took_less_an_empty_trip_for_each_launch(task: Task) -> None:
-    with timed(task, captures=False) as (timer, arm):
+    with timed(task, captures=False) as (timer, process):
         assert timer.empty == EMPTY
         timer.resize(40)
         assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY) / 40)
-        assert timer.ready[-1] == READY
-        assert timer.clocked == pytest.approx((FIXED + LAUNCH + FIXED + 40 * LAUNCH) / 1e9)
-        assert arm.asked[-1][1:] == (40, False)
+        assert timer.preparation[-1] == READY
+        assert timer.seconds == pytest.approx((FIXED + LAUNCH + FIXED + 40 * LAUNCH) / 1e9)
+        assert process.asked[-1][1:] == (40, False)
 
 
 class Seen:
@@ -119,11 +119,11 @@ def test_by_sight_a_window_is_its_launches_and_what_it_takes_besides_is_told(
 ) -> None:
     monkeypatch.setattr("evaluation.timing.window.GpuClock", Seen)
     with timed(task) as (timer, _):
-        timer.by_sight = True
+        timer.gpu_clocked = True
         assert timer.capture(64) == pytest.approx(LAUNCH)
-        timer.besides.clear()
+        timer.overhead.clear()
         assert timer.window() == pytest.approx(LAUNCH)
-        assert timer.besides == pytest.approx([FIXED])
+        assert timer.overhead == pytest.approx([FIXED])
         assert timer.eager() == pytest.approx(LAUNCH)
 
 
@@ -142,12 +142,12 @@ def test_a_window_that_the_judge_was_kept_from_looking_at_is_run_again(
     with timed(task) as (timer, _):
         timer.capture(64)
         monkeypatch.setattr("evaluation.timing.window.GpuClock", Kept)
-        timer.by_sight = True
-        timer.besides.clear()
+        timer.gpu_clocked = True
+        timer.overhead.clear()
         took = timer.window()
         assert len(looked) == windows
         assert took == pytest.approx(LAUNCH if blurred < 3 else LAUNCH + (FIXED - EMPTY) / 64)
-        assert len(timer.besides) == 1, "of the window that counts"
+        assert len(timer.overhead) == 1, "of the window that counts"
 
 
 def test_what_was_not_seen_is_clocked_from_request_to_answer(
@@ -156,7 +156,7 @@ def test_what_was_not_seen_is_clocked_from_request_to_answer(
     monkeypatch.setattr(Seen, "launch_ns", lambda self: None)
     monkeypatch.setattr("evaluation.timing.window.GpuClock", Seen)
     with timed(task) as (timer, _):
-        timer.by_sight = True
+        timer.gpu_clocked = True
         timer.capture(64)
         assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY) / 64)
         timer.resize(1)
@@ -172,7 +172,7 @@ def test_a_window_grows_over_the_ring_until_it_takes_its_time(task: Task) -> Non
         assert timer.count == 64, "no window is longer than the ring"
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(2e-6, LEAST_LAUNCHES), (40e-6, 40), (1e-7, 1)])
+@pytest.mark.parametrize(("seconds", "count"), [(2e-6, MIN_LAUNCHES), (40e-6, 40), (1e-7, 1)])
 def test_a_window_is_settled_by_the_least_of_some_and_has_three_launches_or_more(
     task: Task, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
 ) -> None:
@@ -185,43 +185,43 @@ def test_a_window_is_settled_by_the_least_of_some_and_has_three_launches_or_more
 
 
 def test_launches_that_are_called_for_one_by_one_are_timed_as_such(task: Task) -> None:
-    with timed(task, slots=128) as (timer, arm):
+    with timed(task, slots=128) as (timer, process):
         timer.capture(128)
         assert timer.eager() == pytest.approx(EAGER + (FIXED - EMPTY) / EAGER_LAUNCHES)
-        assert arm.asked[-1] == (0, EAGER_LAUNCHES, False)
+        assert process.asked[-1] == (0, EAGER_LAUNCHES, False)
         timer.window()
-        assert not arm.asked[-1][2], "what was captured was given up"
+        assert not process.asked[-1][2], "what was captured was given up"
 
 
 def test_where_nothing_is_captured_windows_begin_anywhere_in_the_ring(task: Task) -> None:
-    with timed(task, captures=False) as (timer, arm):
+    with timed(task, captures=False) as (timer, process):
         timer.capture(4)
         assert not timer.captured
         for _ in range(40):
             timer.window()
-        assert len({first for first, count, _ in arm.asked if count == 4}) > 10
+        assert len({first for first, count, _ in process.asked if count == 4}) > 10
 
 
 def test_an_answer_that_was_not_written_is_refused_and_so_is_a_wrong_one(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluation.timing.window.LEAST_CHECKED", 1)  # however busy the machine is
-    with timed(task) as (timer, arm):
+    monkeypatch.setattr("evaluation.timing.window.MIN_CHECKED", 1)  # however busy the machine is
+    with timed(task) as (timer, process):
         timer.capture(8)
-        arm.writes = False
+        process.writes = False
         with pytest.raises(SubmissionError) as caught:
             timer.window()
         assert caught.value.reason is Reason.STALE_OUTPUT
-        arm.writes = True
-        cast(Any, arm.rig).values["shift"] += 1.0
+        process.writes = True
+        cast(Any, process.ring).values["shift"] += 1.0
         with pytest.raises(SubmissionError) as caught:
             timer.window()
         assert caught.value.reason is Reason.WRONG_VALUES
 
 
 def test_a_baseline_is_not_checked_on_a_processor(task: Task) -> None:
-    with timed(task, trusted=True) as (timer, arm):
-        arm.writes = False
+    with timed(task, trusted=True) as (timer, process):
+        process.writes = False
         timer.resize(4)
         assert timer.window() > 0
         timer.checked = True
@@ -231,37 +231,37 @@ def test_a_baseline_is_not_checked_on_a_processor(task: Task) -> None:
 
 def test_a_baseline_that_discards_its_results_marks_an_output(task: Task) -> None:
     for discards, marked in ((True, "out"), (False, "")):
-        with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8, arms=1) as rig:
-            arm = FakeArm(rig)
-            WindowTimer(cast(ProcessHandle, arm), rig, 0, True, "here", discards).capture(8)
-            assert arm.marked == marked
+        with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8, processes=1) as ring:
+            process = FakeArm(ring)
+            WindowTimer(cast(ProcessHandle, process), ring, 0, True, "here", discards).capture(8)
+            assert process.marked == marked
 
 
 def test_what_fails_in_a_baseline_is_the_judges_fault(task: Task) -> None:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 2, arms=1) as rig:
-        arm = FakeArm(rig)
-        arm.fails = SubmissionError(Reason.CRASH, "ended by SIGSEGV")
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 2, processes=1) as ring:
+        process = FakeArm(ring)
+        process.fails = SubmissionError(Reason.CRASH, "ended by SIGSEGV")
         with pytest.raises(Broken, match="the baseline failed: ended by SIGSEGV"):
-            WindowTimer(cast(ProcessHandle, arm), rig, 0, trusted=True, where="here")
+            WindowTimer(cast(ProcessHandle, process), ring, 0, trusted=True, where="here")
         with pytest.raises(SubmissionError):
-            WindowTimer(cast(ProcessHandle, arm), rig, 0, trusted=False, where="here")
+            WindowTimer(cast(ProcessHandle, process), ring, 0, trusted=False, where="here")
 
 
 def test_who_changes_the_inputs_of_a_baseline_that_fails_is_to_blame(task: Task) -> None:
-    with timed(task, slots=4, trusted=True) as (timer, arm):
+    with timed(task, slots=4, trusted=True) as (timer, process):
         timer.resize(4)
 
         def crash(*given: object, **more: object) -> int:
             raise SubmissionError(Reason.CRASH, "ended by SIGSEGV")
 
         def woken(*given: object, **more: object) -> int:
-            arm.rig.inputs.slot(3)["x"].view(-1)[-1] += 1
+            process.ring.inputs.slot(3)["x"].view(-1)[-1] += 1
             return crash()
 
-        cast(Any, arm).run = crash
+        cast(Any, process).run = crash
         with pytest.raises(Broken, match="the baseline failed: ended by SIGSEGV"):
             timer.window()
-        cast(Any, arm).run = woken
+        cast(Any, process).run = woken
         with pytest.raises(SubmissionError, match="in the baseline's turn: input x was changed"):
             timer.window()
 
@@ -269,32 +269,32 @@ def test_who_changes_the_inputs_of_a_baseline_that_fails_is_to_blame(task: Task)
 def test_what_takes_too_long_to_be_made_ready_is_on_the_clock(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with timed(task, captures=False) as (timer, arm):
+    with timed(task, captures=False) as (timer, process):
         timer.resize(40)
-        monkeypatch.setattr(arm, "prepare", slowly(arm, READY_NS + 80_000))
+        monkeypatch.setattr(process, "prepare", slowly(process, READY_NS + 80_000))
         assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY + 80_000) / 40)
 
 
-def slowly(arm: FakeArm, took: int) -> Callable[[int, int], int]:
-    prepare = arm.prepare
+def slowly(process: FakeArm, took: int) -> Callable[[int, int], int]:
+    prepare = process.prepare
     return lambda first, count: prepare(first, count) and took
 
 
 def test_what_a_candidate_does_before_its_word_beyond_its_baseline_is_charged() -> None:
-    def timer(ready: int, besides: int, by_sight: bool) -> Any:
-        values = {"ready": [ready] * 20, "besides": [besides] * 20}
-        return SimpleNamespace(**values, by_sight=by_sight, launches=10)
+    def timer(ready: int, overhead: int, gpu_clocked: bool) -> Any:
+        values = {"preparation": [ready] * 20, "overhead": [overhead] * 20}
+        return SimpleNamespace(**values, gpu_clocked=gpu_clocked, launches=10)
 
-    assert unseen_ns(timer(300, 9, False), timer(100, 5, False)) == 20
-    assert unseen_ns(timer(100, 9, False), timer(300, 5, False)) == 0
-    assert unseen_ns(timer(0, 90, True), timer(0, 50, True)) == 4
+    assert hidden_ns(timer(300, 9, False), timer(100, 5, False)) == 20
+    assert hidden_ns(timer(100, 9, False), timer(300, 5, False)) == 0
+    assert hidden_ns(timer(0, 90, True), timer(0, 50, True)) == 4
 
 
 def test_as_much_is_done_for_a_clocked_window_as_for_one_whose_inputs_arrive_late(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    for name in ("keep", "lay"):
+    for name in ("keep", "write"):
         original = getattr(InputSlices, name)
 
         def noted(parts: InputSlices, *given: Any, name: str = name, of: Any = original) -> None:
@@ -303,9 +303,9 @@ def test_as_much_is_done_for_a_clocked_window_as_for_one_whose_inputs_arrive_lat
 
         monkeypatch.setattr(InputSlices, name, noted)
     with timed(task, captures=False) as (timer, _):
-        for launches, wanted in ((LEAST_LAUNCHES, ["keep", "lay"]), (LEAST_LAUNCHES - 1, [])):
+        for launches, wanted in ((MIN_LAUNCHES, ["keep", "write"]), (MIN_LAUNCHES - 1, [])):
             done.clear()
             timer.resize(launches)
             timer.window()
             assert done == wanted
-            timer.rig.unchanged("here")
+            timer.ring.unchanged("here")
