@@ -1,4 +1,4 @@
-"""The facts that cross module boundaries: frozen, typed, and serialisable as JSON."""
+"""Shared types that cross module and process boundaries: frozen, typed, serialisable as JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 
 class Split(StrEnum):
-    """Who knows a case: `seen` by the agent, `unseen` written but never shown, `sampled` drawn
-    while judging.
+    """Visibility of a case.
+
+    `seen` is shown to the agent, `unseen` is written but never shown, `sampled` is drawn while
+    judging.
     """
 
     SEEN = "seen"
@@ -33,7 +35,7 @@ class GateName(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a gate concluded. `broken` is our fault and never counts against a candidate."""
+    """Conclusion of a gate. `broken` is the arena's fault and never counts against a candidate."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -44,7 +46,7 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a gate did not pass: classes to count, each with a message beside it."""
+    """Class of failure of a gate; a message says more."""
 
     BAD_SOURCE = "BAD_SOURCE"
     BUILD_ERROR = "BUILD_ERROR"
@@ -73,8 +75,8 @@ class Reason(StrEnum):
 class Case:
     """One configuration of an operator.
 
-    `symbols` are the sizes and scalars that `task.toml` names; `kind` says what the case is there
-    for (edge, scale-up, scale-down, misaligned, asymmetric, production, nominal, boundary).
+    `symbols` are the sizes and scalars that `task.toml` names. `kind` is the case's purpose: edge,
+    scale-up, scale-down, misaligned, asymmetric, production, nominal or boundary.
     """
 
     name: str
@@ -91,8 +93,8 @@ class Case:
 class Argument:
     """One argument of the entry point, in calling order.
 
-    `role` is input, output or scalar; `dtype` is a torch dtype name, `dtype` itself for the case's
-    own, or for scalars `int64` / `float32`; `shape` holds symbol names, integers and products such
+    `role` is input, output or scalar. `dtype` is a torch dtype name, `dtype` itself for the case's
+    own, or for scalars `int64` / `float32`. `shape` holds symbol names, integers and products such
     as `heads*head_dim`.
     """
 
@@ -103,13 +105,12 @@ class Argument:
 
 
 BufferSet = Mapping[str, Any]
-"""The arguments of one launch by name: `torch.Tensor` views of shared memory, `int` sizes and
-scalars.
-"""
+"""The arguments of one launch by name: `torch.Tensor` views of shared memory, sizes and scalars."""
 
 Launch = Callable[[int, int], None]
-"""Launch slots `first`, `first + 1`, ... modulo their number, `count` times. On a GPU the launches
-are left to PyTorch's current stream, to be waited for or captured; on a processor they are done.
+"""Launches slots `first`, `first + 1`, ... modulo their number, `count` times.
+
+On a GPU it is asynchronous, on PyTorch's current stream; on a CPU the launches are done.
 """
 
 
@@ -125,7 +126,7 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class CompilerOutput:
-    """One compiler invocation: what it said and what it made."""
+    """One compiler invocation: its text and its results."""
 
     tool: str
     arch: str
@@ -141,9 +142,9 @@ class CompilerOutput:
 class Measurement:
     """Candidate against live baseline on one case.
 
-    Times are medians in microseconds per launch; `speedup` has a 95 % interval `low`..`high`;
-    `gbps` and `tflops` follow the operator's cost model; `roofline_share` is measured-roofline time
-    over candidate time.
+    Times are medians in microseconds per launch. `speedup` has the 95 % interval `low` to `high`.
+    `gbps` and `tflops` follow the operator's cost model. `roofline_share` is roofline time over
+    candidate time.
     """
 
     case: str
@@ -164,16 +165,52 @@ class Measurement:
     blocks: int
     noisy: bool
     eager_us: float | None = None
-    """Launch included, one call after the other; None where that was not measured besides."""
+    """Time of a launch without a CUDA graph; None where it was not measured."""
     captured: bool | None = None
-    """On a GPU, whether the candidate's launches were replayed as one graph; where they cannot be
-    captured, all its times are of one call after the other.
+    """Whether the candidate's launches on a GPU were replayed as one CUDA graph."""
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """One kernel at one launch configuration: means over its `calls`; None for unknown values.
+
+    `duration_us` is of one call. Shares are of the sustained peak, 0 to 1: `bandwidth_share` of
+    the DRAM, `compute_share` of the multiprocessors (SM), `occupancy` of their warps.
+    `shared_bytes` are a block's. `stalls` has the share of a warp's cycles by reason.
     """
+
+    name: str
+    duration_us: float
+    calls: int = 1
+    bandwidth_share: float | None = None
+    compute_share: float | None = None
+    occupancy: float | None = None
+    registers: float | None = None
+    shared_bytes: float | None = None
+    grid: str = ""
+    block: str = ""
+    stalls: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The kernels of a submission on one seen case, the longest in total first.
+
+    Without kernels, `reason` and `message` say why. With kernels, `message` says what is missing.
+    """
+
+    case: str
+    tool: str = ""
+    kernels: tuple[KernelProfile, ...] = ()
+    message: str = ""
+    reason: Reason | None = None
+    text: str = ""
+    """The kernels as a table."""
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """One judged step.
+    """Result of one gate.
 
     `message` and `detail` are public; `private` may name hidden cases and is for staff only.
     `passed` of `total` counts the gate's own checks (cases for correctness and generalization).
@@ -204,9 +241,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole evaluation: every gate, the summary that rankings read, and the fingerprint of what
-    judged it.
-    """
+    """A whole evaluation: its gates, their summary, and the fingerprint of the judge."""
 
     task: str
     task_hash: str
@@ -225,7 +260,7 @@ class Report:
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON data of any fact of this module; NaN and infinities become null."""
+    """Return a value of this module as plain JSON data; NaN and infinities become null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

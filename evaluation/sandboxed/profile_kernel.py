@@ -1,6 +1,6 @@
 """UNTRUSTED: runs a candidate's kernel under a profiler, in the sandbox. Run as a script.
 
-    profile_kernel.py JOB [confined]        a JSON object; see `evaluation.profiling`
+    profile_kernel.py JOB [confined]        a JSON object; see `evaluation.profiling.profile`
 
 Inputs are those of a seen case, from a public seed. The candidate's output is dropped. Two lines
 are printed: REACHED, before any of the candidate's code runs, and ANSWER followed by JSON.

@@ -21,8 +21,7 @@ from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
 from arena.runs.trace.events import EventDraft
 from evaluation.building import nvcc
-from evaluation.profiling.facts import Profile
-from evaluation.types import GateResult, Report, from_json
+from evaluation.types import GateResult, Profile, Report, from_json
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker.bench import Bench, here, taken
 from runners.worker.lease import new_lease
@@ -127,9 +126,9 @@ class _Judging:
     def carry_out(self) -> Mapping[str, Any] | None:
         """The report, or None when the build passed and the rest is yet to come."""
         self.child = self.bench.judge(self._start) if self.bench else self._start()
-        self.child.on_lines = self._hear
+        self.child.on_lines = self._receive
         end = time.monotonic() + self.stage.seconds
-        ended = self.child.follow(deadline=lambda: end, beat=self._beat)
+        ended = self.child.follow(deadline=lambda: end, heartbeat=self._heartbeat)
         if ended.ending is not Ending.EXITED or ended.code not in (PASSED, NOT_PASSED):
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
@@ -147,7 +146,7 @@ class _Judging:
     def _child(self, command: Sequence[str], stdin: str | None, more: Mapping[str, str]) -> Child:
         return Child(
             command,
-            on_lines=self._hear,
+            on_lines=self._receive,
             stdin=stdin,
             cwd=settings.BASE_DIR,
             env={**environment(), **compiled_for(self.evaluation.hardware), **more},
@@ -166,12 +165,12 @@ class _Judging:
             **({"profile": self.evaluation.case} if profile and self.stage is MEASURE else {}),
         }
 
-    def _hear(self, lines: list[str]) -> None:
+    def _receive(self, lines: list[str]) -> None:
         for line in lines:
             message = json.loads(line)
             match message.pop("type"):
                 case "ready":
-                    self.child.tell(json.dumps(self._request()))
+                    self.child.send(json.dumps(self._request()))
                     if self.bench:
                         self.bench.prepare(self._start)
                 case "status":
@@ -192,7 +191,7 @@ class _Judging:
         draft = EventDraft("log", {"text": text}, id=f"{span}/progress", span=span, actor="judge")
         services.record(self.evaluation.submission.run_id, [draft], producer=self.lease)
 
-    def _beat(self) -> bool:
+    def _heartbeat(self) -> bool:
         return services.heartbeat_evaluation(self.evaluation.pk, self.lease)
 
     def _explain(self, ended: Ended) -> str:

@@ -13,8 +13,7 @@ from arena.runs import services
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.states import EvaluationStatus, Scope
 from arena.runs.transfer import results
-from evaluation.profiling.facts import KernelProfile, Profile
-from evaluation.types import Reason, to_json
+from evaluation.types import KernelProfile, Profile, Reason, to_json
 from tests.arena.factories import LEASE, ask_for_verdict, compiled, judge, report
 
 pytestmark = pytest.mark.django_db

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import profiling
+from evaluation import report_text
 from evaluation.__main__ import PASSED, main
 from evaluation.device_kind import GPU
+from evaluation.profiling import profile as profiling
 from evaluation.profiling.tools import cupti, ncu
 from evaluation.tasks.spec import Task
 from evaluation.tracks import builds
 from evaluation.tracks.load import load_task
-from evaluation.types import Reason, Split
+from evaluation.types import Profile, Reason, Split
 from tests.gpu.submissions import OPERATORS, Submission, submissions
 
 HONEST = {work.name: work for work in submissions("honest")}
@@ -41,15 +42,15 @@ def task_for(language: str) -> Task:
     return load_task(OPERATORS, "centred", f"cuda-to-{language}", GPU)
 
 
-def profiled(work: Submission, cache: Path) -> profiling.Profile:
-    return profiling.profile(work.task(), work.build(cache), work.task().cases(Split.SEEN)[0])
+def profiled(work: Submission, cache: Path) -> Profile:
+    return profiling.profile_build(work.task(), work.build(cache), work.task().cases(Split.SEEN)[0])
 
 
-def profiled_body(body: str, tmp_path: Path) -> profiling.Profile:
+def profiled_body(body: str, tmp_path: Path) -> Profile:
     task = task_for("cuda")
     files = {task.target_file: SOURCE.replace("BODY", body)}
     built = builds.build(task, "cuda", files, tmp_path)
-    return profiling.profile(task, built, task.cases(Split.SEEN)[0])
+    return profiling.profile_build(task, built, task.cases(Split.SEEN)[0])
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_every_kernel_of_a_launch_is_told_apart(
     with_counters: None, compilers: None, cache: Path
 ) -> None:
     found = profiled(HONEST["two_kernels.triton.py"], cache)
-    assert len(found.kernels) == 2, profiling.table(found)
+    assert len(found.kernels) == 2, report_text.profile(found)
     assert all(kernel.calls == 1 for kernel in found.kernels)
 
 
@@ -124,7 +125,7 @@ def test_a_kernel_that_strays_is_told_as_a_crash(compilers: None, tmp_path: Path
 def test_a_kernel_that_never_ends_is_ended(
     compilers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiling, "MOST_SECONDS", 12.0)
+    monkeypatch.setattr(profiling, "MAX_SECONDS", 12.0)
     found = profiled_body("spin<<<1, 1, 0, stream>>>(args->out);", tmp_path)
     assert found.reason is Reason.TIMEOUT
     assert "longer than 12 s" in found.message

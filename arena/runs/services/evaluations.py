@@ -21,8 +21,7 @@ from arena.runs.trace.events import EventDraft
 from arena.runs.trace.recording import SYSTEM, note, record
 from arena.runs.trace.redaction import clean
 from evaluation import types
-from evaluation.profiling.facts import Profile
-from evaluation.types import to_json
+from evaluation.types import Profile, to_json
 
 MAX_ATTEMPTS = 2
 MAX_FILES_BYTES = 1_000_000

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from arena.runs.strict import MAX_INTEGER, Int, Mismatch, Number, Strict, between, derived, read
 from evaluation import types
-from evaluation.profiling.facts import Profile
+from evaluation.types import Profile
 
 MAX_TOKENS, MAX_USD = 10**12, 10**6
 """Of one message; the cost of a run is their sum."""

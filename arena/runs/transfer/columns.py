@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from arena.runs.strict import Int, Mismatch, Number, Strict, derived, read
 from arena.runs.trace.events import MAX_DEPTH, deeper_than
-from evaluation.profiling.facts import KernelProfile as Kernel
+from evaluation.types import KernelProfile as Kernel
 
 KernelProfile = derived("KernelProfile", Kernel, Strict)
 

@@ -1,4 +1,4 @@
-"""What a profiler is. A module of this folder is one, and says where in the order it is tried."""
+"""Profilers. A module of this folder is one, with its place in the order of trials."""
 
 from __future__ import annotations
 
@@ -8,42 +8,41 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, cast
 
-from evaluation.profiling.facts import KernelProfile
+from evaluation.types import KernelProfile
 
 
 class Tool(Protocol):
-    """A module of this folder: outside the walls `absent`, `title`, `command`, `readable` and
-    `read`; inside, around the launches, `watch`.
-    """
+    """A module of this folder. `watch` runs inside the sandbox, all else outside."""
 
     ORDER: int
     LAUNCHES: int
-    """How many launches are watched; each has memory of its own, as far as CACHE_BYTES need it."""
+    """Number of profiled launches, each with its own buffers as far as RING_BYTES requires it."""
 
     def absent(self) -> str:
-        """Why this machine cannot use it; empty when it may."""
+        """Return why this machine cannot use the tool; empty when it can."""
 
     def title(self) -> str:
-        """What it is called, with its version."""
+        """Return the tool's name and version."""
 
     def command(self) -> Sequence[str]:
-        """What to put before the command that is profiled."""
+        """Return the words to put before the profiled command."""
 
     def readable(self) -> Sequence[str]:
-        """The folders that it needs to read."""
+        """Return the folders that the tool must read."""
 
     def watch(self, launches: Callable[[], None]) -> Mapping[str, Any]:
-        """In the process that is profiled: run `launches` under it. Returns plain data."""
+        """Run `launches` under the tool, in the profiled process. Return plain data."""
 
-    def read(self, said: str, answer: Mapping[str, Any]) -> list[KernelProfile]:
-        """Every call that it saw, in what was said and in what `watch` returned: a stranger's words
-        both. Raises Unprofiled where it was not let.
+    def read(self, output: str, answer: Mapping[str, Any]) -> list[KernelProfile]:
+        """Return every call in the untrusted output and in the answer of `watch`.
+
+        Raises: Unprofiled where the tool was not permitted.
         """
 
 
 @cache
 def tools() -> dict[str, Tool]:
-    """Every profiler by name, in the order in which they are tried."""
+    """Return every profiler by name, in the order of trials."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     modules = {name: cast(Tool, importlib.import_module(f"{__name__}.{name}")) for name in names}
     return dict(sorted(modules.items(), key=lambda item: item[1].ORDER))

@@ -1,4 +1,4 @@
-"""PyTorch's profiler: what CUPTI tells of each launch without a hardware counter being read."""
+"""PyTorch's profiler: CUPTI records of each launch, without hardware counters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.profiling.facts import KernelProfile, extent, named, number
+from evaluation.profiling.kernels import dimensions, kernel_name, number
+from evaluation.types import KernelProfile
 
 ORDER, LAUNCHES = 20, 8
-MOST_CALLS = 512
-_TOLD = ("grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %")
+MAX_CALLS = 512
+_REPORTED = ("grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %")
 
 
 def absent() -> str:
@@ -33,7 +34,7 @@ def readable() -> Sequence[str]:
 
 
 def watch(launches: Callable[[], None]) -> Mapping[str, Any]:
-    """Every kernel of the trace that PyTorch writes: its name, microseconds and configuration."""
+    """Return every kernel of PyTorch's trace: name, microseconds and configuration."""
     import torch
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
@@ -43,30 +44,30 @@ def watch(launches: Callable[[], None]) -> Mapping[str, Any]:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
         events = json.loads(path.read_bytes())["traceEvents"]
-    kernels = [event for event in events if event.get("cat") == "kernel"][:MOST_CALLS]
+    kernels = [event for event in events if event.get("cat") == "kernel"][:MAX_CALLS]
     return {
         "kernels": [
             {
                 "name": event["name"][:400],
                 "us": event["dur"],
-                **{name: event["args"].get(name) for name in _TOLD},
+                **{name: event["args"].get(name) for name in _REPORTED},
             }
             for event in kernels
         ]
     }
 
 
-def read(said: str, answer: Mapping[str, Any]) -> list[KernelProfile]:
+def read(output: str, answer: Mapping[str, Any]) -> list[KernelProfile]:
     return list(_calls(answer.get("kernels")))
 
 
-def _calls(told: Any) -> Iterator[KernelProfile]:
-    for kernel in told[:MOST_CALLS] if isinstance(told, list) else ():
+def _calls(kernels: Any) -> Iterator[KernelProfile]:
+    for kernel in kernels[:MAX_CALLS] if isinstance(kernels, list) else ():
         if not isinstance(kernel, dict) or (duration := number(kernel.get("us"))) is None:
             continue
         occupancy = number(kernel.get("est. achieved occupancy %"))
         yield KernelProfile(
-            name=named(_short(str(kernel.get("name", "")))),
+            name=kernel_name(_short(str(kernel.get("name", "")))),
             duration_us=duration,
             occupancy=None if occupancy is None else occupancy / 100,
             registers=number(kernel.get("registers per thread")),
@@ -77,13 +78,13 @@ def _calls(told: Any) -> Iterator[KernelProfile]:
 
 
 def _short(name: str) -> str:
-    """`void at::native::fill<float>(float*, int)` -> `at::native::fill`."""
+    """Shorten `void at::native::fill<float>(float*, int)` to `at::native::fill`."""
     name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
     return name.partition("<")[0].partition("(")[0] or name
 
 
 def _extent(sizes: Any) -> str:
-    """`[132, 1, 1]` -> `132`, with what is 1 at the end left out."""
+    """Format `[132, 1, 1]` as `132`, without trailing ones."""
     if not isinstance(sizes, list):
         return ""
-    return extent([str(int(size)) for size in map(number, sizes[:3]) if size is not None])
+    return dimensions([str(int(size)) for size in map(number, sizes[:3]) if size is not None])

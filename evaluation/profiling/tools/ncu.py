@@ -1,4 +1,4 @@
-"""Nsight Compute: hardware counters of each kernel, which it runs again until all are read.
+"""Nsight Compute: hardware counters of each kernel, which it replays until all are read.
 
 Source: Nsight Compute's documentation, "Kernel Profiling Guide" for the metrics and "Nsight Compute
 CLI" for the options and the CSV pages.
@@ -15,11 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evaluation.profiling.facts import KernelProfile, Unprofiled, extent, named, number
+from evaluation.profiling.kernels import Unprofiled, dimensions, kernel_name, number
+from evaluation.types import KernelProfile
 
 ORDER, LAUNCHES = 10, 1
-MOST_CALLS = 64
-ASKS_SECONDS = 20
+MAX_CALLS = 64
+PROBE_SECONDS = 20
 
 DURATION = "gpu__time_duration.sum"
 DRAM = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
@@ -33,7 +34,7 @@ STALLS = (
     " math_pipe_throttle membar mio_throttle misc no_instruction not_selected selected"
     " short_scoreboard sleeping tex_throttle wait"
 ).split()
-"""Where a warp's cycles go between two of its instructions; `selected` is the one it issues in."""
+"""Reasons for which a warp waits between two instructions; `selected` is the issue itself."""
 
 _UNITS = {"n": 1e-3, "u": 1.0, "m": 1e3, "s": 1e6}
 """Microseconds in a unit of time, by its first letter."""
@@ -48,11 +49,11 @@ def absent() -> str:
 @cache
 def title() -> str:
     program = _program()
-    assert program is not None, "asked though it is absent"
-    said = subprocess.run(
-        [program, "--version"], capture_output=True, text=True, timeout=ASKS_SECONDS
+    assert program is not None, "ncu is absent"
+    output = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS
     ).stdout
-    version = re.search(r"Version (\d+\.\d+(?:\.\d+)?)", said)
+    version = re.search(r"Version (\d+\.\d+(?:\.\d+)?)", output)
     return f"ncu {version[1]}" if version else "ncu"
 
 
@@ -61,17 +62,17 @@ def command() -> Sequence[str]:
     return (
         *(str(_program()), "--csv", "--page", "raw", "--print-units", "base"),
         *("--metrics", ",".join(metrics)),
-        # A card's clocks are not ours to change: what runs beside would be measured under them.
+        # Locked clocks would change the measurements of other processes.
         *("--clock-control", "none"),
-        *("--profile-from-start", "off", "--launch-count", str(MOST_CALLS)),
+        *("--profile-from-start", "off", "--launch-count", str(MAX_CALLS)),
         *("--print-kernel-base", "function"),
     )
 
 
 def readable() -> Sequence[str]:
-    """Its own folder: what is on the path is a link or a script beside it."""
+    """Return ncu's own folder: the program on PATH is a link or a script."""
     program = _program()
-    assert program is not None, "asked though it is absent"
+    assert program is not None, "ncu is absent"
     return (str(Path(program).resolve().parent), "/opt/nvidia")
 
 
@@ -87,11 +88,11 @@ def watch(launches: Callable[[], None]) -> Mapping[str, Any]:
     return {}
 
 
-def read(said: str, answer: Mapping[str, Any]) -> list[KernelProfile]:
-    if _REFUSED in said:
+def read(output: str, answer: Mapping[str, Any]) -> list[KernelProfile]:
+    if _REFUSED in output:
         raise Unprofiled("the driver lets only its administrator read counters")
-    calls = list(_calls(said))
-    if not calls and (error := _ERROR.search(said)):
+    calls = list(_calls(output))
+    if not calls and (error := _ERROR.search(output)):
         raise Unprofiled(f"ncu: {error[1][:300]}")
     return calls
 
@@ -100,9 +101,9 @@ def _program() -> str | None:
     return shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
 
 
-def _calls(said: str) -> Iterator[KernelProfile]:
-    """The rows of the raw page: a line of names, a line of units, a line for each call."""
-    lines = iter(said.splitlines())
+def _calls(output: str) -> Iterator[KernelProfile]:
+    """Return the rows of the raw page: a line of names, a line of units, a line for each call."""
+    lines = iter(output.splitlines())
     names = next((row for line in lines if (row := _row(line))[:1] == ["ID"]), [])
     units: dict[str, str] = {}
     for line in lines:
@@ -117,7 +118,7 @@ def _calls(said: str) -> Iterator[KernelProfile]:
 
 
 def _row(line: str) -> list[str]:
-    """The cells of a line of the table; none for what else is said."""
+    """Return the cells of a line of the table; none for other output."""
     if not line.startswith('"'):
         return []
     try:
@@ -133,7 +134,7 @@ def _call(cells: Mapping[str, str], units: Mapping[str, str]) -> KernelProfile |
     cycles = {name: number(cells.get(STALL.format(name))) or 0.0 for name in STALLS}
     total = sum(cycles.values())
     return KernelProfile(
-        name=named(cells.get("Kernel Name", "")),
+        name=kernel_name(cells.get("Kernel Name", "")),
         duration_us=duration * _UNITS.get(units.get(DURATION, "")[:1], 1e-3),
         bandwidth_share=_percent(cells.get(DRAM)),
         compute_share=_percent(cells.get(SM)),
@@ -156,5 +157,5 @@ def _percent(text: str | None) -> float | None:
 
 
 def _extent(text: str) -> str:
-    """`(132, 1, 1)` -> `132`, with what is 1 at the end left out."""
-    return extent(re.findall(r"\d+", text)[:3])
+    """Format `(132, 1, 1)` as `132`, without trailing ones."""
+    return dimensions(re.findall(r"\d+", text)[:3])

@@ -12,21 +12,19 @@ from typing import Any
 
 import pytest
 
-from evaluation import profiling
+from evaluation import report_text
 from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, main, serve_request
 from evaluation.errors import RequestError
 from evaluation.pipeline import Request
-from evaluation.profiling.facts import (
-    MOST_KERNELS,
-    MOST_NAME,
-    KernelProfile,
-    Profile,
+from evaluation.profiling import profile as profiling
+from evaluation.profiling.kernels import (
+    MAX_KERNELS,
+    MAX_NAME_CHARACTERS,
     Unprofiled,
-    merged,
-    named,
+    kernel_name,
+    merge,
     number,
-    plain,
-    table,
+    printable,
 )
 from evaluation.profiling.tools import cupti, ncu, tools
 from evaluation.sandbox import launch
@@ -35,7 +33,7 @@ from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import SECONDS, Excess
 from evaluation.sandboxed import profile_kernel
 from evaluation.tasks.spec import Task
-from evaluation.types import Case, Reason, Split, to_json
+from evaluation.types import Case, KernelProfile, Profile, Reason, Split, to_json
 
 from ..conftest import OPERATORS
 
@@ -74,7 +72,7 @@ def test_what_ncu_said_is_read() -> None:
     assert shares == pytest.approx((0.8291, 0.3963, 0.6886))
     assert (kernel.registers, kernel.shared_bytes) == (39, 1088)
     assert next(iter(kernel.stalls)) == "barrier", "as ncu gave them"
-    (kernel,) = merged([kernel])
+    (kernel,) = merge([kernel])
     assert list(kernel.stalls)[:2] == ["long scoreboard", "barrier"]
     assert kernel.stalls["long scoreboard"] == pytest.approx(0.5, abs=0.01)
 
@@ -114,7 +112,7 @@ def test_a_driver_that_keeps_its_counters_is_told_from_a_kernel_that_fails() -> 
 
 
 def test_what_cupti_told_is_read() -> None:
-    (kernel,) = merged(cupti.read("", {"kernels": [LAUNCHED, {**LAUNCHED, "us": 133.807}]}))
+    (kernel,) = merge(cupti.read("", {"kernels": [LAUNCHED, {**LAUNCHED, "us": 133.807}]}))
     assert (kernel.name, kernel.calls) == ("rms", 2)
     assert kernel.duration_us == pytest.approx(132.807)
     assert (kernel.grid, kernel.block) == ("16384", "512 x 2")
@@ -135,12 +133,12 @@ def test_a_stranger_may_answer_anything(lie: object) -> None:
 
 
 def test_names_and_numbers_of_kernels_are_bounded() -> None:
-    many = [KernelProfile(named(f"k{i}\n\x1b[2J" + "x" * 999), i) for i in range(200)]
-    kernels = merged(many)
-    assert len(kernels) == MOST_KERNELS
+    many = [KernelProfile(kernel_name(f"k{i}\n\x1b[2J" + "x" * 999), i) for i in range(200)]
+    kernels = merge(many)
+    assert len(kernels) == MAX_KERNELS
     assert kernels[0].name.startswith("k199")
-    assert all(len(k.name) <= MOST_NAME and k.name.isprintable() for k in kernels)
-    text = table(Profile("wide", "t", kernels))
+    assert all(len(k.name) <= MAX_NAME_CHARACTERS and k.name.isprintable() for k in kernels)
+    text = report_text.profile(Profile("wide", "t", kernels))
     assert len(text) < 20_000
     assert (number("1,234.5"), number("nan"), number(None), number([])) == (
         1234.5,
@@ -152,13 +150,13 @@ def test_names_and_numbers_of_kernels_are_bounded() -> None:
 
 def test_the_table_leaves_out_what_is_not_known() -> None:
     (kernel,) = ncu.read(captured("triton"), {})
-    whole = table(Profile("wide", "ncu 2025.3.1", merged([kernel])))
+    whole = report_text.profile(Profile("wide", "ncu 2025.3.1", merge([kernel])))
     assert whole.splitlines()[0] == "case wide, by ncu 2025.3.1"
     assert "DRAM" in whole
     assert "82.9%" in whole
-    assert "rms_norm_kernel waits: long scoreboard 50%, barrier 21%" in whole
-    part = table(
-        Profile("wide", "t", merged(cupti.read("", {"kernels": [LAUNCHED]})), "no counters")
+    assert "rms_norm_kernel stalls: long scoreboard 50%, barrier 21%" in whole
+    part = report_text.profile(
+        Profile("wide", "t", merge(cupti.read("", {"kernels": [LAUNCHED]})), "no counters")
     )
     assert "DRAM" not in part
     assert part.endswith("no counters")
@@ -166,36 +164,36 @@ def test_the_table_leaves_out_what_is_not_known() -> None:
 
 def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> None:
     refused = answered(reason="OUT_OF_MEMORY", message="m" * 9000)
-    found = profiling._concluded(said(refused), CASE, cupti)
+    found = profiling.parse_output(said(refused), CASE, cupti)
     assert (found.reason, found.kernels) == (Reason.OUT_OF_MEMORY, ())
-    odd = profiling._concluded(said(answered(reason=["x"], message={})), CASE, cupti)
+    odd = profiling.parse_output(said(answered(reason=["x"], message={})), CASE, cupti)
     assert (odd.reason, odd.message) == (Reason.CALL_ERROR, "no kernel was launched")
-    gone = profiling._concluded(said("Segmentation fault"), CASE, cupti)
+    gone = profiling.parse_output(said("Segmentation fault"), CASE, cupti)
     assert (gone.reason, "Segmentation fault" in gone.message) == (Reason.CRASH, True)
-    late = profiling._concluded(said("", exceeded=Excess(SECONDS, 101, 100)), CASE, cupti)
+    late = profiling.parse_output(said("", exceeded=Excess(SECONDS, 101, 100)), CASE, cupti)
     assert (late.reason, late.message) == (
         Reason.TIMEOUT,
         "the profile took longer than 100 s",
     )
     grown = Excess("memory_bytes", 3 << 20, 2 << 20)
-    assert profiling._concluded(said("", exceeded=grown), CASE, cupti).reason is (
+    assert profiling.parse_output(said("", exceeded=grown), CASE, cupti).reason is (
         Reason.OUT_OF_MEMORY
     )
-    many = profiling._concluded(said("", exceeded=Excess("processes", 300, 256)), CASE, cupti)
+    many = profiling.parse_output(said("", exceeded=Excess("processes", 300, 256)), CASE, cupti)
     assert (many.reason, many.message) == (
         Reason.FORBIDDEN,
         "the profile took at least 300 processes at a time; the limit is 256",
     )
-    assert plain("\x1b[2Ja\nb\ud800") == "\ufffd[2Ja\nb\ufffd"
+    assert printable("\x1b[2Ja\nb\ud800") == "\ufffd[2Ja\nb\ufffd"
     for broken in ("{", "[1]", "[" * 9999):
         text = f"{profile_kernel.ANSWER}{broken}"
-        assert profiling._concluded(said(text), CASE, cupti).reason is Reason.CRASH
+        assert profiling.parse_output(said(text), CASE, cupti).reason is Reason.CRASH
 
 
 def test_a_tool_that_does_not_get_to_the_kernel_is_no_fault_of_its() -> None:
     stuck = said("==PROF== Connected", ready=False, exceeded=Excess(SECONDS, 41, 40))
     with pytest.raises(Unprofiled, match="did not get to the kernel: ==PROF== Connected"):
-        profiling._concluded(stuck, CASE, cupti)
+        profiling.parse_output(stuck, CASE, cupti)
 
 
 def test_counters_are_read_where_that_can_be_and_cupti_is_next() -> None:
@@ -232,20 +230,20 @@ def test_a_request_for_a_profile_is_answered_with_one(
 
 def test_without_a_name_the_largest_seen_case_is_meant(task: Task) -> None:
     cases = task.cases(Split.SEEN)
-    largest = profiling.chosen_case(task, "")
+    largest = profiling.seen_case(task, "")
     assert largest in cases
-    assert profiling.chosen_case(task, cases[0].name) == cases[0]
+    assert profiling.seen_case(task, cases[0].name) == cases[0]
     hidden = task.cases(Split.UNSEEN)[0].name
     with pytest.raises(RequestError, match="there is no seen case"):
-        profiling.chosen_case(task, hidden)
+        profiling.seen_case(task, hidden)
 
 
 def test_what_does_not_compile_is_told_and_not_profiled(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiling, "unprofilable", lambda task: "")
+    monkeypatch.setattr(profiling, "unsupported", lambda task: "")
     request = Request(task, {task.target_file: "this is no C++"}, cache)
-    found = profiling.profile_of(request, task.cases(Split.SEEN)[0])
+    found = profiling.profile_submission(request, task.cases(Split.SEEN)[0])
     assert found.reason is Reason.BUILD_ERROR
     assert "g++ refused the source" in found.message
 
@@ -284,7 +282,7 @@ def test_what_a_profiler_starts_puts_up_the_last_wall_and_may_still_do_what_a_dr
     whole = Policy(
         isolation_features(), readable, (str(tmp_path),), scratch_bytes=1 << 20, gpu=True
     )
-    outer, inner = profiling._parted(whole)
+    outer, inner = profiling.split_policy(whole)
     starts = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-I", "-c"]
     inside = run([*starts, LOOKS], whole, tmp_path, POLICY=inner)
     assert inside == ["refused", "refused"], "the child of a confined process"
