@@ -6,10 +6,10 @@
     python -m evaluation admit rms_norm [torch-to-cpp]
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
-    python -m evaluation wait       the same, but made ready first, and says so
+    python -m evaluation wait       the same, but import first and report {"type": "ready"}
 
-Exit codes: 0 judged and passed, 1 judged and not passed, 2 bad arguments or task, 3 broken (ours);
-of a profile, 0 with kernels, 1 without.
+Exit codes: 0 passed, 1 not passed, 2 bad arguments or task, 3 failure of the judge. A profile exits
+with 0 if it has kernels, else with 1.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-# The judge's own threads must be asleep, not spinning, while a contestant is on the clock. Read
-# when torch is imported.
+# OpenMP threads of the judge must sleep, not spin, while a candidate is timed. Read when torch is
+# imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation import device_kind, pipeline, report_text
 from evaluation.building.cache_folder import default_cache
+from evaluation.devices import detect
 from evaluation.errors import RequestError
-from evaluation.gates.integrity import MOST_BYTES
+from evaluation.gates.integrity import MAX_BYTES
+from evaluation.languages import languages
+from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import Task, folder_of
 from evaluation.tracks.load import load_task, load_tasks
-from evaluation.types import GateResult, Report, Verdict, to_json
+from evaluation.types import GateResult, Profile, Report, Verdict, to_json
 
-if TYPE_CHECKING:
-    from evaluation.process.fork_server import ForkServer
+# Functions import what takes seconds: torch, by way of sessions, profiles and admission.
 
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
 IDLE_SECONDS = 3.0
-"""Without a request for so long, a judge that waits imports what only some have need of: whoever
-asks in the meantime has to wait.
-"""
+"""After this time without a request, a waiting judge imports what only some requests need."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -54,19 +54,19 @@ def main(argv: Sequence[str]) -> int:
         return serve_request(sys.stdin.read())
     if argv == ["wait"]:
         return wait_for_request()
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     try:
         if importlib.util.find_spec("torch") is None:
             raise RequestError(
-                f"{sys.executable} has no PyTorch; the project's own Python, .venv/bin/python, has"
+                f"{sys.executable} has no PyTorch; use the project's .venv/bin/python"
             )
         if getattr(options, "device", None):
-            _alone_with(options, argv)
+            restart_on_device(options, argv)
         return int(options.command(options))
     except RequestError as error:
         print(f"evaluation: {error}", file=sys.stderr)
         return BAD_REQUEST
-    except BrokenPipeError:  # whoever read has gone; there is nobody left to tell
+    except BrokenPipeError:  # the reader of stdout has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
     except Exception:
@@ -74,65 +74,58 @@ def main(argv: Sequence[str]) -> int:
         return BROKEN
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the commands; each sets `command` to its function."""
+    root = argparse.ArgumentParser(
         prog="python -m evaluation", description="Judge kernels on this machine."
     )
-    commands = parser.add_subparsers(required=True, metavar="command")
-    judge = commands.add_parser("judge", help="judge one submission through every gate")
-    judge.add_argument("operator", help="such as rms_norm")
-    judge.add_argument("track", help="such as torch-to-cpp")
-    judge.add_argument(
-        "sources", nargs="+", type=Path, help="the target file, and headers beside it"
+    commands = root.add_subparsers(required=True, metavar="command")
+    judge = commands.add_parser("judge", help="judge a submission through every gate")
+    judge.set_defaults(command=judge_sources)
+    profile = commands.add_parser("profile", help="profile the kernels of a submission on a GPU")
+    profile.set_defaults(command=profile_sources)
+    summary = "check a task: wrong implementations must fail, honest ones pass"
+    admit = commands.add_parser(
+        "admit", help=summary, description=f"{summary}. See tasks/README.md."
     )
+    admit.set_defaults(command=admit_tasks)
+    hardware = commands.add_parser("hardware", help="list devices, measured peaks and isolation")
+    hardware.set_defaults(command=show_hardware)
+    for command in (judge, profile):
+        command.add_argument("operator", help="such as rms_norm")
+        command.add_argument("track", help="such as torch-to-cpp")
+        command.add_argument(
+            "sources", nargs="+", type=Path, help="the target file, and headers beside it"
+        )
     judge.add_argument(
         "--scope", choices=pipeline.SCOPES, default="final", help="round: seen cases only"
     )
-    judge.add_argument(
-        "--json", action="store_true", help="one JSON line per gate, then the report"
-    )
-    judge.set_defaults(command=judge_sources)
-    profile = commands.add_parser("profile", help="where the time of a GPU kernel goes")
-    profile.add_argument("operator")
-    profile.add_argument("track")
-    profile.add_argument("sources", nargs="+", type=Path, help="as for judge")
     profile.add_argument("--case", default="", help="a seen case; default: the largest")
-    profile.add_argument("--json", action="store_true")
-    profile.set_defaults(command=profile_sources)
-    tries = "try a task: wrong answers must fail, honest ones pass"
-    admit = commands.add_parser("admit", help=tries, description=f"{tries}. See tasks/README.md.")
-    admit.add_argument(
-        "operator", help="a folder of tasks, such as rms_norm, or rms_norm/cpp-to-cpp"
-    )
+    admit.add_argument("operator", help="a folder of tasks, such as rms_norm, or one task")
     admit.add_argument("track", nargs="?", help="default: every track of the operator")
-    admit.add_argument("--json", action="store_true")
-    admit.set_defaults(command=admit_tasks)
-    hardware = commands.add_parser("hardware", help="devices, measured peaks, isolation available")
-    hardware.add_argument("--json", action="store_true")
-    hardware.set_defaults(command=show_hardware)
     for command in (judge, profile, admit):
         command.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
         command.add_argument(
-            "--device", help="which of several GPUs: its number, slug or UUID; default: the first"
+            "--device", help="number, slug or UUID of a device; default: the first"
         )
     for command in (judge, profile, admit, hardware):
+        command.add_argument("--json", action="store_true", help="print JSON lines")
         command.add_argument(
-            "--cache", type=_cache, default="", help="artefacts and measured peaks"
+            "--cache", type=_cache, default="", help="folder of artefacts and measured peaks"
         )
-    return parser
+    return root
 
 
 def _cache(path: str) -> Path:
-    """The cache that is asked for, by an absolute path: compilers run in folders of their own."""
+    """Return the cache folder as an absolute path: compilers run in folders of their own."""
     return (Path(path) if path else default_cache()).absolute()
 
 
-def _alone_with(options: argparse.Namespace, argv: Sequence[str]) -> None:
-    """Start over as a process that sees no GPU but the one asked for, if this one sees others: CUDA
-    reads once what it may see. Raises RequestError.
-    """
-    from evaluation.devices import detect
+def restart_on_device(options: argparse.Namespace, argv: Sequence[str]) -> None:
+    """Restart as a process that sees the requested GPU only: CUDA reads its environment once.
 
+    Raises: RequestError.
+    """
     device = detect.named(options.device, options.cache)
     if device.unjudged:
         raise RequestError(f"{device.slug}: {device.unjudged}")
@@ -141,36 +134,9 @@ def _alone_with(options: argparse.Namespace, argv: Sequence[str]) -> None:
         os.execve(sys.executable, command, {**os.environ, **device.environment})
 
 
-def _task(options: argparse.Namespace) -> Task:
-    """The task that was named. Raises RequestError where no device of its kind was asked for."""
-    task = load_task(options.tasks, options.operator, options.track)
-    if why := _misplaced(task, options):
-        raise RequestError(f"{task.slug} {why}")
-    return task
-
-
-def _misplaced(task: Task, options: argparse.Namespace) -> str:
-    """Why a task is not judged on the device that was asked for; empty when it is."""
-    from evaluation.devices import detect
-
-    if not options.device:
-        return ""
-    device = detect.named(options.device, options.cache)
-    if device.kind == task.kind:
-        return ""
-    wanted = "a GPU" if task.kind == device_kind.GPU else "a processor"
-    return f"is judged on {wanted}, and {device.slug} is none"
-
-
 def judge_sources(options: argparse.Namespace) -> int:
-    task = _task(options)
-    request = pipeline.Request(
-        task,
-        read_sources(task, options.sources),
-        options.cache,
-        scope=options.scope,
-        unconfined=_unconfined(),
-    )
+    """Judge the named files."""
+    request = _request_of_files(options, options.scope)
     if options.json:
         return _exit_code(_emit_lines(request))
     report = pipeline.evaluate(request, lambda result: print(report_text.gate(result), flush=True))
@@ -179,66 +145,61 @@ def judge_sources(options: argparse.Namespace) -> int:
 
 
 def profile_sources(options: argparse.Namespace) -> int:
-    from evaluation import profiling
+    """Profile the named files on one seen case."""
+    from evaluation.profiling import profile as profiling
 
-    task = _task(options)
-    case = profiling.chosen_case(task, options.case)
-    files = read_sources(task, options.sources)
-    request = pipeline.Request(task, files, options.cache, unconfined=_unconfined())
-    found = profiling.profile_of(request, case)
-    print(json.dumps(to_json(found)) if options.json else profiling.table(found))
-    return PASSED if found.kernels else NOT_PASSED
+    case = profiling.seen_case(_task(options), options.case)
+    profile = profiling.profile_submission(_request_of_files(options), case)
+    print(json.dumps(to_json(profile)) if options.json else report_text.profile(profile))
+    return PASSED if profile.kernels else NOT_PASSED
 
 
 def admit_tasks(options: argparse.Namespace) -> int:
-    from evaluation.admission.admit import Attempt, admit
-    from evaluation.languages import languages
-
-    def heard(attempt: Attempt) -> None:
-        if not options.json:
-            print(report_text.attempt(attempt), flush=True)
-
+    """Check the tasks of an operator, or one of them."""
     options.operator, _, track = options.operator.partition("/")  # as tasks are named elsewhere
     options.track = options.track or track
     folder = folder_of(options.tasks, options.operator)
     tasks = [_task(options)] if options.track else load_tasks(folder)
-    admitted = True
-    for task in tasks:
-        if why := languages()[task.track.target].runs_here() or _misplaced(task, options):
-            print(f"{task.slug}: not tried: {why}", file=sys.stderr)
-            continue
+    admitted = [_admit(task, options) for task in tasks]
+    return PASSED if all(admitted) else NOT_PASSED
+
+
+def _admit(task: Task, options: argparse.Namespace) -> bool:
+    """Return false for a task that is refused; true also for one that cannot be judged here."""
+    from evaluation.admission.admit import Attempt, admit
+
+    def report(attempt: Attempt) -> None:
         if not options.json:
-            print(f"{task.slug} is tried with each answer that is kept of it:", flush=True)
-        admission = admit(task, options.cache, heard)
-        print(
-            json.dumps(to_json(admission)) if options.json else report_text.admission(admission),
-            flush=True,
-        )
-        admitted = admitted and admission.admitted
-    return PASSED if admitted else NOT_PASSED
+            print(report_text.attempt(attempt), flush=True)
+
+    if why := languages()[task.track.target].runs_here() or _misplaced(task, options):
+        print(f"{task.slug}: skipped: {why}", file=sys.stderr)
+        return True
+    if not options.json:
+        print(f"{task.slug}: judging every implementation kept beside it", flush=True)
+    admission = admit(task, options.cache, report)
+    text = json.dumps(to_json(admission)) if options.json else report_text.admission(admission)
+    print(text, flush=True)
+    return admission.admitted
 
 
 def show_hardware(options: argparse.Namespace) -> int:
-    from evaluation.devices import detect
-
+    """Print the devices of this machine."""
     devices = detect.devices(options.cache)
-    if options.json:
-        print(json.dumps({"devices": [to_json(device) for device in devices]}))
-    else:
-        print(detect.render(devices))
+    data = {"devices": [to_json(device) for device in devices]}
+    print(json.dumps(data) if options.json else report_text.devices(devices))
     return PASSED
 
 
 def wait_for_request() -> int:
-    """Import what judging takes and start a zygote, say so, then judge the request on stdin. The
-    GPU is left alone until it has come: another judge may be measuring on it. What only some have
-    need of is imported as long as there is none.
+    """Import the judge and start a fork server, report so, then judge the request on stdin.
+
+    The GPU is not used before: another judge may be measuring on it.
     """
-    from evaluation.process.fork_server import ForkServer
-    from evaluation.session import MeasurementSession  # noqa: F401 - what takes long to import
+    from evaluation.session import MeasurementSession  # noqa: F401 - takes long to import
 
     with ForkServer() as fork_server:
-        _line({"type": "ready"})
+        _print_json({"type": "ready"})
         if device_kind.gpu_vendor() in device_kind.JUDGED:
             fork_server.prepare("triton")
             if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
@@ -247,27 +208,27 @@ def wait_for_request() -> int:
 
 
 def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
-    """Judge the one request of `text`; every answer is a JSON line."""
+    """Judge the request in `text`; every answer is a JSON line."""
     try:
-        data = _parsed(text)
-        request = _request(data)
+        data = _parse(text)
+        request = _request_of_json(data)
     except (RequestError, ValueError, KeyError, TypeError) as error:
-        _line({"type": "error", "message": str(error)})
+        _print_json({"type": "error", "message": str(error)})
         return BAD_REQUEST
     try:
         if data.get("profile") is not None:
             return _emit_profile(request, str(data["profile"]))
         return _exit_code(_emit_lines(request, fork_server))
     except RequestError as error:
-        _line({"type": "error", "message": str(error)})
+        _print_json({"type": "error", "message": str(error)})
         return BAD_REQUEST
     except Exception as error:
-        _line({"type": "error", "message": f"{type(error).__name__}: {error}"})
+        _print_json({"type": "error", "message": f"{type(error).__name__}: {error}"})
         traceback.print_exc()
         return BROKEN
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     if not text.strip():
         raise RequestError("no request on stdin; `python -m evaluation --help` lists the commands")
     try:
@@ -279,7 +240,7 @@ def _parsed(text: str) -> dict[str, Any]:
     return data
 
 
-def _request(data: Mapping[str, Any]) -> pipeline.Request:
+def _request_of_json(data: Mapping[str, Any]) -> pipeline.Request:
     operator, _, track = data["task"].partition("/")
     stage, scope = data.get("stage", "all"), data.get("scope", "final")
     if stage not in pipeline.STAGES or scope not in pipeline.SCOPES:
@@ -294,59 +255,81 @@ def _request(data: Mapping[str, Any]) -> pipeline.Request:
     )
 
 
-def _emit_lines(request: pipeline.Request, fork_server: ForkServer | None = None) -> Report:
-    def emit(result: GateResult) -> None:
-        _line({"type": "gate", **to_json(result)})
-
-    report = pipeline.evaluate(request, emit, fork_server)
-    _line({"type": "report", **to_json(report)})
-    return report
+def _request_of_files(options: argparse.Namespace, scope: str = "final") -> pipeline.Request:
+    task = _task(options)
+    files = read_sources(task, options.sources)
+    return pipeline.Request(task, files, options.cache, scope=scope, unconfined=_unconfined())
 
 
-def _emit_profile(request: pipeline.Request, case_name: str) -> int:
-    """Answer with a profile of the seen case of that name; the largest where it is empty."""
-    from evaluation import profiling
-
-    try:
-        case = profiling.chosen_case(request.task, case_name)
-    except RequestError as error:
-        found = profiling.Profile(case_name, message=str(error))
-    else:
-        found = profiling.profile_of(request, case)
-    _line({"type": "profile", **to_json(found), "text": profiling.table(found)})
-    return PASSED if found.kernels else NOT_PASSED
+def _task(options: argparse.Namespace) -> Task:
+    """Return the named task. Raises RequestError where the requested device is of another kind."""
+    task = load_task(options.tasks, options.operator, options.track)
+    if why := _misplaced(task, options):
+        raise RequestError(f"{task.slug} {why}")
+    return task
 
 
-def _line(data: Mapping[str, Any]) -> None:
-    print(json.dumps(data), flush=True)
-
-
-def _exit_code(report: Report) -> int:
-    if report.verdict is Verdict.PASSED:
-        return PASSED
-    return BROKEN if report.verdict is Verdict.BROKEN else NOT_PASSED
+def _misplaced(task: Task, options: argparse.Namespace) -> str:
+    """Return why a task is not judged on the requested device; empty when it is."""
+    if not options.device:
+        return ""
+    device = detect.named(options.device, options.cache)
+    kind = "a GPU" if task.kind == device_kind.GPU else "a CPU"
+    return "" if device.kind == task.kind else f"is judged on {kind}, and {device.slug} is not one"
 
 
 def _unconfined() -> bool:
     return os.environ.get("ARENA_UNCONFINED") == "1"
 
 
-def read_sources(task: Task, paths: Sequence[Path]) -> dict[str, str]:
-    """The files to judge by name; a single one may have any name and counts as the target file.
+def _emit_lines(request: pipeline.Request, fork_server: ForkServer | None = None) -> Report:
+    def emit(result: GateResult) -> None:
+        _print_json({"type": "gate", **to_json(result)})
 
-    Raises RequestError for one that cannot be read, or is of another language. What is not UTF-8,
-    or too large, is left for the integrity gate to refuse: bad bytes become U+FFFD.
+    report = pipeline.evaluate(request, emit, fork_server)
+    _print_json({"type": "report", **to_json(report)})
+    return report
+
+
+def _emit_profile(request: pipeline.Request, case_name: str) -> int:
+    """Answer with a profile of the seen case of that name, by default the largest."""
+    from evaluation.profiling import profile as profiling
+
+    try:
+        case = profiling.seen_case(request.task, case_name)
+    except RequestError as error:
+        profile = Profile(case_name, message=str(error))
+    else:
+        profile = profiling.profile_submission(request, case)
+    _print_json({"type": "profile", **to_json(profile), "text": report_text.profile(profile)})
+    return PASSED if profile.kernels else NOT_PASSED
+
+
+def _print_json(data: Mapping[str, Any]) -> None:
+    print(json.dumps(data), flush=True)
+
+
+def _exit_code(report: Report) -> int:
+    return {Verdict.PASSED: PASSED, Verdict.BROKEN: BROKEN}.get(report.verdict, NOT_PASSED)
+
+
+def read_sources(task: Task, paths: Sequence[Path]) -> dict[str, str]:
+    """Return the files to judge by name. A single file can have any name.
+
+    Bytes that are not UTF-8 become U+FFFD, for the integrity gate to refuse.
+
+    Raises: RequestError for an unreadable file, or one of another language.
     """
-    wanted = Path(task.target_file).suffix
+    suffix = Path(task.target_file).suffix
     files: dict[str, str] = {}
     for path in paths:
         try:
             with path.open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
+                content = file.read(MAX_BYTES + 1)
         except OSError as error:
             raise RequestError(f"{path}: {error.strerror}; name the file to judge") from error
-        if len(paths) == 1 and path.suffix != wanted:
-            raise RequestError(f"{path}: {task.slug} takes a file that ends in {wanted}")
+        if len(paths) == 1 and path.suffix != suffix:
+            raise RequestError(f"{path}: {task.slug} takes a file that ends in {suffix}")
         name = task.target_file if len(paths) == 1 else path.name
         files[name] = content.decode("utf-8", errors="replace")
     return files

@@ -1,4 +1,4 @@
-"""Whose fault it is: the candidate's, the asker's, or ours."""
+"""Errors by fault: the candidate's, the requester's, or the arena's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evaluation.types import CompilerOutput, Reason
 
 
 class SubmissionError(Exception):
-    """The candidate is at fault. `message` is what it is told, and safe to show to anyone."""
+    """Raised for a faulty candidate. `message` is public."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -17,7 +17,7 @@ class SubmissionError(Exception):
 
 
 class Rejected(SubmissionError):
-    """A rule of the track was broken; `rule` names it."""
+    """Raised where a rule of the track is broken; `rule` names it."""
 
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(Reason.FORBIDDEN, message)
@@ -25,23 +25,23 @@ class Rejected(SubmissionError):
 
 
 class RequestError(Exception):
-    """The request cannot be judged: no such task, bad arguments, an unreadable file."""
+    """Raised for a request that cannot be judged, such as an unknown task or an unreadable file."""
 
 
 class TaskError(RequestError):
-    """A task folder is malformed; the message names the file and what to change."""
+    """Raised for a malformed task folder; the message names the file and the remedy."""
 
 
 class Broken(Exception):
-    """The judge itself failed. Never counted against a candidate."""
+    """Raised where the judge itself failed. Never counted against a candidate."""
 
 
 class NoIsolation(Broken):
-    """This machine has no walls to put a stranger's code behind; the message says what to do."""
+    """Raised where this machine cannot isolate untrusted code; the message says what to do."""
 
 
 class BuildError(SubmissionError):
-    """The source does not build; `outputs` holds what each compiler said."""
+    """Raised for a source that does not build; `outputs` holds the compilers' outputs."""
 
     def __init__(self, message: str, outputs: Sequence[CompilerOutput]) -> None:
         super().__init__(Reason.BUILD_ERROR, message)

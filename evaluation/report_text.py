@@ -1,20 +1,37 @@
-"""Verdicts as text for a terminal."""
+"""Verdicts, profiles and devices as text for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from evaluation.types import GateResult, Interval, Report, Split, Verdict
+from evaluation.types import GateResult, Interval, KernelProfile, Profile, Report, Split, Verdict
 
 if TYPE_CHECKING:
     from evaluation.admission.admit import Admission, Attempt
+    from evaluation.devices.device import Device
 
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-"}
 
 
+def table(rows: Sequence[Sequence[str]], indent: int = 2, right_from: int | None = None) -> str:
+    """Return rows as aligned columns; those from number `right_from` on are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = len(widths) if right_from is None else right_from
+    return "\n".join(
+        (
+            " " * indent
+            + "  ".join(
+                cell.ljust(width) if column < left else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+        ).rstrip()
+        for row in rows
+    )
+
+
 def gate(result: GateResult) -> str:
-    """One line for a gate, its seen cases below it; for the owner of the machine, what broke."""
+    """Return one line for a gate, its seen cases below it, and the error of a broken one."""
     mark = _MARKS.get(result.verdict, "x")
     reason = f" {result.reason}" if result.reason else ""
     rule = f" ({result.rule})" if result.rule else ""
@@ -42,36 +59,31 @@ def gate(result: GateResult) -> str:
         )
         for m in seen
     ]
-    return head + "\n" + _columns(rows)
+    return f"{head}\n{table(rows, indent=4)}"
 
 
 def report(result: Report) -> str:
-    """The summary of an evaluation."""
-    lines = [
-        "",
-        f"{result.task}: {result.verdict}{f' ({result.reason})' if result.reason else ''}",
-        f"  seen     {_interval(result.seen)}",
-        f"  unseen   {_interval(result.unseen)}",
-    ]
+    """Return the summary of an evaluation."""
+    seconds = ", ".join(f"{name} {value:.1f}" for name, value in result.seconds.items())
+    rows = [("seen", _interval(result.seen)), ("unseen", _interval(result.unseen))]
     if result.roofline_share is not None:
-        lines.append(f"  roofline {result.roofline_share:.0%} of what this device can do")
-    spent = ", ".join(f"{name} {value:.1f}" for name, value in result.seconds.items())
-    lines += [f"  AgentKernelArena score {result.aka_score:.0f}", f"  seconds: {spent}"]
-    return "\n".join(lines)
+        rows.append(("roofline", f"{result.roofline_share:.0%} of this device's measured peak"))
+    rows += [("AgentKernelArena score", f"{result.aka_score:.0f}"), ("seconds", seconds)]
+    reason = f" ({result.reason})" if result.reason else ""
+    return f"\n{result.task}: {result.verdict}{reason}\n{table(rows)}"
 
 
-def attempt(tried: Attempt) -> str:
-    """One line on an answer that a task was tried with."""
-    told = f"{tried.verdict} {tried.reason or ''}".strip()
-    as_it_should = "as it should" if tried.as_expected else "which it should not"
-    return f"    {tried.role:6}  {tried.name:24}  {told}, {as_it_should}, in {tried.seconds:.1f} s"
+def attempt(judged: Attempt) -> str:
+    """Return one line on an implementation judged for an admission."""
+    verdict = f"{judged.verdict} {judged.reason or ''}".strip()
+    expected = "as expected" if judged.as_expected else "not expected"
+    return f"    {judged.role:6}  {judged.name:24}  {verdict}, {expected}, {judged.seconds:.1f} s"
 
 
 def admission(result: Admission) -> str:
-    """Whether a task is admitted, and why not."""
+    """Return the conclusion of an admission and its problems."""
     lines = [
-        f"    an honest answer's speedup, measured again, over that before: "
-        f"{_interval(result.repeat)}",
+        f"    ratio of an honest speedup to itself, measured twice: {_interval(result.repeat)}",
         *(f"  ! {problem}" for problem in result.problems),
         f"{result.task}: {'admitted' if result.admitted else 'not admitted'}",
     ]
@@ -84,10 +96,68 @@ def _interval(interval: Interval | None) -> str:
     return f"{interval.speedup:.3f}x [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "    "
-        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+def profile(result: Profile) -> str:
+    """Return the kernels of a profile, without the columns that are unknown for all of them."""
+    lines = []
+    if result.kernels:
+        columns = zip(*(_KERNEL_COLUMNS, *map(_kernel_row, result.kernels)), strict=True)
+        known = [column for column in columns if any(column[1:])]
+        rows = list(zip(*known, strict=True))
+        lines += [f"case {result.case}, by {result.tool}", table(rows, right_from=1)]
+    for kernel in result.kernels:
+        if kernel.stalls:
+            stalls = (f"{reason} {share:.0%}" for reason, share in kernel.stalls.items())
+            lines.append(f"  {kernel.name} stalls: {', '.join(stalls)}")
+    return "\n".join(filter(None, (*lines, result.message)))
+
+
+_KERNEL_COLUMNS = (
+    "kernel", "calls", "us", "DRAM", "SM", "occupancy", "registers", "shared", "grid", "block",
+)  # fmt: skip
+
+
+def _kernel_row(kernel: KernelProfile) -> tuple[str, ...]:
+    shares = (kernel.bandwidth_share, kernel.compute_share, kernel.occupancy)
+    return (
+        kernel.name,
+        str(kernel.calls),
+        f"{kernel.duration_us:.2f}",
+        *("" if share is None else f"{share:.1%}" for share in shares),
+        *("" if n is None else f"{n:.0f}" for n in (kernel.registers, kernel.shared_bytes)),
+        kernel.grid,
+        kernel.block,
     )
+
+
+def devices(found: Sequence[Device]) -> str:
+    """Return the devices, numbered from 0, with their measured peaks."""
+    return "\n".join(
+        line for number, device in enumerate(found) for line in _device_lines(number, device)
+    )
+
+
+def _device_lines(number: int, device: Device) -> Iterator[str]:
+    cpu = device.kind == "cpu"
+    cores = f"{device.cores} {'cores' if cpu else 'multiprocessors'}"
+    memory = f"{device.memory_bytes / 2**30:.0f} GiB"
+    yield f"{number}  {device.slug}  {device.name} ({device.arch}), {cores}, {memory}"
+    yield f"  queue      {device.queue}"
+    if device.uuid:
+        yield f"  uuid       {device.uuid}"
+    if device.unjudged:
+        yield f"  {device.unjudged}"
+    if cpu:
+        yield f"  candidates run on {device.threads} of its cores"
+    for level in device.levels:
+        yield f"  {level.name:<10} {_size(level.bytes):>9}  {level.gbps:8.1f} GB/s"
+    for name, rate in device.peaks.items():
+        if name.endswith("_tflops"):
+            yield f"  {name.removesuffix('_tflops'):<10} {rate * 1e3:19.1f} GFLOP/s"
+    features = ", ".join(f"{name} {value}" for name, value in device.isolation.items())
+    yield f"  isolation  {features}"
+
+
+def _size(count: int) -> str:
+    if count == 0:
+        return ""
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"

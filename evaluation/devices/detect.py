@@ -1,4 +1,4 @@
-"""Detection of this machine's devices, by asking every vendor."""
+"""Detection of this machine's devices through every vendor."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from evaluation.errors import Broken, RequestError
 
 
 class Vendor(Protocol):
-    """A module of this folder: one vendor, one file."""
+    """A module of `vendors/`: one vendor, one file."""
 
     KIND: str
     """The kind of all its devices (see `evaluation.device_kind`)."""
 
     def devices(self, cache: Path, again: bool = False) -> Sequence[Device]:
-        """The vendor's devices on this machine, measured now or earlier (kept in `cache`).
+        """Return the vendor's devices here, measured now or earlier (cached in `cache`).
 
-        `again` measures now in any case; the better of what was kept and what is found is kept.
+        `again` measures in any case; the better value is kept.
         """
 
     def state(self, device: Device) -> dict[str, Any]:
-        """What a device tells of itself now, such as clocks, temperature and power; nothing of
-        one of another vendor's.
-        """
+        """Return clocks, temperature and power now; empty for another vendor's device."""
 
 
 def state(device: Device) -> dict[str, Any]:
-    """Clocks, temperature and power now, of a device that tells."""
+    """Return clocks, temperature and power now, where the device reports them."""
     return {name: now for vendor in _vendors() for name, now in vendor.state(device).items()}
 
 
 def device_for(kind: str, cache_folder: Path) -> Device:
-    """The first device of a kind that is judged on. Raises Broken where this machine has none."""
+    """Return the first device of a kind on which kernels are judged.
+
+    Raises: Broken where this machine has none.
+    """
     for device in _devices(cache_folder, kind):
         if not device.unjudged:
             return device
@@ -49,8 +50,9 @@ def device_for(kind: str, cache_folder: Path) -> Device:
 
 
 def named(name: str, cache_folder: Path) -> Device:
-    """The device of this number (as they are listed, from 0), slug or UUID; of several that are
-    alike the first. Raises RequestError.
+    """Return the device with this number (from 0, as listed), slug or UUID.
+
+    Raises: RequestError.
     """
     found = devices(cache_folder)
     for number, device in enumerate(found):
@@ -63,16 +65,15 @@ def named(name: str, cache_folder: Path) -> Device:
 def devices(
     cache_folder: Path | None = None, kinds: Sequence[str] = (GPU, CPU)
 ) -> tuple[Device, ...]:
-    """Every device of this machine that is of these kinds, GPUs before CPUs."""
+    """Return every device of these kinds, GPUs before CPUs."""
     folder = cache_folder or default_cache()
     return tuple(device for kind in kinds for device in _devices(folder, kind))
 
 
 def measured_again(device: Device, cache_folder: Path) -> Device:
-    """The same device with its peaks measured once more; they can only rise.
+    """Return the device with its peaks measured once more; they can only rise.
 
-    Peaks that were measured on a busy machine lie too low. That is ruled out before anything is
-    called too fast.
+    Peaks measured on a busy machine are too low, which must be excluded before a time is disputed.
     """
     _devices.cache_clear()
     found = _found(cache_folder, device.kind, again=True)
@@ -96,40 +97,3 @@ def _vendors() -> tuple[Vendor, ...]:
         cast(Vendor, importlib.import_module(f"{vendors.__name__}.{module.name}"))
         for module in pkgutil.iter_modules(vendors.__path__)
     )
-
-
-def render(found: Sequence[Device]) -> str:
-    """The devices as text for a terminal."""
-    lines: list[str] = []
-    for number, device in enumerate(found):
-        walls = ", ".join(f"{name} {value}" for name, value in device.isolation.items())
-        lines += [
-            f"{number}  {device.slug}  {device.name} ({device.arch}), {device.cores} "
-            f"{'cores' if device.kind == 'cpu' else 'multiprocessors'}, "
-            f"{device.memory_bytes / 2**30:.0f} GiB",
-            f"  queue      {device.queue}",
-            *([f"  uuid       {device.uuid}"] if device.uuid else []),
-            *([f"  {device.unjudged}"] if device.unjudged else []),
-            *(
-                [f"  contestants run on {device.threads} of its cores"]
-                if device.kind == "cpu"
-                else []
-            ),
-            *(
-                f"  {level.name:<10} {_size(level.bytes):>9}  {level.gbps:8.1f} GB/s"
-                for level in device.levels
-            ),
-            *(
-                f"  {name.removesuffix('_tflops'):<10} {rate * 1e3:19.1f} GFLOP/s"
-                for name, rate in device.peaks.items()
-                if name.endswith("_tflops")
-            ),
-            f"  isolation  {walls}",
-        ]
-    return "\n".join(lines)
-
-
-def _size(count: int) -> str:
-    if count == 0:
-        return ""
-    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"

@@ -17,18 +17,19 @@ from typing import Any
 import pytest
 
 from evaluation import __main__ as command_line
-from evaluation import device_kind, pipeline, profiling
+from evaluation import device_kind, pipeline
 from evaluation.__main__ import (
     BAD_REQUEST,
     BROKEN,
     NOT_PASSED,
     PASSED,
-    _alone_with,
-    _parser,
     main,
+    parser,
+    restart_on_device,
     serve_request,
 )
 from evaluation.devices import detect
+from evaluation.profiling import profile as profiling
 
 from .conftest import OPERATORS
 
@@ -115,7 +116,9 @@ def test_the_gpu_that_was_asked_for_is_all_that_a_new_process_sees(
 
     monkeypatch.setattr(os, "execve", execve)
     with pytest.raises(Replaced):
-        _alone_with(argparse.Namespace(device="1", cache=cache), ["judge", *TASK, "--device", "1"])
+        restart_on_device(
+            argparse.Namespace(device="1", cache=cache), ["judge", *TASK, "--device", "1"]
+        )
     source = tmp_path / "x.cpp"
     source.write_bytes(b"")
     assert judge(*TASK, str(source), "--device", cpu.slug, cache=cache) == NOT_PASSED
@@ -133,12 +136,12 @@ def test_a_task_is_judged_on_no_device_of_another_kind(
     source = tmp_path / "x.cpp"
     source.write_bytes(b"")
     assert judge(*TASK, str(source), "--device", "gpu", cache=cache) == BAD_REQUEST
-    assert "scaled/cpp-to-cpp is judged on a processor, and gpu is none" in capsys.readouterr().err
+    assert "scaled/cpp-to-cpp is judged on a CPU, and gpu is not one" in capsys.readouterr().err
     there = ["--tasks", str(OPERATORS), "--cache", str(cache), "--device", "gpu"]
     assert main(["admit", *TASK, *there]) == BAD_REQUEST
     assert main(["admit", TASK[0], *there]) == PASSED
     said = capsys.readouterr().err
-    assert "torch-to-cpp: not tried: is judged on a processor, and gpu is none" in said
+    assert "torch-to-cpp: skipped: is judged on a CPU, and gpu is not one" in said
 
 
 @pytest.mark.parametrize("more", [{}, {"profile": ""}], ids=["verdict", "profile"])
@@ -149,7 +152,7 @@ def test_an_error_of_the_judges_own_is_no_bad_request(
         raise KeyError("dur")
 
     monkeypatch.setattr(pipeline, "evaluate", fails)
-    monkeypatch.setattr(profiling, "profile_of", fails)
+    monkeypatch.setattr(profiling, "profile_submission", fails)
     request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "files": {}, **more}
     assert serve_request(json.dumps(request)) == BROKEN
     said = capsys.readouterr()
@@ -164,7 +167,7 @@ def test_a_cache_may_be_named_from_where_one_is(
     request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "cache": "kept"}
     files = {"scaled.cpp": "int nothing;"}
     assert serve_request(json.dumps({**request, "files": files, "stage": "build"})) == PASSED
-    assert _parser().parse_args(["admit", "scaled", "--cache", "kept"]).cache == tmp_path / "kept"
+    assert parser().parse_args(["admit", "scaled", "--cache", "kept"]).cache == tmp_path / "kept"
 
 
 def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -> None:
@@ -191,7 +194,7 @@ def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
 ) -> None:
     asked: list[str] = []
 
-    class FakeZygote(nullcontext[Any]):
+    class FakeForkServer(nullcontext[Any]):
         def __enter__(self) -> Any:
             return self
 
@@ -207,7 +210,7 @@ def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
         monkeypatch.setattr(sys, "stdin", given)
         monkeypatch.setattr(device_kind, "gpu_vendor", lambda: vendor)
         monkeypatch.setattr(command_line, "IDLE_SECONDS", 0.05)
-        monkeypatch.setattr("evaluation.process.fork_server.ForkServer", FakeZygote)
+        monkeypatch.setattr(command_line, "ForkServer", FakeForkServer)
         monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: len(text))
         closing.start()
         assert command_line.wait_for_request() == (2 if at_once else 0)
@@ -220,7 +223,7 @@ def test_a_python_without_pytorch_is_told_in_a_line(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert judge(*TASK, "x.cpp", cache=cache) == BAD_REQUEST
-    assert f"{sys.executable} has no PyTorch; the project's own" in capsys.readouterr().err
+    assert f"{sys.executable} has no PyTorch; use the project's" in capsys.readouterr().err
 
 
 def test_nothing_on_stdin_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from evaluation.admission.admit import (
-    LEAST_HONEST,
-    LEAST_MUTANTS,
-    MOST_BUILDS,
+    MAX_BUILDS,
+    MIN_HONEST,
+    MIN_MUTANTS,
     Admission,
     Attempt,
     admit,
@@ -26,7 +26,7 @@ from evaluation.report_text import admission as rendered
 from evaluation.report_text import attempt as rendered_attempt
 from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import OPEN_TRACK, find_operators
-from evaluation.timing.estimates import Plan
+from evaluation.timing.plan import Plan
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case, GateResult, Reason, Verdict
 
@@ -85,15 +85,15 @@ def test_a_sound_task_is_admitted(
     heard: list[Attempt] = []
     admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache, heard.append)
     assert tuple(heard) == admission.attempts
-    assert all("as it should" in rendered_attempt(attempt) for attempt in heard)
-    assert max(at_once) == min(MOST_BUILDS, len(os.sched_getaffinity(0)))
+    assert all("as expected" in rendered_attempt(attempt) for attempt in heard)
+    assert max(at_once) == min(MAX_BUILDS, len(os.sched_getaffinity(0)))
     assert all(attempt.as_expected for attempt in admission.attempts), admission.problems
     assert {a.name for a in admission.attempts if a.role == "probe"} == set(NOTES)
     assert "baseline" in {a.name for a in admission.attempts if a.role == "honest"}
     stale = next(a for a in admission.attempts if a.name == "stale")
     assert (stale.verdict, stale.reason) == (Verdict.FAILED, Reason.STALE_OUTPUT)
     assert admission.repeat is not None
-    assert "measured again" in rendered(admission)
+    assert "measured twice" in rendered(admission)
     assert [p for p in admission.problems if "times do not repeat" not in p] == []
     assert admission.admitted == (not admission.problems)
 
@@ -140,5 +140,5 @@ def test_every_track_has_answers_to_be_tried() -> None:
         for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK):
             roles = Counter(role for role, _ in answers(load_task(TASKS, name, track.slug)))
             assert roles["probe"] == len(NOTES)
-            assert roles["honest"] >= LEAST_HONEST
-            assert roles["mutant"] >= LEAST_MUTANTS
+            assert roles["honest"] >= MIN_HONEST
+            assert roles["mutant"] >= MIN_MUTANTS

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluation import report_text
 from evaluation.devices import detect
 from evaluation.devices.device import Device, Level
 from evaluation.devices.vendors import amd, nvidia
@@ -102,10 +103,10 @@ def test_the_command_line_says_it_as_json(cpu: Device, folder: Path) -> None:
 
 
 def test_the_table_names_every_level(cpu: Device) -> None:
-    table = detect.render([cpu])
+    table = report_text.devices([cpu])
     assert cpu.slug in table
     assert all(level.name in table for level in cpu.levels)
-    assert detect.render([dataclasses.replace(cpu, slug="another")]) != table
+    assert report_text.devices([dataclasses.replace(cpu, slug="another")]) != table
 
 
 def test_a_cache_that_cores_share_counts_once(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_every_device_is_listed_with_its_number_gpus_first(
     two_gpus_and_more: tuple[Device, ...], cpu: Device
 ) -> None:
     assert detect.devices(Path()) == two_gpus_and_more
-    table = detect.render(detect.devices(Path()))
+    table = report_text.devices(detect.devices(Path()))
     assert "0  mi300x" in table and "1  h200" in table and "2  h200" in table
     assert f"3  {cpu.slug}" in table
     assert "uuid       aaaa" in table and "uuid       bbbb" in table
