@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arena.runs.models import Evaluation, Event
 from arena.runs.states import EvaluationStatus, Split
+from evaluation import report_text
 from runners.agent.arena_check import ARENA_FAULT
 from runners.agent.control_socket import NOT_PASSED, PASSED, Answer
 
@@ -34,7 +35,7 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     verdict = " ".join(filter(None, (evaluation.verdict, evaluation.reason)))
     parts = [
         f"{head}: {verdict}",
-        *map(_gate_line, gates),
+        _gate_table(gates),
         compiler,
         _case_table(cases),
         _speedup_line(evaluation),
@@ -97,23 +98,37 @@ def _compiler_text(evaluation: Evaluation) -> str:
     return "\n".join(text for event in said if (text := event.body.get("text", "").strip()))
 
 
-def _gate_line(gate: Mapping[str, Any]) -> str:
-    count = f"{gate['passed']}/{gate['total']}" if gate["total"] else ""
-    words = (gate["gate"], gate["verdict"], gate["reason"], count, gate["message"])
-    return "  {:<15} {:<9} {:<14} {:>7}  {}".format(*words).rstrip()
+def _gate_table(gates: Sequence[Mapping[str, Any]]) -> str:
+    return report_text.table(
+        [
+            (
+                gate["gate"],
+                gate["verdict"],
+                gate["reason"],
+                f"{gate['passed']}/{gate['total']}" if gate["total"] else "",
+                gate["message"],
+            )
+            for gate in gates
+        ]
+    )
 
 
-def _case_table(cases: list[dict[str, Any]]) -> str:
+def _case_table(cases: Sequence[Mapping[str, Any]]) -> str:
     if not cases:
         return ""
-    row = "  {:<24} {:>12} {:>12} {:>8} {:>16} {:>9}"
-    lines = [row.format("case", "yours, us", "baseline, us", "speedup", "95 %", "roofline")]
-    for case in cases:
-        interval = f"{case['low']:.3f} - {case['high']:.3f}"
-        times = (f"{case['candidate_us']:.2f}", f"{case['baseline_us']:.2f}")
-        share = f"{case['roofline_share']:.1%}" if case["roofline_share"] is not None else ""
-        lines.append(row.format(case["case"], *times, f"{case['speedup']:.3f}", interval, share))
-    return "\n".join(lines)
+    rows = [("case", "yours, us", "baseline, us", "speedup", "95 %", "roofline")]
+    rows += [
+        (
+            case["case"],
+            f"{case['candidate_us']:.2f}",
+            f"{case['baseline_us']:.2f}",
+            f"{case['speedup']:.3f}",
+            f"{case['low']:.3f} - {case['high']:.3f}",
+            "" if case["roofline_share"] is None else f"{case['roofline_share']:.1%}",
+        )
+        for case in cases
+    ]
+    return report_text.table(rows, right_from=1)
 
 
 def _speedup_line(evaluation: Evaluation) -> str:
