@@ -1,6 +1,4 @@
-"""One submission through all gates: who judges is started once, a failed gate stops the rest, a
-report ends it.
-"""
+"""Pipeline of one submission through all gates; a failed gate stops the rest."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ SCOPES = ("round", "final")
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be judged, and how far: `stage` and `scope` choose among the gates (see
-    `gates.Gate`).
-    """
+    """A submission to judge; `stage` and `scope` select gates (see `gates.Gate`)."""
 
     task: Task
     files: Mapping[str, str]
@@ -50,141 +46,150 @@ class Request:
     stage: str = "all"
     scope: str = "final"
     unconfined: bool = False
-    """The owner of this machine says that it may judge without isolation."""
+    """The owner of this machine allows judging without isolation."""
 
 
 def evaluate(
     request: Request, emit: Emit = lambda result: None, fork_server: ForkServer | None = None
 ) -> Report:
-    """Judge one submission; `emit` hears every gate as it concludes. A `zygote` that was started
-    before saves the time that takes.
+    """Judge one submission; `emit` receives every gate's result.
 
-    Never raises for what a candidate does. What is our own fault ends as a `broken` gate.
+    `fork_server` may have been started before, to save time. A failure of the judge ends as a
+    `broken` gate.
     """
     started = time.perf_counter()
     seconds: dict[str, float] = {}
     results: list[GateResult] = []
     with ExitStack() as stack:
-        runs = request.stage != "build" and not _only_built(request.task)
-        start = _starter(request, stack, seconds, fork_server) if runs else _never
+        runs = request.stage != "build" and not _not_run_here(request.task)
+        start = _session_starter(request, stack, seconds, fork_server) if runs else _no_session
         final = request.scope == "final"
         trial = Trial(request.task, request.files, request.cache, final, start)
-        for gate in _chosen(request):
-            result = _run(gate, trial, seconds, request.unconfined)
-            if _asked_for(request, gate) or not _conclusive(result):
-                results.append(result)  # else it was told before
+        for gate in _gates(request):
+            result = _run(gate, trial, request.unconfined)
+            seconds[gate.NAME.value] = result.duration_ms / 1e3
+            if _is_requested(request, gate) or not _continues(result):
+                results.append(result)  # else it was reported by the build stage
                 emit(result)
-            if not _conclusive(result):
+            if not _continues(result):
                 break
     seconds["total"] = time.perf_counter() - started
     return _report(request, results, trial.build is not None, seconds)
 
 
-def _chosen(request: Request) -> list[Gate]:
-    """The gates of a stage. To measure takes what was built, which is found in the cache, or built
-    once more where that has gone.
+def _gates(request: Request) -> list[Gate]:
+    """Return the gates of a request.
+
+    The measure stage includes the compile gate, which builds again where the cache lost the result.
     """
     return [
         gate
         for gate in gates()
-        if (_asked_for(request, gate) or gate.NAME is GateName.COMPILE)
+        if (_is_requested(request, gate) or gate.NAME is GateName.COMPILE)
         and (request.scope == "final" or not gate.HIDDEN)
     ]
 
 
-def _asked_for(request: Request, gate: Gate) -> bool:
+def _is_requested(request: Request, gate: Gate) -> bool:
     return request.stage in (gate.STAGE, "all")
 
 
-def _conclusive(result: GateResult) -> bool:
-    """Whether the next gate follows."""
+def _continues(result: GateResult) -> bool:
+    """Return whether the next gate follows."""
     return result.verdict in (Verdict.PASSED, Verdict.SKIPPED)
 
 
-def _run(gate: Gate, trial: Trial, seconds: dict[str, float], unconfined: bool) -> GateResult:
+def _run(gate: Gate, trial: Trial, unconfined: bool) -> GateResult:
     started = time.perf_counter()
     try:
         if gate.NAME is not GateName.INTEGRITY and not (unconfined or isolation_features().any):
             raise NoIsolation(
-                "this machine has neither namespaces nor Landlock, so it judges nothing from "
-                "strangers; its owner may set ARENA_UNCONFINED=1"
+                "this machine has neither namespaces nor Landlock, so it runs no untrusted code; "
+                "its owner may set ARENA_UNCONFINED=1"
             )
-        if gate.STAGE == "measure" and (why := _only_built(trial.task)):
+        if gate.STAGE == "measure" and (why := _not_run_here(trial.task)):
             result = GateResult(gate.NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
         else:
             result = gate.judge(trial)
-    except Rejected as error:
-        result = GateResult(
-            gate.NAME, Verdict.REJECTED, error.reason, error.message, rule=error.rule
-        )
-    except BuildError as error:
-        failed = GateResult(gate.NAME, Verdict.FAILED, error.reason, error.message)
-        result = dataclasses.replace(failed, compiler=error.outputs, total=len(error.outputs))
-    except SubmissionError as error:
-        result = GateResult(gate.NAME, Verdict.FAILED, error.reason, error.message)
-    except NoIsolation as error:
-        result = GateResult(gate.NAME, Verdict.BROKEN, Reason.NO_ISOLATION, str(error))
     except Exception as error:
-        result = GateResult(
-            gate.NAME,
-            Verdict.BROKEN,
-            Reason.JUDGE_ERROR,
-            "the judge failed, not the submission",
-            private={"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()},
-        )
-    duration = time.perf_counter() - started
-    seconds[gate.NAME.value] = duration
-    return dataclasses.replace(result, duration_ms=duration * 1e3)
+        result = _failure(gate.NAME, error)
+    return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
 
 
-def _only_built(task: Task) -> str:
-    """Why this machine cannot run what `task` asks for; empty when it can."""
+def _failure(gate: GateName, error: Exception) -> GateResult:
+    """Return the result of a gate that raised `error`."""
+    match error:
+        case Rejected():
+            return GateResult(gate, Verdict.REJECTED, error.reason, error.message, rule=error.rule)
+        case BuildError(outputs=outputs):
+            failed = GateResult(gate, Verdict.FAILED, error.reason, error.message)
+            return dataclasses.replace(failed, compiler=outputs, total=len(outputs))
+        case SubmissionError():
+            return GateResult(gate, Verdict.FAILED, error.reason, error.message)
+        case NoIsolation():
+            return GateResult(gate, Verdict.BROKEN, Reason.NO_ISOLATION, str(error))
+    return GateResult(
+        gate,
+        Verdict.BROKEN,
+        Reason.JUDGE_ERROR,
+        "the judge failed, not the submission",
+        private={
+            "error": f"{type(error).__name__}: {error}",
+            "trace": "".join(traceback.format_exception(error)),
+        },
+    )
+
+
+def _not_run_here(task: Task) -> str:
+    """Return why this machine cannot run the target language of `task`; empty when it can."""
     return languages()[task.track.target].runs_here()
 
 
-def _starter(
+def _session_starter(
     request: Request, stack: ExitStack, seconds: dict[str, float], fork_server: ForkServer | None
 ) -> Callable[[Build], MeasurementSession]:
-    """What brings the judge its candidate. Everything else that it takes is made ready by a thread,
-    beside the gates that come before.
+    """Return a function that gives the session its candidate.
+
+    A thread prepares the session while the earlier gates run.
     """
-    isolation_features()  # found once, before threads ask
-    # Its parent is this thread, with which it would end.
+    isolation_features()  # fills its cache before the thread starts
+    # Started by this thread: a fork server ends with the thread that started it.
     fork_server = fork_server or stack.enter_context(ForkServer())
     track = request.task.track
     if request.task.kind == device_kind.GPU and "triton" in (track.source, track.target):
         fork_server.prepare("triton")
-    inside = stack.enter_context(ExitStack())  # is left once the thread has ended
-    executor = stack.enter_context(ThreadPoolExecutor(1, "ready"))
-    ready = executor.submit(_made_ready, request, inside, seconds, fork_server)
+    session_stack = stack.enter_context(ExitStack())  # closed after the thread has ended
+    executor = stack.enter_context(ThreadPoolExecutor(1, "prepare"))
+    prepared = executor.submit(_prepare, request, session_stack, seconds, fork_server)
 
     def start(candidate: Build) -> MeasurementSession:
         try:
-            judge = ready.result()
+            session = prepared.result()
         except SubmissionError as error:
             raise Broken(f"the baseline failed: {error}") from error
-        # By now nothing else keeps the machine busy, should the device be measured.
-        return judge.meet(candidate, detect.device_for(request.task.kind, request.cache))
+        # Called after all builds: a device that is measured now is measured on an idle machine.
+        device = detect.device_for(request.task.kind, request.cache)
+        return session.set_candidate(candidate, device)
 
     return start
 
 
-def _made_ready(
-    request: Request, inside: ExitStack, seconds: dict[str, float], fork_server: ForkServer
+def _prepare(
+    request: Request, stack: ExitStack, seconds: dict[str, float], fork_server: ForkServer
 ) -> MeasurementSession:
-    """A judge with all but a candidate. The zygote imports PyTorch while this process does."""
-    from evaluation.session import MeasurementSession
+    """Return a session without a candidate; the fork server imports PyTorch at the same time."""
+    from evaluation.session import MeasurementSession  # imports torch, in this thread
 
-    against = baselines(request.task, request.cache)
-    judge = inside.enter_context(
-        MeasurementSession(request.task, fork_server, against, request.cache, seconds)
+    builds = baselines(request.task, request.cache)
+    session = stack.enter_context(
+        MeasurementSession(request.task, fork_server, builds, request.cache, seconds)
     )
-    judge.begin()
-    return judge
+    session.start_baseline()
+    return session
 
 
-def _never(build: Build) -> MeasurementSession:
-    raise AssertionError("what is only built is not judged")
+def _no_session(build: Build) -> MeasurementSession:
+    raise AssertionError("a build alone is not measured")
 
 
 def _report(
@@ -192,10 +197,10 @@ def _report(
 ) -> Report:
     by_gate = {result.gate: result for result in results}
     last = results[-1]
-    decisive = None if _conclusive(last) else last
+    decisive = None if _continues(last) else last
     correctness = by_gate.get(GateName.CORRECTNESS)
     if correctness and correctness.verdict is Verdict.SKIPPED:
-        decisive = correctness  # what was only compiled has not passed
+        decisive = correctness  # a build alone has not passed
     seen = _measurements(by_gate.get(GateName.PERFORMANCE))
     hidden = _measurements(by_gate.get(GateName.GENERALIZATION))
     return Report(
@@ -221,8 +226,9 @@ def _measurements(result: GateResult | None) -> tuple[Measurement, ...]:
 
 
 def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
-    """AgentKernelArena's score: 0 unless it compiles, 20 unless it is right, else 120 + 100 x mean
-    speedup.
+    """Return AgentKernelArena's score.
+
+    It is 0 unless compiled, 20 unless correct, else 120 + 100 x mean speedup.
     """
     passed = {result.gate for result in results if result.verdict is Verdict.PASSED}
     if not compiled:
@@ -233,7 +239,7 @@ def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Meas
 
 
 def fingerprint(request: Request) -> dict[str, Any]:
-    """What judged: device, versions, task and the walls that stood."""
+    """Return device, versions, task and isolation features of an evaluation."""
     return {
         "judge": JUDGE_VERSION,
         "task": request.task.hash,
@@ -246,9 +252,7 @@ def fingerprint(request: Request) -> dict[str, Any]:
 
 
 def _device_fingerprint(request: Request) -> dict[str, Any]:
-    """What judged or would have; empty where this machine has no such device, and of a build, which
-    leaves a GPU alone.
-    """
+    """Return the device's fingerprint; empty where there is none, and for a build."""
     if request.stage == "build":
         return {}
     try:

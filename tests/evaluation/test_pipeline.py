@@ -95,10 +95,10 @@ def test_one_reference_is_measured_once_for_all_tracks_from_it(
     def trial(judge: MeasurementSession, names: Sequence[str]) -> Iterator[list[float]]:
         measured.append(judge.task.track.slug)
         for name in names:
-            judge.arm(name)
+            judge.process(name)
         yield [2.0, 1.0]
 
-    monkeypatch.setattr(MeasurementSession, "_trial_times", trial)
+    monkeypatch.setattr(MeasurementSession, "trial_times", trial)
     scaled = load_task(OPERATORS, "scaled", "torch-to-cpp")
     fewer = dataclasses.replace(scaled.operator, cases=scaled.operator.cases[:1])
     triton = dataclasses.replace(scaled, track=Track("torch", "triton"), hash="another")
