@@ -32,7 +32,7 @@ class Trial:
     final: bool
     start: Callable[[Build], MeasurementSession]
     build: Build | None = None
-    _judge: MeasurementSession | None = None
+    _session: MeasurementSession | None = None
 
     @property
     def language(self) -> Language:
@@ -49,14 +49,12 @@ class Trial:
         return INTERPRETED_ELEMENTS if self.untimed else None
 
     @property
-    def judge(self) -> MeasurementSession:
-        """Return the measurement session, started when a gate first needs it, after the compile
-        gate.
-        """
-        if self._judge is None:
-            assert self.build is not None, "judged before it was built"
-            self._judge = self.start(self.build)
-        return self._judge
+    def session(self) -> MeasurementSession:
+        """Return the measurement session, started when a gate first needs it."""
+        if self._session is None:
+            assert self.build is not None, "measured before it was built"
+            self._session = self.start(self.build)
+        return self._session
 
 
 class Gate(Protocol):

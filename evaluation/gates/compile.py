@@ -13,13 +13,11 @@ def judge(trial: Trial) -> GateResult:
     trial.build = build(trial.task, trial.task.track.target, trial.files, trial.cache)
     outputs = trial.build.outputs
     warnings = sum(d.severity == "warning" for output in outputs for d in output.diagnostics)
-    tools = (
-        ", ".join(f"{output.tool} for {output.arch}" for output in outputs) or "nothing to compile"
-    )
+    tools = ", ".join(f"{output.tool} for {output.arch}" for output in outputs)
     return GateResult(
         NAME,
         Verdict.PASSED,
-        message=f"{tools}; {warnings} warnings" if outputs else tools,
+        message=f"{tools}; {warnings} warnings" if outputs else "nothing to compile",
         passed=sum(output.ok for output in outputs),
         total=len(outputs),
         compiler=outputs,

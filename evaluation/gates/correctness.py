@@ -14,10 +14,10 @@ def judge(trial: Trial) -> GateResult:
     stages = {"call": "failed", "execute": "not reached"}
     passed, worst = 0, 0.0
     try:
-        trial.judge.call(cases[0])
+        trial.session.call(cases[0])
         stages["call"], stages["execute"] = "passed", "failed"
         for case in cases:
-            worst = max(worst, trial.judge.check(case, not trial.untimed))
+            worst = max(worst, trial.session.check(case, not trial.untimed))
             passed += 1
         stages["execute"] = "passed"
     except SubmissionError as error:

@@ -10,13 +10,14 @@ from random import Random
 
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
-from evaluation.gates.performance import measure, overall, too_fast
-from evaluation.timing import plan as plans
+from evaluation.gates.performance import interval_text, measure, overall, too_fast
+from evaluation.timing.plan import plan_for
 from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Split, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
 
 SAMPLED = 4
+"""Number of cases drawn from the domain."""
 
 
 def judge(trial: Trial) -> GateResult:
@@ -24,25 +25,26 @@ def judge(trial: Trial) -> GateResult:
     cases = hidden_cases(trial, seed)
     private: dict[str, object] = {"seed": seed}
     measured: list[Measurement] = []
+    plan = plan_for(trial.task.kind, final=False)
     for position, case in enumerate(cases):
         try:
-            trial.judge.check(case, not trial.untimed)
+            trial.session.check(case, not trial.untimed)
             if not trial.untimed:
-                measured.append(measure(trial, case, plans.plan_for(trial.task.kind, final=False)))
+                measured.append(measure(trial, case, plan))
         except SubmissionError as error:
             private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
+            unseen = case.split is Split.UNSEEN
+            kind = "written, never shown" if unseen else "drawn from the domain"
             return GateResult(
                 NAME,
                 Verdict.FAILED,
                 error.reason,
-                f"failed on one of {len(cases)} hidden cases ({_kind(case)})",
+                f"failed on one of {len(cases)} hidden cases ({kind})",
                 passed=position,
                 total=len(cases),
                 private=private,
             )
-    speed = overall(measured)
-    disputed = sum(too_fast(m) for m in measured)
-    if disputed:
+    if disputed := sum(too_fast(m) for m in measured):
         return GateResult(
             NAME,
             Verdict.DISPUTED,
@@ -53,15 +55,12 @@ def judge(trial: Trial) -> GateResult:
             private=private,
             measurements=tuple(measured),
         )
-    said = (
-        f": {speed.speedup:.3f}x [{speed.low:.3f}, {speed.high:.3f}]"
-        if speed
-        else ", speed not judged here"
-    )
+    speed = overall(measured)
+    speed_text = f": {interval_text(speed)}" if speed else ", speed not judged here"
     return GateResult(
         NAME,
         Verdict.PASSED,
-        message=f"right on {len(cases)} hidden cases{said}",
+        message=f"right on {len(cases)} hidden cases{speed_text}",
         passed=len(cases),
         total=len(cases),
         detail={"unseen": sum(c.split is Split.UNSEEN for c in cases), "sampled": SAMPLED},
@@ -78,7 +77,3 @@ def hidden_cases(trial: Trial, seed: int) -> list[Case]:
         operator.domain.sample(random, f"sampled-{i}", task.dtypes, limit) for i in range(SAMPLED)
     ]
     return sorted([*task.cases(Split.UNSEEN, limit), *sampled], key=operator.elements)
-
-
-def _kind(case: Case) -> str:
-    return "written, never shown" if case.split is Split.UNSEEN else "drawn from the domain"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaluation.gates import Trial
-from evaluation.timing import estimates
-from evaluation.timing import plan as plans
+from evaluation.timing.estimates import ROOFLINE_MARGIN
+from evaluation.timing.intervals import geomean
+from evaluation.timing.plan import Plan, plan_for
 from evaluation.types import (
     Case,
     GateName,
@@ -24,7 +25,7 @@ NAME, ORDER, STAGE, HIDDEN = GateName.PERFORMANCE, 40, "measure", False
 def judge(trial: Trial) -> GateResult:
     if why := trial.untimed:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
-    plan = plans.plan_for(trial.task.kind, trial.final)
+    plan = plan_for(trial.task.kind, trial.final)
     measured = [measure(trial, case, plan) for case in trial.task.cases(Split.SEEN)]
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share)
@@ -40,30 +41,36 @@ def judge(trial: Trial) -> GateResult:
         )
     total = overall(measured)
     assert total is not None, "a task has seen cases"
-    interval = f"{total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}]"
     return GateResult(
         NAME,
         Verdict.PASSED,
-        message=f"{interval} over {len(measured)} cases",
+        message=f"{interval_text(total)} over {len(measured)} cases",
         passed=len(measured),
         total=len(measured),
-        detail={"baseline": trial.judge.baseline(), "baseline_us": trial.judge.baseline_times()},
+        detail={
+            "baseline": trial.session.baseline(),
+            "baseline_us": trial.session.baseline_times(),
+        },
         measurements=tuple(measured),
     )
 
 
-def measure(trial: Trial, case: Case, plan: plans.Plan) -> Measurement:
+def measure(trial: Trial, case: Case, plan: Plan) -> Measurement:
     """Measure one case; once more where it was faster than possible."""
-    found = trial.judge.measure(case, plan)
-    return trial.judge.measure(case, plan) if too_fast(found) else found
+    found = trial.session.measure(case, plan)
+    return trial.session.measure(case, plan) if too_fast(found) else found
 
 
 def too_fast(measurement: Measurement) -> bool:
     """Return whether a time beats the measured roofline by more than the error of its peaks."""
-    return measurement.roofline_share > 1 / estimates.ROOFLINE_MARGIN
+    return measurement.roofline_share > 1 / ROOFLINE_MARGIN
 
 
 def overall(measurements: Sequence[Measurement]) -> Interval | None:
     """Return the geometric mean speedup with its interval; None without measurements."""
     drawn = [m.speedup for m in measurements if m.split is Split.SAMPLED]
-    return estimates.combine([Interval(m.speedup, m.low, m.high) for m in measurements], drawn)
+    return geomean([Interval(m.speedup, m.low, m.high) for m in measurements], drawn)
+
+
+def interval_text(interval: Interval) -> str:
+    return f"{interval.speedup:.3f}x [{interval.low:.3f}, {interval.high:.3f}]"

@@ -30,13 +30,13 @@ def trial(task: Task, shares: list[float]) -> Trial:
     def measure(case: Case, plan: object) -> Measurement:
         return measurement(case, shares.pop(0) if shares else 0.5)
 
-    judge = SimpleNamespace(
+    session = SimpleNamespace(
         measure=measure,
         check=lambda case, thorough: 0.0,
         baseline=lambda: "baseline",
         baseline_times=dict,
     )
-    stub: dict[str, Any] = {"task": task, "judge": judge, "final": True, "untimed": ""}
+    stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}
     return cast(Trial, SimpleNamespace(**stub, max_elements=None))
 
 
