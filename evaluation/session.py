@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import secrets
 import statistics
@@ -17,9 +15,7 @@ from typing import Self
 
 import torch
 
-from evaluation import JUDGE_VERSION
 from evaluation.anticheat import late_inputs, launch_order, staged_inputs
-from evaluation.building.cache_folder import replace_text
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.devices import detect
 from evaluation.devices.device import Device
@@ -34,9 +30,11 @@ from evaluation.sandbox import untrusted_files
 from evaluation.tasks.input_families import families_for
 from evaluation.tasks.spec import Operator, Task
 from evaluation.timing import estimates
-from evaluation.timing import plan as plans
+from evaluation.timing.baselines import cached_times
 from evaluation.timing.clock import WindowClock
 from evaluation.timing.estimates import Block
+from evaluation.timing.intervals import half_width
+from evaluation.timing.plan import Plan, launches_for, plan_for
 from evaluation.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 from evaluation.tracks.builds import Build
 from evaluation.types import Case, Measurement, Split
@@ -69,10 +67,7 @@ class _Repeat:
 
 
 class MeasurementSession:
-    """Runs and times one candidate and its baselines.
-
-    A process starts when it is first needed; `begin` starts the only baseline earlier.
-    """
+    """Runs and times one candidate and its baselines. A process starts when it is first needed."""
 
     device: Device
     """Set by `set_candidate`."""
@@ -99,8 +94,8 @@ class MeasurementSession:
         self._alone = len(baselines) == 1
         self._preferred: str | None = baselines[0].name if self._alone else None
 
-    def begin(self) -> None:
-        """Start the baseline before the candidate is built, where there is only one."""
+    def start_baseline(self) -> None:
+        """Start the baseline, if there is only one, before the candidate is built."""
         if self._preferred:
             self.process(self._preferred)
 
@@ -131,10 +126,10 @@ class MeasurementSession:
                 kind=self.task.kind,
                 environment=build.environment,
             )
-            process = self._stack.enter_context(
-                ProcessHandle(self._fork_server, rights, WindowClock())
+            process = ProcessHandle(self._fork_server, rights, WindowClock())
+            self._stack.enter_context(process).load(
+                build.language, build.folder, self.operator.name
             )
-            process.load(build.language, build.folder, self.operator.name)
             self._processes[name] = process
             self._spend("start", time.perf_counter() - started)
         return self._processes[name]
@@ -182,12 +177,16 @@ class MeasurementSession:
                     worst = max(worst, compare(ring.outputs[0].slot(0), truths, ring.secret, where))
         return worst
 
-    def measure(self, case: Case, plan: plans.Plan) -> Measurement:
+    def measure(self, case: Case, plan: Plan) -> Measurement:
         """Measure the candidate against the live baseline on one case.
 
         Raises: SubmissionError where a timed output is wrong.
         """
-        repeats = self._repeats(case, plan)
+        repeats = estimates.agreeing(
+            lambda: self._repeat(case, plan),
+            plan.rings,
+            lambda repeat: estimates.log_speedup(repeat.blocks),
+        )
         candidate, eager = repeats[-1].candidate, repeats[-1].eager
         blocks = [block for repeat in repeats for block in repeat.blocks]
         interval = estimates.speedup_of(blocks)
@@ -216,22 +215,12 @@ class MeasurementSession:
             roofline_share=floor / candidate_ns,
             warm_us=warm and warm / 1e3,
             blocks=len(blocks),
-            noisy=estimates.half_width(interval) > estimates.NOISY,
+            noisy=half_width(interval) > estimates.NOISY,
             eager_us=eager and eager / 1e3,
             captured=repeats[-1].captured if self.task.kind == GPU else None,
         )
 
-    def _repeats(self, case: Case, plan: plans.Plan) -> list[_Repeat]:
-        """Return one result for each ring of a plan.
-
-        Where they disagree, one more is measured, and those that agree are returned.
-        """
-        repeats = [self._repeat(case, plan) for _ in range(plan.rings)]
-        if estimates.apart([repeat.blocks for repeat in repeats]) > estimates.APART:
-            repeats = _agreeing([*repeats, self._repeat(case, plan)])
-        return repeats
-
-    def _repeat(self, case: Case, plan: plans.Plan) -> _Repeat:
+    def _repeat(self, case: Case, plan: Plan) -> _Repeat:
         """Measure the blocks of one case in one ring, and run the checks between and after them."""
         with self.bench(case, plan, ("candidate", self.baseline())) as (candidate, against):
             # The candidate's own work on an empty trip is not subtracted from its time.
@@ -284,7 +273,7 @@ class MeasurementSession:
 
     @contextmanager
     def bench(
-        self, case: Case, plan: plans.Plan, names: Sequence[str]
+        self, case: Case, plan: Plan, names: Sequence[str]
     ) -> Iterator[tuple[WindowTimer, ...]]:
         """Yield timers of these processes over one ring, with equal numbers of launches per window.
 
@@ -302,7 +291,7 @@ class MeasurementSession:
 
     @contextmanager
     def _settled_calls(
-        self, case: Case, plan: plans.Plan, names: Sequence[str]
+        self, case: Case, plan: Plan, names: Sequence[str]
     ) -> Iterator[tuple[WindowTimer, ...]]:
         slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
         with self._ring(case, slots, processes=len(names)) as ring:
@@ -316,7 +305,7 @@ class MeasurementSession:
 
     @contextmanager
     def _settled_graphs(
-        self, case: Case, plan: plans.Plan, names: Sequence[str]
+        self, case: Case, plan: Plan, names: Sequence[str]
     ) -> Iterator[tuple[WindowTimer, ...]]:
         """Yield timers over a ring that outgrows the cache and whose window launches each slot
         once.
@@ -343,12 +332,12 @@ class MeasurementSession:
             slots = wanted
             guess = max(times)
 
-    def _slots(self, case: Case, plan: plans.Plan, times: Sequence[float]) -> int:
+    def _slots(self, case: Case, plan: Plan, times: Sequence[float]) -> int:
         """Return the launches of a window for processes with these nanoseconds per launch.
 
         A small device memory limits them.
         """
-        launches = plans.launches_for(times, plan.window_seconds)
+        launches = launches_for(times, plan.window_seconds)
         each, cache = slot_bytes(self.operator, case), self.device.last_level_cache_bytes
         # Where even the longest ring stays in the cache, a shorter one is as good.
         ring = 2 * cache if MAX_LAUNCHES * each > cache else 0
@@ -358,46 +347,39 @@ class MeasurementSession:
         )
 
     def baseline(self) -> str:
-        """Return the name of the baseline to beat: the fastest over the seen cases.
-
-        The geomean of its times counts.
-        """
+        """Return the name of the baseline to beat: the one with the least time."""
         if self._preferred is None:
             times = self.baseline_times()
             self._preferred = min(times, key=lambda name: times[name])
         return self._preferred
 
     def baseline_times(self) -> dict[str, float]:
-        """Return the geomean microseconds of each of several baselines over the seen cases.
+        """Return the geomean microseconds over the seen cases of each of several baselines.
 
-        They are measured once on a device and cached, whatever the task. The result is empty for a
-        single baseline.
+        The result is empty for a single baseline.
         """
         if self._alone:
             return {}
-        names, file = [n for n in self._builds if n != "candidate"], f"{self.operator.name}.py"
-        sources = [(self._builds[name].folder / file).read_text("utf-8") for name in names]
-        measured = sources, self.task.cases(Split.SEEN), dict(self.device.fingerprint)
-        key = repr((JUDGE_VERSION, self.operator.arguments, *measured, torch.__version__))
-        cached = self._cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
-        if cached.is_file():
-            return dict(json.loads(cached.read_text()))
-        trials = zip(*self._trial_times(names), strict=True)
+        builds = [build for name, build in self._builds.items() if name != "candidate"]
+        return cached_times(self._cache, self.task, self.device, builds, self._measured_baselines)
+
+    def _measured_baselines(self) -> dict[str, float]:
+        """Measure `baseline_times`, and end all baselines but the fastest."""
+        names = [name for name in self._builds if name != "candidate"]
+        trials = zip(*self.trial_times(names), strict=True)
         times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
         for name in sorted(times, key=lambda name: times[name])[1:]:
             self._processes.pop(name).kill_and_wait()
         if "candidate" in self._processes:  # it must not have slowed a baseline
             self._processes["candidate"].check_suspended()
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(cached, json.dumps(times))
         return times
 
-    def _trial_times(self, names: Sequence[str]) -> Iterator[list[float]]:
+    def trial_times(self, names: Sequence[str]) -> Iterator[list[float]]:
         """Yield the microseconds of each of these baselines on each seen case.
 
         Their windows alternate, so that a machine that slows down slows all of them.
         """
-        plan = plans.plan_for(self.task.kind, final=False)
+        plan = plan_for(self.task.kind, final=False)
         for case in self.task.cases(Split.SEEN):
             with self.bench(case, plan, names) as timers:
                 turns = [[timer.window() for timer in timers] for _ in range(CHOICE_WINDOWS)]
@@ -414,11 +396,3 @@ class MeasurementSession:
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _agreeing(repeats: Sequence[_Repeat]) -> list[_Repeat]:
-    """Return all repeats but the one whose speedup lies furthest from the median."""
-    logs = [estimates.log_speedup(repeat.blocks) for repeat in repeats]
-    middle = statistics.median(logs)
-    odd = max(range(len(repeats)), key=lambda number: abs(logs[number] - middle))
-    return [repeat for number, repeat in enumerate(repeats) if number != odd]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.leaderboard.intervals import CASE_LOG_STD, faster, geomean, measured, ratio
+from arena.leaderboard.intervals import CASE_LOG_STD, faster, measured, ratio
 from arena.runs.models import Measurement, Run
 from arena.runs.rounds import Round, rounds_of
 from arena.runs.states import Scope
+from evaluation.timing.intervals import geomean
 from evaluation.types import Interval
 
 MAX_RUNS = 5

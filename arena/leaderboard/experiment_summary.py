@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from arena.catalog.models import Agent, Hardware, Task
-from arena.leaderboard.intervals import faster, geomean, ratio
+from arena.leaderboard.intervals import faster, ratio
 from arena.leaderboard.rankings import geomean_of_repeats
 from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
+from evaluation.timing.intervals import geomean
 from evaluation.types import Interval
 
 

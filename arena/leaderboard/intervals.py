@@ -7,7 +7,6 @@ variation from one verdict to the next, so that runs and agents can be compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from evaluation.types import Interval
 
@@ -27,20 +26,6 @@ def measured(
         for ratio in (speedup / (low or speedup), (high or speedup) / speedup)
     )
     return Interval(speedup, speedup * math.exp(-below), speedup * math.exp(above))
-
-
-def geomean(intervals: Sequence[Interval]) -> Interval | None:
-    """Return the geometric mean of independent speedups; None for none.
-
-    Half-widths add in squares.
-    """
-    if not intervals:
-        return None
-    count = len(intervals)
-    center = sum(math.log(each.speedup) for each in intervals) / count
-    below = math.hypot(*(math.log(each.speedup / each.low) for each in intervals)) / count
-    above = math.hypot(*(math.log(each.high / each.speedup) for each in intervals)) / count
-    return Interval(math.exp(center), math.exp(center - below), math.exp(center + above))
 
 
 def ratio(one: Interval, other: Interval) -> Interval:

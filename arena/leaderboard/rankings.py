@@ -17,9 +17,10 @@ from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
-from arena.leaderboard.intervals import geomean, measured, overlap, ratio
+from arena.leaderboard.intervals import measured, overlap, ratio
 from arena.runs.models import Evaluation, Run
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
+from evaluation.timing.intervals import geomean
 from evaluation.types import Interval
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"

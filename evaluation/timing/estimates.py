@@ -1,4 +1,4 @@
-"""Estimates: window times become latencies, and blocks of windows a speedup with its interval.
+"""Estimates: blocks of windows become a speedup with its interval.
 
 A block is four windows, candidate, baseline, baseline, candidate (A B B A), so that a clock that
 drifts evenly moves both alike. The speedup of a case is exp(median of the blocks' log ratios). Its
@@ -12,17 +12,22 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+from evaluation.timing.intervals import half_width
 from evaluation.timing.plan import Plan
 from evaluation.types import Interval
 
+T = TypeVar("T")
 RESAMPLES = 2000
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Quantiles of Student's t for one to nine degrees of freedom, exceeded by chance in 2.5 %."""
-EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
-"""Empty windows timed by device. On a GPU only windows without a GPU clock need them."""
+MAX_DISAGREEMENT = 0.05
+"""Largest difference of the log speedups of rings that agree."""
+NOISY = 0.05
+"""Half the width of an interval beyond which a measurement is marked as noisy."""
+ROOFLINE_MARGIN = 0.8
+"""Share of the roofline time below which a time is disputed. It covers errors of the peaks."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +40,6 @@ class Block:
     @property
     def log_ratio(self) -> float:
         return math.log(self.baseline / self.candidate)
-
-
-APART = 0.05
-"""Largest difference of the log speedups of two rings that are both trusted."""
-NOISY = 0.05
-"""Half the width of an interval beyond which a measurement is marked as noisy."""
-ROOFLINE_MARGIN = 0.8
-"""A time below this share of the roofline time is disputed; the margin covers errors of the peaks.
-"""
 
 
 def blocks(
@@ -69,10 +65,33 @@ def log_speedup(blocks: Sequence[Block]) -> float:
     return statistics.median(block.log_ratio for block in blocks)
 
 
-def apart(rings: Sequence[Sequence[Block]]) -> float:
-    """Return the largest difference between the log speedups of some rings; 0 for one."""
-    logs = [log_speedup(blocks) for blocks in rings]
-    return max(logs) - min(logs)
+def agreeing(measure: Callable[[], T], rings: int, key: Callable[[T], float]) -> list[T]:
+    """Measure in `rings` rings, and return the results that agree.
+
+    `key` gives the log speedup of a result. Where they disagree, one more ring is measured, and the
+    result furthest from the median is left out.
+    """
+    results = [measure() for _ in range(rings)]
+    logs = [key(result) for result in results]
+    if max(logs) - min(logs) > MAX_DISAGREEMENT:
+        results.append(measure())
+        logs.append(key(results[-1]))
+        middle = statistics.median(logs)
+        del results[max(range(len(logs)), key=lambda number: abs(logs[number] - middle))]
+    return results
+
+
+def speedup_of(blocks: Sequence[Block]) -> Interval:
+    """Return the speedup of a case with its 95 % interval.
+
+    Source: percentile bootstrap over blocks, Efron 1979.
+    """
+    ratios = np.array([block.log_ratio for block in blocks])
+    random = np.random.default_rng(len(ratios))
+    medians = np.median(random.choice(ratios, (RESAMPLES, len(ratios))), axis=1)
+    low, high = np.quantile(medians, (0.025, 0.975))
+    middle = float(np.median(ratios))
+    return Interval(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
 
 
 def excess(candidate: Sequence[float], baseline: Sequence[float]) -> float:
@@ -93,70 +112,3 @@ def _error_of_median(values: Sequence[float]) -> float:
     middle = statistics.median(values)
     spread = statistics.median(abs(value - middle) for value in values)
     return 1.858 * spread / math.sqrt(len(values))
-
-
-def less_empty(elapsed: float, empty: float) -> float:
-    """Return a window's time without that of an empty window.
-
-    At most half of it is subtracted, so that no time comes near zero.
-    """
-    return elapsed - min(empty, elapsed / 2)
-
-
-def half_width(interval: Interval) -> float:
-    """Return half the width of the interval of the log speedup."""
-    return (math.log(interval.high) - math.log(interval.low)) / 2
-
-
-def speedup_of(blocks: Sequence[Block]) -> Interval:
-    """Return the speedup of a case with its 95 % block-bootstrap interval.
-
-    Source: percentile bootstrap, Efron 1979.
-    """
-    ratios = np.array([block.log_ratio for block in blocks])
-    random = np.random.default_rng(len(ratios))
-    medians = np.median(random.choice(ratios, (RESAMPLES, len(ratios))), axis=1)
-    low, high = np.quantile(medians, (0.025, 0.975))
-    middle = float(np.median(ratios))
-    return Interval(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
-
-
-def combine(intervals: Sequence[Interval], drawn: Sequence[float] = ()) -> Interval | None:
-    """Return the geometric mean over cases with the combined interval; None without cases.
-
-    Errors are independent and add in the log. `drawn` are the speedups of the cases that were drawn
-    at random: the interval is then that of the mean over all draws.
-    """
-    if not intervals:
-        return None
-    count = len(intervals)
-    middle = sum(math.log(i.speedup) for i in intervals) / count
-    errors = _error_of_draw(drawn)
-    below = math.hypot(errors, *(math.log(i.speedup) - math.log(i.low) for i in intervals)) / count
-    above = math.hypot(errors, *(math.log(i.high) - math.log(i.speedup) for i in intervals)) / count
-    return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
-
-
-def _error_of_draw(speedups: Sequence[float]) -> float:
-    """Return half the 95 % interval of the sum of log speedups drawn at random; 0 for fewer than
-    two.
-    """
-    count = len(speedups)
-    if count < 2:
-        return 0.0
-    deviation = statistics.stdev(math.log(speedup) for speedup in speedups)
-    return student_t(count - 1) * deviation * math.sqrt(count)
-
-
-def student_t(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t with `freedom` degrees of freedom, to 0.01 %.
-
-    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", table 26.10 and 26.7.5.
-    """
-    if freedom <= len(STUDENT):
-        return STUDENT[freedom - 1]
-    z = 1.959964
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3

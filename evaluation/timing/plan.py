@@ -32,23 +32,22 @@ class Plan:
     """Untimed windows after all others, of each kind of check."""
 
 
+# Many short windows: other work on a machine changes within tens of milliseconds.
 FINAL_PLAN = Plan(
     0.005, 9, 101, 0.003, 3.0, rings=2, overlap_check_share=0.05, overlap_checks_after=2
 )
-"""Many short windows: other work on a machine changes within tens of milliseconds."""
+# A quick plan is for rounds, and for hidden cases, of which there are many.
 QUICK_PLAN = Plan(
     0.005, 5, 15, 0.015, 1.5, every_regime=False, overlap_check_share=0.05, overlap_checks_after=1
 )
-"""For rounds, and for hidden cases, of which there are many."""
+# The GPU clock is precise to some microseconds, so shorter windows are enough.
 GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0, overlap_check_share=0.4, overlap_checks_after=2)
 GPU_QUICK_PLAN = Plan(
     0.001, 5, 9, 0.02, 0.3, every_regime=False, overlap_check_share=0.15, overlap_checks_after=1
 )
-"""The GPU clock is precise to some microseconds, so short windows are enough."""
 
 
 def plan_for(kind: str, final: bool) -> Plan:
-    """Return the plan of a kind of device."""
     if kind == GPU:
         return GPU_FINAL_PLAN if final else GPU_QUICK_PLAN
     return FINAL_PLAN if final else QUICK_PLAN

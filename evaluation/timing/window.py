@@ -11,7 +11,7 @@ from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.input_slices import InputSlices
 from evaluation.memory.ring import BufferRing
 from evaluation.process.handle import ProcessHandle, no_sampling
-from evaluation.timing import estimates
+from evaluation.timing.estimates import excess
 from evaluation.timing.gpu_clock import GpuClock
 
 CHECK_SECONDS = {"cpu": 0.003, "cuda": 0.001}
@@ -23,24 +23,25 @@ MIN_CHECKED = 1 / 8
 """Least share of windows, drawn in secret, that check a launch where one check takes longer."""
 EAGER_LAUNCHES = 64
 MIN_LAUNCHES = 3
-"""Least launches of a window that is observed."""
+"""Least launches of a window with late inputs."""
 SETTLING, MUCH_TOO_LONG = 3, 4
-"""The least of `SETTLING` windows tells how many launches one needs.
-
-A first window longer than planned by this factor is not repeated.
+"""Windows whose least time gives the launches that one needs. A first window longer than planned by
+the factor `MUCH_TOO_LONG` is not repeated.
 """
+EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
+"""Empty windows timed by device. On a GPU only windows without a GPU clock need them."""
 READY_NS = 1_000_000
-"""Time for a process to prepare the launches of a window; most need half of it. The rest counts."""
+"""Untimed nanoseconds to prepare the launches of a window; most need half of it. More counts."""
 MAX_RUNS = 3
-"""Repeats of a window while the judge's own sampling is interrupted."""
+"""Runs of a window while the judge's own sampling is interrupted."""
 
 
 class WindowTimer:
     """Times the windows of one process over one ring.
 
-    On a GPU the launches of a window are captured in a CUDA graph where the kernel allows it;
-    `captured` tells. The GPU clock times them (see `gpu_clock`). A window that it cannot observe,
-    and any on a processor, is timed from the go token to the completion.
+    On a GPU the launches of a window are captured in a CUDA graph where the kernel allows it, and
+    the GPU clock times them (see `gpu_clock`). A window that it cannot observe, and any on a
+    processor, is timed from the go token to the completion.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class WindowTimer:
         self.seconds = 0.0
         """Seconds spent in windows."""
         self.captured = False
+        """Whether the launches are one CUDA graph."""
         self.elapsed = 0
         """Nanoseconds of the last window, from request or go token to completion."""
         self.overhead: list[float] = []
@@ -75,11 +77,9 @@ class WindowTimer:
         self.count = self.launches = 1
         with attribute_failure(self):
             self._bind()
-            trips = estimates.EMPTY_TRIPS[ring.reference.device.type]
+            trips = EMPTY_TRIPS[ring.reference.device.type]
             self.empty = float(min(self._empty_trip() for _ in range(trips)))
-            """Nanoseconds to subtract from a window without a GPU clock: at first the least of an
-            empty trip.
-            """
+            """Nanoseconds to subtract from a window without a GPU clock."""
         self.window()  # the first call pays for pages, compilation and lazy set-up
 
     def _bind(self) -> None:
@@ -107,9 +107,7 @@ class WindowTimer:
         self.resize(min(self.ring.slots, max(wanted, MIN_LAUNCHES) if wanted else 1))
 
     def _took(self, target: float) -> float:
-        """Return the nanoseconds of a window: the least of several, since a busy machine delays
-        some.
-        """
+        """Return the nanoseconds of a window: the least of some, as a busy machine delays many."""
         took = self.window() * self.count
         for _ in range(SETTLING - 1):
             if took < MUCH_TOO_LONG * target:
@@ -154,7 +152,7 @@ class WindowTimer:
             observed = gpu_clock and gpu_clock.launch_ns()
             if not (gpu_clock and gpu_clock.blurred):
                 break
-        own = observed * launches if observed else estimates.less_empty(elapsed, self.empty)
+        own = observed * launches if observed else less_empty(elapsed, self.empty)
         self.overhead.append(elapsed - own)
         return own
 
@@ -197,23 +195,27 @@ class WindowTimer:
         return GpuClock(outputs, self.ring.secret, first, launches, self._marked)
 
 
+def less_empty(elapsed: float, empty: float) -> float:
+    """Return a window's time without that of an empty one, but at least half of it."""
+    return elapsed - min(empty, elapsed / 2)
+
+
 def hidden_ns(candidate: WindowTimer, against: WindowTimer) -> float:
     """Return the nanoseconds per launch by which a candidate's untimed work exceeds the baseline's.
 
     Untimed is work before the go token, and on a GPU work before the first write is observed.
     """
-    hidden = estimates.excess(candidate.preparation, against.preparation)
+    hidden = excess(candidate.preparation, against.preparation)
     if candidate.gpu_clocked:
-        hidden += estimates.excess(candidate.overhead, against.overhead)
+        hidden += excess(candidate.overhead, against.overhead)
     return hidden / candidate.launches
 
 
 @contextmanager
 def attribute_failure(timer: WindowTimer) -> Iterator[None]:
-    """Turn a failure of a baseline into `Broken`, the arena's fault, unless its inputs were
-    changed.
+    """Turn a failure of a baseline into `Broken`, the arena's fault.
 
-    The candidate shares the inputs and may have changed them to make the baseline fail.
+    The candidate shares the inputs: if it changed them, the failure is the candidate's.
     """
     try:
         yield

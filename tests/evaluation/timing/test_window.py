@@ -1,6 +1,4 @@
-"""From windows whose cost is known, the timer finds the latency of a launch and what a window costs
-besides.
-"""
+"""From windows of known cost, the timer finds the latency of a launch and the overhead."""
 
 from __future__ import annotations
 
@@ -17,12 +15,14 @@ from evaluation.memory.input_slices import InputSlices
 from evaluation.memory.ring import BufferRing
 from evaluation.process.handle import ProcessHandle
 from evaluation.tasks.spec import Task
+from evaluation.timing import window
 from evaluation.timing.window import (
     EAGER_LAUNCHES,
     MIN_LAUNCHES,
     READY_NS,
     WindowTimer,
     hidden_ns,
+    less_empty,
 )
 from evaluation.types import Reason, Split
 
@@ -30,16 +30,21 @@ LAUNCH, FIXED, EMPTY, EAGER, READY = 1_000, 40_000, 25_000, 7_000, 90_000
 """Nanoseconds."""
 
 
-class FakeArm:
-    """Writes right answers; a window costs FIXED and LAUNCH for each, or EAGER for each that is
-    called for by itself.
+class FakeProcess:
+    """Writes right outputs. A window takes FIXED and LAUNCH for each launch, or EAGER for each
+    launch without a graph.
     """
 
     def __init__(self, ring: BufferRing, captures: bool = True) -> None:
         self.ring, self.captures = ring, captures
-        self.asked: list[tuple[int, int, bool]] = []
+        self.windows: list[tuple[int, int, bool]] = []
         self.writes = True
+        self.ready_ns = READY
+        self.fixed_ns, self.empty_ns = FIXED, EMPTY
+        self.factors: Iterator[int] = itertools.repeat(1)
+        """Factors by which the launches of each window take longer."""
         self.fails: SubmissionError | None = None
+        self.changes_inputs = False
 
     def bind(self, *given: object) -> None:
         if self.fails:
@@ -50,76 +55,98 @@ class FakeArm:
         return self.captures
 
     def prepare(self, first: int, count: int) -> int:
-        self.announced = first, count
+        self.prepared = first, count
         self.inputs = self.ring.inputs.bytes.clone()
-        return READY
+        return self.ready_ns
 
     def require_idle(self) -> None:
-        """It leaves nothing running."""
+        """Leave nothing running."""
 
     def run(
         self,
         first: int,
         count: int,
-        poll: Callable[[], None] = lambda: None,
+        observe: Callable[[], None] = lambda: None,
         replay: bool = False,
-        during: Callable[[Callable[[], bool]], None] = lambda answered: None,
+        sampler: Callable[[Callable[[], bool]], None] = lambda completed: None,
     ) -> int:
-        assert (first, count) == self.announced, "asked for what was not announced"
-        assert not self.ring.inputs.bytes.equal(self.inputs), "announced with its inputs there"
-        self.asked.append((first, count, replay))
+        assert (first, count) == self.prepared, "other launches than those prepared"
+        assert not self.ring.inputs.bytes.equal(self.inputs), "prepared with its inputs there"
+        self.windows.append((first, count, replay))
+        if self.changes_inputs:
+            self.ring.inputs.slot(3)["x"].view(-1)[-1] += 1
         if self.fails:
             raise self.fails
         for index in range(first, first + count if self.writes else first):
             given = self.ring.inputs.slot(index % self.ring.slots)
             out = self.ring.outputs[0].slot(index % self.ring.slots)["out"]
             out.copy_(given["x"] * given["weight"] + self.ring.values["shift"])
-        during(lambda: True)
-        poll()
+        sampler(lambda: True)
+        observe()
         each = LAUNCH if replay or not self.captures else EAGER
-        return FIXED + each * count if count else EMPTY
+        return self.fixed_ns + each * count * next(self.factors) if count else self.empty_ns
 
 
 @contextmanager
 def timed(
     task: Task, slots: int = 64, captures: bool = True, trusted: bool = False
-) -> Iterator[tuple[WindowTimer, FakeArm]]:
+) -> Iterator[tuple[WindowTimer, FakeProcess]]:
     with BufferRing(task.operator, task.cases(Split.SEEN)[0], slots, processes=1) as ring:
-        process = FakeArm(ring, captures)
+        process = FakeProcess(ring, captures)
         yield WindowTimer(cast(ProcessHandle, process), ring, 0, trusted, where="here"), process
 
 
-def test_a_window_is_what_it_took_less_an_empty_trip_for_each_launch(task: Task) -> None:
+class FakeGpuClock:
+    """Stands in for the GPU clock: each launch took LAUNCH."""
+
+    blurred = False
+
+    def __init__(self, *given: object) -> None:
+        """Ignore the outputs, their secret, the first slot and the launches."""
+
+    def __call__(self, completed: Callable[[], bool]) -> None:
+        """Sample nothing."""
+
+    def launch_ns(self) -> float | None:
+        return LAUNCH
+
+
+class Unobserved(FakeGpuClock):
+    def launch_ns(self) -> float | None:
+        return None
+
+
+@pytest.fixture
+def use_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[WindowTimer, type[FakeGpuClock]], None]:
+    """Give a timer this GPU clock."""
+
+    def use(timer: WindowTimer, clock: type[FakeGpuClock]) -> None:
+        monkeypatch.setattr(window, "GpuClock", clock)
+        timer.gpu_clocked = True
+
+    return use
+
+
+def test_window_on_a_processor_is_its_time_less_an_empty_trip(task: Task) -> None:
     with timed(task, captures=False) as (timer, process):
         assert timer.empty == EMPTY
         timer.resize(40)
         assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY) / 40)
         assert timer.preparation[-1] == READY
         assert timer.seconds == pytest.approx((FIXED + LAUNCH + FIXED + 40 * LAUNCH) / 1e9)
-        assert process.asked[-1][1:] == (40, False)
+        assert process.windows[-1][1:] == (40, False)
 
 
-class Seen:
-    """Stands in for what is seen of a window: its launches took LAUNCH each."""
-
-    blurred = False
-
-    def __init__(self, *given: object) -> None:
-        """Of outputs, their secret, where it begins, how many launches."""
-
-    def __call__(self, answered: Callable[[], bool]) -> None:
-        """Nothing is to be done."""
-
-    def launch_ns(self) -> float | None:
-        return LAUNCH
+def test_less_empty_keeps_at_least_half_of_a_window() -> None:
+    assert less_empty(1_000_000, 50_000) == 950_000
+    assert less_empty(40_000, 50_000) == 20_000
 
 
-def test_by_sight_a_window_is_its_launches_and_what_it_takes_besides_is_told(
-    task: Task, monkeypatch: pytest.MonkeyPatch
+def test_window_with_a_gpu_clock_is_its_launches_and_the_rest_is_overhead(
+    task: Task, use_clock: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("evaluation.timing.window.GpuClock", Seen)
     with timed(task) as (timer, _):
-        timer.gpu_clocked = True
+        use_clock(timer, FakeGpuClock)
         assert timer.capture(64) == pytest.approx(LAUNCH)
         timer.overhead.clear()
         assert timer.window() == pytest.approx(LAUNCH)
@@ -128,42 +155,39 @@ def test_by_sight_a_window_is_its_launches_and_what_it_takes_besides_is_told(
 
 
 @pytest.mark.parametrize(("blurred", "windows"), [(1, 2), (2, 3), (9, 3)])
-def test_a_window_that_the_judge_was_kept_from_looking_at_is_run_again(
-    task: Task, monkeypatch: pytest.MonkeyPatch, blurred: int, windows: int
+def test_window_with_a_blurred_clock_runs_again(
+    task: Task, use_clock: Callable[..., None], blurred: int, windows: int
 ) -> None:
-    looked: list[int] = []
+    observed: list[int] = []
 
-    class Kept(Seen):
+    class Blurred(FakeGpuClock):
         def launch_ns(self) -> float | None:
-            looked.append(1)
-            self.blurred = len(looked) <= blurred
+            observed.append(1)
+            self.blurred = len(observed) <= blurred
             return None if self.blurred else LAUNCH
 
     with timed(task) as (timer, _):
         timer.capture(64)
-        monkeypatch.setattr("evaluation.timing.window.GpuClock", Kept)
-        timer.gpu_clocked = True
+        use_clock(timer, Blurred)
         timer.overhead.clear()
         took = timer.window()
-        assert len(looked) == windows
+        assert len(observed) == windows
         assert took == pytest.approx(LAUNCH if blurred < 3 else LAUNCH + (FIXED - EMPTY) / 64)
         assert len(timer.overhead) == 1, "of the window that counts"
 
 
-def test_what_was_not_seen_is_clocked_from_request_to_answer(
-    task: Task, monkeypatch: pytest.MonkeyPatch
+def test_window_that_is_not_observed_is_timed_from_request_to_completion(
+    task: Task, use_clock: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(Seen, "launch_ns", lambda self: None)
-    monkeypatch.setattr("evaluation.timing.window.GpuClock", Seen)
     with timed(task) as (timer, _):
-        timer.gpu_clocked = True
+        use_clock(timer, Unobserved)
         timer.capture(64)
         assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY) / 64)
         timer.resize(1)
         assert timer.window() == pytest.approx((LAUNCH + FIXED) / 2), "one launch has no other"
 
 
-def test_a_window_grows_over_the_ring_until_it_takes_its_time(task: Task) -> None:
+def test_settle_grows_a_window_to_its_time_or_to_the_ring(task: Task) -> None:
     with timed(task, captures=False) as (timer, _):
         timer.settle(40e-6)
         assert timer.count == timer.launches
@@ -173,39 +197,40 @@ def test_a_window_grows_over_the_ring_until_it_takes_its_time(task: Task) -> Non
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(2e-6, MIN_LAUNCHES), (40e-6, 40), (1e-7, 1)])
-def test_a_window_is_settled_by_the_least_of_some_and_has_three_launches_or_more(
-    task: Task, monkeypatch: pytest.MonkeyPatch, seconds: float, count: int
+def test_settle_on_a_busy_machine_uses_the_least_of_several_windows(
+    task: Task, seconds: float, count: int
 ) -> None:
-    """A launch that takes longer than a window is one by itself."""
-    with timed(task, captures=False) as (timer, _):
-        held_up = itertools.cycle([3, 5, 1])
-        monkeypatch.setattr(timer, "window", lambda: LAUNCH * next(held_up))
+    """A window has MIN_LAUNCHES, or one where a launch takes longer than planned."""
+    with timed(task, captures=False) as (timer, process):
+        process.fixed_ns = process.empty_ns = 0
+        timer.empty = 0.0
+        process.factors = itertools.cycle([3, 5, 1])
         timer.settle(seconds)
         assert timer.count == count
 
 
-def test_launches_that_are_called_for_one_by_one_are_timed_as_such(task: Task) -> None:
+def test_eager_launches_are_timed_and_discard_the_graph(task: Task) -> None:
     with timed(task, slots=128) as (timer, process):
         timer.capture(128)
         assert timer.eager() == pytest.approx(EAGER + (FIXED - EMPTY) / EAGER_LAUNCHES)
-        assert process.asked[-1] == (0, EAGER_LAUNCHES, False)
+        assert process.windows[-1] == (0, EAGER_LAUNCHES, False)
         timer.window()
-        assert not process.asked[-1][2], "what was captured was given up"
+        assert not process.windows[-1][2], "the graph was discarded"
 
 
-def test_where_nothing_is_captured_windows_begin_anywhere_in_the_ring(task: Task) -> None:
+def test_windows_without_a_graph_start_anywhere_in_the_ring(task: Task) -> None:
     with timed(task, captures=False) as (timer, process):
         timer.capture(4)
         assert not timer.captured
         for _ in range(40):
             timer.window()
-        assert len({first for first, count, _ in process.asked if count == 4}) > 10
+        assert len({first for first, count, _ in process.windows if count == 4}) > 10
 
 
-def test_an_answer_that_was_not_written_is_refused_and_so_is_a_wrong_one(
+def test_outputs_that_are_unwritten_or_wrong_are_rejected(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluation.timing.window.MIN_CHECKED", 1)  # however busy the machine is
+    monkeypatch.setattr(window, "MIN_CHECKED", 1)  # however busy the machine is
     with timed(task) as (timer, process):
         timer.capture(8)
         process.writes = False
@@ -219,7 +244,7 @@ def test_an_answer_that_was_not_written_is_refused_and_so_is_a_wrong_one(
         assert caught.value.reason is Reason.WRONG_VALUES
 
 
-def test_a_baseline_is_not_checked_on_a_processor(task: Task) -> None:
+def test_baseline_on_a_processor_is_not_checked(task: Task) -> None:
     with timed(task, trusted=True) as (timer, process):
         process.writes = False
         timer.resize(4)
@@ -229,17 +254,19 @@ def test_a_baseline_is_not_checked_on_a_processor(task: Task) -> None:
             timer.window()
 
 
-def test_a_baseline_that_discards_its_results_marks_an_output(task: Task) -> None:
-    for discards, marked in ((True, "out"), (False, "")):
-        with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8, processes=1) as ring:
-            process = FakeArm(ring)
-            WindowTimer(cast(ProcessHandle, process), ring, 0, True, "here", discards).capture(8)
-            assert process.marked == marked
+@pytest.mark.parametrize(("discards", "marked"), [(True, "out"), (False, "")])
+def test_baseline_that_discards_its_results_marks_an_output(
+    task: Task, discards: bool, marked: str
+) -> None:
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8, processes=1) as ring:
+        process = FakeProcess(ring)
+        WindowTimer(cast(ProcessHandle, process), ring, 0, True, "here", discards).capture(8)
+        assert process.marked == marked
 
 
-def test_what_fails_in_a_baseline_is_the_judges_fault(task: Task) -> None:
+def test_failure_of_a_baseline_is_the_arenas_fault(task: Task) -> None:
     with BufferRing(task.operator, task.cases(Split.SEEN)[0], 2, processes=1) as ring:
-        process = FakeArm(ring)
+        process = FakeProcess(ring)
         process.fails = SubmissionError(Reason.CRASH, "ended by SIGSEGV")
         with pytest.raises(Broken, match="the baseline failed: ended by SIGSEGV"):
             WindowTimer(cast(ProcessHandle, process), ring, 0, trusted=True, where="here")
@@ -247,42 +274,27 @@ def test_what_fails_in_a_baseline_is_the_judges_fault(task: Task) -> None:
             WindowTimer(cast(ProcessHandle, process), ring, 0, trusted=False, where="here")
 
 
-def test_who_changes_the_inputs_of_a_baseline_that_fails_is_to_blame(task: Task) -> None:
+def test_failure_of_a_baseline_with_changed_inputs_is_the_candidates_fault(task: Task) -> None:
     with timed(task, slots=4, trusted=True) as (timer, process):
         timer.resize(4)
-
-        def crash(*given: object, **more: object) -> int:
-            raise SubmissionError(Reason.CRASH, "ended by SIGSEGV")
-
-        def woken(*given: object, **more: object) -> int:
-            process.ring.inputs.slot(3)["x"].view(-1)[-1] += 1
-            return crash()
-
-        cast(Any, process).run = crash
+        process.fails = SubmissionError(Reason.CRASH, "ended by SIGSEGV")
         with pytest.raises(Broken, match="the baseline failed: ended by SIGSEGV"):
             timer.window()
-        cast(Any, process).run = woken
+        process.changes_inputs = True
         with pytest.raises(SubmissionError, match="in the baseline's turn: input x was changed"):
             timer.window()
 
 
-def test_what_takes_too_long_to_be_made_ready_is_on_the_clock(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preparation_beyond_its_time_is_on_the_clock(task: Task) -> None:
     with timed(task, captures=False) as (timer, process):
         timer.resize(40)
-        monkeypatch.setattr(process, "prepare", slowly(process, READY_NS + 80_000))
+        process.ready_ns = READY_NS + 80_000
         assert timer.window() == pytest.approx(LAUNCH + (FIXED - EMPTY + 80_000) / 40)
 
 
-def slowly(process: FakeArm, took: int) -> Callable[[int, int], int]:
-    prepare = process.prepare
-    return lambda first, count: prepare(first, count) and took
-
-
-def test_what_a_candidate_does_before_its_word_beyond_its_baseline_is_charged() -> None:
-    def timer(ready: int, overhead: int, gpu_clocked: bool) -> Any:
-        values = {"preparation": [ready] * 20, "overhead": [overhead] * 20}
+def test_hidden_ns_of_a_candidate_is_what_exceeds_its_baseline() -> None:
+    def timer(preparation: int, overhead: int, gpu_clocked: bool) -> Any:
+        values = {"preparation": [preparation] * 20, "overhead": [overhead] * 20}
         return SimpleNamespace(**values, gpu_clocked=gpu_clocked, launches=10)
 
     assert hidden_ns(timer(300, 9, False), timer(100, 5, False)) == 20
@@ -290,16 +302,16 @@ def test_what_a_candidate_does_before_its_word_beyond_its_baseline_is_charged() 
     assert hidden_ns(timer(0, 90, True), timer(0, 50, True)) == 4
 
 
-def test_as_much_is_done_for_a_clocked_window_as_for_one_whose_inputs_arrive_late(
+def test_timed_window_writes_as_many_inputs_as_one_with_late_inputs(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
     for name in ("keep", "write"):
         original = getattr(InputSlices, name)
 
-        def noted(parts: InputSlices, *given: Any, name: str = name, of: Any = original) -> None:
+        def noted(slices: InputSlices, *given: Any, name: str = name, of: Any = original) -> None:
             done.append(name)
-            of(parts, *given)
+            of(slices, *given)
 
         monkeypatch.setattr(InputSlices, name, noted)
     with timed(task, captures=False) as (timer, _):
