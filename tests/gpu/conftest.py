@@ -1,6 +1,7 @@
-"""Judging on a GPU in a hurry: one zygote for all, one cache, few and short windows. Where there is
-no GPU, what needs one is left out. Where there are four, `PYTEST_ADDOPTS="-n 4"` has workers
-share the tests, each with a GPU and cores of its own.
+"""Fixtures for tests on a GPU: one fork server, one cache, few and short windows.
+
+Without a GPU the tests that need one are deselected. With four, `PYTEST_ADDOPTS="-n 4"` gives each
+worker a GPU and cores of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from evaluation.devices.vendors import cpu
 from evaluation.languages import languages, triton
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
-from evaluation.timing import estimates
+from evaluation.timing import plan as plans
 from tests.gpu.results import Results
 from tests.gpu.submissions import Submission, build_all
 
@@ -31,7 +32,7 @@ WORKER, WORKERS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--results", type=Path, help="a file for what each test came to")
+    parser.addoption("--results", type=Path, help="file for the outcome of each test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"the walls of this machine: {isolation_features()}"
+    return f"isolation features of this machine: {isolation_features()}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -68,8 +69,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where everything that is to be judged has been built, side by side. Workers share it, and
-    begin to build at different places.
+    """Cache folder in which every chosen submission is built, in parallel.
+
+    Workers share it, and start to build at different submissions.
     """
     folder = tmp_path_factory.getbasetemp()
     folder = (folder.parent if WORKERS > 1 else folder) / "cache"
@@ -89,7 +91,7 @@ def cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What sources are compiled by. Where no GPU says for which, one architecture will do."""
+    """Compilers of sources, for one architecture where there is no GPU."""
     if device_kind.gpu_vendor() != "nvidia":
         monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_100a")
         monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
@@ -100,7 +102,7 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """Contestants are forked from it afresh, and importing torch and compilers is paid for once."""
+    """Fork server of all tests, which imports torch and the compilers once."""
     with ForkServer() as shared:
         for language in languages():
             shared.prepare(language)
@@ -109,25 +111,23 @@ def fork_server() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
-    """Few windows, where it matters that launches are timed, not how narrowly, but about as many
-    glances as a final verdict has; the processor, on which nothing is judged here, is not measured.
-    """
+    """Few windows, with about as many overlap checks as a final verdict; no CPU device."""
     monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(fork_server))
     monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
     plan = dataclasses.replace(
-        estimates.GPU_QUICK_PLAN,
-        least_blocks=3,
-        most_blocks=3,
-        looked_at_between=0.9,
-        looked_at_after=6,
+        plans.GPU_QUICK_PLAN,
+        min_blocks=3,
+        max_blocks=3,
+        overlap_check_share=0.9,
+        overlap_checks_after=6,
     )
-    monkeypatch.setattr(estimates, "GPU_FINAL_PLAN", plan)
-    monkeypatch.setattr(estimates, "GPU_QUICK_PLAN", plan)
+    monkeypatch.setattr(plans, "GPU_FINAL_PLAN", plan)
+    monkeypatch.setattr(plans, "GPU_QUICK_PLAN", plan)
 
 
 @pytest.fixture
-def walls_alone(in_a_hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No static reading rejects anything, so that whatever a trick tries it gets to try."""
-    monkeypatch.setenv("ARENA_TEST_SECRET", "not for contestants")
+def without_static_analysis(in_a_hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No static analysis, so that every trick runs."""
+    monkeypatch.setenv("ARENA_TEST_SECRET", "not for candidates")
     for language in languages().values():
         monkeypatch.setattr(type(language), "check", lambda self, files, task: None)

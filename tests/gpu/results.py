@@ -1,4 +1,4 @@
-"""Keeps what a run of these tests came to: `--results FILE`, on the process that hears of all."""
+"""Plugin for `--results FILE`, which writes the outcomes of a run of these tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evaluation.types import to_json
 
 
 class Results:
-    """What each test came to, and what it told by `record_property`."""
+    """Outcome of each test, with the properties that it recorded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class Results:
 
     def pytest_sessionfinish(self) -> None:
         device = detect.device_for("gpu", default_cache())
-        told = {
+        data = {
             "command": "make test-gpu RESULTS=FILE",
             **provenance.of(device),
             "walls": to_json(isolation_features()),
@@ -41,4 +41,4 @@ class Results:
             "tests": dict(sorted(self.tests.items())),
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(told, indent=1) + "\n")
+        self.path.write_text(json.dumps(data, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Sources to be judged on a GPU: what their first comments say of them, and how each is judged."""
+"""Submissions for a GPU: source files with a header, and how each is judged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.device_kind import GPU, contestant_cores
+from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import SubmissionError
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
@@ -27,10 +27,10 @@ OPERATORS = HERE / "operators"
 class Submission:
     """One source file, `name.language.suffix`, and its header: comments `word: text` at its top.
 
-    - `operator`: what it answers; `centred` unless given
-    - `scope`: `final` for one whose hidden cases tell; else a round
-    - `seconds`: a limit of its own, for one that never answers or compiles meanwhile
-    - `captured`: `no` for honest work of which no graph can be captured
+    - `operator`: its operator; by default `centred`
+    - `scope`: `final` for one that fails hidden cases; by default `round`
+    - `seconds`: a time limit, for one that never returns or that compiles in a call
+    - `captured`: `no` for honest work that cannot be captured in a CUDA graph
     - `expect`, `triage`, `fastest`: see `test_hostile`
     """
 
@@ -60,8 +60,9 @@ class Submission:
 
     @property
     def files(self) -> dict[str, str]:
-        """What is handed in. Beside a trick lies the right answer of its language: a header in
-        CUDA, the lines before it in Python.
+        """Submitted files, with the correct kernel of its language for a trick.
+
+        It is a header in CUDA, and precedes the trick's source in Python.
         """
         source, right = self.source, self.path.with_name(f"right.{self.language}{self.path.suffix}")
         beside = {}
@@ -75,19 +76,19 @@ class Submission:
         operator = self.header.get("operator", "centred")
         return load_task(OPERATORS, operator, f"cuda-to-{self.language}", GPU)
 
-    def reject(self) -> None:
-        """Have the source read. Raises Rejected."""
+    def check(self) -> None:
+        """Run the static analysis. Raises: Rejected."""
         task = self.task()
         languages()[self.language].check(self.files, task)
 
     def build(self, cache: Path) -> builds.Build:
         return builds.build(self.task(), self.language, self.files, cache)
 
-    def judge(self, cache: Path, places: Mapping[str, object] | None = None) -> Report:
-        """The report on this source, in which `places` have been filled in."""
+    def judge(self, cache: Path, paths: Mapping[str, object] | None = None) -> Report:
+        """Return the report on this source, with the placeholders of `paths` replaced."""
         task, files = self.task(), self.files
-        for name, place in (places or {}).items():
-            files = {file: text.replace(name, str(place)) for file, text in files.items()}
+        for placeholder, path in (paths or {}).items():
+            files = {file: text.replace(placeholder, str(path)) for file, text in files.items()}
         if self.seconds is not None:
             limits = dataclasses.replace(task.operator.limits, seconds=self.seconds)
             task = dataclasses.replace(
@@ -97,38 +98,36 @@ class Submission:
 
 
 def submissions(folder: str) -> list[Submission]:
-    """All of a folder, by name."""
+    """Return the submissions of a folder, by name."""
     paths = sorted(path for path in (HERE / folder).iterdir() if path.is_file())
     return [Submission.read(path) for path in paths if not path.name.startswith("right.")]
 
 
 def build_all(chosen: Iterable[Submission], cache: Path) -> None:
-    """Build many at once, so that their verdicts find them built. What does not build is told by
-    its verdict.
-    """
+    """Build submissions in parallel; their verdicts report build errors."""
 
     def attempt(submission: Submission) -> None:
         with suppress(SubmissionError):
             submission.build(cache)
 
-    with ThreadPoolExecutor(len(contestant_cores())) as pool:
+    with ThreadPoolExecutor(len(candidate_cores())) as pool:
         list(pool.map(attempt, chosen))
 
 
 def conclusion(report: Report) -> str:
-    """`failed/WRONG_VALUES in correctness`, or `passed`."""
+    """Return `passed`, or text such as `failed/WRONG_VALUES in correctness`."""
     if report.verdict is Verdict.PASSED:
         return "passed"
     return f"{report.verdict.value}/{report.reason} in {report.gates[-1].gate.value}"
 
 
-def told(report: Report) -> dict[str, object]:
-    """What is kept of a report: its conclusion, and the speedup where it has one."""
+def recorded(report: Report) -> dict[str, object]:
+    """Return the properties to record of a report: conclusion and speedup."""
     speedup = {"speedup": round(report.seen.speedup, 3)} if report.seen else {}
     return {"got": conclusion(report), **speedup}
 
 
-def said(report: Report) -> str:
-    """What every gate said, for whoever reads a failed test."""
+def details(report: Report) -> str:
+    """Return every gate's message, for the output of a failed test."""
     lines = [f"{g.gate}: {g.verdict} {g.message} {dict(g.private)}" for g in report.gates]
     return "\n".join([conclusion(report), *lines, str(dict(report.seconds))])

@@ -1,4 +1,4 @@
-"""What knows nothing of an operator is built, runs on the GPU, and is refused for what it wrote."""
+"""Trivial submissions run on the GPU and fail for their outputs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.gpu.submissions import HERE
 
 pytestmark = pytest.mark.gpu
 
-OF_WHAT_IS_THERE = {Reason.WRONG_VALUES, Reason.NON_FINITE, Reason.STALE_OUTPUT}
+OUTPUT_REASONS = {Reason.WRONG_VALUES, Reason.NON_FINITE, Reason.STALE_OUTPUT}
 
 
 @pytest.mark.parametrize("language", ["cuda", "hip", "triton", "torch"])
-def test_every_probe_runs_and_is_refused_for_its_outputs(
+def test_trivial_submissions_fail_for_their_outputs(
     language: str,
     in_a_hurry: None,
     cache: Path,
@@ -31,13 +31,13 @@ def test_every_probe_runs_and_is_refused_for_its_outputs(
 ) -> None:
     monkeypatch.setattr(admit, "ForkServer", lambda: nullcontext(fork_server))
     task = load_task(HERE / "operators", "centred", "cuda-to-cuda")
-    found = admit.admit(dataclasses.replace(task, track=Track("cuda", language)), cache)
-    probes = {attempt.name: attempt for attempt in found.attempts if attempt.role == "probe"}
+    admission = admit.admit(dataclasses.replace(task, track=Track("cuda", language)), cache)
+    probes = {attempt.name: attempt for attempt in admission.attempts if attempt.role == "probe"}
     assert set(probes) == set(NOTES)
     for probe in probes.values():
         assert probe.verdict is Verdict.FAILED
-        assert probe.reason in OF_WHAT_IS_THERE, probe.message
-    if language != "torch":  # what it returns unwritten is copied
+        assert probe.reason in OUTPUT_REASONS, probe.message
+    if language != "torch":  # its uninitialised result is copied to the output
         assert probes["stale"].reason is Reason.STALE_OUTPUT
-    # An answer to time is there for CUDA, the baseline, and for PyTorch, made of the reference.
-    assert (found.repeat is not None) == (language in ("cuda", "torch"))
+    # CUDA has the baseline to time, and PyTorch an implementation derived from the reference.
+    assert (admission.repeat is not None) == (language in ("cuda", "torch"))

@@ -1,4 +1,4 @@
-"""A fault on the GPU is the verdict of whoever made it, and nobody's after it."""
+"""Faults on the GPU: each fails its own submission and does not harm the next."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.submissions import build_all, conclusion, said, submissions
+from tests.gpu.submissions import build_all, conclusion, details, submissions
 
 SLOW = ("host memory", "infinite kernel")
-"""Some seconds each, so they come once."""
+"""Faults that take seconds, so that each occurs once."""
 FAULTS = sorted(
     (s for s in submissions("hostile") if "fault" in s.header),
     key=lambda fault: fault.header["fault"] in SLOW,
 )
-UNHARMED = [
+SUCCESSORS = [
     honest
     for honest in submissions("honest")
     for _ in range(int(honest.header.get("after_faults", 0)))
 ]
-"""Of each five, so many of each language: Triton compiles for seconds."""
+"""Honest submissions after the faults, few of them in Triton, which compiles for seconds."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def built(request: pytest.FixtureRequest, cache: Path) -> None:
     if any(item.get_closest_marker("gpu") for item in request.session.items):
-        build_all([*FAULTS, *UNHARMED], cache)
+        build_all([*FAULTS, *SUCCESSORS], cache)
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("batch", range(5))
-def test_of_fifty_evaluations_every_other_is_hostile_and_none_harms_the_next(
-    batch: int, walls_alone: None, cache: Path
+def test_honest_submission_passes_after_each_fault(
+    batch: int, without_static_analysis: None, cache: Path
 ) -> None:
     for turn in range(batch * 5, batch * 5 + 5):
-        fault, honest = FAULTS[turn % len(FAULTS)], UNHARMED[turn % len(UNHARMED)]
+        fault, honest = FAULTS[turn % len(FAULTS)], SUCCESSORS[turn % len(SUCCESSORS)]
         first = fault.judge(cache)
         got = conclusion(first)
-        assert any(got.startswith(e) for e in fault.header["expect"].split("|")), said(first)
+        assert any(got.startswith(e) for e in fault.header["expect"].split("|")), details(first)
         second = honest.judge(cache)
-        assert conclusion(second) == "passed", f"after {fault.name}\n{said(second)}"
+        assert conclusion(second) == "passed", f"after {fault.name}\n{details(second)}"
 
 
-def test_faults_of_every_kind_are_among_them() -> None:
+def test_faults_cover_every_kind() -> None:
     kinds = {fault.header["fault"] for fault in FAULTS}
     assert kinds >= {
         "illegal access",
@@ -55,4 +55,4 @@ def test_faults_of_every_kind_are_among_them() -> None:
         "100 GB",
         "killed",
     }
-    assert len(UNHARMED) == 5
+    assert len(SUCCESSORS) == 5

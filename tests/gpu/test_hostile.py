@@ -1,11 +1,14 @@
-"""Every known trick against a judge on a GPU gets the verdict it must get by the walls and the
-clock alone, without any static reading.
+"""Verdicts on every known trick on a GPU, by sandbox and timing alone, without static analysis.
 
-A trick says in its first comments what it does (`trick`), the row of the catalogue of tricks it
-comes from (`row`), and what must come of it: `expect` holds verdicts, any of which will do;
-`triage` the rule by which the static reading rejects it; and `fastest` the speedup that it must not
-exceed where it passes because it does no harm. Most that look for an open door are right only when
-they found one.
+The header of a trick has these fields:
+
+- `trick`: a description
+- `row`: its row in the catalogue of tricks
+- `expect`: acceptable verdicts, separated by `|`
+- `triage`: the rule of the static analysis that rejects it
+- `fastest`: for one that passes because it does no harm, the speedup that it must stay below
+
+Most tricks that search for a gap in the sandbox compute the right values only if they find one.
 """
 
 from __future__ import annotations
@@ -25,26 +28,26 @@ from tests.gpu.submissions import (
     OPERATORS,
     Submission,
     conclusion,
-    said,
+    details,
+    recorded,
     submissions,
-    told,
 )
 
 TRICKS = submissions("hostile")
 ROWS = range(1, 55)
-"""Of the catalogue of tricks."""
-ELSEWHERE = {
+"""Rows of the catalogue of tricks."""
+WITHOUT_TRICK = {
     20: "a baseline of another day or machine: the judge measures its own, live",
-    25: "a task whose answer hardly varies: admission's probes and mutants find it",
+    25: "a task whose output hardly varies: admission finds it by trivial submissions and mutants",
     26: "a mean that is nearly zero: `nominal_values_only` tries the same, as row 34",
     41: "a float product for a quantised one: mutants of `int8_matmul`",
     54: "no language model judges anything",
 }
-"""Rows that no submission of these tries."""
+"""Rows without a trick here, with the reason."""
 
 
-def places(cache: Path, outside: Path) -> dict[str, object]:
-    """What a trick is told of this machine, by the word that it says instead."""
+def paths(cache: Path, outside: Path) -> dict[str, object]:
+    """Return paths of this machine by their placeholders in a trick's source."""
     return {
         "@TASKS@": OPERATORS,
         "@TESTS@": HERE,
@@ -58,28 +61,28 @@ def places(cache: Path, outside: Path) -> dict[str, object]:
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.name)
-def test_a_trick_gets_the_verdict_it_must_get(
+def test_trick_gets_expected_verdict(
     trick: Submission,
-    walls_alone: None,
+    without_static_analysis: None,
     cache: Path,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
     outside = tmp_path / "outside"
 
-    report = trick.judge(cache, places(cache, outside))
+    report = trick.judge(cache, paths(cache, outside))
 
     got = conclusion(report)
-    for name, value in {"row": trick.header["row"], **told(report)}.items():
+    for name, value in {"row": trick.header["row"], **recorded(report)}.items():
         record_property(name, value)
     expected = trick.header["expect"].split("|")
-    assert any(got == e or got.startswith(f"{e} in ") for e in expected), said(report)
+    assert any(got == e or got.startswith(f"{e} in ") for e in expected), details(report)
     assert not outside.exists()
     if report.verdict is Verdict.PASSED and report.seen is not None:
-        assert report.seen.speedup < float(trick.header["fastest"]), said(report)
+        assert report.seen.speedup < float(trick.header["fastest"]), details(report)
 
 
-def test_every_trick_says_what_must_come_of_it() -> None:
+def test_trick_header_states_expected_verdict() -> None:
     verdicts = {f"{v}/" for v in ("failed", "disputed")}
     for trick in TRICKS:
         assert trick.header.keys() >= {"trick", "row", "expect"}, trick.name
@@ -88,13 +91,13 @@ def test_every_trick_says_what_must_come_of_it() -> None:
         assert ("passed" in expected) == ("fastest" in trick.header), trick.name
 
 
-def test_every_row_of_the_catalogue_is_tried_or_has_a_reason_not_to_be() -> None:
+def test_catalogue_rows_have_a_trick_or_a_reason() -> None:
     tried = {int(row) for trick in TRICKS for row in re.findall(r"\d+", trick.header["row"])}
-    assert not tried & ELSEWHERE.keys()
-    assert tried | ELSEWHERE.keys() == set(ROWS)
+    assert not tried & WITHOUT_TRICK.keys()
+    assert tried | WITHOUT_TRICK.keys() == set(ROWS)
 
 
-def test_each_language_has_its_dozen_of_tricks() -> None:
+def test_each_language_has_a_dozen_tricks() -> None:
     counts = {
         language: sum(trick.language == language for trick in TRICKS)
         for language in ("cuda", "triton", "torch")
@@ -102,20 +105,20 @@ def test_each_language_has_its_dozen_of_tricks() -> None:
     assert min(counts.values()) >= 12 and sum(counts.values()) >= 48, counts
 
 
-@pytest.mark.gpu  # a hundred compilations: too long for every run of all tests
+@pytest.mark.gpu  # a hundred compilations take too long elsewhere
 @pytest.mark.parametrize(
     "trick",
     [t for t in TRICKS if t.header["expect"] != "failed/BUILD_ERROR"],
     ids=lambda trick: trick.name,
 )
-def test_it_compiles(trick: Submission, compilers: None, cache: Path) -> None:
+def test_trick_compiles(trick: Submission, compilers: None, cache: Path) -> None:
     trick.build(cache)
 
 
 @pytest.mark.parametrize(
     "trick", [t for t in TRICKS if "triage" in t.header], ids=lambda trick: trick.name
 )
-def test_the_blatant_is_rejected_on_sight(trick: Submission) -> None:
+def test_obvious_trick_is_rejected_by_static_analysis(trick: Submission) -> None:
     with pytest.raises(Rejected) as caught:
-        trick.reject()
+        trick.check()
     assert caught.value.rule == trick.header["triage"]

@@ -1,4 +1,4 @@
-"""What a launch allocates counts once, however its windows are captured or called for."""
+"""Memory of launches: it counts once, captured or not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.tracks import builds
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
-from tests.gpu.test_order import timer_of
+from tests.gpu.test_launch_order import timer_of
 
 pytestmark = pytest.mark.gpu
 
@@ -25,7 +25,7 @@ def centred(x, scale):
     return (x - x.mean(-1, keepdim=True)) * scale
 """
 WAITS = "torch.cuda.synchronize()"
-"""What no graph can hold."""
+"""A call that cannot be captured in a CUDA graph."""
 
 
 def wasteful(size: int, cache: Path, first: str = "") -> builds.Build:
@@ -35,7 +35,7 @@ def wasteful(size: int, cache: Path, first: str = "") -> builds.Build:
 
 
 @pytest.mark.parametrize("first", ["", WAITS], ids=["captured", "launched singly"])
-def test_a_launch_may_take_most_of_its_memory(
+def test_launch_within_memory_limit_is_timed(
     first: str, fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     with timer_of(wasteful(LIMIT * 2 // 3, cache, first), fork_server, tmp_path, LIMIT) as timer:
@@ -45,7 +45,7 @@ def test_a_launch_may_take_most_of_its_memory(
         assert timer.eager() > 0
 
 
-def test_a_launch_that_takes_more_is_ended(
+def test_launch_above_memory_limit_fails(
     fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     with (

@@ -1,4 +1,4 @@
-"""A profile tells of a submission's kernels what the device saw, and nothing of the judge."""
+"""Profiles on a GPU: measured values of the kernels, and nothing of the judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCE = """
 #include <cstdio>
 
 static __global__ void spin(volatile float* out) { while (out[0] != 12345.f) {} }
-static __global__ void stray() { *(volatile float*)8 = 0; }
+static __global__ void illegal() { *(volatile float*)8 = 0; }
 static __global__ void nothing() {}
 static bool reads(const char* path) { return fopen(path, "r") != nullptr; }
 
@@ -59,18 +59,18 @@ def with_counters() -> None:
         pytest.skip(why)
 
 
-def test_the_command_line_tells_what_counters_and_compiler_say(
+def test_profile_command_reports_counters_and_registers(
     with_counters: None, compilers: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     work = HONEST["four_at_a_time.cuda.cu"]
     words = ["profile", "centred", "cuda-to-cuda", str(work.path), "--case", "tall", "--json"]
     code = main([*words, "--tasks", str(OPERATORS), "--cache", str(tmp_path)])
-    said = json.loads(capsys.readouterr().out)
-    assert code == PASSED, said
-    (kernel,) = said["kernels"]
+    data = json.loads(capsys.readouterr().out)
+    assert code == PASSED, data
+    (kernel,) = data["kernels"]
     variants = work.build(tmp_path).outputs[0].resources.values()
-    assert said["case"] == "tall"
-    assert said["tool"].startswith("ncu ")
+    assert data["case"] == "tall"
+    assert data["tool"].startswith("ncu ")
     assert kernel["registers"] in [variant["registers"] for variant in variants]
     assert 0.5 < kernel["duration_us"] < 500
     for share in ("bandwidth_share", "compute_share", "occupancy"):
@@ -78,54 +78,52 @@ def test_the_command_line_tells_what_counters_and_compiler_say(
     assert 0 < sum(kernel["stalls"].values()) < 1
 
 
-def test_every_kernel_of_a_launch_is_told_apart(
+def test_kernels_of_one_launch_are_separate(
     with_counters: None, compilers: None, cache: Path
 ) -> None:
-    found = profiled(HONEST["two_kernels.triton.py"], cache)
-    assert len(found.kernels) == 2, report_text.profile(found)
-    assert all(kernel.calls == 1 for kernel in found.kernels)
+    profile = profiled(HONEST["two_kernels.triton.py"], cache)
+    assert len(profile.kernels) == 2, report_text.profile(profile)
+    assert all(kernel.calls == 1 for kernel in profile.kernels)
 
 
-def test_what_is_profiled_reads_nothing_of_the_task_but_its_reference(
-    compilers: None, tmp_path: Path
-) -> None:
+def test_profiled_process_reads_only_the_reference(compilers: None, tmp_path: Path) -> None:
     operator = task_for("cuda").operator.folder.resolve()
     refusal = profiled_body(f'if (reads("{operator}/reference.py")) return 77;', tmp_path)
     assert refusal.reason is Reason.CALL_ERROR
     assert "returned 77" in refusal.message
-    secrets = (operator / "task.toml", Path(__file__), Path("/etc/hostname"))
-    for path in secrets:
+    hidden = (operator / "task.toml", Path(__file__), Path("/etc/hostname"))
+    for path in hidden:
         assert path.exists()
-    tries = " || ".join(f'reads("{path}")' for path in secrets)
-    assert profiled_body(f"if ({tries}) return 77;", tmp_path).kernels
+    attempts = " || ".join(f'reads("{path}")' for path in hidden)
+    assert profiled_body(f"if ({attempts}) return 77;", tmp_path).kernels
 
 
-def test_without_counters_cupti_tells_times_and_configurations(
+def test_without_counters_cupti_reports_times_and_configurations(
     compilers: None, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ncu, "absent", lambda: "ncu is not here")
-    found = profiled(HONEST["four_at_a_time.cuda.cu"], cache)
-    assert len(found.kernels) == 1, found
-    (kernel,) = found.kernels
-    assert "CUPTI" in found.tool
-    assert found.message.startswith("ncu is not here")
+    profile = profiled(HONEST["four_at_a_time.cuda.cu"], cache)
+    assert len(profile.kernels) == 1, profile
+    (kernel,) = profile.kernels
+    assert "CUPTI" in profile.tool
+    assert profile.message.startswith("ncu is not here")
     assert kernel.calls == cupti.LAUNCHES
     assert kernel.bandwidth_share is None
     assert kernel.registers
     assert 0.5 < kernel.duration_us < 500
 
 
-def test_a_kernel_that_strays_is_told_as_a_crash(compilers: None, tmp_path: Path) -> None:
-    found = profiled_body("stray<<<1, 1, 0, stream>>>();", tmp_path)
-    assert not found.kernels
-    assert found.reason in (Reason.CRASH, Reason.CALL_ERROR)
-    assert "illegal memory access" in found.message, found
+def test_illegal_access_is_reported_as_a_crash(compilers: None, tmp_path: Path) -> None:
+    profile = profiled_body("illegal<<<1, 1, 0, stream>>>();", tmp_path)
+    assert not profile.kernels
+    assert profile.reason in (Reason.CRASH, Reason.CALL_ERROR)
+    assert "illegal memory access" in profile.message, profile
 
 
-def test_a_kernel_that_never_ends_is_ended(
+def test_endless_kernel_times_out(
     compilers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiling, "MAX_SECONDS", 12.0)
-    found = profiled_body("spin<<<1, 1, 0, stream>>>(args->out);", tmp_path)
-    assert found.reason is Reason.TIMEOUT
-    assert "longer than 12 s" in found.message
+    profile = profiled_body("spin<<<1, 1, 0, stream>>>(args->out);", tmp_path)
+    assert profile.reason is Reason.TIMEOUT
+    assert "longer than 12 s" in profile.message

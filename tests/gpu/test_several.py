@@ -1,4 +1,4 @@
-"""On a machine of several GPUs a verdict is one GPU's, and its contestants reach no other."""
+"""Machines with several GPUs: each verdict uses one GPU, and its processes see no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evaluation.building import nvcc
 from evaluation.devices import detect
 
 ROOT = Path(__file__).resolve().parents[2]
-LOOKS_ROUND = """\
+LISTS_GPUS = """\
 import torch
 import triton
 import triton.language as tl
@@ -40,10 +40,10 @@ def softmax(x, out):
 
 @pytest.mark.gpu
 @pytest.mark.slow
-def test_a_contestant_sees_the_gpu_of_its_verdict_and_no_other(tmp_path: Path) -> None:
+def test_candidate_process_sees_only_the_gpu_of_its_verdict(tmp_path: Path) -> None:
     if len(nvcc.capabilities()) < 2:
         pytest.skip("one GPU is here")
-    (tmp_path / "softmax.py").write_text(LOOKS_ROUND)
+    (tmp_path / "softmax.py").write_text(LISTS_GPUS)
     judge = ("judge", "softmax", "triton-to-triton", str(tmp_path / "softmax.py"), "--json")
     command = (sys.executable, "-m", "evaluation", *judge, "--cache", str(tmp_path), "--device")
     listed = [device for device in detect.devices(tmp_path) if device.kind == "gpu"]

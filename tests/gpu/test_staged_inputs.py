@@ -1,4 +1,4 @@
-"""On a GPU too each launch answers from inputs that arrive just before it."""
+"""Staged-input check on a GPU: each launch computes from inputs written just before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evaluation.memory import cuda_ipc
 from evaluation.process.fork_server import ForkServer
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
-from tests.gpu.test_order import timer_of
+from tests.gpu.test_launch_order import timer_of
 
 pytestmark = pytest.mark.gpu
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.gpu
         "plain.torch.py",
     ],
 )
-def test_honest_launches_take_their_inputs_when_they_come(
+def test_staged_inputs_of_honest_launches_pass(
     name: str, fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "honest" / name).build(cache)
@@ -40,7 +40,7 @@ def test_honest_launches_take_their_inputs_when_they_come(
 
 
 @pytest.mark.parametrize("language", ["cuda.cu", "triton.py"])
-def test_who_answers_for_others_is_found(
+def test_launches_that_do_the_work_of_others_are_rejected(
     language: str, fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "hostile" / f"batch_and_skip.{language}").build(cache)

@@ -1,4 +1,4 @@
-"""Launches of a chain run one after the other, whatever they do with streams and memory."""
+"""Serial graphs: launches run one after the other, with any use of streams and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evaluation.sandboxed.cuda_graph import SerialGraph
 pytestmark = pytest.mark.gpu
 
 CYCLES = 200_000
-"""Of the GPU's clock, that one kernel spins: about a tenth of a millisecond."""
+"""Clock cycles of one spinning kernel: about 0.1 ms."""
 
 
 def milliseconds(call: Callable[[], None]) -> float:
@@ -26,66 +26,66 @@ def milliseconds(call: Callable[[], None]) -> float:
     return start.elapsed_time(end)
 
 
-def test_what_was_captured_runs_in_its_order_at_every_replay() -> None:
-    counted, seen = (torch.zeros(8, dtype=torch.int64, device="cuda") for _ in "ab")
+def test_replays_run_launches_in_order() -> None:
+    count, seen = (torch.zeros(8, dtype=torch.int64, device="cuda") for _ in "ab")
 
-    def launch(place: int) -> None:
-        counted.add_(1)
-        seen[place].copy_(counted[0])
+    def launch(index: int) -> None:
+        count.add_(1)
+        seen[index].copy_(count[0])
 
-    chain = SerialGraph(functools.partial(launch, place) for place in range(8))
-    assert not counted.any(), "a launch ran while it was captured"
+    graph = SerialGraph(functools.partial(launch, index) for index in range(8))
+    assert not count.any(), "a launch ran while it was captured"
     for turn in range(3):
-        chain.replay()
-        assert seen.tolist() == [8 * turn + place for place in range(1, 9)]
+        graph.replay()
+        assert seen.tolist() == [8 * turn + index for index in range(1, 9)]
 
 
-def test_launches_on_streams_of_their_own_run_one_after_the_other() -> None:
-    asides = [torch.cuda.Stream() for _ in range(8)]
+def test_launches_on_own_streams_run_serially() -> None:
+    streams = [torch.cuda.Stream() for _ in range(8)]
 
-    def launch(aside: torch.cuda.Stream) -> None:
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+    def launch(stream: torch.cuda.Stream) -> None:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
             torch.cuda._sleep(CYCLES)
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.current_stream().wait_stream(stream)
 
-    # The least of several: a GPU that was idle has a slower clock at first.
+    # The minimum of several: an idle GPU starts with a slower clock.
     alone = min(milliseconds(lambda: torch.cuda._sleep(CYCLES)) for _ in range(20))
-    chain = SerialGraph(functools.partial(launch, aside) for aside in asides)
-    assert milliseconds(chain.replay) > 7 * alone
+    graph = SerialGraph(functools.partial(launch, stream) for stream in streams)
+    assert milliseconds(graph.replay) > 7 * alone
 
 
-def test_an_event_of_an_earlier_launch_cannot_be_waited_for() -> None:
+def test_wait_for_event_of_earlier_launch_raises() -> None:
     began = torch.cuda.Event()
-    aside = torch.cuda.Stream()
+    stream = torch.cuda.Stream()
 
     def first() -> None:
         began.record()
         torch.cuda._sleep(CYCLES)
 
     def second() -> None:
-        aside.wait_event(began)
-        with torch.cuda.stream(aside):
+        stream.wait_event(began)
+        with torch.cuda.stream(stream):
             torch.cuda._sleep(CYCLES)
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.current_stream().wait_stream(stream)
 
     with pytest.raises(RuntimeError, match="invalid argument"):
         SerialGraph([first, second])
     torch.cuda.synchronize()
 
 
-def test_memory_that_launches_allocate_is_used_again_by_the_next() -> None:
+def test_memory_of_launches_is_reused_by_the_next() -> None:
     out = torch.zeros(64, 1 << 20, device="cuda")
     before = torch.cuda.memory_reserved()
-    chain = SerialGraph(
+    graph = SerialGraph(
         functools.partial(lambda row: row.copy_(torch.ones_like(row) + row), row) for row in out
     )
     assert torch.cuda.memory_reserved() - before <= 64 << 20
-    chain.replay()
+    graph.replay()
     assert bool((out == 1).all())
 
 
-def test_what_waits_for_the_gpu_cannot_be_captured_and_harms_nothing_after_it() -> None:
+def test_synchronizing_launch_raises_and_later_graphs_work() -> None:
     with pytest.raises(RuntimeError, match="captur"):
         SerialGraph([torch.cuda.synchronize])
     value = torch.zeros((), device="cuda")
@@ -93,30 +93,30 @@ def test_what_waits_for_the_gpu_cannot_be_captured_and_harms_nothing_after_it() 
     assert value.item() == 3
 
 
-def test_a_launch_that_raises_is_told_and_harms_nothing_after_it() -> None:
+def test_raising_launch_propagates_and_later_graphs_work() -> None:
     def refused() -> None:
-        raise ValueError("not today")
+        raise ValueError("refused")
 
-    with pytest.raises(ValueError, match="not today"):
+    with pytest.raises(ValueError, match="refused"):
         SerialGraph([refused])
     value = torch.zeros((), device="cuda")
     SerialGraph([functools.partial(value.add_, 1)]).replay()
     assert value.item() == 1
 
 
-def test_what_launches_allocated_goes_with_their_chain() -> None:
+def test_deleted_graph_frees_memory_of_launches() -> None:
     free = torch.cuda.mem_get_info()[0]
     for _ in range(8):
-        chain = SerialGraph(
+        graph = SerialGraph(
             [lambda: torch.zeros(1 << 28, dtype=torch.uint8, device="cuda").add_(1)]
         )
-        chain.replay()
+        graph.replay()
         torch.cuda.synchronize()
-        del chain
+        del graph
     assert free - torch.cuda.mem_get_info()[0] < 1 << 29
 
 
-def test_chains_that_share_a_pool_hold_what_one_of_them_does() -> None:
+def test_graphs_with_shared_pool_hold_the_memory_of_one() -> None:
     size, value = 1 << 28, torch.zeros((), device="cuda")
 
     def launch() -> None:
@@ -125,19 +125,19 @@ def test_chains_that_share_a_pool_hold_what_one_of_them_does() -> None:
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     free, pool = torch.cuda.mem_get_info()[0], torch.cuda.MemPool()
-    chains = [SerialGraph([launch] * 2, pool) for _ in range(4)]
+    graphs = [SerialGraph([launch] * 2, pool) for _ in range(4)]
     assert size <= free - torch.cuda.mem_get_info()[0] < 1.5 * size
-    for chain in chains:
-        chain.replay()
+    for graph in graphs:
+        graph.replay()
     assert value.item() == 16
 
 
-def test_copies_come_just_before_their_launches() -> None:
+def test_copies_run_just_before_their_launches() -> None:
     x, sums = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
     arriving = torch.arange(1.0, 5.0, device="cuda")
-    chain = SerialGraph(functools.partial(lambda k: sums[k].copy_(x.sum()), k) for k in range(4))
+    graph = SerialGraph(functools.partial(lambda k: sums[k].copy_(x.sum()), k) for k in range(4))
     copies = [(x[k].data_ptr(), arriving[k].data_ptr(), 4) for k in range(1, 4)]
-    chain.with_copies(1, copies).replay()
+    graph.with_copies(1, copies).replay()
     assert sums.tolist() == [0, 2, 5, 9]
-    chain.replay()
+    graph.replay()
     assert sums.tolist() == [9, 9, 9, 9]

@@ -1,5 +1,7 @@
-"""Glances into real windows: launches in a row are seen as such. What they see of a crowd is in the
-trick `unchained`; where launches have streams of their own, no glance comes before their end.
+"""Launch-order samples in real windows: serial launches are not reported as overlapping.
+
+The trick `unchained` tests overlapping launches. Launches on streams of their own end before the
+first sample.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from tests.gpu.submissions import HERE, Submission
 pytestmark = pytest.mark.gpu
 
 LAUNCHES = 4096
-# Where it is compiled there is neither a GPU nor a contestant.
+# The process that compiles it has no GPU and no runner.
 SLOW = """
 import sys
 
@@ -43,7 +45,7 @@ def timer_of(
     build: builds.Build, fork_server: ForkServer, scratch: Path, memory_bytes: int = 8 << 30
 ) -> Iterator[WindowTimer]:
     task = Submission.read(HERE / "honest" / "whole_row.triton.py").task()
-    rights = ProcessLimits(
+    limits = ProcessLimits(
         folder=build.folder,
         scratch=scratch,
         memory_bytes=memory_bytes,
@@ -55,11 +57,11 @@ def timer_of(
     case = task.cases(Split.SEEN)[0]
     with (
         contextlib.closing(cuda_ipc.DeviceMemory()) as memory,
-        ProcessHandle(fork_server, rights, WindowClock()) as arm,
-        BufferRing(task.operator, case, LAUNCHES, 1, memory) as rig,
+        ProcessHandle(fork_server, limits, WindowClock()) as process,
+        BufferRing(task.operator, case, LAUNCHES, 1, memory) as ring,
     ):
-        arm.load(build.language, build.folder, task.operator.name)
-        timer = WindowTimer(arm, rig, 0, False, "here")
+        process.load(build.language, build.folder, task.operator.name)
+        timer = WindowTimer(process, ring, 0, False, "here")
         timer.capture(LAUNCHES)
         yield timer
 
@@ -68,24 +70,24 @@ def timer_of(
     "name",
     ["warp_for_each_row.cuda.cu", "atomics_after_zeroing.cuda.cu"],
 )
-def test_honest_launches_are_seen_in_order(
+def test_honest_launches_are_sampled_in_order(
     name: str, fork_server: ForkServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[int] = []
+    counts: list[int] = []
 
     class Counted(LaunchOrderSamples):
         def __call__(self, answered: Callable[[], bool]) -> None:
             super().__call__(answered)
-            told.append(len(self.telling()))
+            counts.append(len(self.partial()))
 
     monkeypatch.setattr(launch_order, "LaunchOrderSamples", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
     with timer_of(build, fork_server, tmp_path) as timer:
         launch_order.OverlapDetector().check(timer, windows=8)
-    assert sum(told) > 0, "no glance fell into a window"
+    assert sum(counts) > 0, "no sample fell into a window"
 
 
-def test_slow_launches_in_a_row_are_not_taken_for_a_crowd(
+def test_slow_serial_launches_are_not_overlapping(
     fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     right = Submission.read(HERE / "hostile" / "right.triton.py")

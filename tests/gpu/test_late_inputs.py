@@ -1,4 +1,4 @@
-"""Inputs that the copy engine brings while a window is under way reach the launches to come."""
+"""Late inputs on a GPU: the copy engine writes them while a window runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evaluation.memory import cuda_ipc
 from evaluation.process.fork_server import ForkServer
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
-from tests.gpu.test_order import timer_of
+from tests.gpu.test_launch_order import timer_of
 
 pytestmark = pytest.mark.gpu
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.gpu
         "plain.torch.py",
     ],
 )
-def test_honest_launches_answer_what_they_are_given(
+def test_late_inputs_of_honest_launches_pass(
     name: str, fork_server: ForkServer, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_time: list[int] = []
@@ -50,10 +50,10 @@ def test_honest_launches_answer_what_they_are_given(
         for _ in range(20):
             late_inputs.check(timer)
     print(name, "inputs in time", in_time)
-    assert sum(in_time) > len(in_time), "hardly any inputs came in time"
+    assert sum(in_time) > len(in_time), "hardly any input was in time"
 
 
-def test_who_answers_ahead_and_hands_out_in_turn_is_found(
+def test_launches_computed_ahead_are_rejected(
     fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "hostile" / "ahead_while_clocked.cuda.cu").build(cache)
@@ -66,25 +66,25 @@ def test_who_answers_ahead_and_hands_out_in_turn_is_found(
 
 
 @pytest.mark.parametrize("size", [256, 4 << 10, 16 << 10, 1 << 20])
-def test_a_copy_of_any_size_arrives_while_a_contestants_kernels_run(
+def test_copy_of_any_size_completes_while_candidate_kernels_run(
     size: int, fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     values = torch.zeros(size, dtype=torch.uint8, pin_memory=True)
-    place, seconds = values.cuda(), list[float]()
+    target, seconds = values.cuda(), list[float]()
 
     def copies(answered: Callable[[], bool]) -> None:
         while not answered():
-            time.sleep(0.0005)  # in which the GPU turns to the contestant
-            begun = time.perf_counter()
-            cuda_ipc.send(values, place)
-            seconds.append(time.perf_counter() - begun)
+            time.sleep(0.0005)  # time in which the GPU switches to the candidate
+            started = time.perf_counter()
+            cuda_ipc.send(values, target)
+            seconds.append(time.perf_counter() - started)
 
     build = Submission.read(HERE / "honest" / "whole_row.triton.py").build(cache)
     with timer_of(build, fork_server, tmp_path) as timer:
         for _ in range(20):
-            timer.rig.refill(0, 0, timer.launches)
-            timer.arm.run(0, timer.launches, timer.rig.look, timer.captured, copies)
-            timer.arm.require_idle()
+            timer.ring.refill(0, 0, timer.launches)
+            timer.process.run(0, timer.launches, timer.ring.poll, timer.captured, copies)
+            timer.process.require_idle()
     print(size, "bytes", sorted(round(1e6 * each) for each in seconds))
     assert len(seconds) > 60
     assert statistics.quantiles(seconds, n=10)[-1] < 0.0005
