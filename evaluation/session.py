@@ -51,7 +51,7 @@ MAX_LAUNCHES = 4096
 LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
 """First guess of a launch time: at least `LAUNCH_NS`, or the roofline time over this share."""
 SLOW_NS = 1e6
-"""A longer launch is timed by a window of its own."""
+"""A longer launch is timed by a window of its own; the time of a shorter one is guessed."""
 LONGER = 1.3
 """A window within this factor of its planned length keeps its length."""
 
@@ -114,22 +114,20 @@ class MeasurementSession:
             started = time.perf_counter()
             build = self._builds[name]
             scratch = build.scratch or self._stack.enter_context(untrusted_files.scratch())
-            limits = self.operator.limits
-            rights = ProcessLimits(
+            limits = ProcessLimits(
                 folder=build.folder,
                 scratch=scratch,
-                memory_bytes=limits.memory_mb << 20,
-                seconds=limits.seconds,
+                memory_bytes=self.operator.limits.memory_mb << 20,
+                seconds=self.operator.limits.seconds,
                 threads=self.threads,
                 trusted=build.trusted,
                 compiles=build.trusted or build.compiles,
                 kind=self.task.kind,
                 environment=build.environment,
             )
-            process = ProcessHandle(self._fork_server, rights, WindowClock())
-            self._stack.enter_context(process).load(
-                build.language, build.folder, self.operator.name
-            )
+            process = ProcessHandle(self._fork_server, limits, WindowClock())
+            self._stack.enter_context(process)
+            process.load(build.language, build.folder, self.operator.name)
             self._processes[name] = process
             self._spend("start", time.perf_counter() - started)
         return self._processes[name]
@@ -168,13 +166,14 @@ class MeasurementSession:
             for number, family in enumerate(families):
                 where = f"case {case.name}, {family} inputs"
                 inputs = ring.reference.draw(family)
-                truths = ring.reference.expected(inputs)
+                expected = ring.reference.expected(inputs)
                 for _ in "ab" if number in twice else "a":
                     ring.place(inputs)
                     candidate.run(0, 1)
                     candidate.require_idle()
                     ring.untouched(inputs, where)
-                    worst = max(worst, compare(ring.outputs[0].slot(0), truths, ring.secret, where))
+                    error = compare(ring.outputs[0].slot(0), expected, ring.secret, where)
+                    worst = max(worst, error)
         return worst
 
     def measure(self, case: Case, plan: Plan) -> Measurement:
@@ -225,17 +224,15 @@ class MeasurementSession:
         with self.bench(case, plan, ("candidate", self.baseline())) as (candidate, against):
             # The candidate's own work on an empty trip is not subtracted from its time.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
+            share, detector = plan.overlap_check_share, self._overlap_detector
             windows = [
-                late_inputs.window_with_checks(
-                    timer, plan.overlap_check_share, self._overlap_detector
-                )
+                late_inputs.window_with_checks(timer, share, detector)
                 for timer in (candidate, against)
             ]
             blocks = estimates.blocks(windows[0], windows[1], plan)
             hidden = hidden_ns(candidate, against)
             blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
-            checks = late_inputs.checks_of(candidate, self._overlap_detector)
-            for check in checks * plan.overlap_checks_after:
+            for check in late_inputs.checks_of(candidate, detector) * plan.overlap_checks_after:
                 check(candidate)
             staged_inputs.check(candidate, self._memory)
             candidate.ring.intact(candidate.region, candidate.where)
@@ -244,10 +241,7 @@ class MeasurementSession:
         return _Repeat(blocks, candidate, captured, eager)
 
     def _warm(self, case: Case, cold: WindowTimer, cold_ns: float) -> float:
-        """Return the nanoseconds per launch with warm caches.
-
-        Launches alternate between two slots.
-        """
+        """Return the nanoseconds per launch with warm caches, between two slots in turn."""
         launches = math.ceil(WARM_SECONDS * 1e9 / cold_ns)
         with self._ring(case, WARM_SLOTS, processes=1) as ring:
             timer = self._timer(ring, 0, "candidate", case)
@@ -307,11 +301,9 @@ class MeasurementSession:
     def _settled_graphs(
         self, case: Case, plan: Plan, names: Sequence[str]
     ) -> Iterator[tuple[WindowTimer, ...]]:
-        """Yield timers over a ring that outgrows the cache and whose window launches each slot
-        once.
+        """Yield timers over a ring that outgrows the cache, with one launch a slot in each window.
 
-        The ring's size is guessed from the roofline. It is made once more where the guess was too
-        small.
+        The ring's size is guessed from the roofline. Where that was too small, it is made again.
         """
         guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
         slots = self._slots(case, plan, [guess] * len(names))

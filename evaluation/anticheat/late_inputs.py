@@ -2,17 +2,16 @@
 
 All inputs of an ordinary window are in memory before it starts. A candidate could therefore compute
 launches ahead of their turn, concurrently, and only copy outputs later. In this check some launches
-find decoy inputs until the window is under way. Then the judge writes the right ones, on a GPU by
-the copy engine, which works beside another process's kernels.
-
-A launch that had not begun by then must use the right inputs. It had not begun where the previous
-launch was unfinished: a secret place of that launch's output still changed afterwards.
+find decoy inputs until the window is under way. Then the judge injects the right ones, on a GPU by
+the copy engine, which works beside another process's kernels. A launch that had not begun by then
+must use them. It had not begun where a secret place of the previous launch's output still changed
+afterwards.
 
 The candidate receives the same request as for any other window.
 
 Limitation: a candidate that compares all inputs of a launch with those it used is not found; where
-memory bounds a kernel, that costs what it gains. On a processor, a few launches ahead are not
-found: some microseconds.
+memory bounds a kernel, that costs what it gains. On a processor, launches a few microseconds ahead
+are not found.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from evaluation.timing.window import WindowTimer
 
 MAX_SECONDS = 1.0
-"""Longest wait of the first copy for its moment."""
+"""Longest wait for the moment to inject inputs."""
 SETTLED_SECONDS = {"cpu": 10e-6, "cuda": 0.0}
 """Delay within which a processor's writes become visible to other cores.
 
@@ -43,16 +42,13 @@ A GPU needs none: a launch begins when the writes of the previous one are visibl
 
 
 class LateInputs:
-    """Inputs of some launches of one window that arrive while it is under way.
+    """Inputs of some launches of one window, injected by calling this as the window's sampler.
 
-    They arrive when a secret launch has written its output, or after a secret time.
+    The moment is when a secret launch has written its output, or a secret time is over.
     """
 
     def __init__(self, timer: WindowTimer, first: int, launches: int) -> None:
-        """Choose launches of a window of MIN_LAUNCHES or more.
-
-        The candidate cannot observe it.
-        """
+        """Choose from the launches of a window, MIN_LAUNCHES or more, from slot `first` on."""
         self._ring, self._region = timer.ring, timer.region
         self._first, self._launches = first, launches
         self._slices = InputSlices(timer.ring, first, launches)
@@ -60,58 +56,54 @@ class LateInputs:
         self._seconds = secrets.SystemRandom().random() * timer.elapsed / 1e9
         self._settled = SETTLED_SECONDS[timer.ring.inputs.bytes.device.type]
         outputs = timer.ring.outputs[timer.region]
-        befores = [self._slot(launch - 1) for launch in self._slices.launches]
-        self._befores = [secret_reader(outputs, slot) for slot in befores]
-        self._front = secret_reader(outputs, self._slot(self._slices.front))
+        slots = [self._slot(launch - 1) for launch in self._slices.launches]
+        self._previous_outputs = [secret_reader(outputs, slot) for slot in slots]
+        self._front_output = secret_reader(outputs, self._slot(self._slices.front))
         self._found: list[bytes] = []
-
-    def begin(self) -> None:
-        """Refill the ring, with decoy inputs for the chosen launches."""
-        self._ring.refill(self._region, self._first, self._launches)
-        self._slices.keep()
-        self._slices.write(self._slices.decoy_inputs)
-        self._unwritten = self._front()
-        if self._ring.inputs.bytes.is_cuda:
-            torch.cuda.synchronize()
+        """Values of the previous outputs right after each injection."""
 
     def _slot(self, launch: int) -> int:
         return (self._first + launch) % self._ring.slots
 
+    def write_decoys(self) -> None:
+        """Refill the ring, with decoy inputs for the chosen launches."""
+        self._ring.refill(self._region, self._first, self._launches)
+        self._slices.keep()
+        self._slices.write(self._slices.decoy_inputs)
+        self._unwritten = self._front_output()
+        if self._ring.inputs.bytes.is_cuda:
+            torch.cuda.synchronize()
+
     def __call__(self, completed: Callable[[], bool]) -> None:
+        """Wait for the secret moment, then inject the right inputs."""
         started = time.perf_counter()
         while not completed() and time.perf_counter() < started + MAX_SECONDS:
             if self._timed and time.perf_counter() > started + self._seconds:
                 break
-            if not self._timed and self._front() != self._unwritten:
+            if not self._timed and self._front_output() != self._unwritten:
                 break
-        for number, before in enumerate(self._befores):
-            self._slices.arrive(number)
-            arrived = time.perf_counter()
-            while time.perf_counter() < arrived + self._settled:
+        for number, previous_output in enumerate(self._previous_outputs):
+            self._slices.inject(number)
+            injected = time.perf_counter()
+            while time.perf_counter() < injected + self._settled:
                 pass
-            self._found.append(before())
+            self._found.append(previous_output())
 
-    def put_right(self) -> None:
-        """Write all inputs that have not arrived, whether or not the window came so far."""
-        for number in range(len(self._befores)):
-            self._slices.arrive(number)
+    def inject_all(self) -> None:
+        """Inject the right inputs of all launches, also where the window failed before."""
+        for number in range(len(self._previous_outputs)):
+            self._slices.inject(number)
 
     def in_time(self) -> list[int]:
-        """Return the launches that had not begun when their inputs arrived.
-
-        The window must be over.
-        """
-        launches = zip(self._slices.launches, self._befores, self._found, strict=True)
-        return [launch for launch, before, found in launches if before() != found]
-
-
-OverlapCheck = Callable[["WindowTimer"], None]
+        """Return the launches that had not begun when their inputs arrived, after the window."""
+        launches = zip(self._slices.launches, self._previous_outputs, self._found, strict=True)
+        return [launch for launch, read, found in launches if read() != found]
 
 
 def checks_of(
     timer: WindowTimer, overlap_detector: launch_order.OverlapDetector
-) -> tuple[OverlapCheck, ...]:
-    """Return the checks for windows that are not timed: late inputs and, on a GPU, launch order.
+) -> tuple[Callable[[WindowTimer], None], ...]:
+    """Return the checks for untimed windows: late inputs and, on a GPU, launch order.
 
     Reading a processor's memory takes too long for launch order.
     """
@@ -137,10 +129,7 @@ def window_with_checks(
 
 
 def check(timer: WindowTimer) -> None:
-    """Run one window, inputs of some of its launches arriving meanwhile.
-
-    Raises: SubmissionError.
-    """
+    """Run one untimed window with late inputs. Raises SubmissionError."""
     ring, launches = timer.ring, min(timer.launches, timer.ring.slots)
     if launches < MIN_LAUNCHES or not observable_outputs(ring.outputs[timer.region].layout):
         return
@@ -148,13 +137,13 @@ def check(timer: WindowTimer) -> None:
     late_inputs = LateInputs(timer, first, launches)
     with attribute_failure(timer):
         timer.process.prepare(first, launches)
-    late_inputs.begin()
+    late_inputs.write_decoys()
     with attribute_failure(timer):
         timer.process.require_idle()
         try:
             timer.process.run(first, launches, ring.poll, timer.captured, late_inputs)
         except SubmissionError:
-            late_inputs.put_right()  # a failure before they arrived has changed no inputs
+            late_inputs.inject_all()  # else the decoys look like inputs that the candidate changed
             raise
         timer.process.require_idle()
         if timer.checked:

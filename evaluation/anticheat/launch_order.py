@@ -1,11 +1,10 @@
 """Launch-order check: the launches of a window must run one after the other.
 
-A candidate that runs later launches beside earlier ones would have their common time taken for that
-of one launch. Its own process orders its launches (see `sandboxed.cuda_graph`), where native code
-can change that. So the judge samples the outputs while a window is under way: a GPU's copy engine
-reads memory while another process's kernels write it. Launches in order have written all before
-some launch and nothing after it. Launches that overlap a little look ordered in most samples, so a
-window has as many as there is time for.
+The time of concurrent launches would be taken for that of one. The candidate's own process orders
+its launches (see `sandboxed.cuda_graph`), where native code can change that. So the judge samples
+the outputs while a window is under way: a GPU's copy engine reads memory while another process's
+kernels write it. Launches in order have written all before some launch and nothing after it. Those
+that overlap a little look ordered in most samples, so a window has as many as it has time for.
 
 Limitation: a sample reads memory while it is written, and other copies delay it, so it can be
 wrong. One window alone proves nothing.
@@ -30,10 +29,8 @@ if TYPE_CHECKING:
     from evaluation.memory.layout import Region
     from evaluation.timing.window import WindowTimer
 
-STRETCH = 512
-"""Slots that a sample reads, at most. It takes some tens of microseconds."""
-PLACES = 8
-"""Places read in each slot, evenly spaced."""
+MAX_SLOTS, PLACES = 512, 8
+"""Slots that a sample reads, and places in each, evenly spaced. It takes tens of microseconds."""
 WORD_BYTES = 8
 """Bytes read of a place; MIN_BYTES of a smaller output."""
 MAX_SAMPLES, MAX_SECONDS = 64, 1.0
@@ -48,22 +45,17 @@ and 2 of 2000.
 
 
 class LaunchOrderSamples:
-    """Samples a secret stretch of a window until it is completed.
-
-    The samples are evaluated afterwards, which takes as long as sampling.
-    """
+    """Samples a secret stretch of a window, as its sampler. They are evaluated afterwards."""
 
     def __init__(self, region: Region, secret: int, count: int) -> None:
-        """Choose a stretch of the first `count` slots of `region`, and one output of MIN_BYTES or
-        more.
-        """
+        """Choose a stretch of the first `count` slots of `region`, and one observable output."""
         layout = region.layout
         spec, offset = secrets.choice(observable_outputs(layout))
         width = WORD_BYTES if spec.bytes >= WORD_BYTES else MIN_BYTES
         self._word = torch.int64 if width == WORD_BYTES else torch.int32
         unwritten = bytearray(poisoned(spec, width, secret))
         self._unwritten = torch.frombuffer(unwritten, dtype=self._word)
-        slots = min(STRETCH, count)
+        slots = min(MAX_SLOTS, count)
         first = secrets.randbelow(count - slots + 1)
         pitch = layout.stride // PLACES
         start = offset + secret_place(spec)
@@ -134,8 +126,8 @@ class OverlapDetector:
 
         A baseline is sampled and not judged.
 
-        Raises: SubmissionError where an output is written before its window begins, or at the third
-        window with concurrent launches.
+        Raises: SubmissionError for an output written before its window, and at the third window
+        with concurrent launches.
         """
         while windows:
             samples = _sampled(timer)
@@ -151,7 +143,7 @@ class OverlapDetector:
 
 
 def _sampled(timer: WindowTimer) -> LaunchOrderSamples | None:
-    """Run one window with each launch in a slot of its own; None where no output is observable."""
+    """Sample one window with a slot for each launch; None where no output is observable."""
     ring, launches = timer.ring, min(timer.launches, timer.ring.slots)
     outputs = ring.outputs[timer.region]
     if not observable_outputs(outputs.layout):

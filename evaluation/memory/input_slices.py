@@ -1,6 +1,4 @@
-"""Parts of the inputs of some launches of a window, drawn in secret: those that arrive late, and
-those that other windows are prepared with alike.
-"""
+"""Secret slices of the inputs of some launches of a window, for late inputs."""
 
 from __future__ import annotations
 
@@ -17,46 +15,45 @@ if TYPE_CHECKING:
     from evaluation.memory.ring import BufferRing
 
 TARGETS = 8
-"""Launches of a window whose inputs come late, at most."""
-MOST_BYTES = 1 << 20
-"""Of such a launch's inputs that come late: a copy of more takes longer than many a window."""
+"""Launches of a window whose inputs arrive late, at most."""
+MAX_BYTES = 1 << 20
+"""Bytes of a launch's inputs that arrive late, at most; copying more takes longer than a window."""
 
-LEAST_BYTES = 256
-"""Of the inputs of a launch that arrive just before it."""
+MIN_BYTES = 256
+"""Bytes of a launch's inputs that arrive just before it, at least."""
 
 
 class InputSlices:
-    """Of launches behind the one after `front`, in secret order. They keep what is there when they
-    are told to.
-    """
+    """Slices of the inputs of launches after `front`, in secret order."""
 
-    def __init__(self, rig: BufferRing, first: int, launches: int) -> None:
-        """Of a window of so many launches from a slot on, three or more."""
-        inputs = rig.inputs
+    def __init__(self, ring: BufferRing, first: int, launches: int) -> None:
+        """Choose slices for a window of three launches or more."""
+        inputs = ring.inputs
         self.front = secrets.randbelow(launches - 2)
         self.launches = _behind(self.front, launches)
-        slots = [(first + launch) % rig.slots for launch in self.launches]
-        parts = [secret_part(inputs.layout.stride, MOST_BYTES) for _ in slots]
+        slots = [(first + launch) % ring.slots for launch in self.launches]
+        parts = [secret_part(inputs.layout.stride, MAX_BYTES) for _ in slots]
         self.places = [inputs.row(slot)[part] for slot, part in zip(slots, parts, strict=True)]
-        rows = rig.strays(len(slots))
-        self.strays = [row[part] for row, part in zip(rows, parts, strict=True)]
-        """What may stand there and is of no launch: no kernel sees it twice, and wonders."""
+        rows = ring.decoy_inputs(len(slots))
+        self.decoy_inputs = [row[part] for row, part in zip(rows, parts, strict=True)]
+        """Plausible values that belong to no launch."""
         self._kept = [
             torch.empty(place.shape, dtype=torch.uint8, pin_memory=place.is_cuda)
             for place in self.places
         ]
 
     def keep(self) -> None:
+        """Keep the current values of all slices."""
         for kept, place in zip(self._kept, self.places, strict=True):
             kept.copy_(place)
 
-    def lay(self, values: Sequence[torch.Tensor] | None = None) -> None:
-        """Write values, or what was kept, into all places."""
+    def write(self, values: Sequence[torch.Tensor] | None = None) -> None:
+        """Write these values, or the kept ones, into all slices."""
         for place, value in zip(self.places, values or self._kept, strict=True):
             place.copy_(value)
 
-    def arrive(self, number: int) -> None:
-        """Write what was kept into one place; on a GPU by the copy engine."""
+    def inject(self, number: int) -> None:
+        """Write the kept values of one slice; on a GPU by the copy engine."""
         if (place := self.places[number]).is_cuda:
             cuda_ipc.send(self._kept[number], place)
         else:
@@ -64,23 +61,24 @@ class InputSlices:
 
 
 def _behind(front: int, launches: int) -> list[int]:
-    """Launches behind the next after `front`, evenly by the order of how far, in secret order."""
+    """Return launches after the next one, by log-uniform distance, in secret order."""
     random, room = secrets.SystemRandom(), launches - 2 - front
     chosen = {front + 1 + min(room, int((room + 1) ** random.random())) for _ in range(TARGETS)}
     return random.sample(sorted(chosen), len(chosen))
 
 
-def secret_part(size: int, most: int | None = None) -> slice:
-    """A secret part of `size` bytes, of any order from LEAST_BYTES to `most`; one in four is of
-    that size, or whole.
+def secret_part(size: int, max_bytes: int | None = None) -> slice:
+    """Return a secret part of `size` bytes, of a log-uniform length from MIN_BYTES to `max_bytes`.
+
+    One in four is the largest.
     """
-    if most is not None and most < size:
-        first = secrets.randbelow((size - most) // ALIGNMENT + 1) * ALIGNMENT
-        part = secret_part(most)
+    if max_bytes is not None and max_bytes < size:
+        first = secrets.randbelow((size - max_bytes) // ALIGNMENT + 1) * ALIGNMENT
+        part = secret_part(max_bytes)
         return slice(first + part.start, first + part.stop)
     if secrets.randbelow(4) == 0:
         return slice(0, size)
-    doublings = max(1, (size // LEAST_BYTES).bit_length())
-    length = min(size, LEAST_BYTES << secrets.randbelow(doublings))
+    doublings = max(1, (size // MIN_BYTES).bit_length())
+    length = min(size, MIN_BYTES << secrets.randbelow(doublings))
     first = secrets.randbelow((size - length) // ALIGNMENT + 1) * ALIGNMENT
     return slice(first, first + length)

@@ -32,10 +32,7 @@ PLACE_BYTES = 16
 MAX_SECONDS = 0.25
 """A longer window is timed from request to completion: its overhead weighs little."""
 SELDOM = 4
-"""Samples of the awaited place for each sample of the other place.
-
-The awaited place is the first output until it is written, then the last one.
-"""
+"""Samples of the awaited place, the first or later the last launch's, for each of the other."""
 LATE = 1.2
 """Launches that an output may take from its first value to its last."""
 BLUR_NS, BLUR_SHARE = 100_000, 0.02
@@ -46,15 +43,15 @@ A value is written between two samples. Beyond this the time from request to com
 
 
 class GpuClock:
-    """Samples the outputs of one window from its request to its completion."""
+    """Times one window as its sampler, from its request to its completion."""
 
     def __init__(
         self, region: Region, secret: int, first: int, launches: int, marked: str = ""
     ) -> None:
         """Choose the sampled places of `launches` launches, two or more, from slot `first` on.
 
-        Their outputs are poisoned with `secret`. Of an output named `marked` the beginning is
-        sampled, else a secret place of any output.
+        Their outputs are poisoned with `secret`. The place is the beginning of the output named
+        `marked`, if any, else a secret one of any output.
         """
         layout = region.layout
         spec, offset = secrets.choice(
@@ -67,12 +64,12 @@ class GpuClock:
         width = min(PLACE_BYTES, spec.bytes)
         start = offset if marked else offset + secret_place(spec)
         self._launches = launches
-        self._checks = [
+        self._readers = [
             place_reader(region.row(at % layout.slots)[start : start + width])
             for at in (first, first + launches - 1)
         ]
         self._seen = [[(0.0, poisoned(spec, width, secret), 0.0)] for _ in "ab"]
-        """For each place its values, their times and the uncertainty of these."""
+        """Of each place the times, the values and the uncertainty of the times."""
         self.blurred = False
         """Whether a launch was not timed because the judge's sampling was interrupted."""
         self._step = 0.0
@@ -93,7 +90,7 @@ class GpuClock:
             seldom = (1 - awaited,) if last or turn % SELDOM == 0 else ()
             for place in (awaited, *seldom):
                 started = time.perf_counter_ns()
-                value = self._checks[place]()
+                value = self._readers[place]()
                 now = (started + time.perf_counter_ns()) / 2
                 seen = self._seen[place]
                 if value != seen[-1][1]:  # written between the last sample and this one
@@ -106,12 +103,11 @@ class GpuClock:
     def launch_ns(self) -> float | None:
         """Return the nanoseconds of one launch, once the window is over.
 
-        Returns: None where a place was not written before the completion, changed after it, or was
-        sampled too rarely.
+        It is None where a place was not written by then, changed afterwards, or was sampled rarely.
         """
         first, last = self._seen
         changed = any(
-            poll() != seen[-1][1] for poll, seen in zip(self._checks, self._seen, strict=True)
+            read() != seen[-1][1] for read, seen in zip(self._readers, self._seen, strict=True)
         )
         if min(len(first), len(last)) < 2 or changed:
             return None
@@ -125,15 +121,13 @@ class GpuClock:
 
 
 def secret_place(spec: TensorSpec) -> int:
-    """Return a secret offset in a tensor, in bytes, with room for PLACE_BYTES; 0 for a smaller
-    tensor.
-    """
+    """Return a secret offset in bytes with room for PLACE_BYTES; 0 in a smaller tensor."""
     room = spec.bytes - min(PLACE_BYTES, spec.bytes)
     return secrets.randbelow(room // PLACE_BYTES + 1) * PLACE_BYTES
 
 
 MIN_BYTES = 4
-"""Least size of an output that shows whether it is written. A smaller one may equal the poison."""
+"""Least size of an observable output. A smaller one may equal the poison when it is written."""
 
 
 def observable_outputs(layout: Layout) -> list[tuple[TensorSpec, int]]:

@@ -111,7 +111,7 @@ def test_who_answers_ahead_and_writes_in_turn_is_found(
 
 def test_what_comes_too_late_is_asked_of_nobody_and_comes_right(ring: BufferRing) -> None:
     late = LateInputs(timed(ring, 1), 0, SLOTS)
-    late.begin()
+    late.write_decoys()
     ring.outputs[0].column("out").zero_()
     late(lambda: True)
     assert late.in_time() == []
@@ -128,7 +128,7 @@ def answers(ring: BufferRing) -> torch.Tensor:
 def test_until_they_come_no_inputs_are_those_of_another_launch(ring: BufferRing) -> None:
     """A kernel that compared some of them would know such a window."""
     for _ in range(20):
-        LateInputs(timed(ring, 1), 0, SLOTS).begin()
+        LateInputs(timed(ring, 1), 0, SLOTS).write_decoys()
         column = ring.inputs.column("x")[:, ::97]
         alike = [int((column == row).any(1).sum()) for row in column]
         assert alike == [1] * SLOTS

@@ -211,7 +211,7 @@ def test_every_dtype_is_seen_unwritten_and_written(dtype: str, elements: int) ->
 def test_a_stretch_of_a_long_window_is_looked_at(
     ring: BufferRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch_order, "STRETCH", 4)
+    monkeypatch.setattr(launch_order, "MAX_SLOTS", 4)
     ring.refill(0, 0, SLOTS)
     firsts = set()
     for _ in range(100):
