@@ -19,6 +19,7 @@ from evaluation.anticheat import late_inputs, launch_order, staged_inputs
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.devices import detect
 from evaluation.devices.device import Device
+from evaluation.intervals import half_width
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.layout import HostMemory
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
@@ -33,7 +34,6 @@ from evaluation.timing import estimates
 from evaluation.timing.baselines import cached_times
 from evaluation.timing.clock import WindowClock
 from evaluation.timing.estimates import Block
-from evaluation.timing.intervals import half_width
 from evaluation.timing.plan import Plan, launches_for, plan_for
 from evaluation.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 from evaluation.tracks.builds import Build

@@ -12,7 +12,7 @@ from arena.leaderboard.rankings import geomean_of_repeats
 from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
-from evaluation.timing.intervals import geomean
+from evaluation.intervals import geomean
 from evaluation.types import Interval
 
 

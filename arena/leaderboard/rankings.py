@@ -20,7 +20,7 @@ from arena.catalog.models import Agent
 from arena.leaderboard.intervals import measured, overlap, ratio
 from arena.runs.models import Evaluation, Run
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
-from evaluation.timing.intervals import geomean
+from evaluation.intervals import geomean
 from evaluation.types import Interval
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaluation.gates import Trial
+from evaluation.intervals import geomean
 from evaluation.timing.estimates import ROOFLINE_MARGIN
-from evaluation.timing.intervals import geomean
 from evaluation.timing.plan import Plan, plan_for
 from evaluation.types import (
     Case,

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from evaluation.timing.intervals import half_width
+from evaluation.intervals import half_width
 from evaluation.timing.plan import Plan
 from evaluation.types import Interval
 

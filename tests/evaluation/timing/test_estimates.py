@@ -10,9 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from evaluation.intervals import half_width
 from evaluation.timing import estimates
 from evaluation.timing.estimates import Block, agreeing, excess, speedup_of
-from evaluation.timing.intervals import half_width
 from evaluation.timing.plan import Plan
 from evaluation.types import Interval
 

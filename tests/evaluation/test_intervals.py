@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.timing.intervals import geomean, half_width
+from evaluation.intervals import geomean, half_width
 from evaluation.types import Interval
 
 
