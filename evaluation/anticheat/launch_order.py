@@ -119,7 +119,7 @@ class OverlapDetector:
     """Counts the windows of one verdict that were sampled and found out of order."""
 
     def __init__(self) -> None:
-        self._out_of_order = 0
+        self.out_of_order = 0
 
     def check(self, timer: WindowTimer, windows: int = 1) -> None:
         """Sample so many windows of a timer, and one more right after each that is out of order.
@@ -134,8 +134,8 @@ class OverlapDetector:
             if timer.trusted or samples is None or in_order(samples.partial()):
                 windows -= 1
                 continue
-            self._out_of_order += 1
-            if self._out_of_order == PROOF:
+            self.out_of_order += 1
+            if self.out_of_order == PROOF:
                 raise SubmissionError(
                     Reason.FORBIDDEN,
                     f"{timer.where}: launches of a window ran beside each other, not in order",

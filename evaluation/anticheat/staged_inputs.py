@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from evaluation.memory.layout import HostMemory
     from evaluation.timing.window import WindowTimer
 
-LAUNCHES, BYTES = 64, 256 << 20
-"""Launches of a stretch, and bytes of their inputs, at most; two launches in any case."""
+MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20
+"""Launches of a stretch and bytes of their inputs; two launches in any case."""
 
 
 def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
@@ -37,7 +37,7 @@ def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
     launches = min(timer.launches, ring.slots)
     if launches < 2:
         return
-    count = min(LAUNCHES, launches, max(2, BYTES // layout.stride))
+    count = min(MAX_LAUNCHES, launches, max(2, MAX_BYTES // layout.stride))
     first = secrets.randbelow(launches - count + 1)
     inputs = layout.rows(ring.inputs.bytes)[first : first + count]
     stage = memory.region("stage", dataclasses.replace(layout, slots=count))

@@ -1,4 +1,4 @@
-"""Inputs that arrive while a window is under way are answered by the launches that come later."""
+"""Launches that begin after their inputs were injected must use them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.timing.window import WindowTimer
 from evaluation.types import Reason
-from tests.evaluation.anticheat.test_launch_order import SLOTS, Window, ring, timed
-from tests.evaluation.anticheat.test_staged_inputs import timer_of
+from tests.evaluation.anticheat import test_staged_inputs
+from tests.evaluation.anticheat.test_launch_order import SLOTS, Window, ring, timer_of
 
 __all__ = ["ring"]
 
 SLOWLY = """
 #include "scaled.h"
-static void answer(const scaled_args* args, float* out) {
+static void compute(const scaled_args* args, float* out) {
     for (int64_t i = 0; i < args->rows * args->cols; ++i)
         out[i] = args->x[i] * args->weight[i % args->cols] + args->shift;
 }
@@ -34,57 +34,50 @@ static void wait() { for (volatile int i = 0; i < 300000; i = i + 1) {} }
 HONEST = """
 extern "C" int scaled(const scaled_args* args) {
     wait();
-    answer(args, args->out);
+    compute(args, args->out);
     return 0;
 }
 """
-# For some windows the first launch answers all of them, and each hands out its own in turn.
+# For some windows the first launch computes all outputs, and each launch copies its own.
 AHEAD = """
 #include <algorithm>
 #include <cstring>
 #include <vector>
 extern "C" int scaled(const scaled_args* args) {
-    static std::vector<float> answers[24];
+    static std::vector<float> outputs[24];
     static const scaled_args* base = args;
     static int calls = 0;
     base = std::min(base, args);
-    const int call = calls++ - 1, window = call / 24;  // one call by itself came before
-    if (window < 1 || window > 40) return answer(args, args->out), 0;
+    const int call = calls++ - 1, window = call / 24;  // after one call by itself
+    if (window < 1 || window > 40) return compute(args, args->out), 0;
     const int64_t size = args->rows * args->cols;
     for (int i = 0; i < 24 && call % 24 == 0; ++i) {
-        answers[i].resize(size);
-        answer(base + i, answers[i].data());
+        outputs[i].resize(size);
+        compute(base + i, outputs[i].data());
     }
     wait();
-    std::memcpy(args->out, answers[args - base].data(), sizeof(float) * size);
+    std::memcpy(args->out, outputs[args - base].data(), sizeof(float) * size);
     return 0;
 }
 """
 
 
 class Ahead(Window):
-    """Answers all launches when the first begins, and writes each answer in its turn."""
+    """Computes all launches when the first begins, and writes each output in its turn."""
 
     def write(self, count: int) -> None:
-        self.kept = [
+        self.copied = [
             {name: tensor.clone() for name, tensor in self.ring.inputs.slot(slot).items()}
             for slot in range(count)
         ]
         super().write(count)
 
-    def given(self, slot: int) -> dict[str, torch.Tensor]:
-        return self.kept[slot]
+    def inputs_of(self, slot: int) -> dict[str, torch.Tensor]:
+        return self.copied[slot]
 
 
-class Blind:
-    """Glances go through memory bit by bit: a busy processor sees honest work out of order."""
-
-    def check(self, timer: WindowTimer) -> None:
-        timer.window()
-
-
-class Garbage(Ahead):
-    """Besides, writes something into all outputs first, for its launches to look begun."""
+class AheadWithGarbage(Ahead):
+    """Also writes into all outputs first, so that its launches look begun."""
 
     def write(self, count: int) -> None:
         for slot in range(count):
@@ -92,52 +85,58 @@ class Garbage(Ahead):
         super().write(count)
 
 
-def test_honest_launches_answer_what_they_are_given(ring: BufferRing) -> None:
+class NoDetector:
+    """Checks nothing: on a processor, honest launches look out of order to the other check."""
+
+    def check(self, timer: WindowTimer) -> None:
+        timer.window()
+
+
+def test_honest_launches_with_late_inputs_are_accepted(ring: BufferRing) -> None:
+    process = Window(ring, concurrent=1)
     for _ in range(10):
-        check(timed(ring, side_by_side=1))
+        check(timer_of(process))
+    assert process.windows_run == 10
 
 
-@pytest.mark.parametrize("cheat", [Ahead, Garbage])
-def test_who_answers_ahead_and_writes_in_turn_is_found(
-    ring: BufferRing, cheat: type[Window]
-) -> None:
-    timer: Any = timed(ring, side_by_side=1)
-    timer.process = cheat(ring, 1)
+@pytest.mark.parametrize("cheat", [Ahead, AheadWithGarbage])
+def test_launches_computed_ahead_are_rejected(ring: BufferRing, cheat: type[Window]) -> None:
+    timer = timer_of(cheat(ring, 1))
     launch_order.OverlapDetector().check(timer, 3)  # it is in order
     with pytest.raises(SubmissionError, match="inputs that arrive before") as caught:
         _ = [check(timer) for _ in range(20)]
     assert caught.value.reason is Reason.WRONG_VALUES
 
 
-def test_what_comes_too_late_is_asked_of_nobody_and_comes_right(ring: BufferRing) -> None:
-    late = LateInputs(timed(ring, 1), 0, SLOTS)
+def test_inputs_after_the_last_launch_are_not_in_time(ring: BufferRing) -> None:
+    late = LateInputs(timer_of(Window(ring, 1)), 0, SLOTS)
     late.write_decoys()
     ring.outputs[0].column("out").zero_()
     late(lambda: True)
     assert late.in_time() == []
     ring.verify_launches(0, 0, [], "here")
-    ring.outputs[0].column("out").copy_(answers(ring))
-    ring.verify_launches(0, 0, range(SLOTS), "here")  # inputs that were changed would be told
+    ring.outputs[0].column("out").copy_(outputs(ring))
+    ring.verify_launches(0, 0, range(SLOTS), "here")  # fails for inputs that are not right again
 
 
-def answers(ring: BufferRing) -> torch.Tensor:
-    given = [ring.inputs.slot(slot) for slot in range(SLOTS)]
-    return torch.stack([(g["x"] * g["weight"] + ring.values["shift"]).flatten() for g in given])
+def outputs(ring: BufferRing) -> torch.Tensor:
+    inputs = [ring.inputs.slot(slot) for slot in range(SLOTS)]
+    return torch.stack([(i["x"] * i["weight"] + ring.values["shift"]).flatten() for i in inputs])
 
 
-def test_until_they_come_no_inputs_are_those_of_another_launch(ring: BufferRing) -> None:
-    """A kernel that compared some of them would know such a window."""
+def test_decoy_inputs_are_those_of_no_other_launch(ring: BufferRing) -> None:
+    """A kernel that compared some of them would recognise such a window."""
     for _ in range(20):
-        LateInputs(timed(ring, 1), 0, SLOTS).write_decoys()
+        LateInputs(timer_of(Window(ring, 1)), 0, SLOTS).write_decoys()
         column = ring.inputs.column("x")[:, ::97]
         alike = [int((column == row).any(1).sum()) for row in column]
         assert alike == [1] * SLOTS
 
 
-def test_when_it_is_announced_a_window_is_as_the_one_before_left_it(ring: BufferRing) -> None:
-    """Whether it will be clocked or looked at is not to be seen by its inputs or its outputs."""
+def test_window_with_late_inputs_is_prepared_as_the_previous_one_left_it(ring: BufferRing) -> None:
+    """Neither inputs nor outputs show whether a window is timed or checked."""
 
-    class Announced(Window):
+    class Recorded(Window):
         def prepare(self, first: int, count: int) -> int:
             seen.append(memory())
             return 0
@@ -152,51 +151,52 @@ def test_when_it_is_announced_a_window_is_as_the_one_before_left_it(ring: Buffer
 
     seen: list[bytes] = []
     left: list[bytes] = []
-    timer: Any = timed(ring, side_by_side=1)
-    timer.process = Announced(ring, 1)
+    timer = timer_of(Recorded(ring, 1))
     for _ in range(4):
         check(timer)
     assert len(seen) == 4 and seen[1:] == left[:-1]
 
 
 @pytest.mark.parametrize("launches", [3, 12, 4096])
-def test_targets_are_near_and_far_and_never_the_next(launches: int) -> None:
-    fronts = [0, launches - 3]
-    for front in fronts:
-        seen = {target for _ in range(3000) for target in _behind(front, launches)}
-        assert min(seen) == front + 2 and max(seen) > 0.98 * launches - 2
-        assert max(seen) <= launches - 1
+def test_chosen_launches_are_near_and_far_and_never_the_next(launches: int) -> None:
+    for front in (0, launches - 3):
+        chosen = {launch for _ in range(3000) for launch in _behind(front, launches)}
+        assert min(chosen) == front + 2 and max(chosen) > 0.98 * launches - 2
+        assert max(chosen) <= launches - 1
 
 
 @pytest.mark.parametrize("launches", [1, 2])
-def test_a_short_window_has_none(ring: BufferRing, launches: int) -> None:
-    timer: Any = timed(ring, side_by_side=1)
-    timer.launches = launches
-    timer.process.run = None
+def test_short_window_has_no_late_inputs(ring: BufferRing, launches: int) -> None:
+    process = Window(ring, concurrent=1)
+    timer = timer_of(process)
     check(timer)
+    timer.launches = launches
+    check(timer)
+    assert process.windows_run == 1
 
 
-@pytest.mark.parametrize(("source", "refused"), [(HONEST, False), (AHEAD, True)])
-def test_windows_that_are_clocked_have_others_between_them(
-    source: str, refused: bool, fork_server: ForkServer, cache: Path, tmp_path: Path
+@pytest.mark.parametrize(("source", "rejected"), [(HONEST, False), (AHEAD, True)])
+def test_window_with_checks_rejects_launches_ahead_in_timed_windows(
+    source: str, rejected: bool, fork_server: ForkServer, cache: Path, tmp_path: Path
 ) -> None:
-    """So who answers ahead for as long as it is clocked is found."""
     with (
-        timer_of(SLOWLY + source, "cpp", fork_server, HostMemory(), cache, tmp_path) as timer,
+        test_staged_inputs.timer_of(
+            SLOWLY + source, "cpp", fork_server, HostMemory(), cache, tmp_path
+        ) as timer,
         pytest.raises(SubmissionError, match="inputs that arrive before")
-        if refused
+        if rejected
         else nullcontext(),
     ):
-        windows = window_with_checks(timer, 1.0, cast(launch_order.OverlapDetector, Blind()))
-        assert all(windows() > 0 for _ in range(20))
+        window = window_with_checks(timer, 1.0, cast(launch_order.OverlapDetector, NoDetector()))
+        assert all(window() > 0 for _ in range(20))
 
 
-def test_a_baseline_that_fails_is_our_fault(ring: BufferRing) -> None:
+def test_failing_baseline_with_late_inputs_is_the_arenas_fault(ring: BufferRing) -> None:
     class Failing(Window):
         def run(self, *given: Any, **named: Any) -> int:
             raise SubmissionError(Reason.CRASH, "gone")
 
-    timer: Any = timed(ring, side_by_side=1)
-    timer.process, timer.trusted = Failing(ring, 1), True
+    timer = timer_of(Failing(ring, 1))
+    timer.trusted = True
     with pytest.raises(Broken, match="the baseline failed: gone"):
         window_with_checks(timer, 1.0, launch_order.OverlapDetector())()
