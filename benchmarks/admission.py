@@ -1,12 +1,10 @@
-"""Which tasks this machine admits: every wrong answer refused, every honest one passed, times that
-repeat.
+"""Admission of every task that this machine can judge: a file of results for each device kind.
 
     python benchmarks/admission.py [PATTERN ...] [--within SECONDS] [--cache FOLDER] [--output FILE]
 
-Tries the tasks that the machine's GPUs judge, one on each at a time, or without a GPU those that
-its processor does, in the order of the PATTERNs. What FILE says of a task as it is now is not tried
-again, so that this goes on where it was cut off; no task is begun later than so many SECONDS from
-the start.
+Checks the tasks for the machine's GPUs, one on each at a time, or without a GPU those for its CPU,
+in the order of the PATTERNs. Tasks whose current version is in FILE are skipped, so that a run can
+be continued. No task is started later than SECONDS after the start.
 """
 
 from __future__ import annotations
@@ -19,29 +17,29 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch  # noqa: E402 - the path comes first
+import torch
 
-from evaluation import JUDGE_VERSION  # noqa: E402
-from evaluation.building.cache_folder import default_cache  # noqa: E402
-from evaluation.device_kind import CPU, GPU  # noqa: E402
-from evaluation.devices import detect  # noqa: E402
-from evaluation.devices.device import Device  # noqa: E402
-from evaluation.languages import languages  # noqa: E402
-from evaluation.tasks.spec import Task, find_operators  # noqa: E402
-from evaluation.tracks.load import load_tasks  # noqa: E402
-from evaluation.types import to_json  # noqa: E402
-from runners.worker.bench import Bench, shares, taken  # noqa: E402
+from benchmarks.shared import ROOT, now, write_json
+from evaluation import JUDGE_VERSION
+from evaluation.building.cache_folder import default_cache
+from evaluation.device_kind import CPU, GPU
+from evaluation.devices import detect
+from evaluation.devices.device import Device
+from evaluation.languages import languages
+from evaluation.tasks.spec import Task, find_operators
+from evaluation.tracks.load import load_tasks
+from evaluation.types import to_json
+from runners.worker.bench import Bench, shares, taken
 
 
 def main() -> int:
+    """Check the chosen tasks; the exit code is 0 if all are admitted."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS")
@@ -60,85 +58,84 @@ def main() -> int:
     ]
     chosen = [t for p in options.patterns for t in here if fnmatchcase(t.slug, p)]
     tasks = list({task.slug: task for task in chosen}.values())
-    trial = Trial(devices, known, output, time.monotonic() + options.within, cache)
-    trial.work([task for task in tasks if not _told(known, task)])
-    untried = [task.slug for task in tasks if not _told(trial.found, task)]
-    tried = [task.slug for task in tasks if task.slug not in untried]
-    refused = [slug for slug in tried if not trial.found[slug]["admitted"]]
-    print(f"{len(tried) - len(refused)} of {len(tasks)} tasks are admitted")
-    for what, slugs in (("refused", refused), ("not tried", untried)):
+    checks = Checks(devices, known, output, time.monotonic() + options.within, cache)
+    checks.run([task for task in tasks if not _is_current(known, task)])
+    skipped = [task.slug for task in tasks if not _is_current(checks.results, task)]
+    checked = [task.slug for task in tasks if task.slug not in skipped]
+    refused = [slug for slug in checked if not checks.results[slug]["admitted"]]
+    print(f"{len(checked) - len(refused)} of {len(tasks)} tasks are admitted")
+    for label, slugs in (("refused", refused), ("not checked", skipped)):
         if slugs:
-            print(f"{what}: {', '.join(slugs)}")
-    return 1 if untried or refused else 0
+            print(f"{label}: {', '.join(slugs)}")
+    return 1 if skipped or refused else 0
 
 
 def _devices(cache: Path) -> list[Device]:
-    """The GPUs of this machine, of the first one's model, else its processor."""
+    """Return the GPUs of the first one's model, else the CPU."""
     gpus = [device for device in detect.devices(cache, (GPU,)) if not device.unjudged]
-    found = gpus or detect.devices(cache, (CPU,))
-    return [device for device in found if device.slug == found[0].slug]
+    devices = gpus or detect.devices(cache, (CPU,))
+    return [device for device in devices if device.slug == devices[0].slug]
 
 
-def _told(known: dict[str, Any], task: Task) -> bool:
-    """Whether it was tried as it is now, by this judge."""
-    said = known.get(task.slug, {})
-    tried = said.get("hash"), said.get("answers_hash"), said.get("judge")
-    return tried == (task.hash, task.answers_hash, JUDGE_VERSION)
+def _is_current(results: dict[str, Any], task: Task) -> bool:
+    """Return whether the results have this version of a task, by this judge."""
+    result = results.get(task.slug, {})
+    version = result.get("hash"), result.get("answers_hash"), result.get("judge")
+    return version == (task.hash, task.answers_hash, JUDGE_VERSION)
 
 
-class Trial:
-    """Tasks under trial, one on each device at a time."""
+class Checks:
+    """Admissions of tasks, one on each device at a time; results are written after each."""
 
     def __init__(
-        self, devices: list[Device], found: dict[str, Any], output: Path, until: float, cache: Path
+        self, devices: list[Device], results: dict[str, Any], output: Path, end: float, cache: Path
     ) -> None:
-        self.devices, self.found, self.output = devices, found, output
-        self.until, self.cache = until, cache
-        self._waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
-        self._writing = threading.Lock()
+        self.devices, self.results, self.output = devices, results, output
+        self.end, self.cache = end, cache
+        self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        self._lock = threading.Lock()
 
-    def work(self, tasks: list[Task]) -> None:
-        """Try these; returns when no more are to be begun."""
+    def run(self, tasks: list[Task]) -> None:
+        """Check tasks until all are done or the time is over."""
         for task in tasks:
-            self._waiting.put(task)
-        cores = shares(len(self.devices))
+            self._queue.put(task)
         benches = [
-            Bench(lock=device.uuid, environment=device.environment, cores=part)
-            for device, part in zip(self.devices, cores, strict=True)
+            Bench(lock=device.uuid, environment=device.environment, cores=cores)
+            for device, cores in zip(self.devices, shares(len(self.devices)), strict=True)
         ]
-        threads = [threading.Thread(target=self._try_on, args=(bench,)) for bench in benches]
+        threads = [threading.Thread(target=self._work, args=(bench,)) for bench in benches]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _try_on(self, bench: Bench) -> None:
+    def _work(self, bench: Bench) -> None:
         with taken([bench]):
-            while time.monotonic() < self.until:
+            while time.monotonic() < self.end:
                 try:
-                    task = self._waiting.get_nowait()
+                    task = self._queue.get_nowait()
                 except queue.Empty:
                     return
-                self._try(task, bench)
+                self._check(task, bench)
 
-    def _try(self, task: Task, bench: Bench) -> None:
-        """Keep what its trial comes to; where the judge fails, say so and leave it untried."""
+    def _check(self, task: Task, bench: Bench) -> None:
+        """Record a task's admission; without one, report the judge's failure and skip the task."""
         command = (sys.executable, "-m", "evaluation", "admit", task.operator.name)
-        more = (task.track.slug, "--json", "--cache", str(self.cache))
+        options = (task.track.slug, "--json", "--cache", str(self.cache))
         started = time.perf_counter()
         environment = {**os.environ, **bench.environment}
-        done = subprocess.run(
-            (*command, *more), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        process = subprocess.run(
+            (*command, *options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
         )
         try:
-            admission = json.loads(done.stdout.splitlines()[-1])
+            admission = json.loads(process.stdout.splitlines()[-1])
         except (IndexError, ValueError):
-            print(f"{task.slug}: not tried; exit code {done.returncode}", file=sys.stderr)
+            print(f"{task.slug}: not checked; exit code {process.returncode}", file=sys.stderr)
             return
-        self._keep(task, admission, bench, time.perf_counter() - started)
+        self._record(task, admission, bench, time.perf_counter() - started)
 
-    def _keep(self, task: Task, admission: dict[str, Any], bench: Bench, seconds: float) -> None:
-        said = {
+    def _record(self, task: Task, admission: dict[str, Any], bench: Bench, seconds: float) -> None:
+        result = {
             "hash": task.hash,
             "answers_hash": task.answers_hash,
             "judge": admission["judge_version"],
@@ -150,21 +147,20 @@ class Trial:
             },
             "speedup_over_itself": admission["repeat"],
             "seconds": round(seconds, 1),
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "at": now(),
             **({"uuid": bench.lock} if bench.lock else {}),
         }
-        print(task.slug, json.dumps(said), flush=True)
+        print(task.slug, json.dumps(result), flush=True)
         model = {k: v for k, v in to_json(self.devices[0].fingerprint).items() if k != "uuid"}
-        with self._writing:
-            self.found[task.slug] = said
-            told = {
+        with self._lock:
+            self.results[task.slug] = result
+            data = {
                 "command": "python benchmarks/admission.py",
                 "device": model,
                 "torch": torch.__version__,
-                "tasks": dict(sorted(self.found.items())),
+                "tasks": dict(sorted(self.results.items())),
             }
-            self.output.parent.mkdir(parents=True, exist_ok=True)
-            self.output.write_text(json.dumps(told, indent=1) + "\n")
+            write_json(self.output, data, indent=1)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Whether the judge's clock is exact, and what the usual ways say of the same kernels.
+"""Exactness of the judge's GPU clock, beside other ways to time the same kernels.
 
-For each kernel the same windows are clocked twice: by the judge, from outside, and by CUPTI (the
-PyTorch profiler), in the contestant that launches them. Beside them stand the time of a verdict,
-with no profiler at work, and what a fresh process says of the same kernel: CUPTI over a replayed
-graph, CUDA events around such a replay, around each call and around 100 calls, and
-triton.testing.do_bench. `python benchmarks/gpu.py clock` runs it; by itself it is that fresh
-process.
+The judge and CUPTI time the same windows: the judge from outside, CUPTI in the process that
+launches them. Each row also has the time of a verdict without a profiler, and times from a fresh
+process: CUPTI over a replayed graph, CUDA events around such a replay, around each call and around
+100 calls, and triton.testing.do_bench.
+
+`python benchmarks/gpu.py clock` runs it. Run by itself it is the fresh process.
 """
 
 from __future__ import annotations
@@ -14,29 +14,27 @@ import contextlib
 import dataclasses
 import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch  # noqa: E402 - the path comes first
+import torch
 
-from benchmarks import watched  # noqa: E402
-from evaluation.devices.device import Device  # noqa: E402
-from evaluation.languages import languages  # noqa: E402
-from evaluation.memory.cuda_ipc import DeviceMemory  # noqa: E402
-from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes  # noqa: E402
-from evaluation.process.fork_server import ForkServer  # noqa: E402
-from evaluation.session import MeasurementSession  # noqa: E402
-from evaluation.tasks.spec import Task  # noqa: E402
-from evaluation.timing import estimates  # noqa: E402
-from evaluation.tracks.builds import Build, baselines, build  # noqa: E402
-from evaluation.tracks.load import load_task  # noqa: E402
-from evaluation.types import Case, Measurement, Split  # noqa: E402
+from benchmarks.cupti_process import CuptiForkServer, last_window_us
+from benchmarks.shared import ROOT, bind, case_of, run_json, session
+from evaluation.devices.device import Device
+from evaluation.languages import languages
+from evaluation.memory.cuda_ipc import DeviceMemory
+from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
+from evaluation.process.fork_server import ForkServer
+from evaluation.tasks.spec import Task
+from evaluation.timing.plan import GPU_FINAL_PLAN, plan_for
+from evaluation.tracks.builds import Build, build
+from evaluation.tracks.load import load_task
+from evaluation.types import Measurement
 
 KERNELS = (
     ("rms_norm", "cuda", "single-element"),
@@ -56,46 +54,42 @@ KERNELS = (
     ("matmul", "cuda", "square-8k"),
     ("matmul", "hip", "llama-8b-mlp-up"),
 )
+"""Operator, language and case."""
 WINDOWS, REPLAYS, CALLS = 15, 12, 100
+MAX_SLOTS, MAX_RING_BYTES = 4096, 32 << 30
 
 
 def task_of(operator: str, language: str) -> Task:
+    """Return the task of an operator from a language to itself."""
     return load_task(ROOT / "tasks", operator, f"{language}-to-{language}", "gpu")
 
 
-def case_of(task: Task, name: str) -> Case:
-    cases = (*task.cases(Split.SEEN), *task.cases(Split.UNSEEN))
-    return next(case for case in cases if case.name == name)
-
-
-def built(task: Task, cache: Path) -> Build:
+def build_baseline(task: Task, cache: Path) -> Build:
+    """Build the baseline of a task's target language as a candidate."""
     language = task.track.target
     return build(task, language, {task.target_file: task.operator.baseline(language)}, cache)
 
 
-def measured(
+def measure_baseline(
     fork_server: ForkServer, operator: str, language: str, name: str, cache: Path, device: Device
 ) -> Measurement:
-    """One case of a baseline against itself, by fresh contestants."""
+    """Measure one case of a baseline against itself, with new processes."""
     task = task_of(operator, language)
-    made = built(task, cache)
-    with MeasurementSession(task, fork_server, baselines(task, cache), cache).meet(
-        made, device
-    ) as judge:
-        return judge.measure(case_of(task, name), estimates.plan_for("gpu", final=True))
+    with session(task, build_baseline(task, cache), fork_server, cache, device) as judge:
+        return judge.measure(case_of(task, name), plan_for("gpu", final=True))
 
 
 def measure(cache: Path, device: Device) -> dict[str, Any]:
-    """Each kernel by the judge, by CUPTI on the same launches, and by the usual ways."""
+    """Time each kernel by the judge, by CUPTI on the same launches, and in a fresh process."""
     rows, requests = [], []
-    with ForkServer() as fork_server, watched.Watched() as watching:
+    with ForkServer() as fork_server, CuptiForkServer() as cupti_fork_server:
         for kernel in KERNELS:
             operator, language, name = kernel
-            verdict = measured(fork_server, *kernel, cache, device)
+            verdict = measure_baseline(fork_server, *kernel, cache, device)
             rows.append(
                 {
                     "kernel": "/".join(kernel),
-                    **by_both_clocks(watching, *kernel, cache, device),
+                    **by_both_clocks(cupti_fork_server, *kernel, cache, device),
                     "verdict_us": verdict.candidate_us,
                     "verdict_eager_us": verdict.eager_us,
                 }
@@ -105,76 +99,66 @@ def measure(cache: Path, device: Device) -> dict[str, Any]:
                     "operator": operator,
                     "language": language,
                     "name": name,
-                    "folder": str(built(task_of(operator, language), cache).folder),
+                    "folder": str(build_baseline(task_of(operator, language), cache).folder),
                     "microseconds": verdict.candidate_us,
                     "cache_bytes": device.last_level_cache_bytes,
                 }
             )
             print(rows[-1], flush=True)
-    for row, within in zip(rows, in_fresh_process(requests), strict=True):
-        row["alone"] = within
-    off = sorted(abs(row["deviation"]) for row in rows)
-    return {"kernels": rows, "median_deviation": statistics.median(off), "worst": off[-1]}
+    alone = run_json([sys.executable, __file__, json.dumps(requests)])
+    for row, times in zip(rows, alone, strict=True):
+        row["alone"] = times
+    deviations = sorted(abs(row["deviation"]) for row in rows)
+    return {
+        "kernels": rows,
+        "median_deviation": statistics.median(deviations),
+        "worst": deviations[-1],
+    }
 
 
 def by_both_clocks(
     fork_server: ForkServer, operator: str, language: str, name: str, cache: Path, device: Device
 ) -> dict[str, Any]:
-    """WINDOWS windows of a baseline, by the judge's clock and by CUPTI in its contestant."""
+    """Time WINDOWS windows of a baseline by the judge's clock and by CUPTI in its process."""
     task = task_of(operator, language)
-    # A profiler starts processes, which only what we trust may do.
-    made = dataclasses.replace(built(task, cache), trusted=True)
-    plan = estimates.plan_for("gpu", final=True)
+    # A profiler starts processes, which only a trusted build may do.
+    trusted = dataclasses.replace(build_baseline(task, cache), trusted=True)
+    plan = plan_for("gpu", final=True)
     with (
-        MeasurementSession(task, fork_server, baselines(task, cache), cache).meet(
-            made, device
-        ) as judge,
+        session(task, trusted, fork_server, cache, device) as judge,
         judge.bench(case_of(task, name), plan, ("candidate",)) as (timer,),
     ):
-        # Of a window that was run again, the last time counts.
-        pairs = [(timer.window() / 1e3, watched.last(timer.arm)) for _ in range(WINDOWS)]
-    off = [ours / theirs - 1 for ours, theirs in pairs]
+        # The last time counts for a window that was repeated.
+        pairs = [(timer.window() / 1e3, last_window_us(timer.process)) for _ in range(WINDOWS)]
+    deviations = [judge_us / cupti_us - 1 for judge_us, cupti_us in pairs]
     judged, cupti = zip(*pairs, strict=True)
     return {
         "launches": timer.launches,
         "judge_us": statistics.median(judged),
         "cupti_us": statistics.median(cupti),
-        "deviation": statistics.median(off),
-        "worst_window": max(off, key=abs),
+        "deviation": statistics.median(deviations),
+        "worst_window": max(deviations, key=abs),
     }
 
 
-def in_fresh_process(requests: list[dict[str, Any]]) -> list[dict[str, float]]:
-    command = [sys.executable, __file__, json.dumps(requests)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
-    found: list[dict[str, float]] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
-
-
-def by_usual_ways(
+def in_this_process(
     operator: str, language: str, name: str, folder: str, microseconds: float, cache_bytes: int
 ) -> dict[str, float]:
-    """In a process of its own: CUPTI's time per launch of a replayed graph, and the usual ways."""
+    """Time a kernel in this process by a replayed graph, CUDA events and do_bench."""
     import triton.testing
     from torch.profiler import ProfilerActivity, profile
 
     task = task_of(operator, language)
     case = case_of(task, name)
     kernel = languages()[language].load(Path(folder), operator)
-    planned = estimates.GPU_FINAL_PLAN.window_seconds * 1e6 / microseconds
+    planned = GPU_FINAL_PLAN.window_seconds * 1e6 / microseconds
     slots = max(3, round(planned), ring_slots(task.operator, case, 2 * cache_bytes))
-    slots = min(slots, 4096, max(3, (32 << 30) // slot_bytes(task.operator, case)))
+    slots = min(slots, MAX_SLOTS, max(3, MAX_RING_BYTES // slot_bytes(task.operator, case)))
     with (
         contextlib.closing(DeviceMemory()) as memory,
-        BufferRing(task.operator, case, slots, 1, memory) as rig,
+        BufferRing(task.operator, case, slots, 1, memory) as ring,
     ):
-        bound = [
-            {**rig.values, **rig.inputs.slot(i), **rig.outputs[0].slot(i)} for i in range(slots)
-        ]
-        launch = kernel.bind(task.operator.arguments, bound)
-        rig.refill(0, 0, slots)
+        launch = bind(kernel, task.operator.arguments, ring)
         launch(0, min(slots, 3))
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -184,29 +168,35 @@ def by_usual_ways(
             launch(0, 1)
             torch.cuda.synchronize()
         own = {event.name for event in profiler.events()}
-        # Refilled between replays and never idle for long: the GPU's clocks are as when it judges.
+        # Refilled between replays and never idle for long: the GPU's clocks are as when judging.
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             for _ in range(REPLAYS):
-                rig.refill(0, 0, slots)
+                ring.refill(0, 0, slots)
                 graph.replay()
                 torch.cuda.synchronize()
-        spent = sorted(
+        spans = sorted(
             (event.time_range.start, event.time_range.end)
             for event in profiler.events()
             if event.device_type.name == "CUDA" and event.name in own
         )
-        each = len(spent) // REPLAYS
-        replays = [spent[turn * each : (turn + 1) * each] for turn in range(1, REPLAYS)]
-        spans = [(found[-1][1] - found[0][0]) / slots for found in replays]
-        # The judge's clock spans all launches but the first, which finds the caches full of poison.
-        clocked = [found[each // slots :] for found in replays]
-        kernels = [sum(end - start for start, end in found) / (slots - 1) for found in clocked]
-        whole = [events_around(graph, rig, slots) for _ in range(REPLAYS)]
-        single, many = events_each(launch, slots), events_many(launch, slots)
+        each = len(spans) // REPLAYS
+        replays = [spans[turn * each : (turn + 1) * each] for turn in range(1, REPLAYS)]
+        totals = [(replay[-1][1] - replay[0][0]) / slots for replay in replays]
+        # The judge times all launches but the first, which finds the caches full of poison.
+        timed = [replay[each // slots :] for replay in replays]
+        kernels = [sum(end - start for start, end in replay) / (slots - 1) for replay in timed]
+
+        def replay_refilled() -> float:
+            ring.refill(0, 0, slots)
+            return events_us(graph.replay) / slots
+
+        whole = [replay_refilled() for _ in range(REPLAYS)]
+        single = events_each_us(lambda call: launch(call % slots, 1))
+        many = events_us(lambda: launch(0, CALLS)) / CALLS
         bench = triton.testing.do_bench(lambda: launch(0, 1), return_mode="median") * 1e3
     return {
         "launches": slots,
-        "cupti_us": statistics.median(spans),
+        "cupti_us": statistics.median(totals),
         "cupti_kernels_us": statistics.median(kernels),
         "events_of_graph_us": statistics.median(whole),
         "events_each_us": single,
@@ -215,37 +205,26 @@ def by_usual_ways(
     }
 
 
-def events_around(graph: torch.cuda.CUDAGraph, rig: BufferRing, slots: int) -> float:
-    """Microseconds per launch between CUDA events around one replay, with no profiler at work."""
-    rig.refill(0, 0, slots)
+def events_us(call: Callable[[], None]) -> float:
+    """Return the microseconds between CUDA events around a call."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
     start.record()
-    graph.replay()
+    call()
     end.record()
     torch.cuda.synchronize()
-    return start.elapsed_time(end) * 1e3 / slots
+    return float(start.elapsed_time(end)) * 1e3
 
 
-def events_each(launch: Callable[[int, int], None], slots: int) -> float:
-    """Median microseconds between CUDA events around each of CALLS calls."""
+def events_each_us(call: Callable[[int], Any]) -> float:
+    """Return the median microseconds between CUDA events around each of CALLS calls."""
     pairs = [[torch.cuda.Event(enable_timing=True) for _ in "ab"] for _ in range(CALLS)]
     for index, (start, end) in enumerate(pairs):
         start.record()
-        launch(index % slots, 1)
+        call(index)
         end.record()
     torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(end) * 1e3 for start, end in pairs)
-
-
-def events_many(launch: Callable[[int, int], None], slots: int) -> float:
-    """Microseconds per call between one pair of CUDA events around CALLS calls."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")
-    start.record()
-    launch(0, CALLS)
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) * 1e3 / CALLS
+    return statistics.median(float(start.elapsed_time(end)) * 1e3 for start, end in pairs)
 
 
 if __name__ == "__main__":
-    print(json.dumps([by_usual_ways(**request) for request in json.loads(sys.argv[1])]))
+    print(json.dumps([in_this_process(**request) for request in json.loads(sys.argv[1])]))

@@ -1,16 +1,15 @@
-"""How well the judge measures on this machine's GPU: its clock, its repeatability, its speed.
+"""Benchmarks of the judge on this machine's GPU.
 
     python benchmarks/gpu.py [clock repeatability speed queue isolation] [--output FILE]
 
-clock: microseconds per launch as the judge measures them, beside CUPTI's for the same launches and
-beside what the usual ways say of the same kernels (see exactness.py). repeatability: the same
-submission judged again and again, through every gate, each time by a process of its own. speed:
-seconds of such a process from source to verdict, cold and warm, beside load_inline with 5 checks
-and 100 timed calls in a fresh process. queue: final verdicts a minute over a queue of submissions
-in two languages, and how busy the GPU was, of as many as there are when it is interrupted.
-isolation: behind which walls CUDA IPC works (as root).
+- clock: microseconds per launch by the judge, by CUPTI and by other ways (see exactness.py)
+- repeatability: variation over final verdicts on the same submission, each in a new process
+- speed: seconds of a verdict in a new process, cold and warm, beside load_inline with 5 checks and
+  100 timed calls
+- queue: final verdicts per minute over a queue of submissions, and the GPU's utilization
+- isolation: isolation features with which CUDA IPC works (as root)
 
-Run it on a machine that does nothing else. Each part of FILE says by what it was measured.
+Run it on an idle machine. Each part of FILE has its own provenance.
 """
 
 from __future__ import annotations
@@ -23,35 +22,37 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch  # noqa: E402 - the path comes first
+import torch
 
-from benchmarks import exactness, isolation, provenance, throughput  # noqa: E402
-from benchmarks.exactness import events_each, task_of  # noqa: E402
-from evaluation.devices import detect  # noqa: E402
-from evaluation.languages import languages  # noqa: E402
-from evaluation.types import Split  # noqa: E402
+from benchmarks import exactness, isolation, throughput
+from benchmarks.exactness import events_each_us, task_of
+from benchmarks.shared import ROOT, provenance, run_json, variation, write_json
+from evaluation.building.c_header import header
+from evaluation.devices import detect
+from evaluation.devices.device import Device
+from evaluation.languages import languages
+from evaluation.types import Split
 
-REPEATED = (
+SUBMISSIONS = (
     ("rms_norm", "cuda", "shared_row"),
     ("layer_norm", "triton", "whole_row"),
     ("softmax", "cuda", "base_two"),
 )
-"""Honest answers, unlike the baselines that they are timed against."""
+"""Honest implementations that differ from their baselines."""
 REPEATS = 10
 QUEUE = 40
-PARTS = ("clock", "repeatability", "speed", "queue", "isolation")
 
 
 def main() -> None:
+    """Run the chosen parts and write each to the file of results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="*", default=list(PARTS))
+    parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART")
     parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/judge-gpu.json")
     parser.add_argument("--inline", help=argparse.SUPPRESS)
@@ -63,44 +64,37 @@ def main() -> None:
         cache = (options.cache or Path(folder)).absolute()
         device = detect.device_for("gpu", cache)
         for part in options.parts:
-            measure: Callable[[Path, detect.Device], Any] = globals()["measure_" + part]
-            results = measure(cache, device)
-            told = {
+            results = PARTS[part](cache, device)
+            entry = {
                 "command": f"python benchmarks/gpu.py {part}",
-                **provenance.of(device),
+                **provenance(device),
                 "results": results,
             }
-            # Read now: another part may have been measured on another GPU meanwhile.
-            found = json.loads(options.output.read_text()) if options.output.is_file() else {}
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            options.output.write_text(json.dumps({**found, part: told}, indent=2) + "\n")
+            # Read now: another process may have written another part meanwhile.
+            parts = json.loads(options.output.read_text()) if options.output.is_file() else {}
+            write_json(options.output, {**parts, part: entry})
             print(part, json.dumps(results, indent=1), flush=True)
 
 
-def measure_clock(cache: Path, device: detect.Device) -> dict[str, Any]:
-    """The judge's clock beside CUPTI's and the usual ways."""
-    return exactness.measure(cache, device)
-
-
-def measure_repeatability(cache: Path, device: detect.Device) -> list[dict[str, Any]]:
-    """Coefficients of variation over REPEATS final verdicts on the same submission."""
+def measure_repeatability(cache: Path, device: Device) -> list[dict[str, Any]]:
+    """Return coefficients of variation over REPEATS final verdicts on the same submission."""
     rows = []
-    for operator, language, name in REPEATED:
-        source = answer(operator, language, name)
-        reports = [judged(operator, language, source, cache) for _ in range(REPEATS)]
+    for operator, language, name in SUBMISSIONS:
+        source = implementation(operator, language, name)
+        reports = [judge(operator, language, source, cache) for _ in range(REPEATS)]
         cases = [report["gates"][3]["measurements"] for report in reports]
         rows.append(
             {
                 "submission": f"{operator}/{language}/{name}",
-                "seen": varied([report["seen"] for report in reports]),
-                "unseen": varied([report["unseen"] for report in reports]),
+                "seen": speedup_variation([report["seen"] for report in reports]),
+                "unseen": speedup_variation([report["unseen"] for report in reports]),
                 "cases": {
-                    timed[0]["case"]: {
-                        "us": statistics.median(m["candidate_us"] for m in timed),
-                        "time_cv": variation([m["candidate_us"] for m in timed]),
-                        **varied(timed),
+                    repeats[0]["case"]: {
+                        "us": statistics.median(m["candidate_us"] for m in repeats),
+                        "time_cv": variation([m["candidate_us"] for m in repeats]),
+                        **speedup_variation(repeats),
                     }
-                    for timed in zip(*cases, strict=True)
+                    for repeats in zip(*cases, strict=True)
                 },
             }
         )
@@ -108,18 +102,16 @@ def measure_repeatability(cache: Path, device: detect.Device) -> list[dict[str, 
     return rows
 
 
-def answer(operator: str, language: str, name: str) -> str:
-    """An honest answer kept beside an operator, or its baseline."""
-    kept = task_of(operator, language).operator
+def implementation(operator: str, language: str, name: str) -> str:
+    """Return the source of an honest implementation kept beside an operator, or its baseline."""
+    known = task_of(operator, language).operator
     if name == "baseline":
-        return kept.baseline(language)
-    return next(a.source for a in kept.honest() if (a.language, a.name) == (language, name))
+        return known.baseline(language)
+    return next(a.source for a in known.honest() if (a.language, a.name) == (language, name))
 
 
-def varied(intervals: list[dict[str, float]]) -> dict[str, float]:
-    """How a speedup varied from verdict to verdict, and how often its interval held the mean of
-    all.
-    """
+def speedup_variation(intervals: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the variation of a speedup, and the number of intervals that hold the mean."""
     speedups = [each["speedup"] for each in intervals]
     mean = statistics.fmean(speedups)
     return {
@@ -129,58 +121,49 @@ def varied(intervals: list[dict[str, float]]) -> dict[str, float]:
     }
 
 
-def variation(values: list[float]) -> float:
-    """Standard deviation over mean."""
-    return statistics.stdev(values) / statistics.fmean(values)
-
-
-def judged(
+def judge(
     operator: str, language: str, source: str, cache: Path, scope: str = "final"
 ) -> dict[str, Any]:
-    """The report of `python -m evaluation judge` on a source, with the `wall` seconds of that
-    process. Ends this one where it did not pass.
+    """Return the report of `python -m evaluation judge`, with the process's `wall` seconds.
+
+    Raises: SystemExit for a source that does not pass.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{operator}{languages()[language].suffix}"
         file.write_text(source)
-        asked = (operator, f"{language}-to-{language}", str(file))
+        submission = (operator, f"{language}-to-{language}", str(file))
         options = ("--json", "--scope", scope, "--cache", str(cache))
-        command = (sys.executable, "-m", "evaluation", "judge", *asked, *options)
         started = time.perf_counter()
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        wall = time.perf_counter() - started
-    if done.returncode:
-        raise SystemExit(f"{asked}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
-    return {**json.loads(done.stdout.splitlines()[-1]), "wall": wall}
+        report = run_json((sys.executable, "-m", "evaluation", "judge", *submission, *options))
+        return {**report, "wall": time.perf_counter() - started}
 
 
-def measure_speed(cache: Path, device: detect.Device) -> dict[str, Any]:
-    """Source to full verdict by a process of its own, cold (nothing built) and warm. The device's
-    peaks are known: they are measured once on a machine.
+def measure_speed(cache: Path, device: Device) -> dict[str, Any]:
+    """Return the seconds of a verdict in a new process, cold (nothing built) and warm.
+
+    The device's peaks are known before: they are measured once on a machine.
     """
-    found: dict[str, Any] = {}
+    seconds: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        unbuilt = Path(folder)  # other parts build the same source
-        shutil.copytree(cache / "peaks", unbuilt / "peaks")
+        empty_cache = Path(folder)  # other parts build the same source
+        shutil.copytree(cache / "peaks", empty_cache / "peaks")
         for language in ("triton", "cuda"):
-            source = answer("rms_norm", language, "baseline")
+            source = implementation("rms_norm", language, "baseline")
             for state, scope in (("cold", "final"), ("warm", "final"), ("round", "round")):
-                report = judged("rms_norm", language, source, unbuilt, scope)
-                found[f"{language} {state}"] = {**report["seconds"], "wall": report["wall"]}
-                print(language, state, found[f"{language} {state}"], flush=True)
+                report = judge("rms_norm", language, source, empty_cache, scope)
+                seconds[f"{language} {state}"] = {**report["seconds"], "wall": report["wall"]}
+                print(language, state, seconds[f"{language} {state}"], flush=True)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         subprocess.run([sys.executable, __file__, "--inline", folder], check=True)
-        found["load_inline"] = {"wall": time.perf_counter() - started}
-    found["cuda cold, times faster"] = found["load_inline"]["wall"] / found["cuda cold"]["wall"]
-    return found
+        seconds["load_inline"] = {"wall": time.perf_counter() - started}
+    ratio = seconds["load_inline"]["wall"] / seconds["cuda cold"]["wall"]
+    return {**seconds, "cuda cold, times faster": ratio}
 
 
 def inline(folder: Path) -> None:
-    """The usual way: load_inline of the same CUDA kernel, 5 checks, 100 timed calls."""
-    from torch.utils.cpp_extension import load_inline
-
-    from evaluation.building.c_header import header
+    """Run load_inline of the same CUDA kernel, 5 checks and 100 timed calls."""
+    from torch.utils.cpp_extension import load_inline  # only in the process that is timed
 
     task = task_of("rms_norm", "cuda")
     case = task.cases(Split.SEEN)[0]
@@ -211,25 +194,33 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weight, double eps) {
         torch.manual_seed(seed)
         x = torch.randn(rows, cols, device="cuda").to(dtype)
         weight = torch.rand(cols, device="cuda").to(dtype)
-        right = torch.nn.functional.rms_norm(x.float(), (cols,), weight.float(), case["eps"])
-        torch.testing.assert_close(module.forward(x, weight, case["eps"]).float(), right,
+        expected = torch.nn.functional.rms_norm(x.float(), (cols,), weight.float(), case["eps"])
+        torch.testing.assert_close(module.forward(x, weight, case["eps"]).float(), expected,
                                    atol=1e-2, rtol=1e-2)  # fmt: skip
-    events_each(lambda first, count: module.forward(x, weight, case["eps"]), 1)
+    events_each_us(lambda call: module.forward(x, weight, case["eps"]))
 
 
-def measure_queue(cache: Path, device: detect.Device) -> dict[str, Any]:
-    """Final verdicts a minute over QUEUE submissions, as an arena works them off."""
+def measure_queue(cache: Path, device: Device) -> dict[str, Any]:
+    """Return verdicts per minute over QUEUE submissions, judged as an arena does."""
     submissions = [
-        (task_of(operator, language), answer(operator, language, name))
-        for operator, language, name in REPEATED
+        (task_of(operator, language), implementation(operator, language, name))
+        for operator, language, name in SUBMISSIONS
     ]
     return throughput.measure(submissions, QUEUE, cache, device)
 
 
-def measure_isolation(cache: Path, device: detect.Device) -> list[dict[str, Any]]:
-    """What a contestant may be kept from without being kept from the GPU."""
+def measure_isolation(cache: Path, device: Device) -> list[dict[str, Any]]:
+    """Return the isolation features with which a process still reaches the GPU."""
     return isolation.measure()
 
+
+PARTS: dict[str, Callable[[Path, Device], Any]] = {
+    "clock": exactness.measure,
+    "repeatability": measure_repeatability,
+    "speed": measure_speed,
+    "queue": measure_queue,
+    "isolation": measure_isolation,
+}
 
 if __name__ == "__main__":
     main()

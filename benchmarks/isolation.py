@@ -43,7 +43,7 @@ import sys
 sys.path.insert(0, {package!r})
 import torch
 from evaluation.memory import cuda_ipc
-cuda_ipc.as_tensor(cuda_ipc.opened({handle!r}), 256)[{place}] = {place}
+cuda_ipc.as_tensor(cuda_ipc.open_block({handle!r}), 256)[{place}] = {place}
 torch.cuda.synchronize()
 """
 

@@ -1,9 +1,8 @@
-"""Verdicts a minute: a queue of submissions, worked off as an arena does it.
+"""Throughput of final verdicts over a queue of submissions, judged as an arena does.
 
-Two processes build, giving way to what is measured. One judge at a time measures, a process for
-each verdict, and the next has made itself ready when its turn comes. How long the GPU was busy is
-what its driver says (NVML: the share of time in which a kernel ran); the share of time in windows
-is what went into the figures of verdicts.
+Two processes build, at a lower priority than measurements. One judge at a time measures, in a new
+process for each verdict, and the next one imports meanwhile. The GPU's utilization is from NVML:
+the share of time in which a kernel ran. The share of time in windows counts measured windows alone.
 """
 
 from __future__ import annotations
@@ -21,23 +20,24 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shared import ROOT
 from evaluation.devices.device import Device
 from evaluation.tasks.spec import Task
 from runners.process.supervisor import Child
 from runners.worker.bench import Bench
 
-ROOT = Path(__file__).resolve().parent.parent
 JUDGE = (sys.executable, "-m", "evaluation")
-BUILDERS, GIVE_WAY = 2, "10"
-MOST_SECONDS = 600
+BUILDERS, NICENESS = 2, "10"
+MAX_SECONDS = 600
 SAMPLE_SECONDS = 0.1
 
 
 def measure(
     submissions: Sequence[tuple[Task, str]], count: int, cache: Path, device: Device
 ) -> dict[str, Any]:
-    """Final verdicts on `count` submissions: these in turn, told apart by a comment. When it is
-    interrupted, it tells of the verdicts that there are.
+    """Judge `count` submissions: the given ones in turn, each made unique by a comment.
+
+    When interrupted, it returns the figures of the verdicts so far.
     """
     requests = [
         {
@@ -49,28 +49,28 @@ def measure(
         for number, (task, source) in zip(range(count), cycle(submissions))
     ]
     bench = Bench(environment=device.environment, cores=frozenset(os.sched_getaffinity(0)))
-    spent: list[dict[str, float]] = []
+    verdicts: list[dict[str, float]] = []
     started, wall = time.perf_counter(), 0.0
     try:
-        with _busy(device.uuid) as busy, ThreadPoolExecutor(BUILDERS) as builders:
+        with _utilization(device.uuid) as utilization, ThreadPoolExecutor(BUILDERS) as builders:
             try:
-                for request in builders.map(_built, requests):
-                    spent.append(_measured(bench, request)["seconds"])
+                for request in builders.map(_build, requests):
+                    verdicts.append(_measure(bench, request)["seconds"])
                     wall = time.perf_counter() - started
-                    print(f"{len(spent)} verdicts in {wall:.1f} s", flush=True)
+                    print(f"{len(verdicts)} verdicts in {wall:.1f} s", flush=True)
             except KeyboardInterrupt:
                 builders.shutdown(cancel_futures=True)
-                if not spent:
+                if not verdicts:
                     raise
     finally:
         bench.clear()
     return {
-        "verdicts": len(spent),
+        "verdicts": len(verdicts),
         "wall_seconds": wall,
-        "verdicts_per_minute": 60 * len(spent) / wall,
-        "share_of_time_gpu_busy": statistics.fmean(busy) if busy else None,
-        "share_of_time_judging": sum(each["total"] for each in spent) / wall,
-        "share_of_time_in_windows": sum(each["clocked"] for each in spent) / wall,
+        "verdicts_per_minute": 60 * len(verdicts) / wall,
+        "share_of_time_gpu_busy": statistics.fmean(utilization) if utilization else None,
+        "share_of_time_judging": sum(seconds["total"] for seconds in verdicts) / wall,
+        "share_of_time_in_windows": sum(seconds["clocked"] for seconds in verdicts) / wall,
         "submissions": [task.slug for task, _ in submissions],
     }
 
@@ -79,62 +79,62 @@ def _comment(file: str) -> str:
     return "#" if file.endswith(".py") else "//"
 
 
-def _built(request: dict[str, Any]) -> dict[str, Any]:
-    """The same request, built by a process of its own."""
-    told = json.dumps({**request, "stage": "build"})
-    command = ("nice", "-n", GIVE_WAY, *JUDGE)
-    _followed(Child(command, on_lines=lambda lines: None, stdin=told, cwd=ROOT))
+def _build(request: dict[str, Any]) -> dict[str, Any]:
+    """Build a request in a process of its own, and return it."""
+    stdin = json.dumps({**request, "stage": "build"})
+    command = ("nice", "-n", NICENESS, *JUDGE)
+    _follow(Child(command, on_lines=lambda lines: None, stdin=stdin, cwd=ROOT))
     return request
 
 
-def _measured(bench: Bench, request: dict[str, Any]) -> dict[str, Any]:
-    """The report on what was built, by the judge that is ready or else by a new one."""
+def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the report on a build, by the prepared judge or else by a new one."""
 
     def start() -> Child:
         env = {**os.environ, **bench.environment}
         return Child((*JUDGE, "wait"), on_lines=lambda lines: None, stdin=None, cwd=ROOT, env=env)
 
-    def hear(lines: list[str]) -> None:
-        for said in map(json.loads, lines):
-            if said["type"] == "ready":
-                child.tell(json.dumps({**request, "stage": "measure"}))
+    def receive(lines: list[str]) -> None:
+        for message in map(json.loads, lines):
+            if message["type"] == "ready":
+                child.send(json.dumps({**request, "stage": "measure"}))
                 bench.prepare(start)
-            elif said["type"] == "report":
-                report.update(said)
+            elif message["type"] == "report":
+                report.update(message)
 
     report: dict[str, Any] = {}
     child = bench.judge(start)
-    child.on_lines = hear
-    _followed(child)
+    child.on_lines = receive
+    _follow(child)
     return report
 
 
-def _followed(child: Child) -> None:
-    """Raises SystemExit for a judge that did not pass what it judged: it judges a baseline."""
-    end = time.monotonic() + MOST_SECONDS
+def _follow(child: Child) -> None:
+    """Wait for a judge. Raises: SystemExit if it does not exit with 0, as with an honest source."""
+    end = time.monotonic() + MAX_SECONDS
     ended = child.follow(deadline=lambda: end)
     if ended.code:
         raise SystemExit(f"a judge ended with status {ended.code}: {ended.stderr[-2000:]}")
 
 
 @contextmanager
-def _busy(uuid: str) -> Iterator[list[float]]:
-    """Samples of the share of time in which a kernel ran on the GPU, taken while this lasts."""
-    import pynvml
+def _utilization(uuid: str) -> Iterator[list[float]]:
+    """Sample the share of time in which a kernel ran on the GPU, until the context exits."""
+    import pynvml  # does not import without a driver
 
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-    found: list[float] = []
-    over = threading.Event()
+    samples: list[float] = []
+    stopped = threading.Event()
 
     def sample() -> None:
-        while not over.wait(SAMPLE_SECONDS):
-            found.append(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
+        while not stopped.wait(SAMPLE_SECONDS):
+            samples.append(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
 
     thread = threading.Thread(target=sample)
     thread.start()
     try:
-        yield found
+        yield samples
     finally:
-        over.set()
+        stopped.set()
         thread.join()

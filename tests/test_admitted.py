@@ -1,4 +1,4 @@
-"""What is told of admission is of the tasks that are here, and a trial goes on where it was."""
+"""Results of admission: they match the tasks, and a run of the benchmark can be continued."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ from evaluation.tracks.load import load_operator, load_task
 ROOT = Path(__file__).resolve().parent.parent
 
 
-TOLD = sorted((ROOT / "benchmarks/results").glob("admission-*.json"))
+RESULTS = sorted((ROOT / "benchmarks/results").glob("admission-*.json"))
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
-def test_every_task_that_a_kind_of_device_judges_was_admitted_there(kind: str) -> None:
-    told = json.loads((ROOT / f"benchmarks/results/admission-{kind}.json").read_text())["tasks"]
+def test_results_of_a_device_kind_have_all_its_tasks(kind: str) -> None:
+    results = json.loads((ROOT / f"benchmarks/results/admission-{kind}.json").read_text())["tasks"]
     here = {
         f"{name}/{track.slug}"
         for name in find_operators(ROOT / "tasks")
         for track in (*load_operator(ROOT / "tasks" / name).tracks, OPEN_TRACK)
         if kind in languages()[track.target].kinds
     }
-    assert set(told) == here
+    assert set(results) == here
 
 
-@pytest.mark.parametrize("path", TOLD, ids=lambda path: path.name)
-def test_what_was_admitted_is_what_is_here(path: Path) -> None:
-    told = json.loads(path.read_text())["tasks"]
-    assert told
-    for slug, said in told.items():
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
+def test_admitted_version_of_a_task_is_the_current_one(path: Path) -> None:
+    results = json.loads(path.read_text())["tasks"]
+    assert results
+    for slug, result in results.items():
         task = load_task(ROOT / "tasks", *slug.split("/"))
-        tried = said["hash"], said["answers_hash"]
+        version = result["hash"], result["answers_hash"]
         changed = f"{slug} has changed: run benchmarks/admission.py"
-        assert tried == (task.hash, task.answers_hash), changed
-        assert said["judge"] == JUDGE_VERSION and said["admitted"], slug
+        assert version == (task.hash, task.answers_hash), changed
+        assert result["judge"] == JUDGE_VERSION and result["admitted"], slug
 
 
 @pytest.mark.parametrize("changed", ["hash", "answers_hash"])
-def test_a_trial_tries_what_was_not_tried_and_what_has_changed(
+def test_benchmark_checks_only_new_and_changed_tasks(
     changed: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tried: list[str] = []
+    checked: list[str] = []
 
     def admit(command: tuple[str, ...], **options: Any) -> SimpleNamespace:
         slug = "/".join(command[4:6])
-        tried.append(slug)
+        checked.append(slug)
         attempt = {"role": "probe"}
-        said = {"judge_version": JUDGE_VERSION, "admitted": slug != "rope/torch-to-cpp"}
-        said |= {"problems": [], "attempts": [attempt], "repeat": None}
-        return SimpleNamespace(returncode=0, stdout=json.dumps(said))
+        result = {"judge_version": JUDGE_VERSION, "admitted": slug != "rope/torch-to-cpp"}
+        result |= {"problems": [], "attempts": [attempt], "repeat": None}
+        return SimpleNamespace(returncode=0, stdout=json.dumps(result))
 
-    output = tmp_path / "found.json"
+    output = tmp_path / "results.json"
     argv = ["admission.py", "rope/*cpp", "--output", str(output), "--cache", str(tmp_path)]
     about = {"fingerprint": {}, "environment": {}, "uuid": "", "unjudged": ""}
     processor = SimpleNamespace(kind="cpu", slug="cpu", **about)
@@ -72,17 +72,17 @@ def test_a_trial_tries_what_was_not_tried_and_what_has_changed(
     monkeypatch.setattr(subprocess, "run", admit)
     monkeypatch.setattr("sys.argv", argv)
     assert admission.main() == 1
-    said = capsys.readouterr().out
-    assert "1 of 2 tasks are admitted\nrefused: rope/torch-to-cpp\n" in said
-    assert sorted(tried) == ["rope/cpp-to-cpp", "rope/torch-to-cpp"]
-    told = json.loads(output.read_text())
-    assert told["tasks"]["rope/cpp-to-cpp"]["answers"]["probe"] == 1
-    told["tasks"]["rope/cpp-to-cpp"][changed] = "that of another"
-    output.write_text(json.dumps(told))
+    text = capsys.readouterr().out
+    assert "1 of 2 tasks are admitted\nrefused: rope/torch-to-cpp\n" in text
+    assert sorted(checked) == ["rope/cpp-to-cpp", "rope/torch-to-cpp"]
+    data = json.loads(output.read_text())
+    assert data["tasks"]["rope/cpp-to-cpp"]["answers"]["probe"] == 1
+    data["tasks"]["rope/cpp-to-cpp"][changed] = "another"
+    output.write_text(json.dumps(data))
     monkeypatch.setattr("sys.argv", [*argv, "--within", "0"])
-    assert admission.main() == 1 and len(tried) == 2
-    said = capsys.readouterr().out
-    assert "0 of 2" in said and "not tried: rope/cpp-to-cpp" in said
+    assert admission.main() == 1 and len(checked) == 2
+    text = capsys.readouterr().out
+    assert "0 of 2" in text and "not checked: rope/cpp-to-cpp" in text
     monkeypatch.setattr("sys.argv", argv)
     admission.main()
-    assert tried[2:] == ["rope/cpp-to-cpp"]
+    assert checked[2:] == ["rope/cpp-to-cpp"]

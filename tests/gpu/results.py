@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import provenance
+from benchmarks.shared import provenance, write_json
 from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.sandbox.features import isolation_features
@@ -35,10 +34,9 @@ class Results:
         device = detect.device_for("gpu", default_cache())
         data = {
             "command": "make test-gpu RESULTS=FILE",
-            **provenance.of(device),
+            **provenance(device),
             "walls": to_json(isolation_features()),
             "outcomes": Counter(test["outcome"] for test in self.tests.values()),
             "tests": dict(sorted(self.tests.items())),
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(data, indent=1) + "\n")
+        write_json(self.path, data, indent=1)

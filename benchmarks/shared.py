@@ -1,0 +1,106 @@
+"""Shared parts of the benchmarks: sessions, statistics, provenance and result files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evaluation import JUDGE_VERSION
+from evaluation.devices import detect
+from evaluation.devices.device import Device
+from evaluation.languages import Kernel
+from evaluation.memory.ring import BufferRing
+from evaluation.process.fork_server import ForkServer
+from evaluation.session import MeasurementSession
+from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import Build, baselines
+from evaluation.types import Argument, Case, Launch, Split, to_json
+
+ROOT = Path(__file__).resolve().parent.parent
+JUDGE = ROOT / "evaluation"
+SOURCE_SUFFIXES = (".py", ".h", ".cpp")
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def provenance(device: Device) -> dict[str, Any]:
+    """Return time, device with its peaks and state, PyTorch and judge, for a file of results."""
+    return {
+        "at": now(),
+        "device": to_json(device.fingerprint),
+        "peaks": to_json(device.peaks),
+        "now": detect.state(device),
+        "torch": torch.__version__,
+        "judge": {"version": JUDGE_VERSION, "source": source_of_judge()},
+    }
+
+
+def source_of_judge() -> str:
+    """Return twelve digits of a SHA-256 over the judge's source files."""
+    digest = hashlib.sha256()
+    files = (path for path in JUDGE.rglob("*.*") if path.suffix in SOURCE_SUFFIXES)
+    for path in sorted(files):
+        digest.update(path.relative_to(JUDGE).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:12]
+
+
+def write_json(path: Path, data: Mapping[str, Any], indent: int = 2) -> None:
+    """Write a file of results, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=indent) + "\n")
+
+
+def run_json(command: Sequence[str]) -> Any:
+    """Run a command in the repository and return the JSON in the last line of its output.
+
+    Raises: SystemExit with the end of its output, where it fails.
+    """
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(f"{command}: {process.stdout[-1000:]}{process.stderr[-2000:]}")
+    return json.loads(process.stdout.strip().splitlines()[-1])
+
+
+def variation(values: Sequence[float]) -> float:
+    """Return the coefficient of variation: standard deviation over mean."""
+    return statistics.stdev(values) / statistics.fmean(values)
+
+
+def case_of(task: Task, name: str) -> Case:
+    """Return the case of a task with a name."""
+    cases = (*task.cases(Split.SEEN), *task.cases(Split.UNSEEN))
+    return next(case for case in cases if case.name == name)
+
+
+def session(
+    task: Task, build: Build, fork_server: ForkServer, cache: Path, device: Device
+) -> MeasurementSession:
+    """Return a measurement session of a build against the task's baselines."""
+    return MeasurementSession(task, fork_server, baselines(task, cache), cache).set_candidate(
+        build, device
+    )
+
+
+def bind(kernel: Kernel, arguments: Sequence[Argument], ring: BufferRing) -> Launch:
+    """Bind a kernel of this process to the buffer sets of a ring, and fill their inputs."""
+    launch = kernel.bind(
+        arguments,
+        [
+            {**ring.values, **ring.inputs.slot(i), **ring.outputs[0].slot(i)}
+            for i in range(ring.slots)
+        ],
+    )
+    ring.refill(0, 0, ring.slots)
+    return launch
