@@ -1,4 +1,4 @@
-"""Who is faster than the device can be is measured once more, and disputed if it stays so."""
+"""A time beyond the roofline is measured once more, and disputed if it repeats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def measurement(case: Case, roofline_share: float) -> Measurement:
 
 @pytest.fixture
 def shares() -> list[float]:
-    """Roofline shares of the measurements to come; 0.5 once they are spent."""
+    """Roofline shares of the next measurements, then 0.5."""
     return []
 
 
@@ -40,14 +40,16 @@ def trial(task: Task, shares: list[float]) -> Trial:
     return cast(Trial, SimpleNamespace(**stub, max_elements=None))
 
 
-def test_what_was_too_fast_once_is_measured_again(trial: Trial, shares: list[float]) -> None:
+def test_performance_too_fast_once_passes_after_another_measurement(
+    trial: Trial, shares: list[float]
+) -> None:
     shares.append(2.1)
     result = performance.judge(trial)
     assert result.verdict is Verdict.PASSED and not shares
     assert [m.roofline_share for m in result.measurements] == [0.5] * result.total
 
 
-def test_what_stays_too_fast_is_disputed(trial: Trial, shares: list[float]) -> None:
+def test_performance_too_fast_twice_is_disputed(trial: Trial, shares: list[float]) -> None:
     shares.extend([2.1, 1.5])
     result = performance.judge(trial)
     first, *_ = trial.task.cases(Split.SEEN)
@@ -56,7 +58,7 @@ def test_what_stays_too_fast_is_disputed(trial: Trial, shares: list[float]) -> N
     assert result.passed == result.total - 1
 
 
-def test_a_hidden_case_that_stays_too_fast_is_disputed_and_not_named(
+def test_hidden_case_too_fast_twice_is_disputed_without_its_name(
     trial: Trial, shares: list[float]
 ) -> None:
     shares.extend([2.1, 0.5, 2.1, 1.5])

@@ -1,4 +1,4 @@
-"""The clock of a window."""
+"""The clock starts and stops around one window."""
 
 from __future__ import annotations
 
