@@ -126,7 +126,7 @@ def restart_on_device(options: argparse.Namespace, argv: Sequence[str]) -> None:
 
     Raises: RequestError.
     """
-    device = detect.named(options.device, options.cache)
+    device = detect.find(options.device, options.cache)
     if device.unjudged:
         raise RequestError(f"{device.slug}: {device.unjudged}")
     if device.environment:
@@ -273,7 +273,7 @@ def _misplaced(task: Task, options: argparse.Namespace) -> str:
     """Return why a task is not judged on the requested device; empty when it is."""
     if not options.device:
         return ""
-    device = detect.named(options.device, options.cache)
+    device = detect.find(options.device, options.cache)
     kind = "a GPU" if task.kind == device_kind.GPU else "a CPU"
     return "" if device.kind == task.kind else f"is judged on {kind}, and {device.slug} is not one"
 

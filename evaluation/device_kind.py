@@ -1,4 +1,4 @@
-"""Where kernels run: a GPU of this machine, or its processor."""
+"""Device kinds: a GPU of this machine, or its CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 CPU, GPU = "cpu", "gpu"
 VENDORS = {"nvidia": ("nvidia[0-9]*", "cuda"), "amd": ("kfd", "hip")}
-"""The device files of a vendor's GPUs, and what PyTorch calls a build for them."""
+"""Device files of a vendor's GPUs, and PyTorch's name of a build for them."""
 JUDGED = ("nvidia",)
 """Vendors whose GPUs are judged on; on others a language is interpreted if it can be."""
 DEVICES = Path("/dev")
@@ -18,9 +18,9 @@ DEVICES = Path("/dev")
 
 @cache
 def gpu_vendor() -> str:
-    """The vendor of this machine's GPUs; empty where it has none that its PyTorch was built for.
-    `ARENA_GPU=none` leaves a GPU alone. Files are looked at, no driver is asked: who asks holds a
-    context from then on.
+    """Return the vendor of this machine's GPUs; empty where PyTorch does not support one here.
+
+    `ARENA_GPU=none` ignores a GPU. Only files are read: a call of the driver would open a context.
     """
     if os.environ.get("ARENA_GPU") == "none":
         return ""
@@ -31,7 +31,7 @@ def gpu_vendor() -> str:
 
 
 def _torch_is_built_for(toolkit: str) -> bool:
-    """Whether PyTorch names a version of `cuda` or `hip`. To import it would take seconds."""
+    """Return whether PyTorch's version names `cuda` or `hip`; an import would take seconds."""
     found = find_spec("torch")
     if found is None or found.origin is None:
         return False
@@ -39,16 +39,12 @@ def _torch_is_built_for(toolkit: str) -> bool:
 
 
 def kind_of(kinds: tuple[str, ...]) -> str:
-    """Of the kinds of device a language runs on, best first, the one that this machine offers;
-    where it offers none, the first.
-    """
+    """Return the first of `kinds` that this machine offers, else the first."""
     here = (GPU, CPU) if gpu_vendor() in JUDGED else (CPU,)
     return next((kind for kind in kinds if kind in here), kinds[0])
 
 
-def contestant_cores() -> list[int]:
-    """The cores that contestants run on: all but the first, which is left to the judge and the
-    machine.
-    """
+def candidate_cores() -> list[int]:
+    """Return the cores for candidates and baselines: all but the first, which the judge uses."""
     cores = sorted(os.sched_getaffinity(0))
     return cores[1:] or cores

@@ -39,14 +39,13 @@ from evaluation.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 from evaluation.tracks.builds import Build
 from evaluation.types import Case, Measurement, Split
 
+Timers = Iterator[tuple[WindowTimer, ...]]
+
 COMPUTED_TWICE = 2
 """Number of input families, drawn in secret, that are run twice and must give the same output."""
 CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
-"""Warm measurements use two slots, which stay in the cache.
-
-They are rewritten all the time, so the GPU clock cannot observe them, and their windows are longer.
-"""
+"""Two slots stay in the cache. The GPU clock cannot observe them, so their windows are longer."""
 MAX_LAUNCHES = 4096
 LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
 """First guess of a launch time: at least `LAUNCH_NS`, or the roofline time over this share."""
@@ -136,10 +135,7 @@ class MeasurementSession:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def call(self, case: Case) -> None:
-        """Load the candidate, find its entry point and run it once.
-
-        Raises: SubmissionError.
-        """
+        """Load the candidate, find its entry point and run it once. Raises SubmissionError."""
         with self._ring(case, slots=2, processes=1) as ring:
             candidate = self.process("candidate")
             candidate.bind(self.operator.arguments, ring.regions(0), ring.values)
@@ -177,10 +173,7 @@ class MeasurementSession:
         return worst
 
     def measure(self, case: Case, plan: Plan) -> Measurement:
-        """Measure the candidate against the live baseline on one case.
-
-        Raises: SubmissionError where a timed output is wrong.
-        """
+        """Measure the candidate against the live baseline on one case. Raises SubmissionError."""
         repeats = estimates.agreeing(
             lambda: self._repeat(case, plan),
             plan.rings,
@@ -195,7 +188,7 @@ class MeasurementSession:
         moved, flops = self.operator.module().cost(case)
         floor = self._floor_ns(case, candidate.ring.bytes)
         if candidate_ns < estimates.ROOFLINE_MARGIN * floor:
-            self.device = detect.measured_again(self.device, self._cache)
+            self.device = detect.measure_again(self.device, self._cache)
             floor = self._floor_ns(case, candidate.ring.bytes)
         return Measurement(
             case=case.name,
@@ -266,13 +259,10 @@ class MeasurementSession:
         )
 
     @contextmanager
-    def bench(
-        self, case: Case, plan: Plan, names: Sequence[str]
-    ) -> Iterator[tuple[WindowTimer, ...]]:
-        """Yield timers of these processes over one ring, with equal numbers of launches per window.
+    def bench(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
+        """Yield timers of these processes over one ring, with as many launches in each window.
 
-        Equal windows have equal overhead. The slower process's windows take at most four times the
-        planned length.
+        So the overhead is equal. The slower process's windows are at most four times too long.
         """
         settled = self._settled_graphs if self.task.kind == GPU else self._settled_calls
         with settled(case, plan, names) as timers:
@@ -284,9 +274,7 @@ class MeasurementSession:
                 self._spend("clocked", timer.seconds)
 
     @contextmanager
-    def _settled_calls(
-        self, case: Case, plan: Plan, names: Sequence[str]
-    ) -> Iterator[tuple[WindowTimer, ...]]:
+    def _settled_calls(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
         slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
         with self._ring(case, slots, processes=len(names)) as ring:
             timers = [self._timer(ring, i, name, case) for i, name in enumerate(names)]
@@ -298,9 +286,7 @@ class MeasurementSession:
             yield tuple(timers)
 
     @contextmanager
-    def _settled_graphs(
-        self, case: Case, plan: Plan, names: Sequence[str]
-    ) -> Iterator[tuple[WindowTimer, ...]]:
+    def _settled_graphs(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
         """Yield timers over a ring that outgrows the cache, with one launch a slot in each window.
 
         The ring's size is guessed from the roofline. Where that was too small, it is made again.
@@ -325,18 +311,14 @@ class MeasurementSession:
             guess = max(times)
 
     def _slots(self, case: Case, plan: Plan, times: Sequence[float]) -> int:
-        """Return the launches of a window for processes with these nanoseconds per launch.
-
-        A small device memory limits them.
-        """
+        """Return the launches of a window for these nanoseconds per launch of each process."""
         launches = launches_for(times, plan.window_seconds)
         each, cache = slot_bytes(self.operator, case), self.device.last_level_cache_bytes
         # Where even the longest ring stays in the cache, a shorter one is as good.
         ring = 2 * cache if MAX_LAUNCHES * each > cache else 0
-        most = max(2, self.device.memory_bytes // (4 * each * len(times)))
-        return min(
-            max(MIN_LAUNCHES, math.ceil(launches), math.ceil(ring / each)), MAX_LAUNCHES, most
-        )
+        max_slots = max(2, self.device.memory_bytes // (4 * each * len(times)))
+        wanted = max(MIN_LAUNCHES, math.ceil(launches), math.ceil(ring / each))
+        return min(wanted, MAX_LAUNCHES, max_slots)
 
     def baseline(self) -> str:
         """Return the name of the baseline to beat: the one with the least time."""
@@ -346,10 +328,7 @@ class MeasurementSession:
         return self._preferred
 
     def baseline_times(self) -> dict[str, float]:
-        """Return the geomean microseconds over the seen cases of each of several baselines.
-
-        The result is empty for a single baseline.
-        """
+        """Return the geomean microseconds of each baseline over the seen cases; empty for one."""
         if self._alone:
             return {}
         builds = [build for name, build in self._builds.items() if name != "candidate"]

@@ -49,7 +49,7 @@ def device_for(kind: str, cache_folder: Path) -> Device:
     raise Broken(f"this machine has no {kind} that can be judged on{advice}")
 
 
-def named(name: str, cache_folder: Path) -> Device:
+def find(name: str, cache_folder: Path) -> Device:
     """Return the device with this number (from 0, as listed), slug or UUID.
 
     Raises: RequestError.
@@ -70,7 +70,7 @@ def devices(
     return tuple(device for kind in kinds for device in _devices(folder, kind))
 
 
-def measured_again(device: Device, cache_folder: Path) -> Device:
+def measure_again(device: Device, cache_folder: Path) -> Device:
     """Return the device with its peaks measured once more; they can only rise.
 
     Peaks measured on a busy machine are too low, which must be excluded before a time is disputed.

@@ -1,6 +1,6 @@
-"""What a GPU does at best, measured by PyTorch's own kernels: reading and writing all of a tensor,
-multiplying matrices. The same code measures every vendor that PyTorch is built for, and says what a
-device of theirs is.
+"""Peaks of a GPU, measured with PyTorch: memory bandwidth and matrix products.
+
+The same code measures every vendor that PyTorch supports.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,104 +19,124 @@ from evaluation.device_kind import GPU
 from evaluation.devices.device import Device, Level, slug_of
 from evaluation.sandbox.features import isolation_features
 
+# Functions import torch, which takes a second, only where peaks are measured.
+
 ON = "cuda"
 COPY_BYTES = 1 << 30
 PRODUCTS = {"float32": 4096, "float16": 8192, "bfloat16": 8192, "int8": 8192}
-"""The side of the square matrices whose product gives the peak of a dtype."""
-EIGHT_BIT_ALIKE = ((8, 9), (10, 3))
-"""From the one compute capability of NVIDIA's to before the other, 8-bit floats are multiplied as
-fast as 8-bit integers. Source: data sheets of Ada, Hopper and Blackwell; Blackwell Ultra differs.
+"""Side of the square matrices whose product gives the peak of a dtype."""
+EQUAL_8_BIT_PEAKS = ((8, 9), (10, 3))
+"""Range of compute capabilities in which 8-bit floats and 8-bit integers have equal peaks.
+
+Source: data sheets of Ada, Hopper and Blackwell; Blackwell Ultra differs.
 """
 TF32_PRODUCTS = 3
-"""Of TF32 are as accurate as one of float32, near enough. Source: `tf32x3` of Triton's `tl.dot`."""
+"""Products of TF32 with about the accuracy of one of float32. Source: `tf32x3` of `tl.dot`."""
 RUNS, ROUNDS = 5, 4
-"""The best of so many rounds of so many runs is the peak: other work only makes them slower."""
+"""The best of so many rounds of so many runs is the peak."""
 METHOD = 2
-"""Of measuring: what another way was measured is not known."""
+"""Version of the measurement; cached peaks of another version are ignored."""
 SHORT_RUNS = 200
-"""Of what takes microseconds: to launch a round of them takes tens."""
+"""Runs of a call that takes microseconds: a launch of the round takes tens."""
 
 
-def measured(cache: Path, model: Mapping[str, Any], index: int, again: bool) -> dict[str, float]:
-    """Peaks in GB/s and TFLOP/s, the best ever seen of one `model`: all that is known of a device
-    but which one it is, with driver and runtime. Measured on PyTorch's device `index`, if at all.
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as PyTorch numbers them.
+
+    `model` identifies the device but for its UUID, with driver and runtime. It has at least `name`,
+    `multiprocessors`, `memory_bytes` and `l2_bytes`. In `environment` no other GPU is visible.
+    """
+
+    model: Mapping[str, Any]
+    arch: str
+    uuid: str
+    environment: Mapping[str, str]
+
+
+def devices(
+    gpus: Sequence[Gpu], vendor: str, cache: Path, again: bool, unjudged: str = ""
+) -> list[Device]:
+    """Return GPUs with their peaks; the first of each model is measured."""
+    found: list[Device] = []
+    for index, gpu in enumerate(gpus):
+        model, l2 = gpu.model, gpu.model["l2_bytes"]
+        slug = slug_of(model["name"])
+        first = all(other.slug != slug for other in found)
+        peaks = _peaks(cache, model, index, again and first)
+        found.append(
+            Device(
+                slug=slug,
+                kind=GPU,
+                vendor=vendor,
+                name=model["name"],
+                arch=gpu.arch,
+                queue=f"hw.{slug}",
+                cores=model["multiprocessors"],
+                threads=model["multiprocessors"],
+                memory_bytes=model["memory_bytes"],
+                last_level_cache_bytes=l2,
+                levels=(
+                    Level("L2", l2, peaks["l2_gbps"]),
+                    Level("memory", 0, peaks["memory_gbps"]),
+                ),
+                peaks=peaks,
+                isolation=dataclasses.asdict(isolation_features()),
+                fingerprint={**model, "uuid": gpu.uuid},
+                environment=gpu.environment if len(gpus) > 1 else {},
+                unjudged=unjudged,
+            )
+        )
+    return found
+
+
+def _peaks(cache: Path, model: Mapping[str, Any], index: int, again: bool) -> dict[str, float]:
+    """Return the peaks in GB/s and TFLOP/s, the best ever measured of one `model`.
+
+    They are measured on PyTorch's device `index` where they are unknown, or `again`.
     """
     identity = json.dumps({**model, "measured": METHOD}, sort_keys=True)
-    kept = cache / "peaks" / f"gpu-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
-    known: dict[str, float] = json.loads(kept.read_text()) if kept.is_file() else {}
+    path = cache / "peaks" / f"gpu-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
+    known: dict[str, float] = json.loads(path.read_text()) if path.is_file() else {}
     if again or not known:
         import torch
 
         with torch.cuda.device(index):
-            found = dict(_measure(int(model["l2_bytes"])))
-        known = {name: max(value, known.get(name, 0.0)) for name, value in found.items()}
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(kept, json.dumps(known))
+            measured = dict(_measure(int(model["l2_bytes"])))
+        known = {name: max(value, known.get(name, 0.0)) for name, value in measured.items()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(path, json.dumps(known))
     return known
-
-
-def device(
-    model: Mapping[str, Any],
-    peaks: Mapping[str, float],
-    *,
-    vendor: str,
-    arch: str,
-    uuid: str,
-    environment: Mapping[str, str],
-    unjudged: str = "",
-) -> Device:
-    """One GPU of a `model` that was measured, with what PyTorch tells of it."""
-    slug, l2 = slug_of(model["name"]), model["l2_bytes"]
-    return Device(
-        slug=slug,
-        kind=GPU,
-        vendor=vendor,
-        name=model["name"],
-        arch=arch,
-        queue=f"hw.{slug}",
-        cores=model["multiprocessors"],
-        threads=model["multiprocessors"],
-        memory_bytes=model["memory_bytes"],
-        last_level_cache_bytes=l2,
-        levels=(Level("L2", l2, peaks["l2_gbps"]), Level("memory", 0, peaks["memory_gbps"])),
-        peaks=peaks,
-        isolation=dataclasses.asdict(isolation_features()),
-        fingerprint={**model, "uuid": uuid},
-        environment=environment,
-        unjudged=unjudged,
-    )
 
 
 def _measure(l2_bytes: int) -> Iterator[tuple[str, float]]:
     import torch
 
-    def copied(size: int, runs: int = RUNS) -> float:
+    def copy_gbps(size: int, runs: int = RUNS) -> float:
         source = torch.randn(size // 4, device=ON)
         target = torch.empty_like(source)
         return 2 * size / _best_seconds(lambda: torch.neg(source, out=target), runs) / 1e9
 
-    yield "memory_gbps", copied(COPY_BYTES)
-    yield "l2_gbps", copied(max(1 << 20, l2_bytes // 4), SHORT_RUNS)
-    precise = torch.backends.cuda.matmul.allow_tf32
+    yield "memory_gbps", copy_gbps(COPY_BYTES)
+    yield "l2_gbps", copy_gbps(max(1 << 20, l2_bytes // 4), SHORT_RUNS)
+    allow_tf32 = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     for dtype, side in PRODUCTS.items():
         seconds = min(times * _best_seconds(call) for times, call in _products(dtype, side))
         yield f"{dtype}_tflops", 2 * side**3 / seconds / 1e12
-    torch.backends.cuda.matmul.allow_tf32 = precise
+    torch.backends.cuda.matmul.allow_tf32 = allow_tf32
     torch.cuda.empty_cache()
 
 
 def _products(dtype: str, side: int) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """Ways to multiply two square matrices of a dtype, of which the fastest shows its peak: a call,
-    and how many of it are one product.
-    """
+    """Yield ways to multiply two square matrices: calls per product, and the call."""
     import torch
 
     if dtype == "int8":
         a = torch.randint(-128, 128, (side, side), dtype=torch.int8, device=ON)
         b = torch.randint(-128, 128, (side, side), dtype=torch.int8, device=ON).t()
         yield 1, lambda: torch._int_mm(a, b)
-        first, last = EIGHT_BIT_ALIKE
+        first, last = EQUAL_8_BIT_PEAKS
         if torch.version.cuda and first <= torch.cuda.get_device_capability() < last:
             yield 1, _product_of_8_bit_floats(side)
         return
@@ -126,20 +147,21 @@ def _products(dtype: str, side: int) -> Iterator[tuple[int, Callable[[], Any]]]:
 
 
 def _in_tf32(call: Callable[[], Any]) -> Callable[[], Any]:
-    """A product of float32 in the shorter precision of tensor cores."""
+    """Return a product of float32 in the tensor cores' TF32."""
     import torch
 
-    def shortened() -> None:
+    def call_in_tf32() -> None:
         torch.backends.cuda.matmul.allow_tf32 = True
         call()
         torch.backends.cuda.matmul.allow_tf32 = False
 
-    return shortened
+    return call_in_tf32
 
 
 def _product_of_8_bit_floats(side: int) -> Callable[[], Any]:
-    """A product of 8-bit floats, for want of a fast one of 8-bit integers: on an H200 PyTorch's own
-    reaches 967 TOP/s, a kernel in Triton 1247, and this 1515.
+    """Return a product of 8-bit floats, in place of one of 8-bit integers.
+
+    On an H200 PyTorch's integer product reaches 967 TOP/s, a Triton kernel 1247, and this 1515.
     """
     import torch
 
@@ -149,7 +171,7 @@ def _product_of_8_bit_floats(side: int) -> Callable[[], Any]:
 
 
 def _best_seconds(call: Callable[[], Any], runs: int = RUNS) -> float:
-    """Seconds of one call: the fastest of ROUNDS, each a graph of so many `runs` in a row."""
+    """Return the seconds of one call: the fastest of ROUNDS graphs of `runs` calls."""
     import torch
 
     call()

@@ -49,28 +49,28 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
         (("kfd", "nvidia0"), "cuda", "nvidia"),
     ],
 )
-def test_a_gpu_is_one_whose_device_file_is_there_and_that_pytorch_was_built_for(
+def test_gpu_vendor_needs_device_file_and_matching_pytorch(
     machine: Machine, nodes: tuple[str, ...], built_for: str, vendor: str
 ) -> None:
     machine(*nodes, built_for=built_for)
     assert device_kind.gpu_vendor() == vendor
 
 
-def test_a_gpu_can_be_left_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_is_ignored_with_arena_gpu_none(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARENA_GPU", "none")
     machine("nvidia0", built_for="cuda")
     assert device_kind.gpu_vendor() == ""
     assert device_kind.kind_of(("gpu", "cpu")) == "cpu"
 
 
-def test_what_pytorch_was_built_for_is_what_it_says_itself() -> None:
+def test_pytorch_build_is_read_from_its_version_file() -> None:
     import torch
 
     assert device_kind._torch_is_built_for("cuda") == (torch.version.cuda is not None)
     assert device_kind._torch_is_built_for("hip") == (torch.version.hip is not None)
 
 
-def test_a_language_runs_on_the_best_kind_that_is_here(machine: Machine) -> None:
+def test_kind_of_language_is_the_first_available(machine: Machine) -> None:
     machine("nvidia0", built_for="cuda")
     assert device_kind.kind_of(("gpu", "cpu")) == "gpu"
     assert device_kind.kind_of(("cpu",)) == "cpu"
@@ -80,7 +80,7 @@ def test_a_language_runs_on_the_best_kind_that_is_here(machine: Machine) -> None
     ("node", "built_for"), [("null", ""), ("nvidia0", ""), ("kfd", "hip")],
     ids=["no GPU", "a GPU and PyTorch for processors", "a GPU of AMD's"],
 )  # fmt: skip
-def test_without_a_gpu_that_is_judged_on_triton_is_interpreted_and_the_rest_compiled(
+def test_without_judged_gpu_triton_is_interpreted_and_others_compiled(
     machine: Machine, node: str, built_for: str
 ) -> None:
     machine(node, built_for=built_for)
@@ -92,13 +92,13 @@ def test_without_a_gpu_that_is_judged_on_triton_is_interpreted_and_the_rest_comp
         assert "compiled, not run" in languages()[language].runs_here()
 
 
-def test_with_a_gpu_that_is_judged_on_all_of_its_languages_are_timed(machine: Machine) -> None:
+def test_with_judged_gpu_all_gpu_languages_are_timed(machine: Machine) -> None:
     machine("nvidia0", built_for="cuda")
     for language in ("cuda", "hip", "triton", "torch"):
         assert languages()[language].judged_here() == ""
 
 
-def test_a_gpu_that_does_not_answer_is_named_with_what_to_do(
+def test_missing_device_raises_broken_with_advice(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(detect, "_devices", lambda folder, kind: ())

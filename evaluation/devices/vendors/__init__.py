@@ -1,1 +1,1 @@
-"""Vendors of devices: a module of this folder is one."""
+"""Vendors of devices, one module each."""

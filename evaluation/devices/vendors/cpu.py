@@ -1,4 +1,4 @@
-"""The processor of this machine: what /proc and /sys say of it, and what a C++ program measures."""
+"""The CPU of this machine: data from /proc and /sys, peaks from a C++ program."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from typing import Any
 
 from evaluation.building.cache_folder import replace_text
 from evaluation.building.native import compiler_version
-from evaluation.device_kind import CPU, contestant_cores
+from evaluation.device_kind import CPU, candidate_cores
 from evaluation.devices.device import Device, Level, slug_of
 from evaluation.errors import Broken
 from evaluation.sandbox.features import isolation_features
 
 KIND = CPU
-UNKNOWN_CACHE = 32 << 20
-"""Bytes of last-level cache that a machine is taken to have when it does not say."""
+DEFAULT_CACHE_BYTES = 32 << 20
+"""Bytes of last-level cache assumed where the machine does not report it."""
 PEAKS = Path(__file__).with_name("peaks.cpp")
 SYSTEM_CPUS = Path("/sys/devices/system/cpu")
-MEASURE_SECONDS = 120
-MOST_ROUNDS, RISE = 6, 1.03
+MAX_MEASURE_SECONDS = 120
+MAX_ROUNDS, MIN_RISE = 6, 1.03
 
 
 def devices(cache: Path, again: bool = False) -> Sequence[Device]:
-    """The one processor that contestants run on."""
+    """Return the one CPU that processes run on."""
     info = _cpuinfo()
     name = info.get("model name", platform.machine())
-    total, cores = os.cpu_count() or 1, contestant_cores()
+    total, cores = os.cpu_count() or 1, candidate_cores()
     slug = slug_of(f"{name} {total}c")
     flags = set(info.get("flags", info.get("Features", "")).split())
     widest = [isa for isa in ("avx512f", "avx2", "avx", "sse4_2", "sve", "asimd") if isa in flags]
@@ -61,7 +61,7 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
             cores=total,
             threads=len(cores),
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            last_level_cache_bytes=max(caches.values(), default=UNKNOWN_CACHE),
+            last_level_cache_bytes=max(caches.values(), default=DEFAULT_CACHE_BYTES),
             levels=levels,
             peaks={
                 **{f"{level.name.lower()}_gbps": level.gbps for level in levels},
@@ -74,21 +74,21 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
 
 
 def state(device: Device) -> dict[str, Any]:
-    """Nothing: what a processor's cores do now is told only to who owns the machine."""
+    """Return nothing: a CPU's state is readable by its owner only."""
     return {}
 
 
 def _cpuinfo() -> Mapping[str, str]:
-    """The first processor's entries of /proc/cpuinfo."""
+    """Return the first processor's entries of /proc/cpuinfo."""
     first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
     return {key.strip(): value.strip() for key, value in pairs}
 
 
 def cache_bytes(cpus: Path, cores: Iterable[int]) -> dict[str, int]:
-    """Bytes of data cache that `cores` reach together, by level, smallest first.
+    """Return the bytes of data cache of `cores` together, by level, smallest first.
 
-    `cpus` is laid out like /sys/devices/system/cpu. A cache that several cores share counts once.
+    `cpus` has the layout of /sys/devices/system/cpu. A shared cache counts once.
     """
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     sizes: dict[tuple[str, str], int] = {}
@@ -113,37 +113,36 @@ def _measured(
     cores: Sequence[int],
     again: bool,
 ) -> tuple[tuple[Level, ...], float]:
-    """The levels with their bandwidth and the TFLOP/s, the best ever seen of one fingerprint."""
+    """Return the levels with bandwidth, and TFLOP/s: the best ever measured of one fingerprint."""
     identity = json.dumps(fingerprint, sort_keys=True) + PEAKS.read_text(encoding="utf-8")
-    kept = cache / "peaks" / f"cpu-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
-    if again or not kept.is_file():
+    path = cache / "peaks" / f"cpu-{hashlib.sha256(identity.encode()).hexdigest()[:20]}.json"
+    if again or not path.is_file():
         # Half of a cache is surely held by it; four times the last one surely is not.
         sets = [size // 2 for size in caches.values()]
-        sets.append(4 * max(caches.values(), default=UNKNOWN_CACHE))
-        known = json.loads(kept.read_text()) if kept.is_file() else [0.0] * (len(sets) + 1)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(kept, json.dumps(_measure([s // len(cores) for s in sets], cores, known)))
-    *gbps, tflops = json.loads(kept.read_text())
+        sets.append(4 * max(caches.values(), default=DEFAULT_CACHE_BYTES))
+        known = json.loads(path.read_text()) if path.is_file() else [0.0] * (len(sets) + 1)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(path, json.dumps(_measure([s // len(cores) for s in sets], cores, known)))
+    *gbps, tflops = json.loads(path.read_text())
     sizes = (*caches.items(), ("memory", 0))
     levels = (Level(name, size, rate) for (name, size), rate in zip(sizes, gbps, strict=True))
     return tuple(levels), tflops
 
 
 def _measure(sets: Sequence[int], cores: Sequence[int], known: Sequence[float]) -> list[float]:
-    """GB/s for each working set of so many bytes a core, then TFLOP/s; none below what is `known`.
+    """Return GB/s for each working set of so many bytes a core, then TFLOP/s, not below `known`.
 
-    A round takes about a second; rounds go on while the peaks still rise, as they do when the
-    machine was busy with something else.
+    A round takes about a second. Rounds continue while the peaks still rise, as on a busy machine.
     """
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/peaks"
         _run(["g++", "-O3", "-march=native", "-fopenmp", str(PEAKS), "-o", program], cores)
         best = list(known)
-        for _ in range(MOST_ROUNDS):
-            found = [float(line) for line in _run([program, *map(str, sets)], cores).split()]
-            risen = any(new > RISE * old for new, old in zip(found, best, strict=True))
-            best = [max(pair) for pair in zip(found, best, strict=True)]
-            if not risen:
+        for _ in range(MAX_ROUNDS):
+            rates = [float(line) for line in _run([program, *map(str, sets)], cores).split()]
+            rising = any(new > MIN_RISE * old for new, old in zip(rates, best, strict=True))
+            best = [max(pair) for pair in zip(rates, best, strict=True)]
+            if not rising:
                 break
         return best
 
@@ -153,10 +152,10 @@ def _run(argv: Sequence[str], cores: Sequence[int]) -> str:
         argv,
         capture_output=True,
         text=True,
-        timeout=MEASURE_SECONDS,
+        timeout=MAX_MEASURE_SECONDS,
         env={**os.environ, "OMP_NUM_THREADS": str(len(cores))},
         preexec_fn=lambda: os.sched_setaffinity(0, cores),
     )
     if done.returncode:
-        raise Broken(f"cannot measure this processor: {' '.join(argv)}: {done.stderr[-500:]}")
+        raise Broken(f"cannot measure this CPU: {' '.join(argv)}: {done.stderr[-500:]}")
     return done.stdout

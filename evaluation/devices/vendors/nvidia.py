@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: what the driver says of them (NVML), and the peaks that PyTorch reaches on them."""
+"""NVIDIA GPUs: state from the driver (NVML), peaks from PyTorch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation import device_kind
 from evaluation.devices import peaks_gpu
-from evaluation.devices.device import Device, slug_of
+from evaluation.devices.device import Device
 
 KIND = device_kind.GPU
 VENDOR = "NVIDIA"
@@ -18,53 +18,49 @@ ISA |= {"10.0": "Blackwell", "10.3": "Blackwell", "12.0": "Blackwell"}
 
 
 def devices(cache: Path, again: bool = False) -> Sequence[Device]:
-    """The GPUs that this process sees, in CUDA's order; of each model the first is measured."""
+    """Return the GPUs that this process sees, in CUDA's order."""
     if device_kind.gpu_vendor() != "nvidia":
         return []
-    import torch
+    import torch  # takes a second to import
 
-    found: list[Device] = []
-    count = torch.cuda.device_count()
-    for index in range(count):
-        properties = torch.cuda.get_device_properties(index)
-        uuid = str(properties.uuid)
-        capability = f"{properties.major}.{properties.minor}"
-        model = {
+    return peaks_gpu.devices(
+        [_gpu(torch, index) for index in range(torch.cuda.device_count())], VENDOR, cache, again
+    )
+
+
+def _gpu(torch: Any, index: int) -> peaks_gpu.Gpu:
+    properties = torch.cuda.get_device_properties(index)
+    uuid = str(properties.uuid)
+    capability = f"{properties.major}.{properties.minor}"
+    return peaks_gpu.Gpu(
+        model={
             "name": properties.name,
             "capability": capability,
             "multiprocessors": properties.multi_processor_count,
             "memory_bytes": properties.total_memory,
             "l2_bytes": properties.L2_cache_size,
             "cuda": torch.version.cuda,
-            "driver": _told(uuid).get("driver", ""),
-        }
-        slug = slug_of(properties.name)
-        first = all(other.slug != slug for other in found)
-        peaks = peaks_gpu.measured(cache, model, index, again and first)
-        found.append(
-            peaks_gpu.device(
-                model,
-                peaks,
-                vendor=VENDOR,
-                arch=f"sm_{capability.replace('.', '')} {ISA.get(capability, '')}".strip(),
-                uuid=uuid,
-                # Alone already, it needs no name; a part of a GPU (MIG) has none of this form.
-                environment={"CUDA_VISIBLE_DEVICES": f"GPU-{uuid}"} if count > 1 else {},
-            )
-        )
-    return found
+            "driver": nvml_state(uuid).get("driver", ""),
+        },
+        arch=f"sm_{capability.replace('.', '')} {ISA.get(capability, '')}".strip(),
+        uuid=uuid,
+        # Not for a part of a GPU (MIG), whose name has another form.
+        environment={"CUDA_VISIBLE_DEVICES": f"GPU-{uuid}"},
+    )
 
 
 def state(device: Device) -> dict[str, Any]:
-    return _told(device.uuid) if device.vendor == VENDOR else {}
+    """Return a GPU's state; empty for another vendor's device."""
+    return nvml_state(device.uuid) if device.vendor == VENDOR else {}
 
 
-def _told(uuid: str) -> dict[str, Any]:
-    """What NVML says of a GPU now: driver, clocks in MHz, degrees Celsius, watts, throttle reasons;
-    nothing where NVML cannot be asked.
+def nvml_state(uuid: str) -> dict[str, Any]:
+    """Return a GPU's state from NVML; empty without NVML.
+
+    Units: clocks in MHz, degrees Celsius, watts.
     """
     try:
-        import pynvml
+        import pynvml  # optional
     except ImportError:
         return {}
     try:
@@ -73,7 +69,7 @@ def _told(uuid: str) -> dict[str, Any]:
     except pynvml.NVMLError:
         return {}
     clock, sensor = pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_TEMPERATURE_GPU
-    asked: dict[str, Callable[[], Any]] = {
+    queries: dict[str, Callable[[], Any]] = {
         "driver": pynvml.nvmlSystemGetDriverVersion,
         "sm_mhz": lambda: clock(gpu, pynvml.NVML_CLOCK_SM),
         "memory_mhz": lambda: clock(gpu, pynvml.NVML_CLOCK_MEM),
@@ -81,11 +77,11 @@ def _told(uuid: str) -> dict[str, Any]:
         "watts": lambda: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,
         "throttled": lambda: _throttled(pynvml, gpu),
     }
-    told = {}
-    for name, ask in asked.items():
-        with contextlib.suppress(pynvml.NVMLError):  # what this card does not tell
-            told[name] = ask()
-    return told
+    values = {}
+    for name, query in queries.items():
+        with contextlib.suppress(pynvml.NVMLError):  # a value that this card does not support
+            values[name] = query()
+    return values
 
 
 def _throttled(pynvml: Any, gpu: Any) -> list[str]:

@@ -57,7 +57,7 @@ def device(pci: str, vendor: str = "AMD") -> Device:
     )  # fmt: skip
 
 
-def test_rocm_smi_is_read_in_the_words_of_any_release(rocm_smi: Path) -> None:
+def test_rocm_smi_output_of_any_release_is_parsed(rocm_smi: Path) -> None:
     said = {"card0": VEGA, "card1": MI300, "system": {"Driver version": "6.8.5"}}
     rocm_smi.write_text("WARNING: a device is in a low-power state\n" + json.dumps(said))
     assert amd.from_command() == {
@@ -76,24 +76,22 @@ def test_rocm_smi_is_read_in_the_words_of_any_release(rocm_smi: Path) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "ERROR: no ROCm driver", "{", '{"system": {}}'])
-def test_a_tool_that_finds_nothing_tells_nothing(rocm_smi: Path, said: str) -> None:
+def test_rocm_smi_without_cards_returns_nothing(rocm_smi: Path, said: str) -> None:
     rocm_smi.write_text(said)
     assert amd.from_command() == {}
 
 
-def test_a_tool_that_hangs_leaves_the_other_devices(
-    rocm_smi: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(amd, "SECONDS", 0.2)
+def test_hanging_rocm_smi_times_out(rocm_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amd, "MAX_TOOL_SECONDS", 0.2)
     tool = rocm_smi.with_name("rocm-smi")
     tool.write_text("#!/bin/sh\nexec sleep 20\n")
     assert amd.from_command() == {}
 
 
-def test_a_machine_without_the_tools_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_tools_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setitem(sys.modules, "amdsmi", None)
-    assert amd.now() == {}
+    assert amd.states() == {}
 
 
 class Refused(Exception):
@@ -145,11 +143,9 @@ WHOLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_amdsmi_is_asked_first_and_tells_what_holds_a_gpu_back(
-    monkeypatch: pytest.MonkeyPatch, rocm_smi: Path
-) -> None:
+def test_amdsmi_comes_before_rocm_smi(monkeypatch: pytest.MonkeyPatch, rocm_smi: Path) -> None:
     amdsmi(monkeypatch, **WHOLE)
-    assert amd.now() == {
+    assert amd.states() == {
         "0000:c1:00.0": {
             "name": "AMD Instinct MI300X", "arch": "gfx942", "driver": "6.12.12", "gfx_mhz": 132,
             "memory_mhz": 132, "celsius": 37, "watts": 133, "memory_bytes": 196592 << 20,
@@ -159,7 +155,7 @@ def test_amdsmi_is_asked_first_and_tells_what_holds_a_gpu_back(
     assert not rocm_smi.with_name("asked").exists()
 
 
-def test_what_an_older_gpu_does_not_support_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_amdsmi_values_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     power = {"current_socket_power": "N/A", "average_socket_power": 41}
     violations = dict.fromkeys(WHOLE["violation_status"], "N/A")
     answers = {"gpu_device_bdf": "0000:04:00.0", "power_info": power}
@@ -167,7 +163,7 @@ def test_what_an_older_gpu_does_not_support_is_left_out(monkeypatch: pytest.Monk
     assert amd.from_library() == {"0000:04:00.0": {"watts": 41}}
 
 
-def test_a_library_that_cannot_start_leaves_it_to_rocm_smi(
+def test_failing_amdsmi_falls_back_to_rocm_smi(
     monkeypatch: pytest.MonkeyPatch, rocm_smi: Path
 ) -> None:
     def refuse() -> None:
@@ -177,12 +173,10 @@ def test_a_library_that_cannot_start_leaves_it_to_rocm_smi(
     monkeypatch.setattr(module, "amdsmi_init", refuse)
     monkeypatch.setattr(module, "amdsmi_shut_down", refuse)
     rocm_smi.write_text(json.dumps({"card0": MI300}))
-    assert set(amd.now()) == {"0000:c1:00.0"}
+    assert set(amd.states()) == {"0000:c1:00.0"}
 
 
-def test_the_state_of_a_device_is_that_of_its_pci_address(
-    monkeypatch: pytest.MonkeyPatch, rocm_smi: Path
-) -> None:
+def test_state_is_found_by_pci_address(monkeypatch: pytest.MonkeyPatch, rocm_smi: Path) -> None:
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     rocm_smi.write_text(json.dumps({"card0": VEGA, "card1": MI300}))
     assert detect.state(device("0000:c1:00.0"))["watts"] == 133.0
@@ -192,8 +186,8 @@ def test_the_state_of_a_device_is_that_of_its_pci_address(
 
 
 @pytest.mark.parametrize(("seen", "second"), [("", "1"), ("2,5", "5"), ("GPU-a,GPU-b", "GPU-b")])
-def test_one_of_several_is_shown_alone_by_its_name_among_those_seen(
+def test_visible_gpu_is_named_as_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, seen: str, second: str
 ) -> None:
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", seen)
-    assert amd._visible(1) == {"HIP_VISIBLE_DEVICES": second}
+    assert amd.visible(1) == {"HIP_VISIBLE_DEVICES": second}

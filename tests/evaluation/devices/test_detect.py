@@ -42,17 +42,17 @@ def device(*levels: Level, tflops: float = 1.0) -> Device:
 TWO_LEVELS = device(Level("L1", 1000, 100.0), Level("memory", 0, 10.0))
 
 
-def test_bytes_move_at_the_bandwidth_of_the_smallest_level_that_holds_them() -> None:
+def test_roofline_uses_the_smallest_level_that_holds_the_working_set() -> None:
     assert TWO_LEVELS.roofline_seconds(500, 0, 1000) == pytest.approx(500 / 100e9)
     assert TWO_LEVELS.roofline_seconds(500, 0, 1001) == pytest.approx(500 / 10e9)
 
 
-def test_the_roofline_is_the_larger_of_moving_and_computing() -> None:
+def test_roofline_is_the_larger_of_memory_and_compute_time() -> None:
     assert TWO_LEVELS.roofline_seconds(10**9, 10**9, 10**9) == pytest.approx(0.1)
     assert TWO_LEVELS.roofline_seconds(10**9, 10**12, 10**9) == pytest.approx(1.0)
 
 
-def test_the_processor_is_named_by_what_the_machine_says(cpu: Device) -> None:
+def test_cpu_is_named_as_in_cpuinfo(cpu: Device) -> None:
     assert cpu.name in Path("/proc/cpuinfo").read_text()
     assert cpu.cores == os.cpu_count()
     assert 1 <= cpu.threads <= cpu.cores
@@ -60,35 +60,35 @@ def test_the_processor_is_named_by_what_the_machine_says(cpu: Device) -> None:
     assert set(cpu.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
-def test_peaks_are_measured_and_plausible(cpu: Device) -> None:
+def test_cpu_peaks_are_plausible(cpu: Device) -> None:
     assert cpu.levels[-1].name == "memory"
     assert all(0.1 < level.gbps < 100_000 for level in cpu.levels)
     assert 1e-4 < cpu.peaks["float32_tflops"] < 1000
     assert cpu.peaks["memory_gbps"] == cpu.levels[-1].gbps
 
 
-def test_the_nearest_cache_is_faster_than_memory(cpu: Device) -> None:
+def test_first_cache_is_faster_than_memory(cpu: Device) -> None:
     if len(cpu.levels) < 2:
         pytest.skip("this machine says nothing of its caches")
     assert cpu.levels[0].gbps > cpu.levels[-1].gbps
 
 
-def test_the_walls_of_the_machine_are_said(cpu: Device) -> None:
+def test_device_lists_isolation_features(cpu: Device) -> None:
     assert {"namespaces", "landlock", "seccomp"} <= set(cpu.isolation)
 
 
-def test_peaks_are_measured_once_for_a_fingerprint(cpu: Device, folder: Path) -> None:
+def test_peaks_are_measured_once_per_fingerprint(cpu: Device, folder: Path) -> None:
     (kept,) = (folder / "peaks").iterdir()
     again = devices(folder)[0]
     assert (again.levels, again.peaks) == (cpu.levels, cpu.peaks)
     assert list((folder / "peaks").iterdir()) == [kept]
 
 
-def test_peaks_of_a_busy_machine_rise_when_measured_again(cpu: Device, folder: Path) -> None:
+def test_peaks_measured_again_only_rise(cpu: Device, folder: Path) -> None:
     (kept,) = (folder / "peaks").iterdir()
     quiet = json.loads(kept.read_text())
     kept.write_text(json.dumps([quiet[0] * 1e6, *(rate / 100 for rate in quiet[1:])]))
-    anew = detect.measured_again(cpu, folder)
+    anew = detect.measure_again(cpu, folder)
     kept.write_text(json.dumps(quiet))
     assert anew.slug == cpu.slug
     assert anew.levels[0].gbps == quiet[0] * 1e6, "what was better before is kept"
@@ -96,20 +96,20 @@ def test_peaks_of_a_busy_machine_rise_when_measured_again(cpu: Device, folder: P
     assert anew.peaks["float32_tflops"] > quiet[-1] / 100
 
 
-def test_the_command_line_says_it_as_json(cpu: Device, folder: Path) -> None:
+def test_hardware_command_prints_json(cpu: Device, folder: Path) -> None:
     words = (sys.executable, "-m", "evaluation", "hardware", "--json", "--cache", str(folder))
     said = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
     assert to_json(cpu) in said["devices"]
 
 
-def test_the_table_names_every_level(cpu: Device) -> None:
+def test_device_text_names_every_level(cpu: Device) -> None:
     table = report_text.devices([cpu])
     assert cpu.slug in table
     assert all(level.name in table for level in cpu.levels)
     assert report_text.devices([dataclasses.replace(cpu, slug="another")]) != table
 
 
-def test_a_cache_that_cores_share_counts_once(tmp_path: Path) -> None:
+def test_shared_cache_counts_once(tmp_path: Path) -> None:
     for core in (0, 1, 2):
         indices = (("1", "Data", "48K", str(core)), ("1", "Instruction", "32K", str(core)),
                    ("3", "Unified", "32M", "0-1" if core < 2 else "2"))  # fmt: skip
@@ -125,7 +125,7 @@ def test_a_cache_that_cores_share_counts_once(tmp_path: Path) -> None:
     assert cache_bytes(tmp_path / "nothing", [0]) == {}
 
 
-def test_operations_are_done_at_the_peak_of_their_unit_where_that_was_measured() -> None:
+def test_roofline_uses_the_peak_of_the_dtype_where_measured() -> None:
     peaks = {"float32_tflops": 1.0, "bfloat16_tflops": 8.0}
     gpu = dataclasses.replace(device(Level("memory", 0, 10.0)), peaks=peaks)
     assert gpu.roofline_seconds(0, 8 * 10**12, 1, "bfloat16") == pytest.approx(1.0)
@@ -134,7 +134,7 @@ def test_operations_are_done_at_the_peak_of_their_unit_where_that_was_measured()
     assert gpu.roofline_seconds(10**11, 8 * 10**12, 1, "bfloat16") == pytest.approx(10.0)
 
 
-def test_a_device_that_tells_nothing_of_itself_has_no_state(cpu: Device) -> None:
+def test_cpu_has_no_state(cpu: Device) -> None:
     assert detect.state(TWO_LEVELS) == detect.state(cpu) == {}
 
 
@@ -154,7 +154,7 @@ def two_gpus_and_more(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> tuple[Dev
     return (*of_kind["gpu"], cpu)
 
 
-def test_every_device_is_listed_with_its_number_gpus_first(
+def test_devices_are_numbered_with_gpus_first(
     two_gpus_and_more: tuple[Device, ...], cpu: Device
 ) -> None:
     assert detect.devices(Path()) == two_gpus_and_more
@@ -165,24 +165,24 @@ def test_every_device_is_listed_with_its_number_gpus_first(
     assert "not yet" in table
 
 
-def test_a_device_is_named_by_its_number_its_slug_or_its_uuid(
+def test_device_is_found_by_number_slug_or_uuid(
     two_gpus_and_more: tuple[Device, ...], cpu: Device
 ) -> None:
-    assert detect.named("2", Path()).uuid == "aaaa"
-    assert detect.named("aaaa", Path()).uuid == "aaaa"
-    assert detect.named("h200", Path()).uuid == "bbbb", "the first of those that are alike"
-    assert detect.named(cpu.slug, Path()) == cpu
+    assert detect.find("2", Path()).uuid == "aaaa"
+    assert detect.find("aaaa", Path()).uuid == "aaaa"
+    assert detect.find("h200", Path()).uuid == "bbbb", "the first of those that are alike"
+    assert detect.find(cpu.slug, Path()) == cpu
     with pytest.raises(RequestError, match=r"no device h100 here; there are: 0 mi300x, 1 h200,"):
-        detect.named("h100", Path())
+        detect.find("h100", Path())
 
 
-def test_the_judge_takes_the_first_device_that_is_judged_on(
+def test_device_for_skips_unjudged_devices(
     two_gpus_and_more: tuple[Device, ...],
 ) -> None:
     assert detect.device_for("gpu", Path()).uuid == "bbbb"
 
 
-def test_a_processor_is_looked_at_without_touching_a_gpu(
+def test_cpu_detection_does_not_touch_gpus(
     cpu: Device, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def touched(cache: Path, again: bool = False) -> list[Device]:
@@ -194,7 +194,7 @@ def test_a_processor_is_looked_at_without_touching_a_gpu(
     assert detect.device_for("cpu", folder) == cpu
 
 
-def test_every_vendor_says_its_kind_its_devices_and_their_state(folder: Path) -> None:
+def test_every_vendor_returns_devices_of_its_kind_and_their_state(folder: Path) -> None:
     for vendor in detect._vendors():
         assert vendor.KIND in ("cpu", "gpu")
         for found in vendor.devices(folder):

@@ -62,9 +62,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine
 
 
-def test_alike_gpus_share_a_name_and_a_queue_and_are_told_apart(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_equal_gpus_share_slug_and_queue_but_not_uuid(machine: Machine, tmp_path: Path) -> None:
     first, other, second = nvidia.devices(tmp_path)
     assert (
         (first.slug, first.queue)
@@ -76,7 +74,7 @@ def test_alike_gpus_share_a_name_and_a_queue_and_are_told_apart(
     assert second.environment == {"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}
 
 
-def test_peaks_are_measured_once_for_a_model_and_a_driver(
+def test_gpu_peaks_are_measured_once_per_model_and_driver(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _, second = nvidia.devices(tmp_path)
@@ -84,28 +82,28 @@ def test_peaks_are_measured_once_for_a_model_and_a_driver(
     assert first.peaks == second.peaks == RATES
     nvidia.devices(tmp_path)
     assert machine.measured == [0, 1]
-    monkeypatch.setattr(nvidia, "_told", lambda uuid: {"driver": "999"})
+    monkeypatch.setattr(nvidia, "nvml_state", lambda uuid: {"driver": "999"})
     nvidia.devices(tmp_path)
     assert machine.measured == [0, 1, 0, 1]
 
 
-def test_measured_again_the_better_figure_is_kept(machine: Machine, tmp_path: Path) -> None:
+def test_gpu_peaks_measured_again_keep_the_better_value(machine: Machine, tmp_path: Path) -> None:
     machine.gpus = machine.gpus[2:]
     (before,) = nvidia.devices(tmp_path)
     machine.rates = {"memory_gbps": 4300.0, "l2_gbps": 1.0, "float32_tflops": 1.0}
-    after = detect.measured_again(before, tmp_path)
+    after = detect.measure_again(before, tmp_path)
     assert after.uuid == "bbbb"
     assert after.peaks == {**RATES, "memory_gbps": 4300.0}
 
 
-def test_a_gpu_that_is_alone_needs_no_name(machine: Machine, tmp_path: Path) -> None:
+def test_single_gpu_has_no_environment(machine: Machine, tmp_path: Path) -> None:
     machine.gpus = [{**H200, "name": "NVIDIA H200 MIG 1g.18gb", "uuid": "dddd"}]
     (part,) = nvidia.devices(tmp_path)
     assert part.environment == {}
     assert part.slug == "nvidia-h200-mig-1g-18gb"
 
 
-def test_a_contestant_sees_the_gpu_of_its_judge_alone(
+def test_candidate_process_inherits_the_judges_gpu(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     *_, second = nvidia.devices(tmp_path)
@@ -115,7 +113,7 @@ def test_a_contestant_sees_the_gpu_of_its_judge_alone(
     assert rights.variables()["CUDA_VISIBLE_DEVICES"] == "GPU-bbbb"
 
 
-def test_an_amd_gpu_is_found_on_its_bus_and_not_judged_on(
+def test_amd_gpu_is_detected_by_pci_address_and_unjudged(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {
@@ -125,7 +123,7 @@ def test_an_amd_gpu_is_found_on_its_bus_and_not_judged_on(
     machine.gpus = [{**found, "pci_bus_id": 0x04}, found]
     told = {"0000:c1:00.0": {"name": "AMD Instinct MI300X", "driver": "6.12.12"}}
     monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "amd")
-    monkeypatch.setattr(amd, "now", lambda: told)
+    monkeypatch.setattr(amd, "states", lambda: told)
     other, device = amd.devices(tmp_path)
     assert (device.slug, device.arch, device.uuid) == (
         "amd-instinct-mi300x",
@@ -138,7 +136,7 @@ def test_an_amd_gpu_is_found_on_its_bus_and_not_judged_on(
     assert machine.measured == [0, 1]
 
 
-def test_an_amd_gpu_that_pytorch_fails_on_keeps_nobody_from_the_processor(
+def test_amd_gpu_without_pytorch_support_is_ignored_with_a_message(
     machine: Machine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -146,13 +144,13 @@ def test_an_amd_gpu_that_pytorch_fails_on_keeps_nobody_from_the_processor(
 ) -> None:
     monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "amd")
     assert amd.devices(tmp_path) == []  # these tell no address on a bus
-    assert "PyTorch cannot tell of the AMD GPU that is here" in capsys.readouterr().err
+    assert "PyTorch cannot use the AMD GPU of this machine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("capability", "alike"), [((8, 6), False), ((9, 0), True), ((10, 0), True), ((10, 3), False)]
 )
-def test_a_peak_is_what_the_fastest_way_reaches(
+def test_peak_is_the_fastest_of_several_products(
     capability: tuple[int, int], alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     precisions: list[bool] = []
@@ -182,7 +180,7 @@ def test_a_peak_is_what_the_fastest_way_reaches(
     assert peaks["memory_gbps"] == pytest.approx(2 * 1024 / 2.0 / 1e9)
 
 
-def test_what_a_card_does_not_tell_takes_nothing_else_with_it(
+def test_unsupported_nvml_value_is_omitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Refused(Exception):
@@ -202,6 +200,6 @@ def test_what_a_card_does_not_tell_takes_nothing_else_with_it(
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     told = {"driver": "580", "sm_mhz": 1, "memory_mhz": 2, "watts": 143.058}
-    assert nvidia._told("aaaa") == {**told, "throttled": ["SwPowerCap"]}
+    assert nvidia.nvml_state("aaaa") == {**told, "throttled": ["SwPowerCap"]}
     nvml.nvmlDeviceGetHandleByUUID = refuse
-    assert nvidia._told("aaaa") == {}
+    assert nvidia.nvml_state("aaaa") == {}
