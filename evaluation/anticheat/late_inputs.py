@@ -19,25 +19,21 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 
-from evaluation.anticheat import launch_order
+from evaluation.anticheat.launch_order import OverlapDetector
 from evaluation.errors import SubmissionError
 from evaluation.memory.input_slices import InputSlices
 from evaluation.timing.gpu_clock import observable_outputs, secret_reader
-from evaluation.timing.window import MIN_LAUNCHES, attribute_failure
+from evaluation.timing.window import MIN_LAUNCHES, WindowTimer, attribute_failure
 
-if TYPE_CHECKING:
-    from evaluation.timing.window import WindowTimer
+Check = Callable[[WindowTimer], None]
 
 MAX_SECONDS = 1.0
 """Longest wait for the moment to inject inputs."""
 SETTLED_SECONDS = {"cpu": 10e-6, "cuda": 0.0}
-"""Delay within which a processor's writes become visible to other cores.
-
-A GPU needs none: a launch begins when the writes of the previous one are visible.
+"""Delay until other cores see a processor's writes. On a GPU a launch begins once they are visible.
 """
 
 
@@ -100,25 +96,23 @@ class LateInputs:
         return [launch for launch, read, found in launches if read() != found]
 
 
-def checks_of(
-    timer: WindowTimer, overlap_detector: launch_order.OverlapDetector
-) -> tuple[Callable[[WindowTimer], None], ...]:
+def checks_of(timer: WindowTimer, detector: OverlapDetector) -> tuple[Check, ...]:
     """Return the checks for untimed windows: late inputs and, on a GPU, launch order.
 
     Reading a processor's memory takes too long for launch order.
     """
-    return (overlap_detector.check, check) if timer.gpu_clocked else (check,)
+    return (detector.check, check) if timer.gpu_clocked else (check,)
 
 
 def window_with_checks(
-    timer: WindowTimer, share: float, overlap_detector: launch_order.OverlapDetector
+    timer: WindowTimer, share: float, detector: OverlapDetector
 ) -> Callable[[], float]:
     """Return `timer.window`, preceded by an untimed window with a check in a share of its calls.
 
     The candidate cannot tell these windows apart, so it must be honest in all of them. Baselines
-    get them too, so that both have the same surroundings. The window raises what its checks raise.
+    get them too, so that both have the same surroundings.
     """
-    checks = checks_of(timer, overlap_detector)
+    checks = checks_of(timer, detector)
 
     def window() -> float:
         if secrets.SystemRandom().random() < share:

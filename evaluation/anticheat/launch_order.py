@@ -15,19 +15,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 
 from evaluation.errors import SubmissionError
 from evaluation.memory import cuda_ipc
+from evaluation.memory.layout import Region
 from evaluation.timing.gpu_clock import MIN_BYTES, observable_outputs, poisoned, secret_place
-from evaluation.timing.window import attribute_failure
+from evaluation.timing.window import WindowTimer, attribute_failure
 from evaluation.types import Reason
-
-if TYPE_CHECKING:
-    from evaluation.memory.layout import Region
-    from evaluation.timing.window import WindowTimer
 
 MAX_SLOTS, PLACES = 512, 8
 """Slots that a sample reads, and places in each, evenly spaced. It takes tens of microseconds."""

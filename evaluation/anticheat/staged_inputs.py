@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from typing import TYPE_CHECKING
 
 import torch
 
+from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.input_slices import secret_part
-
-if TYPE_CHECKING:
-    from evaluation.memory.cuda_ipc import DeviceMemory
-    from evaluation.memory.layout import HostMemory
-    from evaluation.timing.window import WindowTimer
+from evaluation.memory.layout import HostMemory
+from evaluation.timing.window import WindowTimer
 
 MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20
 """Launches of a stretch and bytes of their inputs; two launches in any case."""

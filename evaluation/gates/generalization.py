@@ -6,6 +6,7 @@ Counts and averages are public; failed cases are for staff only.
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from random import Random
 
 from evaluation.errors import SubmissionError
@@ -26,6 +27,7 @@ def judge(trial: Trial) -> GateResult:
     private: dict[str, object] = {"seed": seed}
     measured: list[Measurement] = []
     plan = plan_for(trial.task.kind, final=False)
+    result = partial(GateResult, NAME, total=len(cases), private=private)
     for position, case in enumerate(cases):
         try:
             trial.session.check(case, not trial.untimed)
@@ -35,36 +37,23 @@ def judge(trial: Trial) -> GateResult:
             private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
             unseen = case.split is Split.UNSEEN
             kind = "written, never shown" if unseen else "drawn from the domain"
-            return GateResult(
-                NAME,
-                Verdict.FAILED,
-                error.reason,
-                f"failed on one of {len(cases)} hidden cases ({kind})",
-                passed=position,
-                total=len(cases),
-                private=private,
-            )
+            message = f"failed on one of {len(cases)} hidden cases ({kind})"
+            return result(Verdict.FAILED, error.reason, message, passed=position)
     if disputed := sum(too_fast(m) for m in measured):
-        return GateResult(
-            NAME,
+        return result(
             Verdict.DISPUTED,
             Reason.FASTER_THAN_ROOFLINE,
             f"{disputed} of {len(cases)} hidden cases ran faster than the device's roofline",
             passed=len(cases) - disputed,
-            total=len(cases),
-            private=private,
             measurements=tuple(measured),
         )
     speed = overall(measured)
     speed_text = f": {interval_text(speed)}" if speed else ", speed not judged here"
-    return GateResult(
-        NAME,
+    return result(
         Verdict.PASSED,
         message=f"right on {len(cases)} hidden cases{speed_text}",
         passed=len(cases),
-        total=len(cases),
         detail={"unseen": sum(c.split is Split.UNSEEN for c in cases), "sampled": SAMPLED},
-        private=private,
         measurements=tuple(measured),
     )
 

@@ -24,25 +24,23 @@ def judge(trial: Trial) -> GateResult:
 
 def read(files: Mapping[str, str], target: str) -> None:
     """Refuse malformed submissions. Raises SubmissionError(BAD_SOURCE)."""
+    if problem := _problem(files, target):
+        raise SubmissionError(Reason.BAD_SOURCE, problem)
+
+
+def _problem(files: Mapping[str, str], target: str) -> str:
     if target not in files:
         given = ", ".join(sorted(files)) or "none"
-        raise SubmissionError(
-            Reason.BAD_SOURCE, f"{target} is missing; the files handed in: {given}"
-        )
+        return f"{target} is missing; the files handed in: {given}"
     if not files[target].strip():
-        raise SubmissionError(Reason.BAD_SOURCE, f"{target} is empty; write the kernel into it")
+        return f"{target} is empty; write the kernel into it"
     if len(files) > MAX_FILES:
-        raise SubmissionError(
-            Reason.BAD_SOURCE, f"{len(files)} files; at most {MAX_FILES} are judged"
-        )
+        return f"{len(files)} files; at most {MAX_FILES} are judged"
     for name, text in files.items():
         if not _FILE_NAME.fullmatch(name):
-            raise SubmissionError(Reason.BAD_SOURCE, f"{name!r} is no name for a source file")
+            return f"{name!r} is no name for a source file"
         if "\0" in text or "\ufffd" in text:
-            raise SubmissionError(Reason.BAD_SOURCE, f"{name} is not UTF-8 text")
+            return f"{name} is not UTF-8 text"
     size = sum(len(text.encode(errors="replace")) for text in files.values())
-    if size > MAX_BYTES:
-        limit = f"{MAX_BYTES >> 20} MiB"
-        raise SubmissionError(
-            Reason.BAD_SOURCE, f"more than {limit} of source; at most {limit} is judged"
-        )
+    limit = f"{MAX_BYTES >> 20} MiB"
+    return f"more than {limit} of source; at most {limit} is judged" if size > MAX_BYTES else ""

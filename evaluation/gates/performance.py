@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from evaluation.gates import Trial
 from evaluation.intervals import geomean
@@ -27,31 +28,24 @@ def judge(trial: Trial) -> GateResult:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
     plan = plan_for(trial.task.kind, trial.final)
     measured = [measure(trial, case, plan) for case in trial.task.cases(Split.SEEN)]
+    result = partial(GateResult, NAME, total=len(measured), measurements=tuple(measured))
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share)
-        return GateResult(
-            NAME,
+        return result(
             Verdict.DISPUTED,
             Reason.FASTER_THAN_ROOFLINE,
             f"case {worst.case}: {worst.candidate_us:.2f} us is {worst.roofline_share:.2f} times "
             "as fast as this device can move the bytes or do the arithmetic",
-            total=len(measured),
             passed=len(measured) - len(disputed),
-            measurements=tuple(measured),
         )
-    total = overall(measured)
-    assert total is not None, "a task has seen cases"
-    return GateResult(
-        NAME,
+    speed = overall(measured)
+    assert speed is not None, "a task has seen cases"
+    session = trial.session
+    return result(
         Verdict.PASSED,
-        message=f"{interval_text(total)} over {len(measured)} cases",
+        message=f"{interval_text(speed)} over {len(measured)} cases",
         passed=len(measured),
-        total=len(measured),
-        detail={
-            "baseline": trial.session.baseline(),
-            "baseline_us": trial.session.baseline_times(),
-        },
-        measurements=tuple(measured),
+        detail={"baseline": session.baseline(), "baseline_us": session.baseline_times()},
     )
 
 

@@ -17,15 +17,11 @@ import itertools
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 
 from evaluation.memory import cuda_ipc
-from evaluation.memory.layout import poison
-
-if TYPE_CHECKING:
-    from evaluation.memory.layout import Layout, Region, TensorSpec
+from evaluation.memory.layout import Layout, Region, TensorSpec, poison
 
 PLACE_BYTES = 16
 """Bytes of an output that are sampled, where it has so many."""
@@ -36,9 +32,8 @@ SELDOM = 4
 LATE = 1.2
 """Launches that an output may take from its first value to its last."""
 BLUR_NS, BLUR_SHARE = 100_000, 0.02
-"""Largest uncertainty of a window's ends, in nanoseconds and as a share of it.
-
-A value is written between two samples. Beyond this the time from request to completion is as good.
+"""Largest uncertainty of a window's ends, in nanoseconds and as a share of it. Beyond it the time
+from request to completion is as good.
 """
 
 
@@ -54,12 +49,9 @@ class GpuClock:
         `marked`, if any, else a secret one of any output.
         """
         layout = region.layout
+        outputs = zip(layout.specs, layout.offsets, strict=True)
         spec, offset = secrets.choice(
-            [
-                each
-                for each in zip(layout.specs, layout.offsets, strict=True)
-                if each[0].bytes and marked in ("", each[0].name)
-            ]
+            [output for output in outputs if output[0].bytes and marked in ("", output[0].name)]
         )
         width = min(PLACE_BYTES, spec.bytes)
         start = offset if marked else offset + secret_place(spec)

@@ -15,9 +15,8 @@ from evaluation.timing.estimates import excess
 from evaluation.timing.gpu_clock import GpuClock
 
 CHECK_SECONDS = {"cpu": 0.003, "cuda": 0.001}
-"""Time per window to check the values of launches drawn in secret.
-
-A final verdict has hundreds of windows, so leaving out one launch in fifty is found.
+"""Time per window to check the values of launches drawn in secret. In the hundreds of windows of a
+final verdict, leaving out one launch in fifty is found.
 """
 MIN_CHECKED = 1 / 8
 """Least share of windows, drawn in secret, that check a launch where one check takes longer."""
@@ -25,9 +24,7 @@ EAGER_LAUNCHES = 64
 MIN_LAUNCHES = 3
 """Least launches of a window with late inputs."""
 SETTLING, MUCH_TOO_LONG = 3, 4
-"""Windows whose least time gives the launches that one needs. A first window longer than planned by
-the factor `MUCH_TOO_LONG` is not repeated.
-"""
+"""Windows whose least time counts; a first one this factor longer than planned is not repeated."""
 EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
 """Empty windows timed by device. On a GPU only windows without a GPU clock need them."""
 READY_NS = 1_000_000
@@ -95,10 +92,7 @@ class WindowTimer:
         return self.process.run(0, 0, self.ring.poll)
 
     def settle(self, seconds: float) -> None:
-        """Grow the window until it takes about `seconds`.
-
-        It has at least MIN_LAUNCHES launches where one is shorter.
-        """
+        """Grow the window to about `seconds`, and MIN_LAUNCHES launches where one is shorter."""
         target = seconds * 1e9
         while (took := self._took(target)) < target / 2 and self.count < self.ring.slots:
             more = max(self.count * 2, int(self.count * target / max(took, target / 8)))

@@ -31,7 +31,7 @@ LAUNCH, FIXED, EMPTY, EAGER, READY = 1_000, 40_000, 25_000, 7_000, 90_000
 
 
 class FakeProcess:
-    """Writes right outputs. A window takes FIXED, and LAUNCH or, without a graph, EAGER for each."""
+    """Writes right outputs in FIXED for a window and LAUNCH, or EAGER, for each of its launches."""
 
     def __init__(self, ring: BufferRing, captures: bool = True) -> None:
         self.ring, self.captures = ring, captures
