@@ -1,4 +1,4 @@
-"""The command line says what is wrong and what to do, and its exit code says whose fault it was."""
+"""Command line of the judge: messages and exit codes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def judge(*words: str, cache: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nothing", "cpp-to-cpp", "x.cpp"], "there are: scaled"),
         (["scaled", "cpp-to-cuda", "x.cpp"], "no track cpp-to-cuda; there are: "),
@@ -49,29 +49,29 @@ def judge(*words: str, cache: Path) -> int:
         ([*TASK, "x.cpp", "--device", "9"], "there is no device 9 here; there are: 0 "),
     ],
 )
-def test_a_bad_argument_is_named(
-    words: list[str], said: str, cache: Path, capsys: pytest.CaptureFixture[str]
+def test_bad_argument_is_named(
+    words: list[str], message: str, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert judge(*words, cache=cache) == BAD_REQUEST
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(b"", "is empty"), (b"\xff\xfe", "not UTF-8"), (b"x" * (2 << 20), "at most 1 MiB")],
     ids=["empty", "not UTF-8", "too large"],
 )
-def test_a_file_that_cannot_be_a_kernel_fails_clearly(
-    content: bytes, said: str, tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+def test_unusable_file_fails_with_cause(
+    content: bytes, message: str, tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "any name.cpp"
     source.write_bytes(content)
     assert judge(*TASK, str(source), cache=cache) == NOT_PASSED
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("request_text", "said"),
+    ("request_text", "message"),
     [
         ("no json", "is not JSON"),
         ("[]", "a JSON object"),
@@ -80,8 +80,8 @@ def test_a_file_that_cannot_be_a_kernel_fails_clearly(
         ('{"task": "scaled/cpp-to-cpp", "files": {}, "stage": "later"}', "stage is one of"),
     ],
 )
-def test_a_bad_request_is_answered_with_one_line(
-    request_text: str, said: str, capsys: pytest.CaptureFixture[str]
+def test_bad_request_is_answered_with_one_error_line(
+    request_text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if request_text.startswith("{"):
         request_text = json.dumps({**json.loads(request_text), "tasks_root": str(OPERATORS)})
@@ -89,14 +89,14 @@ def test_a_bad_request_is_answered_with_one_line(
     (line,) = capsys.readouterr().out.splitlines()
     answer = json.loads(line)
     assert answer["type"] == "error"
-    assert said in answer["message"]
+    assert message in answer["message"]
 
 
 class Replaced(Exception):
-    """This process would now be another."""
+    """Raised in place of the replacement of this process."""
 
 
-def test_the_gpu_that_was_asked_for_is_all_that_a_new_process_sees(
+def test_requested_gpu_is_the_only_one_visible_after_restart(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (cpu,) = (found for found in detect.devices(cache) if found.kind == "cpu")
@@ -111,7 +111,7 @@ def test_the_gpu_that_was_asked_for_is_all_that_a_new_process_sees(
     def execve(path: str, argv: list[str], env: dict[str, str]) -> None:
         assert path == sys.executable and env["SEES"] == "b" and env.items() > os.environ.items()
         assert argv[1:5] == ["-m", "evaluation", "judge", "scaled"]
-        assert argv[-2:] == ["--device", "b"], "the last word counts, and holds there too"
+        assert argv[-2:] == ["--device", "b"], "the last --device counts"
         raise Replaced
 
     monkeypatch.setattr(os, "execve", execve)
@@ -124,7 +124,7 @@ def test_the_gpu_that_was_asked_for_is_all_that_a_new_process_sees(
     assert judge(*TASK, str(source), "--device", cpu.slug, cache=cache) == NOT_PASSED
 
 
-def test_a_task_is_judged_on_no_device_of_another_kind(
+def test_device_of_another_kind_is_refused(
     tmp_path: Path,
     cache: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -140,12 +140,12 @@ def test_a_task_is_judged_on_no_device_of_another_kind(
     there = ["--tasks", str(OPERATORS), "--cache", str(cache), "--device", "gpu"]
     assert main(["admit", *TASK, *there]) == BAD_REQUEST
     assert main(["admit", TASK[0], *there]) == PASSED
-    said = capsys.readouterr().err
-    assert "torch-to-cpp: skipped: is judged on a CPU, and gpu is not one" in said
+    errors = capsys.readouterr().err
+    assert "torch-to-cpp: skipped: is judged on a CPU, and gpu is not one" in errors
 
 
 @pytest.mark.parametrize("more", [{}, {"profile": ""}], ids=["verdict", "profile"])
-def test_an_error_of_the_judges_own_is_no_bad_request(
+def test_judge_error_exits_as_broken(
     more: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object) -> None:
@@ -155,12 +155,12 @@ def test_an_error_of_the_judges_own_is_no_bad_request(
     monkeypatch.setattr(profiling, "profile_submission", fails)
     request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "files": {}, **more}
     assert serve_request(json.dumps(request)) == BROKEN
-    said = capsys.readouterr()
-    assert json.loads(said.out) == {"type": "error", "message": "KeyError: 'dur'"}
-    assert "Traceback" in said.err
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"type": "error", "message": "KeyError: 'dur'"}
+    assert "Traceback" in captured.err
 
 
-def test_a_cache_may_be_named_from_where_one_is(
+def test_relative_cache_path_becomes_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,7 +170,7 @@ def test_a_cache_may_be_named_from_where_one_is(
     assert parser().parse_args(["admit", "scaled", "--cache", "kept"]).cache == tmp_path / "kept"
 
 
-def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -> None:
+def test_waiting_judge_reports_ready_then_judges(cache: Path) -> None:
     waiting = subprocess.Popen(
         [sys.executable, "-m", "evaluation", "wait"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -178,8 +178,10 @@ def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -
     assert waiting.stdin and waiting.stdout
     assert json.loads(waiting.stdout.readline()) == {"type": "ready"}
     request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "cache": str(cache)}
-    said, _ = waiting.communicate(json.dumps({**request, "files": {"scaled.cpp": "int nothing;"}}))
-    *gates, report = map(json.loads, said.splitlines())
+    output, _ = waiting.communicate(
+        json.dumps({**request, "files": {"scaled.cpp": "int nothing;"}})
+    )
+    *gates, report = map(json.loads, output.splitlines())
     assert [gate["gate"] for gate in gates] == ["integrity", "compile", "correctness"]
     assert (report["type"], report["reason"]) == ("report", "MISSING_ENTRY")
     assert waiting.returncode == NOT_PASSED
@@ -189,25 +191,25 @@ def test_a_judge_that_waits_says_when_it_is_ready_and_then_judges(cache: Path) -
     ("vendor", "at_once", "prepared"),
     [("nvidia", False, ["triton", "torch"]), ("nvidia", True, ["triton"]), ("", False, [])],
 )
-def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
+def test_idle_judge_on_gpu_prepares_torch(
     vendor: str, at_once: bool, prepared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    prepared_languages: list[str] = []
 
     class FakeForkServer(nullcontext[Any]):
         def __enter__(self) -> Any:
             return self
 
         def prepare(self, language: str) -> None:
-            asked.append(language)
+            prepared_languages.append(language)
 
     reads, writes = os.pipe()
-    with open(reads) as given, open(writes, "w") as request:
+    with open(reads) as stdin, open(writes, "w") as request:
         if at_once:
             request.write("{}")
             request.flush()
         closing = threading.Timer(0.0 if at_once else 0.5, request.close)
-        monkeypatch.setattr(sys, "stdin", given)
+        monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(device_kind, "gpu_vendor", lambda: vendor)
         monkeypatch.setattr(command_line, "IDLE_SECONDS", 0.05)
         monkeypatch.setattr(command_line, "ForkServer", FakeForkServer)
@@ -215,10 +217,10 @@ def test_a_judge_that_waits_long_enough_for_a_gpu_imports_what_only_some_need(
         closing.start()
         assert command_line.wait_for_request() == (2 if at_once else 0)
         closing.join()
-    assert asked == prepared
+    assert prepared_languages == prepared
 
 
-def test_a_python_without_pytorch_is_told_in_a_line(
+def test_python_without_pytorch_is_refused(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -226,12 +228,12 @@ def test_a_python_without_pytorch_is_told_in_a_line(
     assert f"{sys.executable} has no PyTorch; use the project's" in capsys.readouterr().err
 
 
-def test_nothing_on_stdin_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_stdin_is_answered_with_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert serve_request("\n") == BAD_REQUEST
     assert "--help` lists the commands" in json.loads(capsys.readouterr().out)["message"]
 
 
-def test_a_file_of_another_language_is_refused(
+def test_file_of_another_language_is_refused(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "answer.py").write_text("print()")

@@ -1,4 +1,4 @@
-"""A GPU is judged on where there is one that PyTorch reaches; elsewhere its languages fall back."""
+"""Device kinds: detection of a GPU, and fallbacks of GPU languages without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Machine = Callable[..., None]
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """A machine of these device files, whose PyTorch was built for `cuda`, `hip` or neither."""
+    """Function that sets the device files, and PyTorch's build: `cuda`, `hip` or neither."""
 
     def arrange(*nodes: str, built_for: str = "") -> None:
         for name in nodes:
@@ -56,7 +56,9 @@ def test_gpu_vendor_needs_device_file_and_matching_pytorch(
     assert device_kind.gpu_vendor() == vendor
 
 
-def test_gpu_is_ignored_with_arena_gpu_none(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_is_ignored_with_arena_gpu_none(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ARENA_GPU", "none")
     machine("nvidia0", built_for="cuda")
     assert device_kind.gpu_vendor() == ""
@@ -78,7 +80,7 @@ def test_kind_of_language_is_the_first_available(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("node", "built_for"), [("null", ""), ("nvidia0", ""), ("kfd", "hip")],
-    ids=["no GPU", "a GPU and PyTorch for processors", "a GPU of AMD's"],
+    ids=["no GPU", "a GPU and PyTorch for CPUs", "an AMD GPU"],
 )  # fmt: skip
 def test_without_judged_gpu_triton_is_interpreted_and_others_compiled(
     machine: Machine, node: str, built_for: str

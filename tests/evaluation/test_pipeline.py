@@ -1,4 +1,4 @@
-"""A submission goes through the gates in order, and what it gets is what it deserves."""
+"""Pipeline: gates in order, stages, scopes, reasons of failure and failures of the judge."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ RIGHT = "args->out[i] = args->x[i] * args->weight[i % args->cols] + args->shift;
 HONEST = body(f"for (int64_t i = 0; i < n; ++i) {RIGHT}")
 
 
-def test_an_honest_submission_passes_every_gate(task: Task, cache: Path) -> None:
-    heard: list[GateResult] = []
+def test_honest_submission_passes_every_gate(task: Task, cache: Path) -> None:
+    results: list[GateResult] = []
     request = Request(task, {task.target_file: HONEST}, cache)
-    report = evaluate(request, heard.append)
+    report = evaluate(request, results.append)
     assert report.verdict is Verdict.PASSED, report.message
-    assert [result.gate for result in heard] == [gate.NAME for gate in gates()]
-    assert report.gates == tuple(heard)
+    assert [result.gate for result in results] == [gate.NAME for gate in gates()]
+    assert report.gates == tuple(results)
     assert report.seen is not None and report.unseen is not None
     assert report.seen.low <= report.seen.speedup <= report.seen.high
     assert report.aka_score > 120
@@ -61,7 +61,7 @@ def test_an_honest_submission_passes_every_gate(task: Task, cache: Path) -> None
     for m in measured:
         assert 0 < m.roofline_share < 1.25
         assert m.gbps == pytest.approx(_bytes(m) / m.candidate_us / 1e3)
-        assert m.captured is None, "there are no graphs on a processor"
+        assert m.captured is None, "a CPU has no graphs"
 
 
 def _bytes(measurement: object) -> float:
@@ -70,9 +70,9 @@ def _bytes(measurement: object) -> float:
 
 
 @pytest.mark.slow
-def test_an_honest_submission_is_timed_against_pytorch(cache: Path, in_a_hurry: None) -> None:
+def test_honest_submission_is_timed_against_pytorch(cache: Path, in_a_hurry: None) -> None:
     task = load_task(OPERATORS, "scaled", "torch-to-cpp")
-    more = {"memory_mb": 8192, "seconds": 100}  # for torch.compile
+    more = {"memory_mb": 8192, "seconds": 100}  # that torch.compile needs
     operator = dataclasses.replace(
         task.operator,
         limits=dataclasses.replace(task.operator.limits, **more),
@@ -87,13 +87,13 @@ def test_an_honest_submission_is_timed_against_pytorch(cache: Path, in_a_hurry: 
 
 
 @pytest.mark.slow
-def test_one_reference_is_measured_once_for_all_tracks_from_it(
+def test_baseline_is_measured_once_for_all_tracks_of_a_source(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured: list[str] = []
+    measured_tracks: list[str] = []
 
     def trial(judge: MeasurementSession, names: Sequence[str]) -> Iterator[list[float]]:
-        measured.append(judge.task.track.slug)
+        measured_tracks.append(judge.task.track.slug)
         for name in names:
             judge.process(name)
         yield [2.0, 1.0]
@@ -109,10 +109,10 @@ def test_one_reference_is_measured_once_for_all_tracks_from_it(
                 judge.device = detect.device_for("cpu", cache)
                 assert judge.baseline() == "compile"
                 assert judge.baseline_times() == {"eager": 2.0, "compile": 1.0}
-    assert measured == ["torch-to-cpp", "torch-to-cpp"]  # once more for another case
+    assert measured_tracks == ["torch-to-cpp", "torch-to-cpp"]  # again for other cases
 
 
-def test_a_round_learns_nothing_of_hidden_cases(task: Task, cache: Path) -> None:
+def test_round_report_has_no_hidden_cases(task: Task, cache: Path) -> None:
     report = judged(task, HONEST, cache, scope="round")
     assert GateName.GENERALIZATION not in {result.gate for result in report.gates}
     assert report.unseen is None
@@ -121,9 +121,9 @@ def test_a_round_learns_nothing_of_hidden_cases(task: Task, cache: Path) -> None
 
 ALL = f"for (int64_t i = 0; i < n; ++i) {RIGHT}"
 EACH = "for (int64_t i = 0; i < n; ++i) "
-TAKE = "volatile char* p = new char[{size}]; for (long i = 0; i < {size}; ++i) p[i] = 1;"
-AT_ONCE = TAKE.format(size="2L << 30")
-BIT_BY_BIT = f"for (;;) {{ {TAKE.format(size='1 << 16')} }}"
+ALLOCATE = "volatile char* p = new char[{size}]; for (long i = 0; i < {size}; ++i) p[i] = 1;"
+AT_ONCE = ALLOCATE.format(size="2L << 30")
+BIT_BY_BIT = f"for (;;) {{ {ALLOCATE.format(size='1 << 16')} }}"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ BIT_BY_BIT = f"for (;;) {{ {TAKE.format(size='1 << 16')} }}"
     ],
     ids=["empty", "not text", "too large", "system call", "compiler flag"],
 )
-def test_what_cannot_be_a_kernel_ends_at_integrity(
+def test_unusable_source_fails_integrity(
     task: Task, cache: Path, source: str, reason: Reason
 ) -> None:
     report = judged(task, source, cache)
@@ -145,16 +145,14 @@ def test_what_cannot_be_a_kernel_ends_at_integrity(
     assert report.verdict in (Verdict.FAILED, Verdict.REJECTED)
 
 
-def test_what_does_not_compile_ends_there_with_what_the_compiler_said(
-    task: Task, cache: Path
-) -> None:
+def test_uncompilable_source_fails_with_compiler_output(task: Task, cache: Path) -> None:
     report = judged(task, body("this is not C++;"), cache)
     last = report.gates[-1]
     assert (last.gate, last.reason) == (GateName.COMPILE, Reason.BUILD_ERROR)
-    (said,) = last.compiler
-    assert not said.ok
-    assert said.diagnostics[0].file == task.target_file
-    assert said.diagnostics[0].line == 4
+    (output,) = last.compiler
+    assert not output.ok
+    assert output.diagnostics[0].file == task.target_file
+    assert output.diagnostics[0].line == 4
     assert f"{task.target_file}:4" in last.message
 
 
@@ -181,13 +179,13 @@ def test_what_does_not_compile_ends_there_with_what_the_compiler_said(
         "an error code",
     ],
 )
-def test_what_goes_wrong_in_a_call_is_named(
+def test_faulty_call_fails_with_its_reason(
     task: Task, cache: Path, source: str, reason: Reason
 ) -> None:
     if reason is Reason.TIMEOUT:
         limits = dataclasses.replace(task.operator.limits, seconds=2)
-        hurried = dataclasses.replace(task.operator, limits=limits)
-        task = dataclasses.replace(task, operator=hurried)
+        operator = dataclasses.replace(task.operator, limits=limits)
+        task = dataclasses.replace(task, operator=operator)
     report = judged(task, source, cache)
     last = report.gates[-1]
     assert (last.gate, report.reason) == (GateName.CORRECTNESS, reason), report.message
@@ -195,7 +193,7 @@ def test_what_goes_wrong_in_a_call_is_named(
     assert report.message
 
 
-def test_who_answers_in_time_and_takes_for_ever_in_all_is_told_so(
+def test_slow_calls_in_total_fail_with_timeout(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handle, "TOTAL_TO_REPLY_TIME", 1.5 / task.operator.limits.seconds)
@@ -205,7 +203,7 @@ def test_who_answers_in_time_and_takes_for_ever_in_all_is_told_so(
     assert report.message == "took more than 1.5 s in all its calls"
 
 
-def test_a_wrong_value_is_shown_with_case_element_expected_and_got(task: Task, cache: Path) -> None:
+def test_wrong_value_message_names_case_element_and_values(task: Task, cache: Path) -> None:
     wrong = "args->out[i] = args->x[i] * args->weight[i % args->cols] + args->shift + (i == 5);"
     report = judged(task, body(f"for (int64_t i = 0; i < n; ++i) {wrong}"), cache)
     assert report.reason is Reason.WRONG_VALUES
@@ -213,10 +211,10 @@ def test_a_wrong_value_is_shown_with_case_element_expected_and_got(task: Task, c
     assert re.search(pattern, report.message), report.message
 
 
-def test_of_a_hidden_case_the_public_hears_no_more_than_that_it_failed(
+def test_hidden_case_failure_is_private(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # 67 columns stand in a hidden case, in no seen one or boundary size; drawn ones may have them.
+    # 67 columns occur in a hidden case, not in a seen one or boundary size.
     monkeypatch.setattr(generalization, "SAMPLED", 0)
     source = body(f"if (args->cols == 67) return 0; for (int64_t i = 0; i < n; ++i) {RIGHT}")
     report = judged(task, source, cache, scope="final")
@@ -228,7 +226,7 @@ def test_of_a_hidden_case_the_public_hears_no_more_than_that_it_failed(
     assert "67" not in public
 
 
-def test_stages_share_what_was_built(
+def test_measure_stage_reuses_the_build(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {task.target_file: HONEST + "// staged\n"}
@@ -243,14 +241,14 @@ def test_stages_share_what_was_built(
     assert second.verdict is Verdict.PASSED
     speedups = [m.speedup for m in second.gates[1].measurements]
     assert second.aka_score == pytest.approx(120 + 100 * sum(speedups) / len(speedups))
-    assert first.aka_score == 20.0, "it compiled, and is not known to be right"
+    assert first.aka_score == 20.0, "compiled, but not known to be correct"
 
 
-def test_what_is_no_longer_built_and_does_not_build_again_says_so(task: Task, cache: Path) -> None:
-    heard: list[GateResult] = []
+def test_measure_stage_without_build_reports_build_error(task: Task, cache: Path) -> None:
+    results: list[GateResult] = []
     request = Request(task, {task.target_file: body("nonsense;")}, cache, stage="measure")
-    report = evaluate(request, heard.append)
-    assert [result.gate for result in heard] == [GateName.COMPILE]
+    report = evaluate(request, results.append)
+    assert [result.gate for result in results] == [GateName.COMPILE]
     assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.BUILD_ERROR)
     assert "nonsense" in report.message
     assert report.aka_score == 0.0
@@ -260,7 +258,7 @@ def _never(*arguments: object) -> None:
     raise AssertionError("built again")
 
 
-def test_our_own_failure_is_broken_and_never_the_candidates(
+def test_judge_error_ends_as_broken(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_baselines(task: Task, cache: Path) -> list[Build]:
@@ -273,7 +271,7 @@ def test_our_own_failure_is_broken_and_never_the_candidates(
     assert "the disk is full" in str(report.gates[-1].private["error"])
 
 
-def test_a_machine_without_walls_judges_nothing_and_says_what_to_do(
+def test_machine_without_isolation_ends_as_broken_with_advice(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "isolation_features", IsolationFeatures)
@@ -284,7 +282,7 @@ def test_a_machine_without_walls_judges_nothing_and_says_what_to_do(
     assert [gate.gate for gate in report.gates] == [GateName.INTEGRITY, GateName.COMPILE]
 
 
-def test_a_baseline_that_does_not_build_is_our_failure_too(
+def test_baseline_build_error_ends_as_broken(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_baselines(task: Task, cache: Path) -> list[Build]:
@@ -297,16 +295,16 @@ def test_a_baseline_that_does_not_build_is_our_failure_too(
 
 
 @pytest.mark.parametrize("source", [HONEST, body("this is not C++;"), ""])
-def test_nobody_is_left_when_a_verdict_is_there(
+def test_evaluation_leaves_no_processes(
     source: str, task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "ForkServer", ForkServer)  # one of its own, not the tests'
+    monkeypatch.setattr(pipeline, "ForkServer", ForkServer)  # its own, not the shared one
     before = set(procfs.descendants(os.getpid()))
     judged(task, source, cache)
     assert set(procfs.descendants(os.getpid())) <= before
 
 
-def test_sampled_cases_are_other_ones_each_time(task: Task, cache: Path) -> None:
+def test_sampled_cases_differ_by_seed(task: Task, cache: Path) -> None:
     trial = Trial(task, {}, cache, True, _never)  # type: ignore[arg-type]
     drawn = [
         {str(c.symbols) for c in hidden_cases(trial, seed) if c.split is Split.SAMPLED}

@@ -1,8 +1,8 @@
-"""What AMD's tools say of a GPU is read as they are documented to say it.
+"""AMD GPUs: parsing of the documented output of rocm-smi and amdsmi.
 
-No AMD GPU was at hand: rocm-smi and amdsmi are stood in for by what they answer. The first card is
-the example of Telegraf's plugin for rocm-smi (ROCm 4.3), the second has the words of ROCm 6; amdsmi
-answers with the dictionaries of its Python API, release 7.0.
+Limitation: no AMD GPU was at hand. The first card is the example of Telegraf's plugin for rocm-smi
+(ROCm 4.3), the second has the keys of ROCm 6. The fake amdsmi returns the dictionaries of its
+Python API, release 7.0.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ MI300 = {
 
 @pytest.fixture
 def rocm_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `rocm-smi` on the path that says what is in this file, and keeps what it was asked."""
-    tool, said = tmp_path / "rocm-smi", tmp_path / "said"
-    tool.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\ncat {said}\n')
+    """Output file of a fake `rocm-smi` on PATH, which records its arguments."""
+    tool, output = tmp_path / "rocm-smi", tmp_path / "output"
+    tool.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\ncat {output}\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    return said
+    return output
 
 
 def device(pci: str, vendor: str = "AMD") -> Device:
@@ -58,8 +58,8 @@ def device(pci: str, vendor: str = "AMD") -> Device:
 
 
 def test_rocm_smi_output_of_any_release_is_parsed(rocm_smi: Path) -> None:
-    said = {"card0": VEGA, "card1": MI300, "system": {"Driver version": "6.8.5"}}
-    rocm_smi.write_text("WARNING: a device is in a low-power state\n" + json.dumps(said))
+    data = {"card0": VEGA, "card1": MI300, "system": {"Driver version": "6.8.5"}}
+    rocm_smi.write_text("WARNING: a device is in a low-power state\n" + json.dumps(data))
     assert amd.from_command() == {
         "0000:04:00.0": {
             "driver": "6.8.5", "gfx_mhz": 1269, "memory_mhz": 945, "celsius": 41.0, "watts": 15.0,
@@ -71,13 +71,13 @@ def test_rocm_smi_output_of_any_release_is_parsed(rocm_smi: Path) -> None:
             "memory_used_bytes": 298270720,
         },
     }  # fmt: skip
-    asked = rocm_smi.with_name("asked").read_text().split()
-    assert "--json" in asked and "--showbus" in asked
+    arguments = rocm_smi.with_name("arguments").read_text().split()
+    assert "--json" in arguments and "--showbus" in arguments
 
 
-@pytest.mark.parametrize("said", ["", "ERROR: no ROCm driver", "{", '{"system": {}}'])
-def test_rocm_smi_without_cards_returns_nothing(rocm_smi: Path, said: str) -> None:
-    rocm_smi.write_text(said)
+@pytest.mark.parametrize("output", ["", "ERROR: no ROCm driver", "{", '{"system": {}}'])
+def test_rocm_smi_without_cards_returns_nothing(rocm_smi: Path, output: str) -> None:
+    rocm_smi.write_text(output)
     assert amd.from_command() == {}
 
 
@@ -95,11 +95,11 @@ def test_machine_without_tools_has_no_state(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Refused(Exception):
-    """As AmdSmiException."""
+    """Stands for AmdSmiException."""
 
 
 def amdsmi(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> ModuleType:
-    """The library, with one GPU that answers so; what is not named it does not support."""
+    """Install a fake library with one GPU; values that are not named are unsupported."""
     module = ModuleType("amdsmi")
 
     def unsupported(handle: object, *arguments: object) -> Any:
@@ -152,7 +152,7 @@ def test_amdsmi_comes_before_rocm_smi(monkeypatch: pytest.MonkeyPatch, rocm_smi:
             "memory_used_bytes": 284 << 20, "throttled": ["ppt_pwr"],
         }
     }  # fmt: skip
-    assert not rocm_smi.with_name("asked").exists()
+    assert not rocm_smi.with_name("arguments").exists()
 
 
 def test_unsupported_amdsmi_values_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is claimed of a device is read from the machine, or measured on it."""
+"""Devices: data read from the machine, measured peaks, roofline and lists of devices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cpu(folder: Path) -> Device:
 
 
 def device(*levels: Level, tflops: float = 1.0) -> Device:
-    """A device of these levels; nothing else of it matters to a roofline."""
+    """Return a device with these levels; a roofline needs nothing else."""
     return Device(
         slug="d", kind="cpu", vendor="v", name="n", arch="a", queue="hw.d", cores=1, threads=1,
         memory_bytes=1, last_level_cache_bytes=1, levels=levels,
@@ -69,7 +69,7 @@ def test_cpu_peaks_are_plausible(cpu: Device) -> None:
 
 def test_first_cache_is_faster_than_memory(cpu: Device) -> None:
     if len(cpu.levels) < 2:
-        pytest.skip("this machine says nothing of its caches")
+        pytest.skip("this machine does not report its caches")
     assert cpu.levels[0].gbps > cpu.levels[-1].gbps
 
 
@@ -88,18 +88,18 @@ def test_peaks_measured_again_only_rise(cpu: Device, folder: Path) -> None:
     (kept,) = (folder / "peaks").iterdir()
     quiet = json.loads(kept.read_text())
     kept.write_text(json.dumps([quiet[0] * 1e6, *(rate / 100 for rate in quiet[1:])]))
-    anew = detect.measure_again(cpu, folder)
+    again = detect.measure_again(cpu, folder)
     kept.write_text(json.dumps(quiet))
-    assert anew.slug == cpu.slug
-    assert anew.levels[0].gbps == quiet[0] * 1e6, "what was better before is kept"
-    assert anew.levels[-1].gbps > quiet[-2] / 100
-    assert anew.peaks["float32_tflops"] > quiet[-1] / 100
+    assert again.slug == cpu.slug
+    assert again.levels[0].gbps == quiet[0] * 1e6, "the better value of before is kept"
+    assert again.levels[-1].gbps > quiet[-2] / 100
+    assert again.peaks["float32_tflops"] > quiet[-1] / 100
 
 
 def test_hardware_command_prints_json(cpu: Device, folder: Path) -> None:
     words = (sys.executable, "-m", "evaluation", "hardware", "--json", "--cache", str(folder))
-    said = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
-    assert to_json(cpu) in said["devices"]
+    data = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    assert to_json(cpu) in data["devices"]
 
 
 def test_device_text_names_every_level(cpu: Device) -> None:
@@ -140,7 +140,7 @@ def test_cpu_has_no_state(cpu: Device) -> None:
 
 @pytest.fixture
 def two_gpus_and_more(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> tuple[Device, ...]:
-    """Two GPUs that are alike, one that no kernel is judged on, and this machine's processor."""
+    """Two equal GPUs, an unjudged one, and this machine's CPU."""
     gpus = [
         dataclasses.replace(
             TWO_LEVELS, slug=slug, kind="gpu", fingerprint={"uuid": uuid}, unjudged=unjudged
@@ -170,7 +170,7 @@ def test_device_is_found_by_number_slug_or_uuid(
 ) -> None:
     assert detect.find("2", Path()).uuid == "aaaa"
     assert detect.find("aaaa", Path()).uuid == "aaaa"
-    assert detect.find("h200", Path()).uuid == "bbbb", "the first of those that are alike"
+    assert detect.find("h200", Path()).uuid == "bbbb", "the first of equal ones"
     assert detect.find(cpu.slug, Path()) == cpu
     with pytest.raises(RequestError, match=r"no device h100 here; there are: 0 mi300x, 1 h200,"):
         detect.find("h100", Path())
@@ -186,7 +186,7 @@ def test_cpu_detection_does_not_touch_gpus(
     cpu: Device, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def touched(cache: Path, again: bool = False) -> list[Device]:
-        raise AssertionError("a GPU was asked for")
+        raise AssertionError("GPUs were listed")
 
     for vendor in (nvidia, amd):
         monkeypatch.setattr(vendor, "devices", touched)

@@ -1,7 +1,7 @@
-"""GPUs that are alike are told apart by their UUID, and measured as one model.
+"""Machines with several GPUs: equal GPUs share a model's peaks and differ by UUID.
 
-What PyTorch and the driver say is stood in for, so that this is seen without a GPU; on a machine of
-two H200s both were listed, and verdicts at the same time were those of one alone.
+PyTorch and the driver are replaced by fakes. On a real machine with two H200s both were listed, and
+simultaneous verdicts equalled those of one alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RATES = {"memory_gbps": 4200.0, "l2_gbps": 5000.0, "float32_tflops": 51.0}
 
 
 class Machine:
-    """GPUs, and on which of them peaks were measured."""
+    """Fake PyTorch with GPUs; it records on which of them peaks were measured."""
 
     def __init__(self) -> None:
         self.gpus: list[Mapping[str, Any]] = []
@@ -49,7 +49,7 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Two H200s and, between them, a GPU of another model."""
+    """Two H200s with a GPU of another model between them."""
     machine = Machine()
     other = {**H200, "name": "NVIDIA H100 PCIe", "multi_processor_count": 114}
     machine.gpus = [{**H200, "uuid": "aaaa"}, {**other, "uuid": "cccc"}, {**H200, "uuid": "bbbb"}]
@@ -108,9 +108,9 @@ def test_candidate_process_inherits_the_judges_gpu(
 ) -> None:
     *_, second = nvidia.devices(tmp_path)
     for name, value in second.environment.items():
-        monkeypatch.setenv(name, value)  # as a judge is started
-    rights = ProcessLimits(tmp_path, tmp_path, memory_bytes=1, seconds=1, threads=1, kind="gpu")
-    assert rights.variables()["CUDA_VISIBLE_DEVICES"] == "GPU-bbbb"
+        monkeypatch.setenv(name, value)  # as for a judge
+    limits = ProcessLimits(tmp_path, tmp_path, memory_bytes=1, seconds=1, threads=1, kind="gpu")
+    assert limits.variables()["CUDA_VISIBLE_DEVICES"] == "GPU-bbbb"
 
 
 def test_amd_gpu_is_detected_by_pci_address_and_unjudged(
@@ -121,9 +121,9 @@ def test_amd_gpu_is_detected_by_pci_address_and_unjudged(
         "pci_domain_id": 0, "pci_bus_id": 0xC1, "pci_device_id": 0,
     }  # fmt: skip
     machine.gpus = [{**found, "pci_bus_id": 0x04}, found]
-    told = {"0000:c1:00.0": {"name": "AMD Instinct MI300X", "driver": "6.12.12"}}
+    states = {"0000:c1:00.0": {"name": "AMD Instinct MI300X", "driver": "6.12.12"}}
     monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "amd")
-    monkeypatch.setattr(amd, "states", lambda: told)
+    monkeypatch.setattr(amd, "states", lambda: states)
     other, device = amd.devices(tmp_path)
     assert (device.slug, device.arch, device.uuid) == (
         "amd-instinct-mi300x",
@@ -143,7 +143,7 @@ def test_amd_gpu_without_pytorch_support_is_ignored_with_a_message(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(device_kind, "gpu_vendor", lambda: "amd")
-    assert amd.devices(tmp_path) == []  # these tell no address on a bus
+    assert amd.devices(tmp_path) == []  # these have no PCI address
     assert "PyTorch cannot use the AMD GPU of this machine" in capsys.readouterr().err
 
 
@@ -156,7 +156,7 @@ def test_peak_is_the_fastest_of_several_products(
     precisions: list[bool] = []
 
     def seconds(call: Callable[[], Any], runs: int = 5) -> float:
-        call()  # what is timed works
+        call()  # it must work
         return 0.5 if precisions and precisions[-1] else 2.0
 
     def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -170,8 +170,8 @@ def test_peak_is_the_fastest_of_several_products(
     monkeypatch.setattr(torch, "mm", product)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     floats: list[torch.dtype] = []
-    told = lambda x, *rest, **options: floats.append(x.dtype)  # noqa: E731
-    monkeypatch.setattr(torch, "_scaled_mm", told)
+    record = lambda x, *rest, **options: floats.append(x.dtype)  # noqa: E731
+    monkeypatch.setattr(torch, "_scaled_mm", record)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
     peaks = dict(peaks_gpu._measure(1 << 20))
     assert floats == ([torch.float8_e4m3fn] if alike else [])
@@ -199,7 +199,7 @@ def test_unsupported_nvml_value_is_omitted(
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda gpu: 4,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    told = {"driver": "580", "sm_mhz": 1, "memory_mhz": 2, "watts": 143.058}
-    assert nvidia.nvml_state("aaaa") == {**told, "throttled": ["SwPowerCap"]}
+    values = {"driver": "580", "sm_mhz": 1, "memory_mhz": 2, "watts": 143.058}
+    assert nvidia.nvml_state("aaaa") == {**values, "throttled": ["SwPowerCap"]}
     nvml.nvmlDeviceGetHandleByUUID = refuse
     assert nvidia.nvml_state("aaaa") == {}

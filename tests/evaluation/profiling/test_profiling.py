@@ -1,6 +1,4 @@
-"""Profiles where there is no GPU: what tools wrote is read, strangers' words are bounded, the walls
-stand, and a machine that cannot profile says so.
-"""
+"""Profiles without a GPU: parsing of tools' output, bounds, sandbox, and the lack of a GPU."""
 
 from __future__ import annotations
 
@@ -51,11 +49,11 @@ LAUNCHED = {
 
 
 def captured(language: str) -> str:
-    """What ncu 2025.3.1 said on an H200 of one launch of an RMS norm, most columns cut."""
+    """Return output of ncu 2025.3.1 on an H200 for one launch of an RMS norm, with few columns."""
     return (HERE / f"ncu-2025.3.{language}.txt").read_text()
 
 
-def said(text: str, ready: bool = True, exceeded: Excess | None = None) -> launch.Completed:
+def completed(text: str, ready: bool = True, exceeded: Excess | None = None) -> launch.Completed:
     return launch.Completed(0, text, exceeded, ready)
 
 
@@ -63,7 +61,7 @@ def answered(**answer: Any) -> str:
     return f"\n{profile_kernel.ANSWER}{json.dumps(answer)}\n"
 
 
-def test_what_ncu_said_is_read() -> None:
+def test_ncu_output_is_parsed() -> None:
     (kernel,) = ncu.read(captured("triton"), {})
     assert kernel.name == "rms_norm_kernel"
     assert (kernel.grid, kernel.block) == ("16384", "512")
@@ -71,20 +69,20 @@ def test_what_ncu_said_is_read() -> None:
     shares = (kernel.bandwidth_share, kernel.compute_share, kernel.occupancy)
     assert shares == pytest.approx((0.8291, 0.3963, 0.6886))
     assert (kernel.registers, kernel.shared_bytes) == (39, 1088)
-    assert next(iter(kernel.stalls)) == "barrier", "as ncu gave them"
+    assert next(iter(kernel.stalls)) == "barrier", "in the order of ncu"
     (kernel,) = merge([kernel])
     assert list(kernel.stalls)[:2] == ["long scoreboard", "barrier"]
     assert kernel.stalls["long scoreboard"] == pytest.approx(0.5, abs=0.01)
 
 
-def test_every_unit_of_time_becomes_microseconds() -> None:
+def test_ncu_times_are_converted_to_microseconds() -> None:
     for unit, expected in (("ns", 217.376), ("us", 217376.0), ("msecond", 217376e3)):
         text = captured("cuda").replace('"ns","ns","ns","ns"', f'"ns","ns","ns","{unit}"')
         (kernel,) = ncu.read(text.replace('"217376"', '"217,376"'), {})
         assert kernel.duration_us == pytest.approx(expected)
 
 
-def test_a_counter_that_a_device_has_not_is_left_out() -> None:
+def test_missing_ncu_counter_becomes_none() -> None:
     text = captured("cuda").replace('"49.36"', '"n/a"').replace('"43.49"', '"nan"')
     (kernel,) = ncu.read(text, {})
     assert (kernel.bandwidth_share, kernel.compute_share) == (None, None)
@@ -92,7 +90,7 @@ def test_a_counter_that_a_device_has_not_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "damage",
     [
         lambda text: text.replace('"ID"', '"Id"'),
         lambda text: text[: text.rindex('"217376"')],
@@ -101,17 +99,17 @@ def test_a_counter_that_a_device_has_not_is_left_out() -> None:
         lambda text: "",
     ],
 )
-def test_a_table_that_is_none_has_no_kernels(spoilt: Any) -> None:
-    assert ncu.read(spoilt(captured("cuda")), {}) == []
+def test_malformed_ncu_table_has_no_kernels(damage: Any) -> None:
+    assert ncu.read(damage(captured("cuda")), {}) == []
 
 
-def test_a_driver_that_keeps_its_counters_is_told_from_a_kernel_that_fails() -> None:
+def test_counters_without_permission_raise_unprofiled() -> None:
     refusal = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n"
     with pytest.raises(Unprofiled, match="only its administrator"):
         ncu.read(refusal, {})
 
 
-def test_what_cupti_told_is_read() -> None:
+def test_cupti_answer_is_parsed() -> None:
     (kernel,) = merge(cupti.read("", {"kernels": [LAUNCHED, {**LAUNCHED, "us": 133.807}]}))
     assert (kernel.name, kernel.calls) == ("rms", 2)
     assert kernel.duration_us == pytest.approx(132.807)
@@ -121,18 +119,18 @@ def test_what_cupti_told_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "lie", [None, 7, {"name": "k"}, [None, 3, {}], [{"us": "inf"}], [{"us": [1], "grid": "x"}]]
+    "kernels", [None, 7, {"name": "k"}, [None, 3, {}], [{"us": "inf"}], [{"us": [1], "grid": "x"}]]
 )
-def test_a_stranger_may_answer_anything(lie: object) -> None:
-    assert cupti.read("", {"kernels": lie}) == []
+def test_malformed_cupti_answer_is_tolerated(kernels: object) -> None:
+    assert cupti.read("", {"kernels": kernels}) == []
     odd = cupti.read(
-        "", {"kernels": [{"us": 1, "name": lie, "grid": [lie, "9" * 99], "block": lie}]}
+        "", {"kernels": [{"us": 1, "name": kernels, "grid": [kernels, "9" * 99], "block": kernels}]}
     )
     assert len(odd) == 1
     json.dumps(to_json(odd))
 
 
-def test_names_and_numbers_of_kernels_are_bounded() -> None:
+def test_kernel_names_and_counts_are_bounded() -> None:
     many = [KernelProfile(kernel_name(f"k{i}\n\x1b[2J" + "x" * 999), i) for i in range(200)]
     kernels = merge(many)
     assert len(kernels) == MAX_KERNELS
@@ -148,7 +146,7 @@ def test_names_and_numbers_of_kernels_are_bounded() -> None:
     )
 
 
-def test_the_table_leaves_out_what_is_not_known() -> None:
+def test_profile_text_omits_unknown_columns() -> None:
     (kernel,) = ncu.read(captured("triton"), {})
     whole = report_text.profile(Profile("wide", "ncu 2025.3.1", merge([kernel])))
     assert whole.splitlines()[0] == "case wide, by ncu 2025.3.1"
@@ -162,24 +160,26 @@ def test_the_table_leaves_out_what_is_not_known() -> None:
     assert part.endswith("no counters")
 
 
-def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> None:
+def test_failed_profile_has_reason_and_message() -> None:
     refused = answered(reason="OUT_OF_MEMORY", message="m" * 9000)
-    found = profiling.parse_output(said(refused), CASE, cupti)
+    found = profiling.parse_output(completed(refused), CASE, cupti)
     assert (found.reason, found.kernels) == (Reason.OUT_OF_MEMORY, ())
-    odd = profiling.parse_output(said(answered(reason=["x"], message={})), CASE, cupti)
+    odd = profiling.parse_output(completed(answered(reason=["x"], message={})), CASE, cupti)
     assert (odd.reason, odd.message) == (Reason.CALL_ERROR, "no kernel was launched")
-    gone = profiling.parse_output(said("Segmentation fault"), CASE, cupti)
+    gone = profiling.parse_output(completed("Segmentation fault"), CASE, cupti)
     assert (gone.reason, "Segmentation fault" in gone.message) == (Reason.CRASH, True)
-    late = profiling.parse_output(said("", exceeded=Excess(SECONDS, 101, 100)), CASE, cupti)
+    late = profiling.parse_output(completed("", exceeded=Excess(SECONDS, 101, 100)), CASE, cupti)
     assert (late.reason, late.message) == (
         Reason.TIMEOUT,
         "the profile took longer than 100 s",
     )
     grown = Excess("memory_bytes", 3 << 20, 2 << 20)
-    assert profiling.parse_output(said("", exceeded=grown), CASE, cupti).reason is (
+    assert profiling.parse_output(completed("", exceeded=grown), CASE, cupti).reason is (
         Reason.OUT_OF_MEMORY
     )
-    many = profiling.parse_output(said("", exceeded=Excess("processes", 300, 256)), CASE, cupti)
+    many = profiling.parse_output(
+        completed("", exceeded=Excess("processes", 300, 256)), CASE, cupti
+    )
     assert (many.reason, many.message) == (
         Reason.FORBIDDEN,
         "the profile took at least 300 processes at a time; the limit is 256",
@@ -187,21 +187,21 @@ def test_what_a_stranger_says_of_itself_becomes_a_profile_without_kernels() -> N
     assert printable("\x1b[2Ja\nb\ud800") == "\ufffd[2Ja\nb\ufffd"
     for broken in ("{", "[1]", "[" * 9999):
         text = f"{profile_kernel.ANSWER}{broken}"
-        assert profiling.parse_output(said(text), CASE, cupti).reason is Reason.CRASH
+        assert profiling.parse_output(completed(text), CASE, cupti).reason is Reason.CRASH
 
 
-def test_a_tool_that_does_not_get_to_the_kernel_is_no_fault_of_its() -> None:
-    stuck = said("==PROF== Connected", ready=False, exceeded=Excess(SECONDS, 41, 40))
+def test_tool_stuck_before_the_kernel_raises_unprofiled() -> None:
+    stuck = completed("==PROF== Connected", ready=False, exceeded=Excess(SECONDS, 41, 40))
     with pytest.raises(Unprofiled, match="did not get to the kernel: ==PROF== Connected"):
         profiling.parse_output(stuck, CASE, cupti)
 
 
-def test_counters_are_read_where_that_can_be_and_cupti_is_next() -> None:
+def test_tools_try_ncu_before_cupti() -> None:
     assert list(tools()) == ["ncu", "cupti"]
     assert "--clock-control none" in " ".join(ncu.command())
 
 
-def test_where_no_gpu_is_a_profile_says_so_and_builds_nothing(
+def test_profile_without_gpu_is_refused_before_build(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "any.cpp"
@@ -213,7 +213,7 @@ def test_where_no_gpu_is_a_profile_says_so_and_builds_nothing(
     assert "there is no seen case 'none'; there are: " in capsys.readouterr().err
 
 
-def test_a_request_for_a_profile_is_answered_with_one(
+def test_profile_request_is_answered_with_a_profile(
     task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = {
@@ -228,7 +228,7 @@ def test_a_request_for_a_profile_is_answered_with_one(
         assert expected in line["text"]
 
 
-def test_without_a_name_the_largest_seen_case_is_meant(task: Task) -> None:
+def test_seen_case_without_name_is_the_largest(task: Task) -> None:
     cases = task.cases(Split.SEEN)
     largest = profiling.seen_case(task, "")
     assert largest in cases
@@ -238,7 +238,7 @@ def test_without_a_name_the_largest_seen_case_is_meant(task: Task) -> None:
         profiling.seen_case(task, hidden)
 
 
-def test_what_does_not_compile_is_told_and_not_profiled(
+def test_uncompilable_source_is_reported_in_the_profile(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiling, "unsupported", lambda task: "")
@@ -248,7 +248,7 @@ def test_what_does_not_compile_is_told_and_not_profiled(
     assert "g++ refused the source" in found.message
 
 
-# What follows runs for real, behind the walls of this machine.
+# The next tests run in the sandbox of this machine.
 
 
 def run(argv: list[str], policy: Policy, folder: Path, **env: str) -> list[str]:
@@ -256,7 +256,7 @@ def run(argv: list[str], policy: Policy, folder: Path, **env: str) -> list[str]:
     return launch.run(argv, policy, timeout=40, cwd=folder, env=env).stdout.split()
 
 
-LOOKS = f"""
+OPENS_FILES = f"""
 import os
 name = f"/proc/self/task/{{os.getpid()}}/comm"
 for path, mode in (({__file__!r}, os.O_RDONLY), (name, os.O_WRONLY)):
@@ -270,12 +270,12 @@ CONFINES = f"""
 import os, sys
 sys.path.insert(0, {str(Path(launch.__file__).parents[2])!r})
 from evaluation.sandboxed import profile_kernel
-profile_kernel.restart_confined(os.environ["POLICY"], ["-c", {LOOKS!r}])
+profile_kernel.restart_confined(os.environ["POLICY"], ["-c", {OPENS_FILES!r}])
 """
 
 
 @pytest.mark.skipif(not isolation_features().landlock, reason="this machine has no Landlock")
-def test_what_a_profiler_starts_puts_up_the_last_wall_and_may_still_do_what_a_driver_must(
+def test_split_policy_lets_the_confined_child_write_its_proc(
     tmp_path: Path,
 ) -> None:
     readable = (sys.prefix, sys.base_prefix, str(Path(launch.__file__).parents[1]))
@@ -284,7 +284,7 @@ def test_what_a_profiler_starts_puts_up_the_last_wall_and_may_still_do_what_a_dr
     )
     outer, inner = profiling.split_policy(whole)
     starts = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-I", "-c"]
-    inside = run([*starts, LOOKS], whole, tmp_path, POLICY=inner)
+    inside = run([*starts, OPENS_FILES], whole, tmp_path, POLICY=inner)
     assert inside == ["refused", "refused"], "the child of a confined process"
     parted = run([*starts, CONFINES], outer, tmp_path, POLICY=inner)
     assert parted == ["refused", "opened"], "one that confined itself"
