@@ -1,4 +1,4 @@
-"""A tiny operator and a warm cache, so that a test sees a whole verdict in seconds."""
+"""Fixtures of the judge's tests: a tiny operator and a warm cache, for verdicts in seconds."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """One for all: contestants are forked from it afresh, and importing torch is paid for once."""
+    """Fork server of all tests, which imports torch once."""
     with ForkServer() as shared:
         yield shared
 
 
 @pytest.fixture
 def shared_fork_server(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
-    """Every verdict's contestants are forked from that one."""
+    """Use the shared fork server for every verdict."""
     monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(fork_server))
 
 
@@ -46,9 +46,7 @@ def task() -> Task:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and small windows, where it matters that launches are timed, not how narrowly; but many
-    that are looked at, as in a final verdict.
-    """
+    """Few and small windows, with about as many overlap checks as a final verdict."""
     monkeypatch.setattr(ring, "MAX_SLOTS", 32)
     plan = dataclasses.replace(
         plans.QUICK_PLAN,
@@ -62,5 +60,5 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged(task: Task, source: str, cache: Path, scope: str = "round") -> Report:
-    """The report on one source file."""
+    """Return the report on one source file."""
     return evaluate(Request(task, {task.target_file: source}, cache, scope=scope))
