@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import torch
@@ -90,8 +89,8 @@ class MeasurementSession:
         self._builds = {build.name: build for build in baselines}
         self._processes: dict[str, ProcessHandle] = {}
         self._stack = ExitStack()
-        self._alone = len(baselines) == 1
-        self._preferred: str | None = baselines[0].name if self._alone else None
+        self._stack.callback(self._memory.close)
+        self._preferred: str | None = baselines[0].name if len(baselines) == 1 else None
 
     def start_baseline(self) -> None:
         """Start the baseline, if there is only one, before the candidate is built."""
@@ -262,7 +261,7 @@ class MeasurementSession:
     def bench(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
         """Yield timers of these processes over one ring, with as many launches in each window.
 
-        So the overhead is equal. The slower process's windows are at most four times too long.
+        So the overhead is equal. The slower process's windows take at most four times the plan's.
         """
         settled = self._settled_graphs if self.task.kind == GPU else self._settled_calls
         with settled(case, plan, names) as timers:
@@ -329,9 +328,9 @@ class MeasurementSession:
 
     def baseline_times(self) -> dict[str, float]:
         """Return the geomean microseconds of each baseline over the seen cases; empty for one."""
-        if self._alone:
-            return {}
         builds = [build for name, build in self._builds.items() if name != "candidate"]
+        if len(builds) == 1:
+            return {}
         return cached_times(self._cache, self.task, self.device, builds, self._measured_baselines)
 
     def _measured_baselines(self) -> dict[str, float]:
@@ -356,14 +355,9 @@ class MeasurementSession:
                 turns = [[timer.window() for timer in timers] for _ in range(CHOICE_WINDOWS)]
             yield [statistics.median(windows) / 1e3 for windows in zip(*turns, strict=True)]
 
-    def close(self) -> None:
-        self._stack.close()
-        self._memory.close()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *raised: object) -> None:
+        """End all processes, then free the memory that they share."""
+        self._stack.close()
