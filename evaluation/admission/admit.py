@@ -1,9 +1,9 @@
-"""Whether a task may enter the catalogue: wrong answers fail, honest ones pass, times repeat.
+"""Admission of a task: wrong implementations fail, honest ones pass, and times repeat.
 
-Wrong are the probes that need no idea of the operator (zeros, a constant, a copied input, memory as
-it was found) and the task's own mutants. Answers are built side by side, and each is judged in turn
-while others still are: on seen, boundary and hidden cases. Whether times repeat is told when all
-have been, by timing an honest one against the baseline twice, from fresh starts.
+Wrong are the trivial submissions, which need no knowledge of the operator (zeros, a constant, a
+copied input, untouched memory), and the task's own mutants. They are built in parallel and judged
+in turn on seen, boundary and hidden cases. Last, an honest one is timed twice against the baseline,
+in fresh processes.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import Example, Task
-from evaluation.timing import estimates
+from evaluation.timing import plan as plans
 from evaluation.tracks import torch_variants
 from evaluation.tracks.builds import Build, baselines, build
 from evaluation.types import Interval, Reason, Split, Verdict
 
-LEAST_HONEST = 2
-LEAST_MUTANTS = 3
+MIN_HONEST = 2
+MIN_MUTANTS = 3
 SPREAD_BOUND = 0.05
-"""Measured twice, a speedup is the same but for so much."""
-MOST_REPEATS = 3
-"""A busy machine may try so often."""
-MOST_BUILDS = 8
-"""Answers that are built at a time: each may start a compiler for every dtype and target."""
+"""Largest relative difference of a speedup measured twice."""
+MAX_REPEATS = 3
+"""Attempts to meet it on a busy machine."""
+MAX_BUILDS = 8
+"""Parallel builds; each can start a compiler for every dtype and target."""
 UNTRIED = (
     Reason.BAD_SOURCE,
     Reason.FORBIDDEN,
@@ -51,17 +51,17 @@ UNTRIED = (
     Reason.MISSING_ENTRY,
     Reason.CALL_ERROR,
 )
-"""A wrong answer that is refused for one of these proves nothing of the task: it gave no answer."""
+"""Reasons that prove nothing of the task, since the implementation produced no output."""
 
 Answer = tuple[str, Example]
-"""A role (probe, mutant or honest) and who plays it."""
+"""A role (probe, mutant or honest) and its implementation."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One answer that was judged (probe, mutant or honest), and whether the judge was right.
+    """One judged implementation, and whether the verdict was right.
 
-    `seconds` are those of judging, once it was built.
+    `seconds` excludes its build.
     """
 
     name: str
@@ -73,14 +73,12 @@ class Attempt:
     seconds: float
     as_expected: bool
     expect: Reason | None = None
-    """Why it should fail, where that is said of it."""
+    """Expected reason of failure, where the implementation names one."""
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """How a speedup compares with the same one measured before, and what was wrong with that; no
-    ratio where nothing can be timed, or where what was timed was refused.
-    """
+    """Ratio of two measurements of a speedup, and its problem; no ratio where nothing was timed."""
 
     ratio: Interval | None = None
     problem: str = ""
@@ -88,9 +86,9 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Admission:
-    """Everything that was tried on a task. `problems` says why it is not admitted.
+    """All results of the admission of a task.
 
-    `repeat` is a speedup over the same speedup measured before; None where nothing can be timed.
+    `problems` says why it is not admitted. `repeat` is None where nothing can be timed.
     """
 
     task: str
@@ -103,10 +101,13 @@ class Admission:
 
 
 def admit(
-    task: Task, cache: Path, heard: Callable[[Attempt], None] = lambda attempt: None
+    task: Task, cache: Path, report: Callable[[Attempt], None] = lambda attempt: None
 ) -> Admission:
-    """Judge every kept answer of `task`, and time an honest one twice; each attempt is `heard` of.
-    Raises TaskError where the task's own files are amiss.
+    """Judge every implementation kept with `task`, and time an honest one twice.
+
+    Each attempt is passed to `report`.
+
+    Raises: TaskError where the task's own files are faulty.
     """
     kept = tuple(answers(task))
     rehearse(task)
@@ -114,7 +115,7 @@ def admit(
     with ForkServer() as fork_server:
         bench = _Bench(task, cache, fork_server)
         for attempt in bench.attempts(kept):
-            heard(attempt)
+            report(attempt)
             attempts.append(attempt)
         repeat = bench.repeat(kept, attempts)
     problems = tuple(_problems(task, attempts, repeat))
@@ -130,7 +131,7 @@ def admit(
 
 
 def answers(task: Task) -> Iterator[Answer]:
-    """What a task is tried with: probes, and what is kept beside it in its target's language."""
+    """Return the trivial submissions and the implementations kept in the task's target language."""
     target, operator = task.track.target, task.operator
     for probe in probes(operator, target):
         yield "probe", probe
@@ -146,7 +147,7 @@ def answers(task: Task) -> Iterator[Answer]:
 
 
 class _Bench:
-    """One task under trial: the judge's parts that all its answers share."""
+    """Parts of the judge that all implementations of one task share."""
 
     def __init__(self, task: Task, cache: Path, fork_server: ForkServer) -> None:
         self.task, self.cache, self.fork_server = task, cache, fork_server
@@ -157,9 +158,9 @@ class _Bench:
             raise TaskError(f"{task.operator.folder / 'baseline'}: {error.message}") from error
 
     def attempts(self, kept: Sequence[Answer]) -> Iterator[Attempt]:
-        """Judge each answer in turn, once it is built."""
+        """Judge each implementation in turn, once it is built."""
         isolation_features()  # found once, before threads ask
-        at_once = min(MOST_BUILDS, len(os.sched_getaffinity(0)))
+        at_once = min(MAX_BUILDS, len(os.sched_getaffinity(0)))
         with ThreadPoolExecutor(at_once, "build") as pool:
             trials = [pool.submit(self._built, answer) for _, answer in kept]
             for (role, answer), trial in zip(kept, trials, strict=True):
@@ -169,8 +170,8 @@ class _Bench:
         wait([trial])
         started = time.perf_counter()
         verdict, reason, message = self._judge(trial)
-        told_apart = reason is answer.expect if answer.expect else reason not in UNTRIED
-        refused = verdict is not Verdict.PASSED and told_apart
+        separated = reason is answer.expect if answer.expect else reason not in UNTRIED
+        refused = verdict is not Verdict.PASSED and separated
         return Attempt(
             name=answer.name,
             role=role,
@@ -184,9 +185,7 @@ class _Bench:
         )
 
     def repeat(self, kept: Sequence[Answer], attempts: Sequence[Attempt]) -> Repeat:
-        """The speedup over seen cases of the honest answer that was judged soonest, by its own
-        value of a run before.
-        """
+        """Return the ratio of an honest implementation's speedup to its earlier one."""
         right = [
             (attempt.seconds, answer)
             for (role, answer), attempt in zip(kept, attempts, strict=True)
@@ -197,7 +196,7 @@ class _Bench:
         _, honest = min(right, key=lambda timed: timed[0])
         try:
             before = self._speedup(honest)
-            for _ in range(MOST_REPEATS):
+            for _ in range(MAX_REPEATS):
                 now = self._speedup(honest)
                 ratio = Interval(
                     now.speedup / before.speedup, now.low / before.high, now.high / before.low
@@ -212,16 +211,14 @@ class _Bench:
 
     def _speedup(self, answer: Example) -> Interval:
         files = {self.task.target_file: answer.source}
-        plan = dataclasses.replace(
-            estimates.plan_for(self.task.kind, final=True), every_regime=False
-        )
+        plan = dataclasses.replace(plans.plan_for(self.task.kind, final=True), every_regime=False)
         with self._start(build(self.task, answer.language, files, self.cache)) as judge:
             total = overall([judge.measure(case, plan) for case in self.task.cases(Split.SEEN)])
         assert total is not None, "a task has seen cases"
         return total
 
     def _built(self, answer: Example) -> Trial:
-        """An answer past the gates that need no device. Raises SubmissionError as they do."""
+        """Return an implementation past the gates that need no device. Raises SubmissionError."""
         files = {self.task.target_file: answer.source}
         trial = Trial(self.task, files, self.cache, final=True, start=self._start)
         integrity.judge(trial)
@@ -229,7 +226,7 @@ class _Bench:
         return trial
 
     def _judge(self, built: Future[Trial]) -> tuple[Verdict, Reason | None, str]:
-        """Verdict, reason and message, which names no hidden case."""
+        """Return verdict, reason and message, which names no hidden case."""
         try:
             trial = built.result()
             assert trial.build is not None
@@ -249,7 +246,7 @@ class _Bench:
 
     def _start(self, candidate: Build) -> MeasurementSession:
         judge = MeasurementSession(self.task, self.fork_server, self.baselines[:1], self.cache)
-        return judge.meet(candidate, self.device)
+        return judge.set_candidate(candidate, self.device)
 
 
 def _problems(task: Task, attempts: Sequence[Attempt], repeat: Repeat) -> Iterator[str]:
@@ -257,7 +254,7 @@ def _problems(task: Task, attempts: Sequence[Attempt], repeat: Repeat) -> Iterat
         if not attempt.as_expected:
             yield f"{attempt.role} {attempt.name} {_surprise(attempt)}"
     language = task.track.target
-    wanted = (("honest", "honest", LEAST_HONEST), ("mutant", "mutants", LEAST_MUTANTS))
+    wanted = (("honest", "honest", MIN_HONEST), ("mutant", "mutants", MIN_MUTANTS))
     for role, folder, least in wanted:
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:
@@ -270,7 +267,7 @@ def _problems(task: Task, attempts: Sequence[Attempt], repeat: Repeat) -> Iterat
 
 
 def _surprise(attempt: Attempt) -> str:
-    """What came of an attempt, and why that is a surprise."""
+    """Return the problem with an attempt's verdict; empty for an expected one."""
     if attempt.verdict is Verdict.PASSED:
         return "passed: it is right, or no case tells it from what is right"
     told = f"{attempt.verdict} ({attempt.reason}): {attempt.message}"

@@ -1,6 +1,4 @@
-"""What an operator's own functions must give, asked of its smallest case before anybody is judged
-by it: a mistake in `reference.py` is its author's, not the judge's.
-"""
+"""Check of an operator's `reference.py` on its smallest case, before any submission is judged."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ Given = TypeVar("Given")
 
 
 def rehearse(task: Task) -> None:
-    """Call each function of the reference once. Raises TaskError for what it gives amiss."""
+    """Call each function of the reference once. Raises TaskError for a wrong result."""
     operator = task.operator
     case = min(task.cases(Split.SEEN), key=operator.elements)
     reference = operator.module()
@@ -51,7 +49,7 @@ def rehearse(task: Task) -> None:
 def _check_named(
     task: Task, function: str, given: Any, wanted: Sequence[Argument], case: Case
 ) -> None:
-    """Raise TaskError unless `given` holds a tensor for each argument, in its shape."""
+    """Raise TaskError unless `given` holds a tensor of the right shape for each argument."""
     names = [argument.name for argument in wanted]
     if not isinstance(given, dict) or set(given) != set(names):
         told = ", ".join(given) if isinstance(given, dict) else type(given).__name__

@@ -1,9 +1,8 @@
-"""Tensors in memory that judge and contestants share: where each lies, and the guard bands around
-it.
+"""Tensors in shared memory: their places, and guard bands around them.
 
-A region holds `slots` equal slots; a slot holds each tensor of one launch behind a guard band of
+A region holds `slots` equal slots. A slot holds each tensor of one launch behind a guard band of
 random bytes, and ends with one more band. On a host a region is a sealed memfd, which nobody can
-grow or shrink under the judge.
+grow or shrink.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ import torch
 from evaluation.tasks.input_families import torch_dtype
 
 ALIGNMENT = 512
-"""As PyTorch aligns its own tensors; a texture has to be."""
+"""Bytes, as PyTorch aligns its tensors; textures need it."""
 GUARD = 1024
-"""Bytes between tensors; a multiple of ALIGNMENT."""
+"""Bytes between tensors, a multiple of ALIGNMENT."""
 _WORD, _WIDE = 8, torch.int64
 Rows = slice | int | torch.Tensor
-"""Some rows of a column: those that lie together, one, or those of these numbers."""
+"""Rows of a column: contiguous ones, a single one, or those with these numbers."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,14 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the tensors of every slot lie in a region: offsets within a slot, in bytes."""
+    """Places of the tensors of every slot in a region: offsets within a slot, in bytes."""
 
     specs: tuple[TensorSpec, ...]
     offsets: tuple[int, ...]
     stride: int
     slots: int
     order: tuple[int, ...] = ()
-    """The row of memory that each slot has; none where rows are in the order of slots."""
+    """The row of memory of each slot; empty where rows are in the order of slots."""
 
     @property
     def size(self) -> int:
@@ -78,7 +77,7 @@ class Layout:
         return cls(tuple(specs), tuple(offsets), end, slots)
 
     def shuffled(self) -> Layout:
-        """The same in a random order: no strided view goes from one slot to the next."""
+        """Return the layout with rows in a random order, so that no strided view spans slots."""
         order = secrets.SystemRandom().sample(range(self.slots), self.slots)
         return dataclasses.replace(self, order=tuple(order))
 
@@ -86,7 +85,7 @@ class Layout:
         return self.order[slot] if self.order else slot
 
     def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
-        """The rows of some slots (int64, any shape)."""
+        """Return the rows of some slots (int64, any shape)."""
         return self._order[slots] if self.order else slots
 
     @functools.cached_property
@@ -103,7 +102,7 @@ class Layout:
         return dataclasses.replace(cls.of(specs, data["slots"]), order=tuple(data["order"]))
 
     def views(self, region: torch.Tensor, slot: int) -> dict[str, torch.Tensor]:
-        """The tensors of one slot, by name, as views of `region` (uint8, shape [size])."""
+        """Return the tensors of one slot by name, as views of `region` (uint8, shape [size])."""
         views = {}
         for spec, offset in zip(self.specs, self.offsets, strict=True):
             start = self.row_of(slot) * self.stride + offset
@@ -112,8 +111,9 @@ class Layout:
         return views
 
     def columns(self, region: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Each tensor of every row, flattened, by name, as views of `region`: shape
-        [slots, elements].
+        """Return each tensor of every row, flattened, by name.
+
+        They are views of `region`, of shape [slots, elements].
         """
         rows = self.rows(region)
         return {
@@ -122,13 +122,11 @@ class Layout:
         }
 
     def rows(self, region: torch.Tensor) -> torch.Tensor:
-        """Of `region` (uint8, shape [size]) the bytes of every slot, as they lie in memory: shape
-        [slots, stride].
-        """
+        """Return the bytes of every row of `region` (uint8): shape [slots, stride]."""
         return region[: self.stride * self.slots].view(self.slots, self.stride)
 
     def gaps(self) -> list[tuple[int, int]]:
-        """The byte ranges of a slot that belong to no tensor, padding included."""
+        """Return the byte ranges of a slot outside its tensors, padding included."""
         gaps, end = [], 0
         for spec, offset in zip(self.specs, self.offsets, strict=True):
             gaps.append((end, offset))
@@ -137,22 +135,20 @@ class Layout:
 
 
 def map_region(descriptor: int, size: int) -> torch.Tensor:
-    """A region as a uint8 tensor of shape [size], shared with every holder of the descriptor."""
+    """Return a shared region as a uint8 tensor of shape [size]."""
     # Its pages are there at once: else the first windows would be clocked with their faults.
     memory = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     return torch.frombuffer(memory, dtype=torch.uint8)
 
 
 class Region(ABC):
-    """The judge's side of a region: its memory (uint8, shape [size]), guard bands around every
-    tensor, and how a contestant comes by it.
-    """
+    """The judge's view of a region: its memory (uint8, shape [size]) with guard bands."""
 
     def __init__(self, layout: Layout, memory: torch.Tensor) -> None:
         self.layout = layout
         self.bytes = memory
         self._bands: list[tuple[int, torch.Tensor, torch.Tensor]] = []
-        """The gap of each band, its place in every row, and what is to be there."""
+        """The gap of each band, its place in every row, and its bytes."""
         rows = layout.rows(memory)
         for gap, (start, end) in enumerate(layout.gaps()):
             # A word at a time, which takes an eighth of the time, where a tensor ends with a word.
@@ -164,38 +160,36 @@ class Region(ABC):
                     self._bands.append((gap, place, band))
 
     def slot(self, index: int) -> dict[str, torch.Tensor]:
-        """The tensors of one slot, by name."""
+        """Return the tensors of one slot by name."""
         return self.layout.views(self.bytes, index)
 
     def row(self, slot: int) -> torch.Tensor:
-        """The bytes of one slot: uint8, shape [stride]."""
+        """Return the bytes of one slot: uint8, shape [stride]."""
         return self.layout.rows(self.bytes)[self.layout.row_of(slot)]
 
     def column(self, name: str) -> torch.Tensor:
-        """One tensor of every slot, flattened, as they lie in memory: shape [slots, elements]."""
+        """Return one tensor of every row, flattened, in memory order: shape [slots, elements]."""
         return self.layout.columns(self.bytes)[name]
 
     @abstractmethod
     def share(self) -> tuple[dict[str, Any], list[int]]:
-        """What a contestant is told of this region, and the descriptors it is handed with it."""
+        """Return the description of this region and the descriptors to send with it."""
 
     def breached(self, parts: Sequence[Rows] = (slice(None),)) -> str:
-        """The tensor before or after which a band was overwritten, of those rows; empty when all
-        are whole.
-        """
+        """Return the tensor next to an overwritten band of those rows; empty when all are whole."""
         names = [spec.name for spec in self.layout.specs]
         looks = [
             (gap, (place[part] != band).any()) for gap, place, band in self._bands for part in parts
         ]
         # All at once: each answer of a GPU's takes its time.
-        changed = torch.stack([look for _, look in looks]).tolist()
+        changed = torch.stack([poll for _, poll in looks]).tolist()
         gaps = [gap for (gap, _), whole in zip(looks, changed, strict=True) if whole]
         if not gaps:
             return ""
         return f"before {names[0]}" if gaps[0] == 0 else f"after {names[gaps[0] - 1]}"
 
     def close(self) -> None:  # noqa: B027 - a region whose memory is another's keeps it
-        """Give the memory back; views of it must not be used after."""
+        """Free the memory; views of it must not be used any more."""
 
 
 class HostRegion(Region):
@@ -218,7 +212,7 @@ class HostRegion(Region):
 
 
 class HostMemory:
-    """Where regions come from that contestants on a processor reach."""
+    """Source of regions for processes on a CPU."""
 
     device = torch.device("cpu")
 
@@ -226,7 +220,7 @@ class HostMemory:
         return HostRegion(layout)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Free everything."""
 
 
 def _random_bytes(count: int) -> torch.Tensor:
@@ -234,7 +228,7 @@ def _random_bytes(count: int) -> torch.Tensor:
 
 
 def bits_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as integers, so that NaN compares like any other value."""
+    """Return the same memory as integers, so that NaN compares like any other value."""
     if not tensor.dtype.is_floating_point:
         return tensor
     kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
@@ -242,8 +236,10 @@ def bits_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def poison(tensor: torch.Tensor, secret: int, rows: Rows = slice(None)) -> None:
-    """Fill outputs with a value that no right answer holds: a NaN with a secret payload, or a
-    secret integer. Shape [elements] or [slots, elements], all of it or those rows.
+    """Fill outputs with a value that no right output holds.
+
+    It is a NaN with a secret payload, or a secret integer. `tensor` has the shape [elements], or
+    [slots, elements], of which `rows` can select some.
     """
     bits, word = bits_of(tensor), poison_bits(tensor.dtype, secret)
     size = bits.dtype.itemsize
@@ -267,7 +263,7 @@ _ALL_ONES = {
 
 
 def poison_bits(dtype: torch.dtype, secret: int) -> int:
-    """The bit pattern of the poison: exponent all ones and a payload of secret bits."""
+    """Return the bit pattern of the poison: exponent all ones and a payload of secret bits."""
     mask = (1 << (8 * dtype.itemsize - 1)) - 1
     if not dtype.is_floating_point:
         return -1 - (secret & (mask >> 1))
@@ -277,5 +273,5 @@ def poison_bits(dtype: torch.dtype, secret: int) -> int:
 
 
 def unwritten(tensor: torch.Tensor, secret: int) -> torch.Tensor:
-    """Where an output still holds its poison (bool, the tensor's shape)."""
+    """Return where an output still holds its poison (bool, the tensor's shape)."""
     return bits_of(tensor) == poison_bits(tensor.dtype, secret)

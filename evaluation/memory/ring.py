@@ -1,6 +1,4 @@
-"""The memory of one case: a ring of launches, refilled with fresh secret inputs before every
-window.
-"""
+"""Buffer ring: the memory of one case, refilled with fresh secret inputs before every window."""
 
 from __future__ import annotations
 
@@ -33,34 +31,32 @@ from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import Operator
 from evaluation.types import Argument, Case, Reason
 
-MOST_SLOTS = 8192
-"""On a processor: so many launches of 0.1 us are longer than the round trip of a window."""
+MAX_SLOTS = 8192
+"""On a CPU, where so many launches of 0.1 us take longer than the overhead of a window."""
 POOL = ("nominal", "outliers", "nominal", "shifted")
-"""Families that timed inputs are cut from, so that no launch is told by its distribution."""
+"""Input families of timed launches, which are mixed so that all launches look alike."""
 GATHERED_ELEMENTS = {"cpu": 1 << 11, "cuda": 1 << 20}
-"""Up to this size the stretches of many launches are cut by one gather, above it one by one."""
+"""Largest size whose stretches of many launches are cut by one gather."""
 BATCH_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 26}
-"""Launches are checked so many elements at a time."""
+"""Elements whose launches are checked at a time."""
 ALIGNED = 16
-"""Elements that the stretches of a large launch begin at a multiple of: what is aligned is written
-several elements at a time.
-"""
+"""Alignment in elements of the stretches of a large launch, for vectorised copies."""
 POISON_SHARE = {"cpu": 1, "cuda": 5}
-"""One launch of a window in so many is searched for poison; on a GPU a look goes to all of them."""
+"""Share of a window's launches searched for poison, as a divisor; on a GPU `poll` reads all."""
 
 
 def ring_slots(operator: Operator, case: Case, ring_bytes: int) -> int:
-    """Launches whose tensors together outgrow `ring_bytes`: at least two, at most MOST_SLOTS."""
-    return max(2, min(MOST_SLOTS, math.ceil(ring_bytes / slot_bytes(operator, case))))
+    """Return the launches whose tensors outgrow `ring_bytes`, from two to MAX_SLOTS."""
+    return max(2, min(MAX_SLOTS, math.ceil(ring_bytes / slot_bytes(operator, case))))
 
 
 def slot_bytes(operator: Operator, case: Case) -> int:
-    """Bytes that the tensors of one launch take, guard bands included."""
+    """Return the bytes of the tensors of one launch, guard bands included."""
     return Layout.of(_specs(operator, operator.arguments, case), 1).stride
 
 
 def values_of(operator: Operator, case: Case) -> dict[str, Any]:
-    """Sizes, then scalars, of a case by name, as an entry point receives them."""
+    """Return the sizes, then the scalars, of a case by name, as an entry point receives them."""
     values: dict[str, Any] = {size: int(case[size]) for size in operator.sizes}
     for scalar in operator.scalars:
         value = case[scalar.name]
@@ -77,8 +73,8 @@ def _specs(operator: Operator, arguments: Sequence[Argument], case: Case) -> lis
 
 
 class BufferRing:
-    """Shared inputs, an output region for each arm, and the judge's own copy of every value it
-    wrote.
+    """Shared inputs, an output region for each process, and the judge's copy of every value
+    written.
     """
 
     def __init__(
@@ -86,11 +82,11 @@ class BufferRing:
         operator: Operator,
         case: Case,
         slots: int,
-        arms: int,
+        processes: int,
         memory: HostMemory | cuda_ipc.DeviceMemory | None = None,
     ) -> None:
         memory = memory or HostMemory()
-        self.oracle = Reference(operator, case, memory.device)
+        self.reference = Reference(operator, case, memory.device)
         self.values = values_of(operator, case)
         self.slots = slots
         inputs = Layout.of(_specs(operator, operator.inputs, case), slots)
@@ -98,10 +94,12 @@ class BufferRing:
         if memory.device.type == "cpu":
             outputs = outputs.shuffled()
         self.inputs = memory.region("inputs", inputs)
-        self.outputs = [memory.region(f"outputs {arm}", outputs) for arm in range(arms)]
+        self.outputs = [
+            memory.region(f"outputs {process}", outputs) for process in range(processes)
+        ]
         self.secret = 0
         self.check_seconds: float | None = None
-        """What checking the values of one launch was last seen to take, once it was."""
+        """Seconds that the last check of one launch's values took."""
         self._device = memory.device
         self._on_gpu = memory.device.type != "cpu"
         self._shapes = {a.name: shape_of(a, case) for a in operator.arguments}
@@ -112,15 +110,15 @@ class BufferRing:
         self._places: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._unwritten = False
         self._filled = 0, 0
-        """The first slot of the last refill, and how many."""
+        """The first slot of the last refill, and the number of slots."""
 
-    def regions(self, arm: int) -> list[Region]:
-        """What that arm is bound to."""
-        return [self.inputs, self.outputs[arm]]
+    def regions(self, process: int) -> list[Region]:
+        """Return the regions to bind to a process."""
+        return [self.inputs, self.outputs[process]]
 
     @property
     def bytes(self) -> int:
-        """The bytes that one arm goes through in one round of the ring."""
+        """Return the bytes that one process reads and writes in one round of the ring."""
         return self.inputs.layout.size + self.outputs[0].layout.size
 
     def place(self, inputs: Mapping[str, torch.Tensor]) -> None:
@@ -139,12 +137,12 @@ class BufferRing:
                 )
         self.intact(0, where)
 
-    def refill(self, arm: int, first: int, count: int) -> None:
-        """Cut fresh values for `count` slots from `first` on, and poison that arm's outputs.
+    def refill(self, process: int, first: int, count: int) -> None:
+        """Write fresh values to `count` slots from `first` on, and poison that process's outputs.
 
-        The values of a slot are a secret stretch of a pool of drawn inputs, times another secret
-        stretch of a pool of gains: a stretch alone would be recognised by its first values, and its
-        sums looked up.
+        A slot's values are a secret stretch of a pool of drawn inputs, times a secret stretch of a
+        pool of gains. A stretch alone would be recognised by its first values, and its sums looked
+        up.
         """
         if not self._pool:
             self._fill_pools()
@@ -156,16 +154,14 @@ class BufferRing:
                 self._cut(name, slice(position, position + len(target)), target)
                 position += len(target)
         self._filled = first, count
-        self._poison(self.outputs[arm], first, count)
+        self._poison(self.outputs[process], first, count)
         if self._on_gpu:
-            self._places = list(self._draw_places(self.outputs[arm], first, count))
+            self._places = list(self._draw_places(self.outputs[process], first, count))
             cuda_ipc.forget_persisting()
         self._written()
 
-    def strays(self, count: int) -> torch.Tensor:
-        """Inputs of no launch, like those of a slot, guard bands included: uint8, shape
-        [count, stride].
-        """
+    def decoy_inputs(self, count: int) -> torch.Tensor:
+        """Return inputs of no launch, guard bands included: uint8, shape [count, stride]."""
         if not self._pool:
             self._fill_pools()
         kept, self._starts = self._starts, {}
@@ -178,71 +174,73 @@ class BufferRing:
         return rows
 
     def _draw_starts(self, name: str, count: int) -> None:
-        """Where so many launches' values of an input are cut from."""
+        """Draw the starts of so many launches' stretches of an input."""
         pool, size = self._pool[name], self.inputs.column(name).shape[1]
         places = pool.numel() - pool.numel() // len(POOL) + 1
         pace = 1 if self._gathers(size) else ALIGNED
         self._starts[name] = self._drawn(-(-places // pace), (2, count)) * pace
 
     def _written(self) -> None:
-        """Return once what the judge wrote has arrived."""
+        """Wait until the judge's writes have arrived."""
         if self._on_gpu:
             torch.cuda.synchronize()
 
-    def look(self) -> None:
-        """On a GPU, end a window by looking at a secret element of every output in it.
+    def poll(self) -> None:
+        """End a window on a GPU by reading a secret element of every output in it.
 
-        A contestant that answers before its work is done either is seen not to have written, or
-        has the GPU finish first, on the clock.
+        A process that reports completion too early is found not to have written, or makes the timed
+        read wait.
         """
         flags = [unwritten(flat[places], self.secret).any() for flat, places in self._places]
         self._unwritten = bool(torch.stack(flags).any()) if flags else False
 
-    def verify(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
-        """Check the outputs of a timed window: a secret stretch of them for poison, a secret
-        `sample`, which may be none, for their values.
+    def verify(self, process: int, first: int, count: int, sample: int, where: str) -> None:
+        """Check the outputs of a timed window.
+
+        A secret stretch is searched for poison; a secret `sample` of launches, which may be 0, has
+        its values checked.
         """
-        region = self.outputs[arm]
+        region = self.outputs[process]
         if self._unwritten:
             raise SubmissionError(
                 Reason.STALE_OUTPUT, f"{where}: answered before a timed launch had written"
             )
         length = -(-count // POISON_SHARE[self._device.type])
         skipped = secrets.randbelow(count - length + 1)
-        rows = self._lie(region, (first + skipped) % self.slots, length)
+        rows = self._rows(region, (first + skipped) % self.slots, length)
         for spec in region.layout.specs:
             column = region.column(spec.name)
-            parts = self._apart(rows, column.shape[1])
+            parts = self._one_by_one(rows, column.shape[1])
             if any(bool(unwritten(column[part], self.secret).any()) for part in parts):
                 raise SubmissionError(
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
         if sample:
-            self._verify_some(arm, first, count, min(sample, count), f"{where}, timed launch")
+            self._verify_some(process, first, count, min(sample, count), f"{where}, timed launch")
         self._whole(region, first, count, where)
 
-    def intact(self, arm: int, where: str) -> None:
+    def intact(self, process: int, where: str) -> None:
         """Raise SubmissionError when any guard band changed."""
-        self._whole(self.outputs[arm], 0, self.slots, where)
+        self._whole(self.outputs[process], 0, self.slots, where)
 
     def unchanged(self, where: str) -> None:
-        """Raise SubmissionError when the inputs are no longer those of the last refill."""
+        """Raise SubmissionError when the inputs differ from those of the last refill."""
         first, count = self._filled
         for positions in torch.split(torch.arange(count), self._batch()):
             self._inputs(positions, (positions + first) % self.slots, where)
 
-    def _verify_some(self, arm: int, first: int, count: int, sample: int, where: str) -> None:
+    def _verify_some(self, process: int, first: int, count: int, sample: int, where: str) -> None:
         chosen = random.Random(secrets.randbits(256)).sample(range(count), sample)
         started = time.perf_counter()
-        self.verify_launches(arm, first, chosen, where)
+        self.verify_launches(process, first, chosen, where)
         self.check_seconds = (time.perf_counter() - started) / sample
 
-    def verify_launches(self, arm: int, first: int, chosen: Sequence[int], where: str) -> None:
-        """Check the values of those launches of a window that are `chosen`."""
+    def verify_launches(self, process: int, first: int, chosen: Sequence[int], where: str) -> None:
+        """Check the values of the `chosen` launches of a window."""
         for positions in torch.split(torch.tensor(chosen, dtype=torch.int64), self._batch()):
             if len(positions):
                 slots = (positions + first) % self.slots
-                self._verify(self.outputs[arm], positions, slots, where)
+                self._verify(self.outputs[process], positions, slots, where)
 
     def _verify(
         self, region: Region, positions: torch.Tensor, slots: torch.Tensor, where: str
@@ -254,18 +252,21 @@ class BufferRing:
             spec.name: self._shaped(spec.name, region.column(spec.name)[rows])
             for spec in region.layout.specs
         }
-        if acceptable(outputs, self.oracle.truths(inputs)):
+        if acceptable(outputs, self.reference.expected_of_many(inputs)):
             return
         for index in range(len(positions)):
-            truth = self.oracle.truth({name: tensor[index] for name, tensor in inputs.items()})
+            expected = self.reference.expected(
+                {name: tensor[index] for name, tensor in inputs.items()}
+            )
             got = {name: tensor[index] for name, tensor in outputs.items()}
-            compare(got, truth, self.secret, where)
+            compare(got, expected, self.secret, where)
 
     def _inputs(
         self, positions: torch.Tensor, slots: torch.Tensor, where: str
     ) -> dict[str, torch.Tensor]:
-        """What was written for the launches at `positions`. Raises SubmissionError where something
-        else is in their slots.
+        """Return the inputs written for the launches at `positions`.
+
+        Raises: SubmissionError where their slots hold something else.
         """
         inputs, slots = {}, slots.to(self._device)
         for name in self._pool:
@@ -277,7 +278,7 @@ class BufferRing:
         return inputs
 
     def _fill_pools(self) -> None:
-        draws = [self.oracle.draw(family) for family in POOL]
+        draws = [self.reference.draw(family) for family in POOL]
         generator = torch.Generator(self._device).manual_seed(secrets.randbits(63))
         for name in draws[0]:
             pool = torch.cat([draw[name].flatten() for draw in draws])
@@ -313,26 +314,26 @@ class BufferRing:
         return rows.view(-1, *self._shapes[name])
 
     def _batch(self) -> int:
-        """How many launches are checked at once."""
+        """Return how many launches are checked at once."""
         elements = sum(math.prod(shape) for shape in self._shapes.values())
         return max(1, BATCH_ELEMENTS[self._device.type] // elements)
 
     def _parts(self, first: int, count: int) -> Iterator[slice]:
-        """The slots of a window, which may go past the end of the ring, as at most two slices."""
+        """Return the slots of a window, which may wrap around, as at most two slices."""
         yield slice(first, min(first + count, self.slots))
         if first + count > self.slots:
             yield slice(0, first + count - self.slots)
 
-    def _lie(self, region: Region, first: int, count: int) -> list[Rows]:
-        """The rows of a region that the slots of a window have."""
+    def _rows(self, region: Region, first: int, count: int) -> list[Rows]:
+        """Return the rows of a region for the slots of a window."""
         if count == self.slots:
             return [slice(None)]
         if not region.layout.order:
             return [*self._parts(first, count)]
         return [region.layout.rows_of((torch.arange(count) + first) % self.slots)]
 
-    def _apart(self, rows: list[Rows], size: int) -> list[Rows]:
-        """The same one by one, where rows have so many elements that this is faster."""
+    def _one_by_one(self, rows: list[Rows], size: int) -> list[Rows]:
+        """Return the rows one by one where they are so large that this is faster."""
         if self._gathers(size) or not isinstance(rows[0], torch.Tensor):
             return rows
         return rows[0].tolist()
@@ -340,7 +341,7 @@ class BufferRing:
     def _draw_places(
         self, region: Region, first: int, count: int
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """For each output: its memory, and a secret place of it in each slot."""
+        """Return the memory of each output, and a secret place of it in each slot."""
         slots = (torch.arange(count, device=self._device) + first) % self.slots
         rows = region.layout.rows_of(slots)
         for spec in region.layout.specs:
@@ -352,21 +353,21 @@ class BufferRing:
             yield column.as_strided((reach,), (1,)), places
 
     def _drawn(self, end: int, shape: tuple[int, ...]) -> torch.Tensor:
-        """Secret numbers below `end`, drawn where they are needed."""
+        """Draw secret numbers below `end`, on the ring's device."""
         return torch.randint(end, shape, generator=self._random, device=self._device)
 
     def _poison(self, region: Region, first: int, count: int) -> None:
         self.secret = secrets.randbits(63)
-        rows = self._lie(region, first, count)
+        rows = self._rows(region, first, count)
         for spec in region.layout.specs:
             column = region.column(spec.name)
-            for part in self._apart(rows, column.shape[1]):
+            for part in self._one_by_one(rows, column.shape[1]):
                 poison(column, self.secret, part)
 
     def _whole(self, outputs: Region, first: int, count: int, where: str) -> None:
         """Raise SubmissionError when a guard band of those slots changed."""
         for region in (self.inputs, outputs):
-            if place := region.breached(self._lie(region, first, count)):
+            if place := region.breached(self._rows(region, first, count)):
                 raise SubmissionError(
                     Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten"
                 )

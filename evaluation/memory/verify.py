@@ -1,4 +1,4 @@
-"""Comparison of outputs with the expected ones: finite, written, and within the allowed error."""
+"""Comparison of outputs with expected ones: written, finite, and within the allowed error."""
 
 from __future__ import annotations
 
@@ -15,51 +15,53 @@ from evaluation.types import Reason
 def compare(
     outputs: Tensors, truths: Mapping[str, ExpectedOutput], secret: int, where: str
 ) -> float:
-    """Check outputs against the truth. Returns the largest error as a share of what is allowed.
+    """Check outputs against the expected ones; `secret` is the poison that they held before.
 
-    `secret` is the poison they held before. Raises SubmissionError naming `where`, the element, the
-    expected and the got.
+    Returns: the largest error as a share of the allowed error.
+    Raises: SubmissionError naming `where`, the element, the expected and the actual value.
     """
     worst = 0.0
-    for name, truth in truths.items():
-        share = _share(outputs[name], truth)
+    for name, expected in truths.items():
+        share = _share(outputs[name], expected)
         if share is None:
-            share = _close_look(name, outputs[name], truth, secret, where)
+            share = _compare_in_detail(name, outputs[name], expected, secret, where)
         worst = max(worst, share)
     return worst
 
 
 def acceptable(outputs: Tensors, truths: Mapping[str, ExpectedOutput]) -> bool:
-    """Whether all outputs are right beyond doubt; where not, `compare` takes a closer look."""
-    return all(_share(outputs[name], truth) is not None for name, truth in truths.items())
+    """Return whether all outputs are right beyond doubt; where not, `compare` decides."""
+    return all(_share(outputs[name], expected) is not None for name, expected in truths.items())
 
 
-def _share(got: torch.Tensor, truth: ExpectedOutput) -> float | None:
-    """The largest error as a share of what is allowed where all is finite and right, else None.
+def _share(got: torch.Tensor, expected: ExpectedOutput) -> float | None:
+    """Return the largest error as a share of the allowed one; None unless all is finite and right.
 
-    Poison is NaN or far from the truth, and so never among what is right.
+    Poison is NaN or far from any expected value, so it is never right.
     """
-    if not truth.dtype.is_floating_point:
-        return 0.0 if torch.equal(got, truth.rounded) else None
+    if not expected.dtype.is_floating_point:
+        return 0.0 if torch.equal(got, expected.rounded) else None
     if not got.numel():
         return 0.0
-    worst = float((got - truth.exact).abs_().div_(truth.allowed).amax())
+    worst = float((got - expected.exact).abs_().div_(expected.allowed).amax())
     return worst if worst <= 1 else None
 
 
-def _close_look(
-    name: str, got: torch.Tensor, truth: ExpectedOutput, secret: int, where: str
+def _compare_in_detail(
+    name: str, got: torch.Tensor, expected: ExpectedOutput, secret: int, where: str
 ) -> float:
-    rounded = truth.rounded
-    _refuse(unwritten(got, secret), Reason.STALE_OUTPUT, "was not written", name, got, truth, where)
+    rounded = expected.rounded
+    _refuse(
+        unwritten(got, secret), Reason.STALE_OUTPUT, "was not written", name, got, expected, where
+    )
     finite = torch.isfinite(rounded.double())
     same = (got == rounded) | (torch.isnan(got) & torch.isnan(rounded))
     odd = (finite != torch.isfinite(got)) | (~finite & ~same)
-    _refuse(odd, Reason.NON_FINITE, "is not finite where it should be", name, got, truth, where)
-    error = torch.where(finite, (got.double() - truth.exact).abs(), 0.0)
-    wrong = error > truth.allowed
-    _refuse(wrong & finite, Reason.WRONG_VALUES, "is wrong", name, got, truth, where)
-    share = torch.where(finite & (error > 0), error / truth.allowed, 0.0)
+    _refuse(odd, Reason.NON_FINITE, "is not finite where it should be", name, got, expected, where)
+    error = torch.where(finite, (got.double() - expected.exact).abs(), 0.0)
+    wrong = error > expected.allowed
+    _refuse(wrong & finite, Reason.WRONG_VALUES, "is wrong", name, got, expected, where)
+    share = torch.where(finite & (error > 0), error / expected.allowed, 0.0)
     return float(share.max()) if share.numel() else 0.0
 
 
@@ -69,7 +71,7 @@ def _refuse(
     what: str,
     name: str,
     got: torch.Tensor,
-    truth: ExpectedOutput,
+    expected: ExpectedOutput,
     where: str,
 ) -> None:
     count = int(bad.sum())
@@ -78,10 +80,10 @@ def _refuse(
     flat = int(bad.flatten().to(torch.uint8).argmax())
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape))
     place = f"{name}{list(index)}" if index else name
-    expected, value = truth.exact.flatten()[flat].item(), got.flatten()[flat].item()
-    allowed = truth.allowed.flatten()[flat].item()
+    wanted, value = expected.exact.flatten()[flat].item(), got.flatten()[flat].item()
+    allowed = expected.allowed.flatten()[flat].item()
     raise SubmissionError(
         reason,
-        f"{where}: {place} {what}: expected {expected:.9g}, got {value:.9g}, "
+        f"{where}: {place} {what}: expected {wanted:.9g}, got {value:.9g}, "
         f"allowed error {allowed:.2g} ({count} of {got.numel()} elements)",
     )

@@ -1,4 +1,4 @@
-"""Which configurations an operator is for, and how cases are drawn from them."""
+"""Domains: the configurations of an operator, and how cases are drawn from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ATTEMPTS = 200
 
 @dataclass(frozen=True)
 class Choices:
-    """A symbol that takes one of a few values, all as likely."""
+    """A symbol with one of a few values, all equally likely."""
 
     values: tuple[int | float, ...]
 
@@ -34,7 +34,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class LogUniform:
-    """A size from `low` to `high`: every doubling as likely, half of the draws odd."""
+    """A size from `low` to `high`: every doubling equally likely, half of the draws odd."""
 
     low: int
     high: int
@@ -47,7 +47,7 @@ class LogUniform:
         return self._fit(size)
 
     def boundaries(self) -> tuple[int, ...]:
-        """Where masks, vector widths and tiles go wrong: 1, 3, 7 and around powers of two."""
+        """Return sizes at which masks, vectors and tiles fail: 1, 3, 7 and around powers of two."""
         around = (2**k + step for k in _POWERS for step in (-1, 0, 1))
         return tuple(size for size in (1, 3, 7, *around) if self.holds(size)) or (
             self._fit(self.low),
@@ -65,7 +65,7 @@ Range = Choices | LogUniform
 
 
 def extent(dimension: str | int, symbols: Mapping[str, int | float]) -> int:
-    """The size of one dimension: an integer, a symbol, or a product such as `2*hidden`."""
+    """Return the size of one dimension: an integer, a symbol, or a product such as `2*hidden`."""
     return math.prod(
         int(factor) if factor.isdigit() else int(symbols[factor]) for factor in factors(dimension)
     )
@@ -84,12 +84,12 @@ def dtype_of(argument: Argument, case: Case) -> str:
 
 
 def elements(arguments: Sequence[Argument], case: Case) -> int:
-    """Elements of all tensors of a call together."""
+    """Return the number of elements of all tensors of a call."""
     return sum(math.prod(shape_of(a, case)) for a in arguments if a.role != "scalar")
 
 
 def tensor_bytes(arguments: Sequence[Argument], case: Case) -> int:
-    """Bytes of all tensors of a call together."""
+    """Return the bytes of all tensors of a call."""
     return sum(
         math.prod(shape_of(a, case)) * ITEM_BYTES[dtype_of(a, case)]
         for a in arguments
@@ -99,7 +99,7 @@ def tensor_bytes(arguments: Sequence[Argument], case: Case) -> int:
 
 @dataclass(frozen=True)
 class Domain:
-    """The configurations judging may draw from, none with tensors of more than `max_bytes`."""
+    """Configurations for judging, none with tensors of more than `max_bytes`."""
 
     dtypes: tuple[str, ...]
     symbols: Mapping[str, Range]
@@ -113,9 +113,9 @@ class Domain:
         dtypes: Sequence[str] = (),
         max_elements: int | None = None,
     ) -> Case:
-        """Draw a case of one of `dtypes` (default: any) whose tensors hold at most `max_elements`.
+        """Draw a case of one of `dtypes` (default: any) of at most `max_elements`.
 
-        Draws that are too large are thrown away; where nearly all are, the smallest case is taken.
+        Draws that are too large are repeated. Where nearly all are, the smallest case is returned.
         """
         dtype = random.choice(tuple(dtypes) or self.dtypes)
         for _ in range(_ATTEMPTS):
@@ -132,7 +132,10 @@ class Domain:
     def boundaries(
         self, dtypes: Sequence[str] = (), max_elements: int | None = None
     ) -> tuple[Case, ...]:
-        """The domain's awkward sizes, each symbol's against others of the rest. No secret."""
+        """Return the domain's boundary sizes, each symbol's with nominal values of the others.
+
+        They are public.
+        """
         return tuple(
             replace(case, split=Split.SEEN, kind="boundary")
             for case in self._awkward(tuple(dtypes) or self.dtypes)

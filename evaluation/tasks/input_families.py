@@ -1,4 +1,4 @@
-"""Which values the inputs of a case hold: one generator, seven families."""
+"""Input values of a case: one generator, seven families."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OUTLIERS = 1 / 256
 
 
 class InputGenerator:
-    """Float32 inputs of one family, from one generator and on its device.
+    """Float32 inputs of one family on one device.
 
     With z standard normal, `normal` gives `scale` times
 
@@ -31,7 +31,7 @@ class InputGenerator:
     - structured: the integers -3 to 3 in turn through the whole tensor, from a drawn start
     - cancelling: z + 32 and z - 32 in turn along the last dimension, whose sums nearly vanish
 
-    so that no value leaves the range of float16. `uniform` and `integers` heed no family.
+    so that no value leaves the range of float16. `uniform` and `integers` have no family.
     """
 
     def __init__(self, generator: torch.Generator, family: str) -> None:
@@ -64,7 +64,7 @@ class InputGenerator:
         return unit * (high - low) + low
 
     def integers(self, shape: Sequence[int], low: int, high: int) -> Tensor:
-        """Integers from `low` to `high - 1`, int64."""
+        """Return integers from `low` to `high - 1`, int64."""
         return torch.randint(low, high, tuple(shape), generator=self.generator, device=self.device)
 
     def _with_outliers(self, z: Tensor) -> Tensor:
@@ -74,8 +74,10 @@ class InputGenerator:
 
 
 def families_for(elements: int, thorough: bool) -> list[str]:
-    """What a case whose inputs have so many elements is tried with: every family and five nominal
-    draws; a large case, or where a try is not to be `thorough`, three families drawn in secret.
+    """Return the input families for a case with so many elements.
+
+    They are every family with five nominal draws. A large case, or a check that is not `thorough`,
+    gets three families drawn in secret.
     """
     if thorough and elements <= SMALL_ELEMENTS:
         return [*FAMILIES, *FAMILIES[:1] * 4]

@@ -1,4 +1,4 @@
-"""What an operator is: the sources and configurations of one folder under `tasks/`."""
+"""Operators: the sources and configurations of one folder under `tasks/`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluation.tasks.toml_reader import Table
 from evaluation.types import Argument, Case, Reason
 
 EDITS = ".toml"
-"""The suffix of an answer that is told as edits of another."""
+"""Suffix of an implementation that is written as edits of another."""
 REFERENCE = ("reference", "magnitude", "reduction", "inputs", "cost")
 
 
@@ -35,7 +35,7 @@ Languages = Mapping[str, LanguageFacts]
 
 @dataclass(frozen=True)
 class Track:
-    """From what to what."""
+    """Source and target language."""
 
     source: str
     target: str
@@ -46,13 +46,13 @@ class Track:
 
     @property
     def baseline(self) -> str:
-        """The language of what must be beaten; for torch it is the reference itself."""
+        """Return the language of the baseline; for torch it is the reference itself."""
         return self.source
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What judging may take: seconds of a build or gate, memory of a contestant, size of a case."""
+    """Limits of judging: seconds of a build or gate, memory of a process, size of a case."""
 
     seconds: float
     memory_mb: int
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Example:
-    """An answer kept beside the task: an honest one, or a mutant to be refused (for `expect`)."""
+    """An implementation beside the task: an honest one, or a mutant that fails with `expect`."""
 
     name: str
     language: str
@@ -72,7 +72,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Operator:
-    """What is computed, and on which configurations."""
+    """A computation with its configurations."""
 
     name: str
     title: str
@@ -103,20 +103,20 @@ class Operator:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Every symbol used in a shape, in order of first use, that is no scalar itself."""
+        """Return every symbol used in a shape, in order of first use, that is not a scalar."""
         scalars = {a.name for a in self.scalars}
         return tuple(s for s in symbols_of(self.arguments) if s not in scalars)
 
     def elements(self, case: Case) -> int:
-        """Of all tensors of a call together: by this cases are ordered and bounded."""
+        """Return the number of elements of all tensors of a call, which orders and bounds cases."""
         return elements(self.arguments, case)
 
     def module(self) -> ModuleType:
-        """`reference.py`, loaded by path: the functions named in REFERENCE. Imports torch."""
+        """Return `reference.py`, with the functions named in REFERENCE. Imports torch."""
         return _reference(self.folder / "reference.py")
 
     def baseline(self, language: str) -> str:
-        """The source that an X-to-X track starts from."""
+        """Return the source that an X-to-X track starts from."""
         suffix = self.languages[language].suffix
         return read_text(self.folder / "baseline" / f"{language}{suffix}")
 
@@ -152,7 +152,7 @@ def read_text(path: Path) -> str:
 
 
 def _examples(folder: Path, languages: Languages) -> tuple[Example, ...]:
-    """The answers of a folder: sources as they are, or what another becomes by a few edits."""
+    """Return the implementations of a folder: whole sources, and edits of other ones."""
     examples: dict[tuple[str, str], Example] = {}
     for path in sorted(p for p in folder.glob("*") if p.is_file()):
         name, language = _named(path, languages)
@@ -170,7 +170,7 @@ def _examples(folder: Path, languages: Languages) -> tuple[Example, ...]:
 
 
 def _named(path: Path, languages: Languages) -> tuple[str, str]:
-    """The name of an answer and its language, as its file says. Raises TaskError."""
+    """Return the name and language of an implementation from its file name. Raises TaskError."""
     parts = path.name.split(".")
     if len(parts) != 3 or not parts[0]:
         raise TaskError(f"{path}: name it <name>.<language>.<suffix>, such as online.triton.py")
@@ -184,7 +184,7 @@ def _named(path: Path, languages: Languages) -> tuple[str, str]:
 
 
 def _whole(path: Path) -> tuple[str, str, str]:
-    """Note, expected reason and source of an answer that says them in its first comments."""
+    """Return note, expected reason and source, from the comments at the top of a file."""
     source = read_text(path)
     note = _comment(source, "mutant") or _comment(source, "honest")
     if not note:
@@ -193,8 +193,11 @@ def _whole(path: Path) -> tuple[str, str, str]:
 
 
 def _edited(path: Path, languages: Languages) -> tuple[str, str, str]:
-    """The same of an answer that is another, `of` the operator's folder, with `edits`: pairs of
-    what stands there once and what stands in its place.
+    """Return the same of an implementation written as `edits` of the file `of`.
+
+    Each edit is a pair: a text that occurs once, and its replacement.
+
+    Raises: TaskError.
     """
     table = Table.read(path)
     note, of = table.text("note"), table.text("of")
@@ -217,7 +220,9 @@ def _edited(path: Path, languages: Languages) -> tuple[str, str, str]:
 
 
 def _sources(path: Path, languages: Languages) -> tuple[str, ...]:
-    """What an answer told by edits may be edits of: baseline and honest answers in its language."""
+    """Return the files that edits may refer to: baseline and honest implementations in the
+    language.
+    """
     root, (_, language) = path.parents[1], _named(path, languages)
     suffix = languages[language].suffix
     found = (f"baseline/{language}{suffix}", f"honest/*.{language}{suffix}")
@@ -227,7 +232,7 @@ def _sources(path: Path, languages: Languages) -> tuple[str, ...]:
 
 
 def _comment(source: str, key: str) -> str:
-    """The text of a `// key: text` or `# key: text` among the first lines."""
+    """Return the text of `// key: text` or `# key: text` among the first lines."""
     for line in source.splitlines()[:4]:
         head, _, text = line.lstrip("/# ").partition(":")
         if head == key:

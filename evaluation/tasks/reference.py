@@ -20,7 +20,7 @@ _Call = Callable[[str, Tensors], tuple[torch.Tensor, ...]]
 
 @dataclass(frozen=True)
 class ExpectedOutput:
-    """One output in float64, how far an answer may lie from it, and the answer's dtype."""
+    """One output in float64, its allowed error, and the dtype of the submission's output."""
 
     exact: torch.Tensor
     allowed: torch.Tensor
@@ -28,12 +28,12 @@ class ExpectedOutput:
 
     @property
     def rounded(self) -> torch.Tensor:
-        """The right answer in its own dtype."""
+        """Return the output rounded to its dtype."""
         return self.exact.to(self.dtype)
 
 
 class Reference:
-    """Inputs and right answers of one case, on one device. Lives in the judge alone."""
+    """Inputs and expected outputs of one case on one device, in the judge's process only."""
 
     def __init__(self, operator: Operator, case: Case, device: torch.device = CPU) -> None:
         self.operator = operator
@@ -44,7 +44,7 @@ class Reference:
         self._scalars = {a.name: case[a.name] for a in operator.scalars}
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
-        """Fresh inputs from a secret seed, in the dtypes of the case."""
+        """Return fresh inputs from a secret seed, in the dtypes of the case."""
         generator = torch.Generator(self.device).manual_seed(secrets.randbits(63))
         drawn = self._reference.inputs(self.case, InputGenerator(generator, family))
         return {
@@ -52,12 +52,14 @@ class Reference:
             for a in self.operator.inputs
         }
 
-    def truth(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
-        """The right outputs for `inputs`, computed in float64."""
+    def expected(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
+        """Return the expected outputs for `inputs`, computed in float64."""
         return self._truths(inputs, self._call)
 
-    def truths(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
-        """The same for many launches at once: every tensor has a leading dimension of launches."""
+    def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
+        """Return the expected outputs of many launches: every tensor has a leading launch
+        dimension.
+        """
         return self._truths(inputs, self._call_batched)
 
     def _truths(self, inputs: Tensors, call: _Call) -> dict[str, ExpectedOutput]:
@@ -65,7 +67,7 @@ class Reference:
         exact, magnitude = call("reference", wide), call("magnitude", wide)
         reduction = self._reference.reduction(self.case)
         tolerance = self.operator.tolerance[self.case.dtype]
-        truths = {}
+        expected_of_many = {}
         for argument, y, s in zip(self.operator.outputs, exact, magnitude, strict=True):
             name = dtype_of(argument, self.case)
             dtype = torch_dtype(name)
@@ -73,8 +75,8 @@ class Reference:
                 allowed = tolerance.allowed(y, s, reduction, name)
             else:
                 allowed = torch.zeros_like(s)
-            truths[argument.name] = ExpectedOutput(y, allowed, dtype)
-        return truths
+            expected_of_many[argument.name] = ExpectedOutput(y, allowed, dtype)
+        return expected_of_many
 
     def _call(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         result = getattr(self._reference, function)(**inputs, **self._scalars)

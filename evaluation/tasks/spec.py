@@ -1,4 +1,4 @@
-"""What a task is, and how `task.toml` is read: every mistake is named by file and key."""
+"""Tasks, and how `task.toml` is read: every mistake is named by file and key."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ __all__ = [
 ]
 
 OPEN_TRACK = Track("torch", "torch")
-"""Beside its own tracks every operator has this one, where any library call is an answer."""
+"""A track of every operator, beside its own, on which any library call is allowed."""
 ANSWERS = ("honest", "mutants")
-"""Folders of what the judge itself is tried with: a task may be given more of it and stay what it
-was.
-"""
+"""Folders of implementations that test the judge; more of them leave a task's hash unchanged."""
 ROLES = ("input", "output", "scalar")
 KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric", "production")
 
 
 @dataclass(frozen=True)
 class Task:
-    """An operator on a track; `hash` changes with any byte of the operator's folder that has a part
-    in a verdict, or that an agent is told.
+    """An operator on a track.
+
+    `hash` changes with any byte of the operator's folder that affects a verdict or is shown to an
+    agent.
     """
 
     operator: Operator
     track: Track
     hash: str
     kind: str
-    """The kind of device it is judged on, whose cases, domain and limits the operator has."""
+    """The device kind, which selects the cases, the domain and the limits."""
 
     @property
     def slug(self) -> str:
@@ -80,26 +80,27 @@ class Task:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The dtypes this track is judged on: those of the domain that both its languages know."""
+        """Return the dtypes of this track: those of the domain that both languages support."""
         languages = self.operator.languages
         known = languages[self.track.target].dtypes & languages[self.track.source].dtypes
         return tuple(d for d in self.operator.domain.dtypes if d in known)
 
     @property
     def answers_hash(self) -> str:
-        """It changes with any byte of the answers that the judge is tried with."""
+        """Return a hash of the implementations that test the judge."""
         return _digest(self.operator.folder, "", lambda top: top in ANSWERS)
 
     def cases(self, split: Split, max_elements: int | None = None) -> tuple[Case, ...]:
-        """The written cases of a split in the dtypes of this track, of at most so many elements."""
+        """Return the written cases of a split in the dtypes of this track, up to a size."""
         cases = (c for c in self.operator.cases if c.split is split and c.dtype in self.dtypes)
         if max_elements is None:
             return tuple(cases)
         return tuple(case for case in cases if self.operator.elements(case) <= max_elements)
 
     def checked_cases(self, max_elements: int | None = None) -> list[Case]:
-        """What everybody knows that correctness is tried on: the seen cases and the domain's
-        boundary sizes, those of at most so many elements, smallest first.
+        """Return the public cases for correctness, smallest first.
+
+        They are the seen cases and the domain's boundary sizes, of at most so many elements.
         """
         boundaries = self.operator.domain.boundaries(self.dtypes, max_elements)
         cases = [*self.cases(Split.SEEN, max_elements), *boundaries]
@@ -107,14 +108,14 @@ class Task:
 
 
 def find_operators(root: Path) -> tuple[str, ...]:
-    """The names of the operators under `root`, sorted."""
+    """Return the names of the operators under `root`, sorted."""
     if not root.is_dir():
         raise TaskError(f"{root}: no such folder; name the folder that holds the operators")
     return tuple(sorted(path.parent.name for path in root.glob("*/task.toml")))
 
 
 def folder_of(root: Path, operator: str) -> Path:
-    """The folder of an operator under `root`. Raises `TaskError`."""
+    """Return the folder of an operator under `root`. Raises `TaskError`."""
     known = find_operators(root)
     if operator in known:
         return root / operator
@@ -127,9 +128,11 @@ def folder_of(root: Path, operator: str) -> Path:
 def load_task(
     root: Path, operator: str, track_slug: str, languages: Languages, kind: str | None = None
 ) -> Task:
-    """The task `operator/track_slug` of the folder `root`. Raises `TaskError`.
+    """Return the task `operator/track_slug` of the folder `root`.
 
-    `kind` is the kind of device it is for: unless given, the best that this machine offers.
+    `kind` is its device kind, by default the best that this machine offers.
+
+    Raises: TaskError.
     """
     loaded = load_operator(folder_of(root, operator), languages)
     tracks = (*loaded.tracks, OPEN_TRACK)
@@ -144,8 +147,9 @@ def load_task(
 
 
 def load_tasks(path: Path, languages: Languages) -> list[Task]:
-    """The tasks of one operator folder, each for the best kind of device that this machine offers.
-    Raises `TaskError`.
+    """Return the tasks of one operator folder, each for the best device kind of this machine.
+
+    Raises: TaskError.
     """
     tracks = (*load_operator(path, languages).tracks, OPEN_TRACK)
     kinds = {track: kind_of(languages[track.target].kinds) for track in tracks}
@@ -154,7 +158,7 @@ def load_tasks(path: Path, languages: Languages) -> list[Task]:
 
 
 def _judged(operator: Operator, track: Track, kind: str) -> Task:
-    """The task of that operator. Raises `TaskError` where it has no cases to be judged on."""
+    """Return a task of an operator. Raises `TaskError` where it has no cases to be judged on."""
     task = Task(operator, track, _hash(operator.folder, track), kind)
     for split in (Split.SEEN, Split.UNSEEN):
         if not task.cases(split):
@@ -166,9 +170,11 @@ def _judged(operator: Operator, track: Track, kind: str) -> Task:
 
 
 def load_operator(path: Path, languages: Languages, kind: str = CPU) -> Operator:
-    """Read one operator folder. Raises `TaskError` naming the file and the key.
+    """Read one operator folder.
 
-    What is judged on a GPU takes its cases, domain and limits from `gpu.toml` where there is one.
+    A GPU kind takes cases, domain and limits from `gpu.toml` where that exists.
+
+    Raises: TaskError naming the file and the key.
     """
     table = Table.read(path / "task.toml")
     arguments = _arguments(table)
@@ -331,7 +337,7 @@ def _hash(folder: Path, track: Track) -> str:
 
 
 def _digest(folder: Path, salt: str, counts: Callable[[str], bool]) -> str:
-    """Of the files of an operator whose first part of their path `counts`."""
+    """Return a hash of the operator's files whose first path component `counts`."""
     digest = hashlib.sha256(salt.encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"):
         place = path.relative_to(folder)

@@ -1,4 +1,4 @@
-"""How far an answer may lie from the truth."""
+"""Tolerances: the allowed error of an output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALLEST_NORMAL = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The constants of one operator and case dtype, fitted from honest implementations.
+    """Constants of one operator and case dtype, fitted on honest implementations.
 
     `c1` counts roundings of the output, `c2` roundings of a float32 accumulation.
     """
@@ -23,13 +23,13 @@ class Tolerance:
     c1: float
     c2: float
 
-    def allowed(self, truth: Tensor, magnitude: Tensor, reduction: int, dtype: str) -> Tensor:
-        """The largest |y - y*| accepted, per element: c1 u_out |y*| + c2 u_acc sqrt(K) s.
+    def allowed(self, expected: Tensor, magnitude: Tensor, reduction: int, dtype: str) -> Tensor:
+        """Return the largest |y - y*| accepted, per element: c1 u_out |y*| + c2 u_acc sqrt(K) s.
 
-        `truth` y* and `magnitude` s are float64; `dtype` is the output's. Below the smallest
+        `expected` y* and `magnitude` s are float64; `dtype` is the output's. Below the smallest
         normal number roundings no longer shrink, and a float32 subnormal may be flushed to zero.
         """
         growth = self.c2 * UNIT_ROUNDOFF["float32"] * math.sqrt(reduction)
-        rounding = truth.abs().clamp_(min=SMALLEST_NORMAL[dtype])
+        rounding = expected.abs().clamp_(min=SMALLEST_NORMAL[dtype])
         rounding.mul_(self.c1 * UNIT_ROUNDOFF[dtype]).add_(2 * SMALLEST_NORMAL["float32"])
         return rounding.add_(magnitude, alpha=growth)

@@ -1,4 +1,4 @@
-"""How a TOML file is read so that every mistake is named: the file, the key, the remedy."""
+"""TOML reader that names every mistake: the file, the key, the remedy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from evaluation.errors import TaskError
 
 
 class Table:
-    """A table of a TOML file that knows where it stands.
+    """A table of a TOML file.
 
-    Every reader takes a key out and `finish` refuses what is left: a misspelt key is never ignored.
+    Every method takes a key out, and `finish` refuses the rest, so that a misspelt key is an error.
     """
 
     def __init__(self, path: Path, data: Mapping[str, Any], where: str = "") -> None:

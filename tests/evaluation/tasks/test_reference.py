@@ -61,8 +61,8 @@ def floats(task: Task) -> Reference:
     return Reference(task.operator, task.cases(Split.SEEN)[0])
 
 
-def stacked(oracle: Reference, launches: int) -> dict[str, torch.Tensor]:
-    draws = [oracle.draw() for _ in range(launches)]
+def stacked(reference: Reference, launches: int) -> dict[str, torch.Tensor]:
+    draws = [reference.draw() for _ in range(launches)]
     return {name: torch.stack([draw[name] for draw in draws]) for name in draws[0]}
 
 
@@ -71,17 +71,17 @@ def stacked(oracle: Reference, launches: int) -> dict[str, torch.Tensor]:
 def test_the_truths_of_many_launches_are_the_truth_of_each(
     launches: int, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    oracle = cast(Reference, request.getfixturevalue(kind))
-    inputs = stacked(oracle, launches)
-    truths = oracle.truths(inputs)
-    assert list(truths) == [argument.name for argument in oracle.operator.outputs]
+    reference = cast(Reference, request.getfixturevalue(kind))
+    inputs = stacked(reference, launches)
+    truths = reference.expected_of_many(inputs)
+    assert list(truths) == [argument.name for argument in reference.operator.outputs]
     for index in range(launches):
-        alone = oracle.truth({name: tensor[index] for name, tensor in inputs.items()})
-        for name, truth in alone.items():
-            assert truths[name].dtype is truth.dtype
-            assert truths[name].exact.shape == (launches, *truth.exact.shape)
-            torch.testing.assert_close(truths[name].exact[index], truth.exact)
-            torch.testing.assert_close(truths[name].allowed[index], truth.allowed)
+        alone = reference.expected({name: tensor[index] for name, tensor in inputs.items()})
+        for name, expected in alone.items():
+            assert truths[name].dtype is expected.dtype
+            assert truths[name].exact.shape == (launches, *expected.exact.shape)
+            torch.testing.assert_close(truths[name].exact[index], expected.exact)
+            torch.testing.assert_close(truths[name].allowed[index], expected.allowed)
 
 
 def test_a_reference_that_takes_one_launch_at_a_time_is_given_one(floats: Reference) -> None:
@@ -92,21 +92,21 @@ def test_a_reference_that_takes_one_launch_at_a_time_is_given_one(floats: Refere
         return module.reference(**given)
 
     inputs = stacked(floats, 3)
-    expected = floats.truths(inputs)
+    expected = floats.expected_of_many(inputs)
     floats._reference = cast(Any, SimpleNamespace(**{**vars(module), "reference": reference}))
     for times in (1, 2):
-        found = floats.truths(inputs)
+        found = floats.expected_of_many(inputs)
         assert len(called) == 3 * times
-    for name, truth in expected.items():
-        torch.testing.assert_close(found[name].exact, truth.exact)
-        torch.testing.assert_close(found[name].allowed, truth.allowed)
+    for name, output in expected.items():
+        torch.testing.assert_close(found[name].exact, output.exact)
+        torch.testing.assert_close(found[name].allowed, output.allowed)
 
 
 def test_integers_are_exact(integers: Reference) -> None:
     inputs = stacked(integers, 3)
-    truths = integers.truths(inputs)
-    right = {name: truth.rounded for name, truth in truths.items()}
-    assert not any(truth.allowed.any() for truth in truths.values())
+    truths = integers.expected_of_many(inputs)
+    right = {name: expected.rounded for name, expected in truths.items()}
+    assert not any(expected.allowed.any() for expected in truths.values())
     assert acceptable(right, truths)
     off = {**right, "total": right["total"] + (torch.arange(ROWS) == 2)}
     assert not acceptable(off, truths)
@@ -116,8 +116,8 @@ def test_integers_are_exact(integers: Reference) -> None:
 
 
 def test_an_answer_may_be_off_by_what_is_allowed_and_no_more(floats: Reference) -> None:
-    truth = floats.truth(floats.draw())["out"]
-    exact = dataclasses.replace(truth, dtype=torch.float64)
+    expected = floats.expected(floats.draw())["out"]
+    exact = dataclasses.replace(expected, dtype=torch.float64)
     for share, right in ((0.99, True), (1.01, False)):
         assert acceptable({"out": exact.exact + share * exact.allowed}, {"out": exact}) is right
     assert compare({"out": exact.exact + 0.5 * exact.allowed}, {"out": exact}, SECRET, "here") == (
@@ -128,29 +128,29 @@ def test_an_answer_may_be_off_by_what_is_allowed_and_no_more(floats: Reference) 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_not_finite_is_right_only_where_the_truth_is_the_same(value: float) -> None:
     exact = torch.tensor([1.0, value], dtype=torch.float64)
-    truth = {"y": ExpectedOutput(exact, torch.full_like(exact, 1e-6), torch.float32)}
-    assert compare({"y": exact.float()}, truth, SECRET, "here") == 0.0
+    expected = {"y": ExpectedOutput(exact, torch.full_like(exact, 1e-6), torch.float32)}
+    assert compare({"y": exact.float()}, expected, SECRET, "here") == 0.0
     for wrong in (torch.tensor([value, value]), torch.tensor([1.0, 1.0])):
-        assert not acceptable({"y": wrong}, truth)
+        assert not acceptable({"y": wrong}, expected)
         with pytest.raises(SubmissionError) as caught:
-            compare({"y": wrong}, truth, SECRET, "here")
+            compare({"y": wrong}, expected, SECRET, "here")
         assert caught.value.reason is Reason.NON_FINITE
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
 def test_an_output_that_still_holds_its_poison_is_told_as_such(dtype: torch.dtype) -> None:
     exact = torch.ones(4, dtype=torch.float64)
-    truth = {"y": ExpectedOutput(exact, torch.full_like(exact, 1e9), dtype)}
+    expected = {"y": ExpectedOutput(exact, torch.full_like(exact, 1e9), dtype)}
     got = torch.ones(4, dtype=dtype)
-    assert compare({"y": got}, truth, SECRET, "here") == 0.0
+    assert compare({"y": got}, expected, SECRET, "here") == 0.0
     poison(got[3:], SECRET)
     with pytest.raises(SubmissionError, match=r"y\[3\] was not written") as caught:
-        compare({"y": got}, truth, SECRET, "here")
+        compare({"y": got}, expected, SECRET, "here")
     assert caught.value.reason is Reason.STALE_OUTPUT
 
 
 def test_an_empty_output_is_right() -> None:
     empty = torch.empty(0, 3, dtype=torch.float64)
-    truth = {"y": ExpectedOutput(empty, empty, torch.float32)}
-    assert acceptable({"y": empty.float()}, truth)
-    assert compare({"y": empty.float()}, truth, SECRET, "here") == 0.0
+    expected = {"y": ExpectedOutput(empty, empty, torch.float32)}
+    assert acceptable({"y": empty.float()}, expected)
+    assert compare({"y": empty.float()}, expected, SECRET, "here") == 0.0

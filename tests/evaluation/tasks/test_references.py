@@ -32,9 +32,12 @@ def small_cases(operator: Operator) -> list[Case]:
 
 def launches(operator: Operator, case: Case) -> list[Wide]:
     """Inputs of one launch for every family, floating-point ones in float64."""
-    oracle = Reference(operator, case)
+    reference = Reference(operator, case)
     return [
-        {n: t.double() if t.dtype.is_floating_point else t for n, t in oracle.draw(family).items()}
+        {
+            n: t.double() if t.dtype.is_floating_point else t
+            for n, t in reference.draw(family).items()
+        }
         for family in FAMILIES
     ]
 

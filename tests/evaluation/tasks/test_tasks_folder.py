@@ -83,16 +83,16 @@ def test_it_keeps_answers_right_and_wrong(operator: Operator) -> None:
 
 def test_its_reference_gives_the_declared_shapes(operator: Operator) -> None:
     for case in small_cases(operator):
-        oracle = Reference(operator, case)
+        reference = Reference(operator, case)
         for family in FAMILIES:
-            inputs = oracle.draw(family)
+            inputs = reference.draw(family)
             assert [*inputs] == [argument.name for argument in operator.inputs]
-            truths = oracle.truth(inputs)
+            truths = reference.expected(inputs)
             assert tuple(t.exact.shape for t in truths.values()) == output_shapes(operator, case)
-            for truth in truths.values():
-                assert truth.allowed.shape == truth.exact.shape
-                assert torch.isfinite(truth.rounded).all(), (case.name, family)
-                assert torch.isfinite(truth.allowed).all(), (case.name, family)
+            for expected in truths.values():
+                assert expected.allowed.shape == expected.exact.shape
+                assert torch.isfinite(expected.rounded).all(), (case.name, family)
+                assert torch.isfinite(expected.allowed).all(), (case.name, family)
 
 
 def test_its_cost_counts_every_tensor_once(operator: Operator) -> None:
@@ -111,15 +111,15 @@ def judge_torch(operator: Operator, example: Example, folder: Path) -> float:
     answer = load_function(path, operator.name)
     worst = 0.0
     for case in small_cases(operator):
-        oracle = Reference(operator, case)
+        reference = Reference(operator, case)
         scalars = [case[argument.name] for argument in operator.scalars]
         for family in FAMILIES:
-            inputs = oracle.draw(family)
+            inputs = reference.draw(family)
             results = answer(*(tensor.clone() for tensor in inputs.values()), *scalars)
             results = results if isinstance(results, tuple) else (results,)
             outputs = dict(zip((a.name for a in operator.outputs), results, strict=True))
             where = f"{case.name}, {family}"
-            worst = max(worst, compare(outputs, oracle.truth(inputs), POISON, where))
+            worst = max(worst, compare(outputs, reference.expected(inputs), POISON, where))
     return worst
 
 
