@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Mapping
 
-from evaluation.device_kind import contestant_cores
+from evaluation.device_kind import candidate_cores
 from evaluation.sandbox import procfs
 
 MAX_TIME_READS = 100
@@ -87,7 +87,7 @@ class Freezer:
         The kernel often puts threads that resume together on one core. A team that waits for its
         slowest member is then several times slower for a whole window.
         """
-        cores = contestant_cores()
+        cores = candidate_cores()
         for pid in self.pids:
             for index, thread in enumerate(procfs.threads(pid)):
                 if thread not in self._pinned:

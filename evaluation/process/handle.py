@@ -85,7 +85,7 @@ class ProcessHandle:
         """First slot and number of the launches that are prepared."""
         self._ended = False
         limited = limits.kind == GPU and not limits.trusted
-        self._gpu_memory = cuda_ipc.Holding() if limited else None
+        self._gpu_memory = cuda_ipc.MemoryMeter() if limited else None
         channel, channel_end = socket.socketpair()
         status, status_end = socket.socketpair()
         self._channel, self._status = Channel(channel), Channel(status)
@@ -114,7 +114,7 @@ class ProcessHandle:
         Raises: Broken when the process fails to start or to open the GPU's memory, before any of
         the candidate's code runs.
         """
-        handle = cuda_ipc.nothing() if self.limits.kind == GPU else ""
+        handle = cuda_ipc.empty_handle() if self.limits.kind == GPU else ""
         try:
             self.request({"do": "connect", "handle": handle})
         except SubmissionError as error:
@@ -293,10 +293,10 @@ class ProcessHandle:
 
         Raises: SubmissionError when ending the process makes it idle, Broken otherwise.
         """
-        if self.limits.kind != GPU or cuda_ipc.quiet():
+        if self.limits.kind != GPU or cuda_ipc.idle():
             return
         self.kill_and_wait()
-        if not cuda_ipc.quiet():
+        if not cuda_ipc.idle():
             raise Broken("another process keeps the GPU busy, so nothing can be timed on it")
         message = "left work running on the GPU after it had answered"
         raise SubmissionError(Reason.FORBIDDEN, message)
@@ -327,7 +327,7 @@ class ProcessHandle:
         elif sum(procfs.resident_bytes(pid) for pid in pids) > limit + self._shared_bytes:
             over = Reason.OUT_OF_MEMORY, f"took more than its {limit >> 20} MiB of memory"
         elif self._gpu_memory and self._gpu_memory.bytes() > (
-            most := min(limit, cuda_ipc.most_held())
+            most := min(limit, cuda_ipc.peak_held())
         ):
             over = Reason.OUT_OF_MEMORY, f"took more than its {most >> 20} MiB of the GPU's memory"
         if over:

@@ -110,7 +110,7 @@ class SerialGraph(SerialLaunches):
         """Kept for as long as the graph can be replayed."""
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # memory of earlier graphs is of no use to this one
-        with torch.cuda.stream(cuda_ipc.aside()), torch.cuda.use_mem_pool(self._pool):
+        with torch.cuda.stream(cuda_ipc.copy_stream()), torch.cuda.use_mem_pool(self._pool):
             self._children = [self.append(_capture(launch)) for launch in launches]
         self.instantiate()
 

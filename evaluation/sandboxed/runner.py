@@ -88,7 +88,7 @@ class KernelRunner:
         """On a GPU, open memory of the judge's."""
         if not request["handle"]:
             return
-        self.probe = cuda_ipc.as_tensor(cuda_ipc.opened(request["handle"]), 1).new_zeros(1)
+        self.probe = cuda_ipc.as_tensor(cuda_ipc.open_block(request["handle"]), 1).new_zeros(1)
 
     def do_load(self, request: Message, descriptors: list[int]) -> None:
         language = languages()[request["language"]]
@@ -120,7 +120,7 @@ class KernelRunner:
         """Return a region as a uint8 tensor, by its CUDA IPC handle or the next descriptor."""
         if handle := data.get("handle"):
             if handle not in self.opened:
-                self.opened[handle] = cuda_ipc.opened(handle)
+                self.opened[handle] = cuda_ipc.open_block(handle)
             return cuda_ipc.as_tensor(self.opened[handle], size)
         descriptor = descriptors.pop(0)
         region = map_region(descriptor, size)
@@ -148,7 +148,7 @@ class KernelRunner:
             torch.cuda.empty_cache()
             self.pool = self.pool or torch.cuda.MemPool()
             try:
-                with torch.cuda.stream(cuda_ipc.aside()), torch.cuda.use_mem_pool(self.pool):
+                with torch.cuda.stream(cuda_ipc.copy_stream()), torch.cuda.use_mem_pool(self.pool):
                     launch_once(places[0])  # set-up for this stream happens before the capture
                 launches = (functools.partial(launch_once, place) for place in places)
                 self.graph = SerialGraph(launches, self.pool)

@@ -25,7 +25,7 @@ from arena.catalog.services import (
     sync_tasks,
 )
 from evaluation.memory import ring
-from evaluation.timing import estimates
+from evaluation.timing import plan as plans
 from evaluation.tracks.load import load_task
 from evaluation.types import Split
 from tests.arena.factories import finished
@@ -203,10 +203,10 @@ def test_admission_is_stored_with_its_version(task):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_check_task_stores_the_admission(repository, settings, tmp_path, monkeypatch):
-    few = dataclasses.replace(estimates.QUICK_PLAN, least_blocks=2, most_blocks=2)
-    monkeypatch.setattr(estimates, "FINAL_PLAN", few)
-    monkeypatch.setattr(estimates, "QUICK_PLAN", few)
-    monkeypatch.setattr(ring, "MOST_SLOTS", 32)
+    few = dataclasses.replace(plans.QUICK_PLAN, min_blocks=2, max_blocks=2)
+    monkeypatch.setattr(plans, "FINAL_PLAN", few)
+    monkeypatch.setattr(plans, "QUICK_PLAN", few)
+    monkeypatch.setattr(ring, "MAX_SLOTS", 32)
     settings.ARENA_HOME = tmp_path
     settings.ARENA_TASKS = repository / "tests" / "evaluation" / "operators"
     sync_tasks(settings.ARENA_TASKS)

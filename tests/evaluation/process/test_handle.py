@@ -45,7 +45,7 @@ class Device:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 64 * GIB
         monkeypatch.setattr(cuda_ipc, "_free_bytes", lambda: self.free)
-        monkeypatch.setattr(cuda_ipc, "most_held", lambda: 32 * GIB)
+        monkeypatch.setattr(cuda_ipc, "peak_held", lambda: 32 * GIB)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 
 def test_gpu_memory_that_falls_while_a_process_runs_counts_as_its_own(device: Device) -> None:
-    holding = cuda_ipc.Holding()
+    holding = cuda_ipc.MemoryMeter()
     for amount, by_others in ((3, 20), (2, -5), (-1, 0)):
         holding.begin()
         device.free -= amount * GIB
@@ -132,7 +132,7 @@ def test_require_idle_busy_gpu_fails_the_process_or_the_judge(
     error: str | None,
 ) -> None:
     answers = list(quiet_replies)
-    monkeypatch.setattr(cuda_ipc, "quiet", lambda: answers.pop(0))
+    monkeypatch.setattr(cuda_ipc, "idle", lambda: answers.pop(0))
     with ProcessHandle(fork_server, limits, WindowClock()) as process:
         process.request(NOTHING)
         if error is None:
@@ -172,7 +172,7 @@ def test_require_idle_on_a_cpu_does_nothing(fork_server: ForkServer, limits: Pro
 def test_load_without_access_to_the_gpu_raises_broken(
     fork_server: ForkServer, limits: ProcessLimits, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_ipc, "nothing", lambda: "00" * cuda_ipc.IPC_HANDLE_BYTES)
+    monkeypatch.setattr(cuda_ipc, "empty_handle", lambda: "00" * cuda_ipc.IPC_HANDLE_BYTES)
     with (
         ProcessHandle(fork_server, limits, WindowClock()) as process,
         pytest.raises(Broken, match="does not start"),
