@@ -1,4 +1,4 @@
-"""Answers that know nothing of the operator, for every task to refuse, written in a language."""
+"""Trivial submissions: implementations without knowledge of the operator, which must fail."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ NOTES = {
 
 @dataclass(frozen=True)
 class _Form:
-    """How a language says it: a source file, in it a line for `each` output, and what it is given,
-    by probe. See `_written` for the words in braces.
+    """Source of the trivial submissions in one language.
+
+    It has a line for `each` output, and its value by probe. See `_written` for the words in braces.
     """
 
     values: Mapping[str, str]
@@ -142,7 +143,7 @@ _FORMS = {"cpp": _CPP, "cuda": _GPU, "hip": _GPU, "triton": _TRITON, "torch": _T
 
 
 def probes(operator: Operator, language: str) -> tuple[Example, ...]:
-    """The probes of `operator`, written in `language`."""
+    """Return the trivial submissions for `operator`, written in `language`."""
     return tuple(
         Example(name, language, _written(operator, language, name), NOTES[name]) for name in NOTES
     )
@@ -177,13 +178,13 @@ def _written(operator: Operator, language: str, probe: str) -> str:
 
 
 def _c_size(argument: Argument) -> str:
-    """The elements of a tensor as a C expression."""
+    """Return the elements of a tensor as a C expression."""
     names = [factor for dimension in argument.shape for factor in factors(dimension)]
     return " * ".join(name if name.isdigit() else f"args->{name}" for name in names)
 
 
 def _torch_dtype(operator: Operator, output: Argument) -> str:
-    """The dtype of an output as a PyTorch expression: the case's is that of an input."""
+    """Return the dtype of an output as a PyTorch expression; the case's is that of an input."""
     if output.dtype != "dtype":
         return f"torch.{output.dtype}"
     return next(f"{a.name}.dtype" for a in operator.inputs if a.dtype == "dtype")

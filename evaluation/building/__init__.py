@@ -1,1 +1,1 @@
-"""From sources to what is loaded: compilers, each in the sandbox, and a cache named by content."""
+"""Builds: sandboxed compilers, and a cache of artefacts named by content."""

@@ -1,7 +1,7 @@
-"""The calling convention in C: the header that is generated from a task for a language behind it.
+"""C header generated from a task, for languages behind a C interface.
 
-A header declares one struct (tensors in calling order, then sizes in order of first use, then
-scalars) and the entry point that takes it.
+It declares one struct (tensors in calling order, then sizes in order of first use, then scalars)
+and the entry point that takes it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ _DIALECTS = {
 
 
 def header(operator: Operator, language: str) -> str:
-    """The header of a language behind the C interface; empty for any other language."""
+    """Return the header for a language behind the C interface; empty for any other language."""
     if language == "cpp":
         return c_header(operator)
     if language in _DIALECTS:
@@ -133,7 +133,7 @@ def header(operator: Operator, language: str) -> str:
 
 
 def c_header(operator: Operator) -> str:
-    """The header of C++ on a CPU, where the case's dtype is float32."""
+    """Return the header of C++ on a CPU, where the case's dtype is float32."""
     return _CPP.format(**_words(operator, {"dtype": "float"}))
 
 

@@ -1,4 +1,4 @@
-"""The cache folder of the judge, and files written to it whole."""
+"""The judge's cache folder, and atomic writes to it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def default_cache() -> Path:
-    """Where artefacts and measured peaks are kept: `ARENA_CACHE`, else the user's cache folder."""
+    """Return the folder of artefacts and peaks: `ARENA_CACHE`, else the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("ARENA_CACHE") or Path(home) / "kernel-arena")
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all, whoever else writes it."""
+    """Write a file atomically."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         file.write(text)
     os.replace(file.name, path)

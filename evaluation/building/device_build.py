@@ -1,6 +1,4 @@
-"""How a source for a GPU becomes libraries: one compilation for each dtype and target, each in the
-sandbox, side by side.
-"""
+"""GPU builds: one sandboxed compilation for each dtype and target architecture, in parallel."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from evaluation.sandbox.policy import Policy
 from evaluation.types import CompilerOutput, Diagnostic, Reason
 
 BUILD_MEMORY = 8 << 30
-MOST_TEXT = 64_000
-MOST_LISTING = 400_000
+MAX_TEXT = 64_000
+MAX_LISTING = 400_000
 
 # Included before every source. The loop launches a window with one call from Python; what a launch
 # left as the runtime's last error, a refused configuration say, is told after it.
@@ -43,13 +41,15 @@ extern "C" __attribute__((weak)) const char* arena_error(int code) {{
 PRELUDE_NAME = "arena_prelude.h"
 
 Reader = Callable[[str], tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]]
-"""Finds the diagnostics and each kernel's resources in what a compiler said."""
+"""Finds the diagnostics and each kernel's resources in a compiler's output."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One compilation: `argv` without its output. A `dtype` makes the library of that dtype;
-    without one it is tried for a GPU that is not here, and fails nobody.
+    """One compilation: `argv` without its output.
+
+    A `dtype` makes the library of that dtype. Without one the source is only tried for another GPU,
+    and a failure is no failure of the build.
     """
 
     tool: str
@@ -58,7 +58,7 @@ class Job:
     read: Reader
     dtype: str = ""
     listing: str = ""
-    """The name of an assembly listing that the compiler leaves beside its output."""
+    """The name of an assembly listing that the compiler writes beside its output."""
 
     @property
     def artefact(self) -> str:
@@ -79,7 +79,7 @@ def compile_all(
 ) -> list[CompilerOutput]:
     """Write `files` into `folder` and run every job there, at most one for each core at a time.
 
-    Raises BuildError when a library was refused, for MISSING_ENTRY when only its entry point is
+    Raises: BuildError where a library was refused, with MISSING_ENTRY where only its entry point is
     missing.
     """
     for name, text in files.items():
@@ -123,11 +123,11 @@ def _compile(
     milliseconds = (time.perf_counter() - started) * 1e3
 
     def here(text: str) -> str:
-        """Names of files as their author wrote them."""
+        """Return the text with file names as their author wrote them."""
         return text.replace(f"{work}/", "").replace(f"{folder}/", "")
 
     made = done.returncode == 0 and (work / job.artefact).is_file()
-    said = here(done.stdout)[-MOST_TEXT:]
+    said = here(done.stdout)[-MAX_TEXT:]
     if done.exceeded:
         said += f"\ncompiling {done.exceeded}\n"
     found, resources = job.read(said)
@@ -136,7 +136,7 @@ def _compile(
         (work / job.artefact).rename(folder / job.artefact)
         if (work / job.listing).is_file():
             listing = here((work / job.listing).read_text(errors="replace"))
-            listings[job.listing] = listing[:MOST_LISTING]
+            listings[job.listing] = listing[:MAX_LISTING]
     return CompilerOutput(
         tool=job.tool,
         arch=f"{job.arch} {job.dtype}".strip(),
@@ -161,6 +161,6 @@ def _refusal(output: CompilerOutput, outputs: Sequence[CompilerOutput], entry: s
 def with_notes(
     outputs: Sequence[CompilerOutput], notes: Sequence[Diagnostic]
 ) -> list[CompilerOutput]:
-    """`outputs`, the first of them with `notes` on the source besides."""
+    """Return `outputs`, the first of them with `notes` on the source."""
     first, *others = outputs
     return [replace(first, diagnostics=(*first.diagnostics, *notes)), *others]

@@ -1,6 +1,4 @@
-"""A kernel behind the C interface of a GPU, in the contestant: its libraries, one for each dtype,
-and launches on PyTorch's current stream.
-"""
+"""Kernels behind the C interface of a GPU, loaded in a sandboxed process."""
 
 from __future__ import annotations
 
@@ -40,14 +38,14 @@ class DeviceKernel:
         return cls(libraries, entry)
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> DeviceLaunch:
-        """Launches over `slots`, whose tensors are on the GPU, from the library of their dtype."""
+        """Return launches over `slots` on the GPU, by the library of their dtype."""
         dtypes = [str(slots[0][a.name].dtype) for a in arguments if a.dtype == "dtype"]
         dtype = dtypes[0].removeprefix("torch.") if dtypes else min(self.libraries)
         return DeviceLaunch(self.libraries[dtype], self.entry, arguments, slots)
 
 
 class DeviceLaunch:
-    """Launches over bound slots, left to PyTorch's current stream: to be waited for or captured."""
+    """Launches over bound slots on PyTorch's current stream, asynchronous."""
 
     def __init__(
         self,
@@ -66,8 +64,9 @@ class DeviceLaunch:
         self._explain.restype = ctypes.c_char_p
 
     def __call__(self, first: int, count: int) -> None:
-        """Put slots `first`, `first + 1`, ... modulo their number on the current stream, `count`
-        times. Raises SubmissionError(CALL_ERROR) when a launch returned an error.
+        """Launch slots `first`, `first + 1`, ... modulo their number, `count` times.
+
+        Raises: SubmissionError(CALL_ERROR) when a launch returned an error.
         """
         import torch
 

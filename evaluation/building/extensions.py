@@ -1,5 +1,7 @@
-"""Extensions that a PyTorch answer asks for by `load_inline`: built in the sandbox when its file is
-imported there, found ready-made when the contestant imports it again.
+"""Extensions that a PyTorch implementation requests by `load_inline`.
+
+They are built in the sandbox while its file is imported there, and found when the candidate process
+imports it again.
 """
 
 from __future__ import annotations
@@ -26,35 +28,36 @@ from evaluation.sandbox.policy import Policy
 from evaluation.sandboxed import build_torch
 from evaluation.types import CompilerOutput, Reason
 
-ASKED_BY = "load_inline"
+REQUESTED_BY = "load_inline"
 FOLDER = "extensions"
 BUILD_MEMORY = 8 << 30
 PATIENCE = 4
-"""A build may take so many times a task's limit: PyTorch's headers alone take up to a minute."""
-MOST_LIBRARIES = 16
-MOST_TEXT = 64_000
+"""Build time as a multiple of the task's limit: PyTorch's headers alone take up to a minute."""
+MAX_LIBRARIES = 16
+MAX_TEXT = 64_000
 _SCRIPT = Path(build_torch.__file__)
 _PATH = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
 _LIBRARY = re.compile(r"[A-Za-z_]\w{0,99}\.[0-9a-f]{40}\.so")
 
 
-def asked_for(files: Mapping[str, str]) -> bool:
-    """Whether an answer has anything to build."""
-    return any(ASKED_BY in text for text in files.values())
+def requested(files: Mapping[str, str]) -> bool:
+    """Return whether an implementation has an extension to build."""
+    return any(REQUESTED_BY in text for text in files.values())
 
 
 def key() -> str:
-    """The compilers that decide what is built."""
+    """Return the compilers that affect a build."""
     toolkit = _toolkit()
     cuda = f"{toolkit.tool} for {nvcc.architecture()}" if toolkit else ""
     return "\n".join((compiler_version(), target(), cuda, sys.version, _SCRIPT.read_text()))
 
 
 def build(source: Path, seconds: float) -> CompilerOutput:
-    """Import the file `source` behind the walls, and keep what it built in `extensions` beside it.
+    """Import the file `source` in the sandbox, and keep its libraries in `extensions` beside it.
 
-    A build may take PATIENCE times `seconds`. Raises BuildError; Broken where this machine lacks
-    what any build needs.
+    It may take PATIENCE times `seconds`.
+
+    Raises: BuildError; Broken where this machine lacks a tool that any build needs.
     """
     if lacks := lacking():
         raise Broken(lacks)
@@ -66,10 +69,10 @@ def build(source: Path, seconds: float) -> CompilerOutput:
         done = _imported(source, str(work), limit)
         work.chmod(0o700)  # whatever was done to it
         _keep(work, kept)
-    said = re.sub(rf"(?:{work}|{folder})/(?:[0-9a-f]{{40}}/)?", "", done.stdout)[-MOST_TEXT:]
+    said = re.sub(rf"(?:{work}|{folder})/(?:[0-9a-f]{{40}}/)?", "", done.stdout)[-MAX_TEXT:]
     found, resources = nvcc.read(said)
     output = CompilerOutput(
-        tool=ASKED_BY,
+        tool=REQUESTED_BY,
         arch=nvcc.architecture() if _toolkit() else target(),
         ok=done.returncode == 0,
         duration_ms=(time.perf_counter() - started) * 1e3,
@@ -89,7 +92,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
 
 
 def _imported(source: Path, work: str, limit: float) -> launch.Completed:
-    """Run the script that imports `source`, free to write to `work` alone."""
+    """Run the script that imports `source`, with `work` as its only writable folder."""
     env = {"PATH": _PATH, "HOME": work, "TMPDIR": work, "TORCH_EXTENSIONS_DIR": work}
     env |= {"CXX": "g++", "MAX_JOBS": str(len(os.sched_getaffinity(0)))}
     readable = [sys.prefix, sys.base_prefix, str(_SCRIPT), str(source.parent)]
@@ -110,7 +113,7 @@ def _imported(source: Path, work: str, limit: float) -> launch.Completed:
 
 
 def _toolkit() -> nvcc.Toolkit | None:
-    """The CUDA toolkit where there is an NVIDIA GPU; without either, C++ can still be built."""
+    """Return the CUDA toolkit where there is an NVIDIA GPU; C++ needs neither."""
     if device_kind.gpu_vendor() != "nvidia":
         return None
     try:
@@ -120,12 +123,12 @@ def _toolkit() -> nvcc.Toolkit | None:
 
 
 def _capability(architecture: str) -> str:
-    """An architecture as PyTorch calls it: `sm_90a` -> `9.0a`."""
+    """Return an architecture as PyTorch names it: `sm_90a` -> `9.0a`."""
     return re.sub(r"sm_(\d+)(\d)([af]?)", r"\1.\2\3", architecture)
 
 
 def lacking() -> str:
-    """What this machine lacks to build any extension, and how to get it; empty when nothing."""
+    """Return what this machine lacks to build extensions, and how to get it; empty for nothing."""
     if not shutil.which("ninja", path=_PATH):
         return "ninja is not installed; install it (apt-get install ninja-build)"
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
@@ -134,14 +137,17 @@ def lacking() -> str:
 
 
 def _keep(work: Path, kept: Path) -> None:
-    """Take the libraries out of a stranger's folder: whole files of theirs, and not very many."""
+    """Copy the libraries out of an untrusted folder: regular files only, limited in number."""
     names = sorted(name for name in os.listdir(work) if _LIBRARY.fullmatch(name))
-    for name in names[:MOST_LIBRARIES]:
+    for name in names[:MAX_LIBRARIES]:
         untrusted_files.move(work / name, kept / name)
 
 
 def stand_in(folder: Path) -> None:
-    """In the contestant: have `load_inline` find what was built in `folder`, with no compiler."""
+    """Let `load_inline` find the libraries in `folder` without a compiler.
+
+    This runs in a candidate process.
+    """
     import torch
 
     def load_inline(*arguments: Any, **options: Any) -> ModuleType:

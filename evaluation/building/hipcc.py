@@ -1,4 +1,4 @@
-"""hipcc: AMD's compiler, where ROCm is installed, and what it says of each kernel."""
+"""hipcc: AMD's compiler, where ROCm is installed, and its output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from evaluation.errors import Broken
 from evaluation.types import Diagnostic
 
 ARCHITECTURES = ("gfx942", "gfx90a")
-"""What every source is tried for: MI300 and MI200."""
+"""Architectures that every source is compiled for: MI300 and MI200."""
 
 FLAGS = ("-std=c++17", "-O3", "-Rpass-analysis=kernel-resource-usage")
 LIBRARY_FLAGS = ("-shared", "-fPIC", "-Wl,--no-undefined")
 _COMMAND = ("env", "HIP_PLATFORM=amd")
-"""Left to itself, hipcc calls nvcc where it finds one and no `clang++`."""
+"""Without this, hipcc calls nvcc where it finds one and no `clang++`."""
 _SAME = {
     "-O1": "-O1",
     "-O2": "-O2",
@@ -33,8 +33,9 @@ _SAME = {
     "-std=c++17": "-std=c++17",
     "-std=c++20": "-std=c++20",
 }
-"""A source asks by nvcc's names; what is not here says nothing to AMD's compiler. Its own
--ffast-math would say more than nvcc's: no infinities, no NaN, sums in any order.
+"""AMD's flags for nvcc's.
+
+Its own -ffast-math would go further: no infinities, no NaN, sums in any order.
 """
 
 # Clang's remarks, one line for each number:
@@ -63,7 +64,7 @@ _RESOURCES = {
 
 @functools.cache
 def compiler() -> str:
-    """The path of hipcc; empty where ROCm is not installed."""
+    """Return the path of hipcc; empty where ROCm is not installed."""
     home = os.environ.get("ROCM_PATH") or "/opt/rocm"
     return shutil.which("hipcc") or shutil.which("hipcc", path=f"{home}/bin") or ""
 
@@ -76,13 +77,13 @@ def release() -> str:
 
 
 def readable() -> tuple[str, ...]:
-    """The folders hipcc is made of."""
+    """Return the folders that hipcc reads."""
     return (str(Path(compiler()).resolve().parent.parent), "/opt/rocm") if compiler() else ()
 
 
 @functools.cache
 def architectures_here() -> tuple[str, ...]:
-    """The AMD GPUs of this machine, such as gfx942, as ROCm's own tool names them."""
+    """Return the AMD GPUs of this machine, such as gfx942, from ROCm's own tool."""
     tool = shutil.which("rocm_agent_enumerator", path=f"{os.environ.get('PATH')}:/opt/rocm/bin")
     if tool is None or not Path("/dev/kfd").exists():
         return ()
@@ -91,8 +92,9 @@ def architectures_here() -> tuple[str, ...]:
 
 
 def architecture() -> str:
-    """What libraries are built for: this machine's first AMD GPU, else the first of ARCHITECTURES
-    that this hipcc knows. Raises Broken where it knows none.
+    """Return the target: the first AMD GPU here, else the first of ARCHITECTURES that hipcc knows.
+
+    Raises: Broken where it knows none.
     """
     known = (*architectures_here(), *filter(knows, ARCHITECTURES))
     if not known:
@@ -104,8 +106,9 @@ def architecture() -> str:
 def jobs(
     units: Sequence[str], flags: Sequence[str], dtypes: Sequence[str], libraries: bool
 ) -> list[Job]:
-    """The libraries when hipcc is to build them, and AMD's architectures tried with the first
-    dtype; nothing without hipcc.
+    """Return the jobs: libraries if hipcc builds them, and a trial for AMD's architectures.
+
+    There are none without hipcc.
     """
     if not compiler():
         return []
@@ -134,13 +137,13 @@ def jobs(
 
 @functools.cache
 def knows(arch: str) -> bool:
-    """Whether this hipcc compiles for `arch`; Debian 12's does not for gfx942."""
+    """Return whether this hipcc compiles for `arch`; Debian 12's does not for gfx942."""
     words = (f"--offload-arch={arch}", "--cuda-device-only", "-E", "-x", "hip", "/dev/null")
     return not subprocess.run([*_COMMAND, compiler(), *words], capture_output=True).returncode
 
 
 def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
-    """Diagnostics and each kernel's resources, out of the words of hipcc."""
+    """Return diagnostics and each kernel's resources from hipcc's output."""
     kernels: dict[str, dict[str, int]] = {}
     function = ""
     for match in _REMARK.finditer(said):

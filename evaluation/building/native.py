@@ -1,6 +1,4 @@
-"""What the languages behind a C interface share: flags a source asks for, a reading of it, what its
-compiler said, and the struct it is called with.
-"""
+"""Shared code of the languages behind a C interface: flags, rules, diagnostics and the struct."""
 
 from __future__ import annotations
 
@@ -35,14 +33,14 @@ _DIAGNOSTIC = re.compile(
     r"(?P<severity>fatal error|error|warning): (?P<text>.*)$",
     re.MULTILINE,
 )
-MOST_NAMED, MOST_WRITTEN = 32 << 10, 256 << 10
-"""Bytes of all the names of a source's kernels, as a compiler has them and as they are read."""
-MOST_TAKEN, MOST_SECONDS = 256 << 20, 2
-"""Memory and processor time to write them out with."""
+MAX_NAMED, MAX_WRITTEN_BYTES = 32 << 10, 256 << 10
+"""Bytes of all kernel names of a source, mangled and demangled."""
+MAX_TAKEN, MAX_SECONDS = 256 << 20, 2
+"""Memory and processor time for demangling."""
 _SYSTEM_CALLS = "fork|vfork|execve?|execl?p?|system|popen|ptrace|syscall|socket|dlopen|dlsym"
 
 Breach = tuple[str, re.Pattern[str]]
-"""A rule, and what breaks it."""
+"""A rule, and the pattern that breaks it."""
 
 BREACHES: tuple[Breach, ...] = (
     ("system-call", re.compile(rf"\b(?:{_SYSTEM_CALLS})\s*\(")),
@@ -67,8 +65,9 @@ def refuse_breaches(files: Mapping[str, str], breaches: Sequence[Breach]) -> Non
 
 
 def source_flags(source: str, allowed: re.Pattern[str], listed: str) -> list[str]:
-    """The flags a source asks for by `// arena: flags ...`. Raises Rejected for one that is not
-    allowed, with the list of those that are.
+    """Return the flags that a source requests by `// arena: flags ...`.
+
+    Raises: Rejected for one that is not allowed, with the list of those that are.
     """
     flags = [flag for match in _FLAGS.finditer(source) for flag in match["flags"].split()]
     for flag in flags:
@@ -80,7 +79,7 @@ def source_flags(source: str, allowed: re.Pattern[str], listed: str) -> list[str
 
 
 def without_comments(source: str) -> str:
-    """The source with comments blanked, lines kept."""
+    """Return the source with comments blanked and lines kept."""
 
     def blank(match: re.Match[str]) -> str:
         return match.group() if match.group()[0] in "\"'" else "\n" * match.group().count("\n")
@@ -89,7 +88,7 @@ def without_comments(source: str) -> str:
 
 
 def diagnostics(text: str) -> tuple[Diagnostic, ...]:
-    """The messages of gcc or clang."""
+    """Return the messages of gcc or clang."""
     return tuple(
         Diagnostic(m["file"], int(m["line"]), m["severity"], m["text"])
         for m in _DIAGNOSTIC.finditer(text)
@@ -97,18 +96,19 @@ def diagnostics(text: str) -> tuple[Diagnostic, ...]:
 
 
 def first_error(found: Sequence[Diagnostic]) -> str:
-    """The first error with its place; empty without one."""
+    """Return the first error with its place; empty without one."""
     errors = [d for d in found if "error" in d.severity]
     return f"{errors[0].file}:{errors[0].line}: {errors[0].message}" if errors else ""
 
 
 def demangled(symbols: Sequence[str]) -> Mapping[str, str]:
-    """Names as a source writes them, without parameters unless two would be alike; as they are
-    where they are many, or would be long: they come from who is judged.
+    """Return names as the source has them, without parameters unless two would be equal.
+
+    Untrusted code chose them: many or long names stay mangled.
     """
     tool = shutil.which("cu++filt") or shutil.which("c++filt")
     text = "\n".join(symbols).encode()
-    if tool is None or not 0 < len(text) <= MOST_NAMED:
+    if tool is None or not 0 < len(text) <= MAX_NAMED:
         return dict(zip(symbols, symbols, strict=True))
     for command in ([tool, "-p"], [tool]):
         answers = _written_out(command, text)
@@ -118,25 +118,27 @@ def demangled(symbols: Sequence[str]) -> Mapping[str, str]:
 
 
 def _written_out(command: Sequence[str], text: bytes) -> list[str]:
-    """What a command makes of each line; nothing where that is too much. A name of 230 bytes may
-    stand for gigabytes.
+    """Return a command's output for each line; empty beyond the limits.
+
+    A name of 230 bytes can stand for gigabytes.
     """
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdin and process.stdout
-        for limit, most in ((resource.RLIMIT_AS, MOST_TAKEN), (resource.RLIMIT_CPU, MOST_SECONDS)):
+        for limit, most in ((resource.RLIMIT_AS, MAX_TAKEN), (resource.RLIMIT_CPU, MAX_SECONDS)):
             resource.prlimit(process.pid, limit, (most, most))
         with contextlib.suppress(BrokenPipeError), process.stdin as names:
             names.write(text)
-        said = process.stdout.read(MOST_WRITTEN + 1)
+        said = process.stdout.read(MAX_WRITTEN_BYTES + 1)
         process.kill()
-    return said.decode(errors="replace").splitlines() if len(said) <= MOST_WRITTEN else []
+    return said.decode(errors="replace").splitlines() if len(said) <= MAX_WRITTEN_BYTES else []
 
 
 def struct_table(arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Any:
-    """One struct of the generated header for each slot, as a ctypes array. The tensors must outlive
-    it.
+    """Return one struct of the generated header for each slot, as a ctypes array.
+
+    The tensors must outlive it.
     """
     fields = _fields(arguments, slots[0])
     struct: Any = type("Arguments", (ctypes.Structure,), {"_fields_": list(fields.items())})
@@ -149,7 +151,7 @@ def struct_table(arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> A
 
 
 def _fields(arguments: Sequence[Argument], slot: BufferSet) -> dict[str, type[Any]]:
-    """The fields of the generated header's struct, in order: pointers, then sizes, then scalars."""
+    """Return the fields of the header's struct in order: pointers, then sizes, then scalars."""
     named = {argument.name: argument for argument in arguments}
     fields: dict[str, type[Any]] = {
         a.name: ctypes.c_void_p for a in arguments if a.role != "scalar"
@@ -163,7 +165,7 @@ def _fields(arguments: Sequence[Argument], slot: BufferSet) -> dict[str, type[An
 
 @functools.cache
 def compiler_version() -> str:
-    """The compiler's version line. Raises Broken without a compiler."""
+    """Return the compiler's version line. Raises Broken without a compiler."""
     if not shutil.which(COMPILER):
         raise Broken(f"{COMPILER} is not installed; install it (Debian: apt-get install g++)")
     return subprocess.run([COMPILER, "--version"], capture_output=True, text=True).stdout.partition(
@@ -173,7 +175,7 @@ def compiler_version() -> str:
 
 @functools.cache
 def target() -> str:
-    """The processor that -march=native means here."""
+    """Return the processor that -march=native means here."""
     if not shutil.which(COMPILER):
         return sys.platform
     query = [COMPILER, "-march=native", "-Q", "--help=target"]

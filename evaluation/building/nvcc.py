@@ -1,4 +1,4 @@
-"""nvcc: where it is, for which GPU it compiles, what a source may ask of it, what it says."""
+"""nvcc: its place, its target architecture, its flags and its output."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from evaluation.errors import Broken
 from evaluation.types import Diagnostic
 
 ABSENT_ARCHITECTURE = "sm_90a"
-"""What is compiled for where there is no GPU."""
+"""Target where there is no GPU."""
 CROSS_ARCHITECTURES = ("sm_90", "sm_100")
-"""What every source is tried for besides."""
+"""Further targets that every source is compiled for."""
 
 COMMON_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas=-v")
 LIBRARY_FLAGS = (
@@ -42,7 +42,7 @@ _ALLOWED = re.compile(
 )
 
 _HERE = re.compile(r"^#\$ _HERE_=(.+)$", re.MULTILINE)
-_SAID = re.compile(
+_MESSAGE = re.compile(
     r"^(?P<file>[^\s(]+)\((?P<line>\d+)\): (?P<severity>(?:catastrophic )?error|warning)"
     r"(?: #\d+(?:-D)?)?: (?P<text>.*)$",
     re.MULTILINE,
@@ -82,8 +82,9 @@ class Toolkit:
 
 
 def compiler() -> str:
-    """The path of nvcc: of the one on the path, else of CUDA_HOME's or of that in /usr/local/cuda;
-    empty where the CUDA toolkit is not installed.
+    """Return the path of nvcc; empty where the CUDA toolkit is not installed.
+
+    It is the one on PATH, else CUDA_HOME's, else that in /usr/local/cuda.
     """
     homes = [home for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
     bins = ":".join(f"{home}/bin" for home in homes)
@@ -92,7 +93,7 @@ def compiler() -> str:
 
 @functools.cache
 def toolkit() -> Toolkit:
-    """The toolkit of this machine's nvcc. Raises Broken without one."""
+    """Return the toolkit of this machine's nvcc. Raises Broken without one."""
     nvcc = compiler()
     if not nvcc:
         raise Broken(
@@ -111,8 +112,9 @@ def toolkit() -> Toolkit:
 
 @functools.cache
 def capabilities() -> tuple[str, ...]:
-    """The compute capabilities of this machine's NVIDIA GPUs, such as 9.0, without touching one; of
-    the one alone that this process was given by its UUID.
+    """Return the compute capabilities of this machine's NVIDIA GPUs, such as 9.0.
+
+    No GPU is opened. A process that sees one GPU by its UUID gets that one.
     """
     tool = shutil.which("nvidia-smi")
     if tool is None:
@@ -125,7 +127,7 @@ def capabilities() -> tuple[str, ...]:
 
 
 def architecture() -> str:
-    """What is compiled for: ARENA_CUDA_ARCH, else this machine's first GPU, else sm_90a."""
+    """Return the target: ARENA_CUDA_ARCH, else this machine's first GPU, else sm_90a."""
     if chosen := os.environ.get("ARENA_CUDA_ARCH"):
         return chosen
     if not capabilities():
@@ -134,21 +136,22 @@ def architecture() -> str:
 
 
 def exactly(family: str) -> str:
-    """The architecture that code for one GPU of a family, such as sm_90, is compiled for: from
-    Hopper on the specific one, whose matrix instructions need it.
+    """Return the specific architecture for a family such as sm_90.
+
+    From Hopper on, matrix instructions need the specific one.
     """
     return f"{family}a" if int(family.removeprefix("sm_")) >= 90 else family
 
 
 def source_flags(source: str) -> list[str]:
-    """The flags a source asks for. Raises Rejected for one that is not allowed."""
+    """Return the flags that a source requests. Raises Rejected for one that is not allowed."""
     return native.source_flags(re.sub(r"-Xptxas[ \t]+", "-Xptxas=", source), _ALLOWED, LISTED_FLAGS)
 
 
 def jobs(
     units: Sequence[str], flags: Sequence[str], dtypes: Sequence[str], entry: str
 ) -> list[Job]:
-    """One library for each dtype, and the other architectures tried with the first."""
+    """Return one library for each dtype, and the other architectures with the first dtype."""
 
     def argv(dtype: str, arch: str, *more: str) -> tuple[str, ...]:
         target = f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}"
@@ -173,10 +176,10 @@ def jobs(
 
 
 def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
-    """Diagnostics and each kernel's resources, out of the words of nvcc and ptxas."""
+    """Return diagnostics and each kernel's resources from the output of nvcc and ptxas."""
     found = [
         Diagnostic(m["file"], int(m["line"]), m["severity"], m["text"])
-        for m in _SAID.finditer(said)
+        for m in _MESSAGE.finditer(said)
     ]
     found += native.diagnostics(said)
     for m in _ASSEMBLER.finditer(said):
@@ -187,7 +190,7 @@ def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
 
 
 def resources(said: str) -> dict[str, dict[str, int]]:
-    """What `ptxas -v` says of each kernel, by its name as written where that is known."""
+    """Return the resources of each kernel from `ptxas -v`, by demangled name where known."""
     kernels: dict[str, dict[str, int]] = {}
     function = ""
     for line in said.splitlines():

@@ -1,4 +1,4 @@
-"""What Python source says on its face: syntax, imports, calls, assignments; how it is loaded."""
+"""Static analysis of Python source: syntax, imports, calls, assignments; and loading of modules."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ _MACHINE = frozenset(
     "builtins ctypes gc importlib inspect io multiprocessing os pathlib platform shutil socket"
     " subprocess sys tempfile threading traceback warnings weakref".split()
 )
-"""Modules that an allowed one may have imported, and so has by their names."""
+"""Modules that an allowed one may have imported, and that must not be used through it."""
 _TORCH_PARTS = tuple(
     f"torch.{part}."
     for part in "classes compile distributed export hub jit library load multiprocessing package"
     " save utils ops.load_library from_file serialization _C _dynamo _inductor".split()
 )
-MOST_PATH = 200
-"""Characters of a dotted name that are read; what is refused or exempt has fewer."""
-MOST_QUOTED = 120
+MAX_PATH = 200
+"""Characters of a dotted name that are read; all names in the rules are shorter."""
+MAX_QUOTED = 120
 
 
 class Source:
-    """One parsed file; `tree` is empty where its syntax is wrong, which the build reports, and
-    where it is `too_deep` to be read.
+    """One parsed file.
+
+    `tree` is empty where its syntax is wrong, which the build reports, and where it is `too_deep`.
     """
 
     def __init__(self, name: str, text: str) -> None:
@@ -71,13 +72,13 @@ class Source:
 
     def _note(self, node: ast.AST) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            self._texts[node] = node.value[:MOST_PATH]
+            self._texts[node] = node.value[:MAX_PATH]
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             left, right = self._texts.get(node.left), self._texts.get(node.right)
             if left is not None and right is not None:
-                self._texts[node] = (left + right)[:MOST_PATH]
+                self._texts[node] = (left + right)[:MAX_PATH]
         elif isinstance(node, ast.Name):
-            self._paths[node] = self.modules.get(node.id, node.id)[:MOST_PATH]
+            self._paths[node] = self.modules.get(node.id, node.id)[:MAX_PATH]
             if node.id in self.modules:
                 self._of_modules.add(node)
         elif isinstance(node, ast.Attribute | ast.Subscript):
@@ -85,37 +86,36 @@ class Source:
                 self._of_modules.add(node)
             path = self._paths.get(node.value, "")
             if path and isinstance(node, ast.Attribute):
-                whole = path if len(path) == MOST_PATH else f"{path}.{node.attr}"
-                self._paths[node] = whole[:MOST_PATH]
+                whole = path if len(path) == MAX_PATH else f"{path}.{node.attr}"
+                self._paths[node] = whole[:MAX_PATH]
 
     def reject(self, node: ast.AST, rule: str, message: str) -> Rejected:
         return Rejected(rule, f"{self.name}:{getattr(node, 'lineno', 1)}: {message}")
 
     def quote(self, node: ast.AST) -> str:
-        """What an expression says, the middle left out where it is long."""
+        """Return the text of an expression, shortened in the middle where it is long."""
         said = " ".join((ast.get_source_segment(self.text, node) or "").split())
-        half = MOST_QUOTED // 2
-        return said if len(said) <= MOST_QUOTED else f"{said[:half]} ... {said[-half:]}"
+        half = MAX_QUOTED // 2
+        return said if len(said) <= MAX_QUOTED else f"{said[:half]} ... {said[-half:]}"
 
     def path(self, node: ast.AST) -> str:
-        """The dotted name an expression spells: `F.relu` -> `torch.nn.functional.relu`; of a long
-        one the first MOST_PATH characters.
+        """Return the dotted name of an expression: `F.relu` -> `torch.nn.functional.relu`.
+
+        Of a long one the first MAX_PATH characters.
         """
         return self._paths.get(node, "")
 
     def spelled(self, node: ast.AST) -> str:
-        """What a text says, also one that is put together from others by `+`; of a long one the
-        first MOST_PATH characters.
-        """
+        """Return a string constant, also one joined by `+`; the first MAX_PATH characters."""
         return self._texts.get(node, "")
 
     def uses(self, path: str) -> bool:
-        """Whether it spells the dotted name, or imports it."""
+        """Return whether the source uses or imports the dotted name."""
         named = {self.path(node) for node in self.nodes if isinstance(node, ast.Attribute)}
         return path in named or any(path in _imported_by(node) for node in self.nodes)
 
     def of_module(self, node: ast.AST) -> bool:
-        """Whether an expression is an imported module or something inside one."""
+        """Return whether an expression is an imported module or an attribute of one."""
         return node in self._of_modules
 
 
@@ -124,7 +124,7 @@ def refuse_breaches(
 ) -> None:
     """Raise Rejected for imports beyond `modules`, calls that run or open things, and patching.
 
-    What is `exempt` may be imported, and used by its dotted name unless what it lies in is refused.
+    Names in `exempt` may be imported and used, unless a package above them is refused.
     """
     if source.encoding != "utf-8":
         raise source.reject(source.tree, "encoding", f"{source.encoding}; a source is UTF-8")
@@ -139,7 +139,7 @@ def refuse_breaches(
                 raise source.reject(
                     node,
                     "import",
-                    f"`{module[:MOST_PATH]}` may not be imported here; these may: {known}",
+                    f"`{module[:MAX_PATH]}` may not be imported here; these may: {known}",
                 )
         if (
             isinstance(node, ast.Call)
@@ -171,7 +171,7 @@ def refuse_breaches(
 
 
 def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
-    """What the Python compiler says of each file; nothing is run."""
+    """Return the syntax errors of each file; nothing is run."""
     found = []
     for name, text in files.items():
         try:
@@ -184,7 +184,7 @@ def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
 
 
 def load_module(path: Path) -> ModuleType:
-    """Run a file as a private module; whatever it raises comes through."""
+    """Run a file as a private module; its exceptions pass through."""
     spec = importlib.util.spec_from_file_location(f"_candidate_{path.stem}", path)
     assert spec is not None and spec.loader is not None, f"{path} is no Python file"
     module = importlib.util.module_from_spec(spec)
@@ -195,9 +195,9 @@ def load_module(path: Path) -> ModuleType:
 
 
 def load_function(path: Path, entry: str) -> Callable[..., Any]:
-    """Run a file as a private module and return its function `entry`.
+    """Run a file as a private module and return its function `entry`; its exceptions pass through.
 
-    Raises SubmissionError(MISSING_ENTRY) without one; whatever the file raises comes through.
+    Raises: SubmissionError(MISSING_ENTRY) without the function.
     """
     function = getattr(load_module(path), entry, None)
     if not callable(function):
@@ -209,8 +209,9 @@ def load_function(path: Path, entry: str) -> Callable[..., Any]:
 
 
 def _encoding(text: str) -> str:
-    """The encoding that Python would read a file of this text in: a comment may name another, in
-    which it is another program.
+    """Return the encoding in which Python reads a file of this text.
+
+    A comment can name another encoding, in which the text is another program.
     """
     try:
         return tokenize.detect_encoding(io.BytesIO(text.encode(errors="replace")).readline)[0]
@@ -219,7 +220,7 @@ def _encoding(text: str) -> str:
 
 
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Local names that imports bind, and what each stands for."""
+    """Return the local names that imports bind, and the dotted names they stand for."""
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -239,5 +240,5 @@ def _imported_by(node: ast.AST) -> list[str]:
 
 
 def _within_torch(path: str) -> bool:
-    """Whether a dotted name is or lies in a part of PyTorch that is refused."""
+    """Return whether a dotted name is in a part of PyTorch that is refused."""
     return f"{path}.".startswith(_TORCH_PARTS)

@@ -1,8 +1,7 @@
-"""What a build compiled of a Triton kernel, found again by the contestant that runs it.
+"""Triton's compiled kernels, kept in an artefact and found by the process that runs it.
 
-A GPU is kept waiting while Triton compiles. So a build compiles the calls of all cases that are no
-secret, and leaves what Triton's cache then held in the artefact; whatever is called otherwise is
-compiled when it is.
+A GPU waits while Triton compiles. So a build compiles the calls of all public cases, and keeps
+Triton's cache. Other calls are compiled when they are made.
 """
 
 from __future__ import annotations
@@ -15,25 +14,26 @@ from pathlib import Path
 from evaluation.sandbox import untrusted_files
 
 FOLDER = "compiled"
-KEPT = (".cubin", ".json", ".so")
-"""What a launch takes; the steps in between are in the listings."""
+RETAINED = (".cubin", ".json", ".so")
+"""Suffixes of files that a launch needs."""
 TIMED = ".autotune.json"
-"""What an autotuner timed, on no GPU at all."""
-MOST_FILES, MOST_BYTES = 4096, 64 << 20
+"""Suffix of an autotuner's timings, which were made without a GPU."""
+MAX_FILES, MAX_BYTES = 4096, 64 << 20
 GROUP = "__grp__"
-"""Before the names of files that say by path which others belong together."""
+"""Prefix of files that list the paths of others."""
 
 
 def keep(left: Path, folder: Path) -> None:
-    """Copy into an artefact what a build left of Triton's cache in `left`: a stranger's files, of
-    which only those count that can be read as such, and as many entries as there is room for.
+    """Copy Triton's cache from an untrusted folder into an artefact.
+
+    Only well-formed entries are copied, and a limited number.
     """
-    files, room = MOST_FILES, MOST_BYTES
+    files, room = MAX_FILES, MAX_BYTES
     for entry in _within(left):
         found = {
             file.name: untrusted_files.read(file, room + 1)
             for file in _within(entry)
-            if file.name.endswith(KEPT) and not file.name.endswith(TIMED)
+            if file.name.endswith(RETAINED) and not file.name.endswith(TIMED)
         }
         files, room = files - len(found) - 1, room - sum(map(len, found.values()))
         if min(files, room) < 0:
@@ -46,9 +46,9 @@ def keep(left: Path, folder: Path) -> None:
 
 
 def at_hand(folder: Path, cache: Path) -> None:
-    """In a contestant: have Triton find in `cache` what its build compiled, entry by entry, each
-    whole or not at all: a baseline's cache serves several at once. What cannot be copied is
-    compiled.
+    """Let Triton find the entries of a build in `cache`, each whole or not at all.
+
+    A baseline's cache serves several processes at once. An entry that cannot be copied is compiled.
     """
     for entry in sorted((folder / FOLDER).glob("*")):
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ def _copy(entry: Path, target: Path) -> None:
 
 
 def _pointing(group: bytes, folder: Path) -> bytes:
-    """A group that names its files where they are now."""
+    """Return a group with the current paths of its files."""
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         names = json.loads(group)["child_paths"]
         paths = {name: str(folder / Path(path).name) for name, path in names.items()}
@@ -80,7 +80,7 @@ def _pointing(group: bytes, folder: Path) -> bytes:
 
 
 def _within(folder: Path) -> list[Path]:
-    """What lies in a folder; nothing where it is a link, or cannot be read."""
+    """Return the files of a folder; none where it is a link or unreadable."""
     with contextlib.suppress(OSError):
         if not folder.is_symlink():
             return sorted(folder.iterdir())

@@ -1,5 +1,6 @@
-"""What a language is: how its source is read, built and called. A module of this folder is a
-language.
+"""Languages: how a source is checked, built and called.
+
+A module of this folder is a language, and adding one is adding a module.
 """
 
 from __future__ import annotations
@@ -18,61 +19,59 @@ if TYPE_CHECKING:
 
 
 class Language(Protocol):
-    """One language on the judge's side (`check`, `build`) and on the contestant's (`load`).
+    """One language: `check` and `build` on the judge's side, `load` in the candidate process.
 
-    The judge never imports a built artefact: only `load` does, inside the sandbox.
+    The judge never imports an artefact.
     """
 
     name: str
     suffix: str
     dtypes: frozenset[str]
-    """Case dtypes the language is judged on."""
+    """Case dtypes on which the language is judged."""
     kinds: tuple[str, ...]
-    """The kinds of device it runs on (see `evaluation.device_kind`), best first."""
+    """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
-        """Read the source for blatant breaches. Raises `Rejected` with the rule and the line."""
+        """Check the source against the rules. Raises `Rejected` with the rule and the line."""
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
-        """Everything but the source that decides what `build` makes of it: compiler version, flags,
-        header.
-        """
+        """Return all but the source that affects a build: compiler version, flags, header."""
 
     def compiles(self, files: Mapping[str, str], kind: str) -> bool:
-        """Whether on a kind of device these are compiled when they run, by compilers they start."""
+        """Return whether these files start a compiler when they run on a device kind."""
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         """Fill `folder` with what `load` needs, compiling in the sandbox.
 
-        Raises `BuildError` (a `SubmissionError` with the compiler's output) when the source is at
-        fault.
+        Raises: `BuildError` (a `SubmissionError` with the compiler's output) for a faulty source.
         """
 
     def judged_here(self) -> str:
-        """Empty when this machine can time the language; else why performance is skipped."""
+        """Return why this machine cannot time the language; empty when it can."""
 
     def runs_here(self) -> str:
-        """Empty when this machine can run what the language builds; else why it is only built."""
+        """Return why this machine can only build the language; empty when it can run it."""
 
     def prepare(self) -> None:
-        """In the zygote of contestants on a GPU: import what takes each of them long."""
+        """Import slow modules once, in the fork server of GPU processes."""
 
     def load(self, folder: Path, entry: str) -> Kernel:
-        """In the contestant: load the built artefact. Raises `SubmissionError(MISSING_ENTRY)`
-        without `entry`.
+        """Load the artefact, in the candidate process.
+
+        Raises: `SubmissionError(MISSING_ENTRY)` without `entry`.
         """
 
 
 class Kernel(Protocol):
-    """A loaded entry point, in the contestant."""
+    """A loaded entry point, in a candidate or baseline process."""
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
-        """Prepare launches over `slots`, so that each costs as little as the language allows."""
+        """Prepare launches over `slots`, so that each is as cheap as the language allows."""
 
 
 @cache
 def languages() -> dict[str, Language]:
-    """Every language by name: the modules of this folder that offer `LANGUAGE`."""
+    """Return every language by name: the modules of this folder that have `LANGUAGE`."""
     found: dict[str, Language] = {}
     for module in pkgutil.iter_modules(__path__):
         language: Language = importlib.import_module(f"{__name__}.{module.name}").LANGUAGE

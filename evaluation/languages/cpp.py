@@ -117,7 +117,7 @@ class Cpp:
         return ""
 
     def prepare(self) -> None:
-        """There is nothing but PyTorch."""
+        """Do nothing: PyTorch is imported already."""
 
     def load(self, folder: Path, entry: str) -> Kernel:
         try:

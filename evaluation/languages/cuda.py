@@ -91,7 +91,7 @@ class Cuda:
         return self.judged_here()
 
     def prepare(self) -> None:
-        """There is nothing but PyTorch."""
+        """Do nothing: PyTorch is imported already."""
 
     def load(self, folder: Path, entry: str) -> Kernel:
         return DeviceKernel.load(folder, entry)

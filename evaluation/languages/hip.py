@@ -51,7 +51,7 @@ _OF_A_THREAD = {
     32: re.compile(r"(?:&\s*(?:31|0x1[fF])|[%/]\s*32|>>\s*5)[uU]?\b"),
     64: re.compile(r"(?:&\s*(?:63|0x3[fF])|[%/]\s*64|>>\s*6)[uU]?\b"),
 }
-"""What makes lanes and waves of a thread's number."""
+"""Patterns that compute lanes and waves from a thread's number."""
 _SHUFFLE = r"__shfl(?:_up|_down|_xor)?(?:_sync)?\s*\([^;]*,\s*{0}\s*\)"
 _OF_A_WAVE = {
     32: re.compile(rf"\b0x[fF]{{8}}[uU]?\b|{_SHUFFLE.format(32)}"),
@@ -107,14 +107,14 @@ class Hip:
         return self.judged_here()
 
     def prepare(self) -> None:
-        """There is nothing but PyTorch."""
+        """Do nothing: PyTorch is imported already."""
 
     def load(self, folder: Path, entry: str) -> Kernel:
         return DeviceKernel.load(folder, entry)
 
 
 def _by_hipcc() -> bool:
-    """Whether hipcc builds the libraries: for an AMD GPU, and where nothing else would."""
+    """Return whether hipcc builds the libraries: for an AMD GPU, or where nvcc is absent."""
     if not hipcc.compiler():
         return False
     if vendor := device_kind.gpu_vendor():
@@ -123,7 +123,7 @@ def _by_hipcc() -> bool:
 
 
 def _jobs(units: Sequence[str], flags: Sequence[str], task: Task) -> list[Job]:
-    """Libraries for the GPU that is here, by nvcc unless that is AMD's, and AMD's GPUs tried."""
+    """Return the jobs: libraries for this machine's GPU, and a trial for AMD's architectures."""
     if _by_hipcc():
         return hipcc.jobs(units, flags, task.dtypes, libraries=True)
     mapped = (*flags, f"-I{INCLUDE}")
@@ -134,7 +134,7 @@ def _jobs(units: Sequence[str], flags: Sequence[str], task: Task) -> list[Job]:
 
 
 def waves(name: str, text: str) -> Iterator[Diagnostic]:
-    """A note for each line that takes a wave to have so many lanes."""
+    """Return a note for each line that assumes a wave of so many lanes."""
     for number, line in enumerate(native.without_comments(text).splitlines(), 1):
         for lanes in _OF_A_WAVE:
             of_a_thread = _THREAD.search(line) and _OF_A_THREAD[lanes].search(line)

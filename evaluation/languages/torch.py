@@ -1,7 +1,7 @@
-"""PyTorch: a function or a module that fills the outputs it names among its parameters, or returns
-them, to be copied to where they belong on the clock. Extensions that it builds by `load_inline` are
-built beforehand; what it gives to `torch.compile`, on a GPU alone, is compiled when it is first
-called.
+"""PyTorch: a function or module that fills its outputs, or returns them.
+
+Returned tensors are copied to the outputs within the measured time. Extensions by `load_inline` are
+built beforehand. `torch.compile`, on a GPU only, compiles at the first call.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from evaluation.tasks.spec import Task
 
 MODEL = "ModelNew"
-"""The name of an answer that is a `torch.nn.Module`, as KernelBench has it."""
+"""Name of an implementation that is a `torch.nn.Module`, as in KernelBench."""
 DISCARDS = "discards_result"
-"""An attribute by which a function asks that its result be dropped, not copied: a baseline's, which
-pays for no copy. A candidate that asks wrote nothing.
+"""Attribute of a baseline function whose result is dropped instead of copied.
+
+A candidate that sets it has written no output.
 """
 WATCHED = 16
-"""Launches of each binding whose results are held to see that no memory is handed out twice."""
+"""Launches of each binding whose results are checked for shared memory."""
 COMPILER = {
     # In this process, of which the judge sees the end, and not in a pool of others.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -43,14 +44,15 @@ COMPILER = {
     # Its common vectors are taken as the processor says, not compiled and run to see.
     "TORCHINDUCTOR_VEC_ISA_OK": "1",
 }
-"""What `torch.compile` reads of the environment when it is first called."""
-MOST_SHAPES = 1 << 12
-"""How often `torch.compile` may compile a function anew, for other shapes and dtypes: a verdict has
-some forty cases. By itself it stops at eight, and the rest would be judged eager without a word.
+"""Environment variables that `torch.compile` reads at its first call."""
+MAX_SHAPES = 1 << 12
+"""Recompilations that `torch.compile` may make for other shapes and dtypes.
+
+A verdict has some forty cases; the default of eight would silently run the rest eagerly.
 """
 _LOAD_INLINE, _COMPILE = "torch.utils.cpp_extension.load_inline", "torch.compile"
 _IN_EXTENSIONS = tuple(breach for breach in BREACHES if breach[0] != "library-wrapper")
-"""What has no place in C++ or CUDA that is a string here; PyTorch's own headers have."""
+"""Rules for C++ or CUDA in a string; PyTorch's own headers are allowed there."""
 
 
 class Torch:
@@ -65,18 +67,19 @@ class Torch:
         for name, text in files.items():
             source = static_analysis.Source(name, text)
             static_analysis.refuse_breaches(source, modules, exempt)
-            if extensions.asked_for({name: text}):
+            if extensions.requested({name: text}):
                 native.refuse_breaches({name: text}, _IN_EXTENSIONS)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
-        compilers = extensions.key() if extensions.asked_for(files) else ""
+        compilers = extensions.key() if extensions.requested(files) else ""
         return f"torch {importlib.metadata.version('torch')}\n{compilers}"
 
     def compiles(self, files: Mapping[str, str], kind: str) -> bool:
-        """Only on a GPU, and where nothing but PyTorch's compiler asks for it: native code of a
-        stranger's starts no process.
+        """Return whether a source uses PyTorch's compiler, on a GPU and without native code.
+
+        Native code of a candidate must not start processes.
         """
-        if kind != GPU or extensions.asked_for(files):
+        if kind != GPU or extensions.requested(files):
             return False
         return _compiles(files)
 
@@ -95,7 +98,7 @@ class Torch:
             raise BuildError(f"not valid Python: {output.text}", [output])
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        if not extensions.asked_for(files):
+        if not extensions.requested(files):
             return [output]
         source = folder / task.target_file
         return [output, extensions.build(source, task.operator.limits.seconds)]
@@ -107,7 +110,7 @@ class Torch:
         return ""
 
     def prepare(self) -> None:
-        """Import its compiler, seconds of which every contestant that compiles is spared."""
+        """Import PyTorch's compiler, which takes seconds."""
         import torch
 
         os.environ.update(COMPILER)
@@ -138,24 +141,24 @@ class Torch:
 
 
 def _compiles(files: Mapping[str, str]) -> bool:
-    """Whether a source of these speaks of `torch.compile`."""
+    """Return whether one of these sources uses `torch.compile`."""
     return any(static_analysis.Source(name, text).uses(_COMPILE) for name, text in files.items())
 
 
 def compile_any_number() -> None:
-    """Have `torch.compile` compile as many cases as there are."""
+    """Let `torch.compile` compile as many cases as there are."""
     import torch._dynamo  # takes a second or two, of which only who compiles pays
 
-    torch._dynamo.config.recompile_limit = MOST_SHAPES
-    torch._dynamo.config.accumulated_recompile_limit = MOST_SHAPES
+    torch._dynamo.config.recompile_limit = MAX_SHAPES
+    torch._dynamo.config.accumulated_recompile_limit = MAX_SHAPES
 
 
 class TorchKernel:
-    """A function of inputs and scalars, or a module. It takes all outputs by name, and fills them,
-    or returns one tensor or a tuple of them.
+    """A function of inputs and scalars, or a module.
 
-    A module is made once for each binding. What its `__init__` names of the sizes and scalars, it
-    is given there by name; `forward` is given the inputs and all other scalars, in calling order.
+    A function takes all outputs by name and fills them, or returns one tensor or a tuple of them. A
+    module is made once for each binding. Sizes and scalars that `__init__` names are passed there
+    by name; `forward` gets the inputs and the other scalars, in calling order.
     """
 
     def __init__(self, answer: Callable[..., Any]) -> None:
@@ -210,7 +213,10 @@ class TorchKernel:
 
 
 def _taken_by(model: Callable[..., Any], slot: BufferSet) -> dict[str, int | float]:
-    """The sizes and scalars that `__init__` names. Raises SubmissionError for any other name."""
+    """Return the sizes and scalars that `__init__` names.
+
+    Raises SubmissionError for another name.
+    """
     offered = {n: value for n, value in slot.items() if isinstance(value, int | float)}
     taken = {}
     for name, parameter in inspect.signature(model).parameters.items():
@@ -230,8 +236,9 @@ def _taken_by(model: Callable[..., Any], slot: BufferSet) -> dict[str, int | flo
 def _filled_by(
     function: Callable[..., Any], given: Sequence[str], wanted: Sequence[str]
 ) -> tuple[list[str], list[str]] | None:
-    """What a function that takes its outputs is called with, by position and by keyword; None of
-    one that returns them. Raises SubmissionError where it takes some of them.
+    """Return the arguments of a function that takes its outputs; None where it returns them.
+
+    Raises: SubmissionError where it takes some of them.
     """
     plain = getattr(function, "_orig_mod", function)  # of a module that PyTorch compiles
     try:
@@ -259,7 +266,7 @@ def _filled_by(
 def _filling(
     function: Callable[..., Any], taken: tuple[list[str], list[str]], slots: Sequence[BufferSet]
 ) -> Launch:
-    """Launches of what is given its outputs; what it returns is dropped."""
+    """Return launches of a function that fills its outputs; its results are dropped."""
     import torch
 
     positions, keywords = taken
@@ -276,7 +283,7 @@ def _filling(
 
 
 class Sharing:
-    """Looks for results that share memory with an input or with the result of the call before."""
+    """Finds results that share memory with an input or with the previous call's result."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -284,7 +291,7 @@ class Sharing:
         self.previous: tuple[Any, ...] = ()
 
     def holds(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> bool:
-        """Look at one call; False when enough were seen. Raises SubmissionError."""
+        """Check one call; return False when enough were checked. Raises SubmissionError."""
         for others, whose in (
             (inputs, "an input"),
             (self.previous, "the result of the call before"),
@@ -304,7 +311,7 @@ class Sharing:
 def _mismatch(
     results: tuple[Any, ...], outputs: Sequence[torch.Tensor], names: Sequence[str]
 ) -> SubmissionError:
-    """Say which result is not what was asked for, and how."""
+    """Return the message for a result of another number, shape or dtype than required."""
     if len(results) != len(outputs):
         return SubmissionError(
             Reason.WRONG_SHAPE,
@@ -327,7 +334,7 @@ def _mismatch(
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a strided tensor in memory, and not something that only acts like one."""
+    """Return whether a value is a strided tensor in memory, not a subclass that imitates one."""
     import torch
 
     return type(value) is torch.Tensor and value.layout is torch.strided

@@ -1,6 +1,4 @@
-"""Triton: compiled for GPUs that need not be here, and run by Triton's interpreter where there is
-none.
-"""
+"""Triton: compiled for GPUs of this machine and others, or run by Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -49,10 +47,10 @@ TRIED: dict[str, Target] = {
     "hip:gfx942": ("hip", "gfx942", 64, 65_536),
     "cuda:100": ("cuda", 100, 32, SHARED_BYTES[100]),
 }
-"""What every kernel is compiled for besides; that fails nobody, the GPU is not here."""
+"""Further targets that every kernel is compiled for; a failure there is no failure of the build."""
 
 BUILD_MEMORY = 8 << 30
-MOST_ANSWER = 16 << 20
+MAX_ANSWER = 16 << 20
 _COMPILER = Path(build_triton.__file__)
 
 _ALLOCATING = frozenset(
@@ -149,7 +147,7 @@ class Triton:
         return ""
 
     def prepare(self) -> None:
-        """Import it, and have it read itself: the key of its cache is a digest of all its files."""
+        """Import Triton and compute its cache key, a digest of all its files."""
         from triton.runtime.cache import triton_key
 
         triton_key()
@@ -163,21 +161,21 @@ class Triton:
 
 
 def targets() -> dict[str, Target]:
-    """What kernels are compiled for: first the GPU that is here, as for CUDA, then others."""
+    """Return the targets: first this machine's GPU, as for CUDA, then others."""
     number = int(re.sub(r"\D", "", nvcc.architecture()))
     here: Target = ("cuda", number, 32, SHARED_BYTES.get(number, OTHERS_BYTES))
     return {f"cuda:{number}": here, **TRIED}
 
 
 def _on_gpu() -> bool:
-    """In a contestant: whether it was given a GPU."""
+    """Return whether this candidate process has a GPU."""
     import torch
 
     return torch.cuda.is_available()
 
 
 def _interpret() -> None:
-    """Have every kernel of this process interpreted."""
+    """Run every kernel of this process by the interpreter."""
     os.environ["TRITON_INTERPRET"] = "1"
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
@@ -190,7 +188,7 @@ def _interpret() -> None:
 
 
 class TritonKernel:
-    """A host function: given all tensors in calling order, then scalars, it launches kernels."""
+    """A host function: it gets all tensors in calling order, then scalars, and launches kernels."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -211,8 +209,9 @@ def _in_order(arguments: Sequence[Argument]) -> list[Argument]:
 
 
 def _calls(task: Task) -> list[list[dict[str, Any]]]:
-    """The calls that are compiled, tensors by shape and dtype: the smallest seen case's, and all
-    others' that everybody knows where they are to be run.
+    """Return the calls to compile, tensors by shape and dtype.
+
+    They are the smallest seen case's, and those of all public cases where they will run.
     """
     first = min(task.cases(Split.SEEN), key=task.operator.elements)
     others = [] if LANGUAGE.judged_here() else task.checked_cases()
@@ -233,7 +232,7 @@ def _version() -> str:
 
 
 def _refuse_wrappers(source: static_analysis.Source) -> None:
-    """Raise Rejected for a host part that computes by library, and for a file without kernels."""
+    """Raise Rejected for host code that computes by library, and for a file without kernels."""
     if source.tree.body and not any(_is_kernel(source, node) for node in source.nodes):
         raise Rejected("no-kernel", f"{source.name}: no function is decorated with @triton.jit")
     for node in _host_nodes(source):
@@ -253,7 +252,7 @@ def _refuse_wrappers(source: static_analysis.Source) -> None:
 
 
 def _host_nodes(source: static_analysis.Source) -> Iterator[ast.AST]:
-    """Every node outside kernels."""
+    """Return every node outside kernels."""
     left: list[ast.AST] = [source.tree]
     while left:
         node = left.pop()
@@ -273,9 +272,9 @@ def _is_kernel(source: static_analysis.Source, node: ast.AST) -> bool:
 
 
 def _read_answer(path: Path) -> Any:
-    """What the compiling process left of one target: a stranger's words; None without any."""
+    """Return the untrusted output of the compiling process for one target; None without any."""
     try:
-        return json.loads(untrusted_files.read(path, MOST_ANSWER))
+        return json.loads(untrusted_files.read(path, MAX_ANSWER))
     except (ValueError, RecursionError):
         return None
 
@@ -283,7 +282,7 @@ def _read_answer(path: Path) -> Any:
 def _concluded(
     answers: Sequence[Any], task: Task, said: str, milliseconds: float
 ) -> list[CompilerOutput]:
-    """One CompilerOutput for each target. Raises BuildError when that of this machine failed."""
+    """Return one CompilerOutput for each target. Raises BuildError when this machine's failed."""
     outputs = []
     for arch, answer in zip(targets(), answers, strict=True):
         try:

@@ -1,1 +1,1 @@
-"""What needs both a task and its languages: loading, workspace files, builds, baselines."""
+"""Code that needs both a task and its languages: loading, workspace files, builds, baselines."""

@@ -1,6 +1,4 @@
-"""What is loaded: built artefacts, in a cache that is named by content and that no candidate can
-write.
-"""
+"""Built artefacts, in a cache named by content that no candidate can write."""
 
 from __future__ import annotations
 
@@ -25,20 +23,19 @@ from evaluation.types import CompilerOutput, Diagnostic, to_json
 logger = logging.getLogger(__name__)
 
 DONE = "build.json"
-MOST_KEPT = 256 << 20
+MAX_RETAINED = 256 << 20
 """Bytes of one artefact."""
 ROOM = 20 << 30
-"""Bytes of all artefacts of a cache together; what was not used for longest goes first."""
+"""Bytes of all artefacts of a cache; the least recently used are removed first."""
 IN_USE_SECONDS = 3600.0
-"""What was used so lately stays, however much there is."""
+"""An artefact used within this time is never removed."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """A built artefact and what it takes to load it.
+    """A built artefact and its rights.
 
-    A `trusted` one is a baseline of ours: it may start processes (a compiler) and keep a folder of
-    its own.
+    A `trusted` one is a baseline: it may start a compiler and has a scratch folder of its own.
     """
 
     name: str
@@ -47,9 +44,9 @@ class Build:
     outputs: tuple[CompilerOutput, ...] = ()
     trusted: bool = False
     compiles: bool = False
-    """It is compiled when it runs, and may start a compiler."""
+    """Whether it may start a compiler when it runs."""
     discards: bool = False
-    """It drops its results instead of copying them to where the judge looks."""
+    """Whether its results are dropped instead of copied to the outputs."""
     scratch: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,8 +54,9 @@ class Build:
 def build(
     task: Task, language: str, files: Mapping[str, str], cache: Path, name: str = "candidate"
 ) -> Build:
-    """Build `files` for `task`, or find them built. Raises `BuildError` with what the compiler
-    said.
+    """Build `files` for `task`, or find the artefact in the cache.
+
+    Raises: `BuildError` with the compiler's output.
     """
     maker = languages()[language]
     digest = hashlib.sha256()
@@ -74,8 +72,8 @@ def build(
         workshop = scratch / "artefact"
         workshop.mkdir()
         outputs = tuple(maker.build(files, task, workshop))
-        if (size := untrusted_files.size(workshop)) > MOST_KEPT:
-            said = f"what was built takes {size >> 20} MiB; {MOST_KEPT >> 20} are kept at most"
+        if (size := untrusted_files.size(workshop)) > MAX_RETAINED:
+            said = f"what was built takes {size >> 20} MiB; {MAX_RETAINED >> 20} are kept at most"
             raise BuildError(said, outputs)
         (workshop / DONE).write_text(json.dumps(to_json(outputs)))
         untrusted_files.make_readable(workshop)
@@ -93,7 +91,7 @@ def build(
 
 
 def _found(folder: Path) -> bool:
-    """Whether something is built; from now on it counts as used, and everybody may read it."""
+    """Return whether an artefact exists; mark it as used and let everybody read it."""
     try:
         os.utime(folder / DONE)
         if not (folder / DONE).stat().st_mode & 0o004:
@@ -104,9 +102,7 @@ def _found(folder: Path) -> bool:
 
 
 def _long_ago(mark: Path) -> bool:
-    """Whether the last time was over IN_USE_SECONDS ago; from now on this is the last time. To go
-    through all that was built takes a while, and sooner there is little more that may go.
-    """
+    """Return whether the last clean-up was over IN_USE_SECONDS ago, and mark the time."""
     if mark.exists() and mark.stat().st_mtime > time.time() - IN_USE_SECONDS:
         return False
     mark.touch()
@@ -114,7 +110,7 @@ def _long_ago(mark: Path) -> bool:
 
 
 def make_room(builds: Path) -> None:
-    """Remove what was not used for longest, until the rest fits, and what a killed build left."""
+    """Remove the least recently used artefacts until the rest fits, and those of killed builds."""
     lately, room = time.time() - IN_USE_SECONDS, ROOM
     for last_use, folder in sorted(map(_used, builds.iterdir()), reverse=True):
         done = (folder / DONE).is_file()
@@ -124,7 +120,7 @@ def make_room(builds: Path) -> None:
 
 
 def _used(folder: Path) -> tuple[float, Path]:
-    """When a build was used last, or begun."""
+    """Return when an artefact was used last, or begun."""
     for mark in (folder / DONE, folder):
         with contextlib.suppress(OSError):
             return mark.stat().st_mtime, folder
@@ -139,16 +135,14 @@ def _size(folder: Path) -> int:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a build at once for who looks for it, then file by file."""
+    """Remove an artefact: rename it first, then delete its files."""
     beside = untrusted_files.scratch(folder.parent, "removing-")
     with beside as scratch, contextlib.suppress(OSError):  # another process was first
         folder.rename(scratch / folder.name)
 
 
 def baselines(task: Task, cache: Path) -> list[Build]:
-    """What `task` is measured against: its baseline's source, or for torch the reference, eager and
-    compiled.
-    """
+    """Return the baselines of `task`: a source, or for torch the reference, eager and compiled."""
     source, operator = task.track.source, task.operator
     if source != "torch":
         name = operator.name + languages()[source].suffix
@@ -174,7 +168,7 @@ def baselines(task: Task, cache: Path) -> list[Build]:
 
 
 def _keeping(made: Build, scratch: Path, environment: Mapping[str, str] | None = None) -> Build:
-    """A baseline whose folder stays, and in it what it compiles when it runs."""
+    """Return a baseline whose scratch folder, with what it compiles, is kept."""
     scratch.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(made, trusted=True, scratch=scratch, environment=environment or {})
 

@@ -1,4 +1,4 @@
-"""Tasks read with the languages that this checkout has."""
+"""Loading of tasks with the languages of this checkout."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from evaluation.tasks.spec import Task
 
 
 def load_task(root: Path, operator: str, track: str, kind: str | None = None) -> Task:
-    """Return the task `operator/track` of the folder `root`. Raises TaskError.
+    """Return the task `operator/track` of the folder `root`.
 
-    `kind` is the kind of device it is judged on: the best of this machine unless given.
+    `kind` is its device kind, by default the best of this machine.
+
+    Raises: TaskError.
     """
     return spec.load_task(root, operator, track, languages(), kind)
 
 
 def load_tasks(path: Path) -> list[Task]:
-    """Return the tasks of one operator folder, each for the best kind of device here.
+    """Return the tasks of one operator folder, each for the best device kind here.
 
-    Raises TaskError.
+    Raises: TaskError.
     """
     return spec.load_tasks(path, languages())
 

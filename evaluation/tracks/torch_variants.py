@@ -1,5 +1,6 @@
-"""Answers in PyTorch that are made of an operator's own reference: what is to be beaten on a track
-from PyTorch, and what `torch-to-torch` is tried with beside the answers that an operator keeps.
+"""PyTorch implementations made of an operator's own reference.
+
+They are the baselines of tracks from PyTorch, and test the judge on `torch-to-torch`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _HONEST = {
     "filled": (_WIDE + _INTO, "that, into the outputs it is given"),
 }
 HONEST = {CPU: _HONEST, GPU: {**_HONEST, "compiled": (_COMPILED, "that, compiled for any shape")}}
-"""By the kind of device: only on a GPU may a contestant start a compiler."""
+"""Honest implementations by device kind: only on a GPU may a candidate start a compiler."""
 _CHANGED = """\
 def {{name}}(*given):
     returned = reference(*given)
@@ -65,7 +66,7 @@ MUTANTS = {
 
 
 def source(operator: Operator, ending: str) -> str:
-    """A source file: the reference, then how it becomes the answer."""
+    """Return a source file: the reference, then the code that makes it an implementation."""
     reference = read_text(operator.folder / "reference.py")
     given = [argument.dtype for argument in operator.arguments if argument.role != "output"]
     own = [argument.dtype == "dtype" for argument in operator.outputs]
@@ -77,12 +78,12 @@ def source(operator: Operator, ending: str) -> str:
 
 
 def honest(operator: Operator, kind: str) -> tuple[Example, ...]:
-    """Right answers to `operator` in PyTorch, for a kind of device."""
+    """Return correct implementations of `operator` in PyTorch for a device kind."""
     return _examples(operator, HONEST[kind])
 
 
 def mutants(operator: Operator) -> tuple[Example, ...]:
-    """Wrong answers to `operator` in PyTorch."""
+    """Return wrong implementations of `operator` in PyTorch."""
     return _examples(operator, MUTANTS, Reason.WRONG_VALUES)
 
 

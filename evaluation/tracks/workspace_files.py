@@ -1,4 +1,4 @@
-"""What an agent is handed: the files of its workspace, made from what a task says in public."""
+"""Workspace files of an agent, made from the public part of a task."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ another case than the largest. It needs a GPU, counts as no round, and a run has
 
 
 def starter_files(task: Task) -> dict[str, str]:
-    """The workspace by file name: the target, TASK.md, reference.py, and any header."""
+    """Return the files by name: the target, TASK.md, reference.py, and any header."""
     files = {
         task.target_file: _target(task),
         "TASK.md": _brief(task),
@@ -182,7 +182,7 @@ def starter_files(task: Task) -> dict[str, str]:
 
 
 def parameters(operator: Operator) -> str:
-    """Parameters of a Python entry point, which is given its outputs."""
+    """Return the parameters of a Python entry point, outputs included."""
     return ", ".join(argument.name for argument in operator.arguments)
 
 
@@ -201,7 +201,7 @@ def _target(task: Task) -> str:
 
 
 def _starts_from_baseline(task: Task) -> bool:
-    """Whether what must be beaten is a file to change; for torch it is the reference."""
+    """Return whether the baseline is a file to change; for torch it is the reference."""
     return task.track.source == task.track.target != "torch"
 
 

@@ -157,7 +157,7 @@ def test_what_is_no_file_of_a_cache_is_left_behind(tmp_path: Path) -> None:
 def test_entries_are_kept_whole_while_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triton_cache, "MOST_BYTES", 5)
+    monkeypatch.setattr(triton_cache, "MAX_BYTES", 5)
     for name in "abc":
         (tmp_path / "cache" / name).mkdir(parents=True)
         for kind in ("cubin", "json"):
@@ -170,7 +170,7 @@ def test_entries_are_kept_whole_while_there_is_room(
 def test_entries_without_bytes_take_room_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(triton_cache, "MOST_FILES", 5)
+    monkeypatch.setattr(triton_cache, "MAX_FILES", 5)
     for number in range(9):
         (tmp_path / "cache" / str(number)).mkdir(parents=True)
         (tmp_path / "cache" / str(number) / "kernel.json").touch()

@@ -77,7 +77,7 @@ def task_for(path: Path, seconds: float | None = None) -> Task:
 
 
 def judged(path: Path, source: str, cache: Path, seconds: float | None = None) -> Report:
-    if extensions.asked_for({path.name: source}) and (lacks := extensions.lacking()):
+    if extensions.requested({path.name: source}) and (lacks := extensions.lacking()):
         absent(lacks)
     task = task_for(path, seconds)
     files = {task.target_file: source}
