@@ -174,7 +174,7 @@ class Launcher:
         while not _answers(self.port):
             if self.ending.wait(TICK_SECONDS):
                 return
-            self._tend()
+            self._poll()
             if time.monotonic() > end:
                 self._say(f"the web server does not answer yet: see {self.home}/logs")
                 end += PATIENCE_SECONDS
@@ -185,15 +185,15 @@ class Launcher:
         """Keep everything running until told to end; see to the demonstration meanwhile."""
         waiting_for_hardware = True
         while not self.ending.wait(TICK_SECONDS):
-            self._tend()
+            self._poll()
             if waiting_for_hardware and (name := _live_hardware()):
                 waiting_for_hardware = False
                 self._say(f"kernels are measured on {name}")
                 self._demonstrate()
 
-    def _tend(self) -> None:
+    def _poll(self) -> None:
         for service in filter(None, (self.valkey, *self.services)):
-            if news := service.tend():
+            if news := service.poll():
                 self._say(news)
 
     def _demonstrate(self) -> None:

@@ -39,8 +39,8 @@ from runners.worker.devices import NoHardware, find_devices
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.1
-TEND_SECONDS = 5.0
-MOST_AT_ONCE = 3
+POLL_SECONDS = 5.0
+MAX_CONCURRENT = 3
 CORES_A_RUN = 4
 GIVE_WAY = 10
 Say = Callable[[str], object]
@@ -129,7 +129,7 @@ def _check_hardware(plan: experiments.Plan, hardware: list[Hardware]) -> None:
 @contextmanager
 def _listed(hardware: list[Hardware]) -> Iterator[None]:
     """This process among the live workers, so that runs find the devices that are here."""
-    _tend(hardware)
+    _poll(hardware)
     try:
         yield
     finally:
@@ -137,7 +137,7 @@ def _listed(hardware: list[Hardware]) -> Iterator[None]:
             catalog.remove_worker(_worker_name(device))
 
 
-def _tend(hardware: list[Hardware]) -> None:
+def _poll(hardware: list[Hardware]) -> None:
     for device in hardware:
         catalog.heartbeat_worker(
             _worker_name(device), queues=[device.queue], pid=os.getpid(), hardware=device
@@ -167,7 +167,7 @@ def _at_once(runs: list[Run]) -> int:
     if any(run.hardware.kind == Hardware.Kind.CPU for run in runs):
         return 1
     benches = sum(_benches_of(hardware) for hardware in {run.hardware for run in runs})
-    return max(1, min(MOST_AT_ONCE * benches, (os.cpu_count() or 1) // CORES_A_RUN))
+    return max(1, min(MAX_CONCURRENT * benches, (os.cpu_count() or 1) // CORES_A_RUN))
 
 
 class Shop:
@@ -204,7 +204,7 @@ class Shop:
                 for device in self._hardware
             }
             stack.callback(stopping.set)  # what is at work ends soon where this fails
-            self._next_tend = 0.0
+            self._next_poll = 0.0
             while self._runs:
                 try:
                     if self._stopped and not self._at_work:
@@ -222,9 +222,9 @@ class Shop:
         benches: dict[int, ThreadPoolExecutor],
     ) -> None:
         """Take on what is due, and tell what is new."""
-        if time.monotonic() >= self._next_tend:
-            _tend(self._hardware)
-            self._next_tend = time.monotonic() + TEND_SECONDS
+        if time.monotonic() >= self._next_poll:
+            _poll(self._hardware)
+            self._next_poll = time.monotonic() + POLL_SECONDS
         if not stopping.is_set():
             self._start_runs(agents)
             self._start_judging(builders, benches)

@@ -41,10 +41,10 @@ def main(arguments: list[str]) -> int:
 
 def ask(request: dict[str, Any]) -> dict[str, Any]:
     """Send one request through the door and wait for its answer."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-        door.connect(DOOR)
-        door.sendall(json.dumps(request).encode() + b"\n")
-        with door.makefile("rb") as lines:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control_socket:
+        control_socket.connect(DOOR)
+        control_socket.sendall(json.dumps(request).encode() + b"\n")
+        with control_socket.makefile("rb") as lines:
             line = lines.readline()
     if not line:
         raise ConnectionError("the door was closed; the run is over")

@@ -27,7 +27,7 @@ def refused(text: str) -> Answer:
     return {"exit": REFUSED, "text": text}
 
 
-class Door:
+class ControlSocket:
     """Serves the socket in `folder` while open, one ask at a time, from a thread of its own.
 
     `check(note)` and `profile(case)` answer an ask. What they raise is our fault: the asker is told
@@ -68,14 +68,14 @@ class Door:
     def _serve(self) -> None:
         while not self._closing.is_set():
             try:
-                asker, _ = self._socket.accept()
+                client, _ = self._socket.accept()
             except TimeoutError:
                 continue
-            with asker:
-                asker.settimeout(PATIENCE_SECONDS)
+            with client:
+                client.settimeout(PATIENCE_SECONDS)
                 try:
-                    request = _read_line(asker)
-                    asker.sendall(json.dumps(self._answer(request)).encode() + b"\n")
+                    request = _read_line(client)
+                    client.sendall(json.dumps(self._answer(request)).encode() + b"\n")
                 except OSError:
                     continue  # the asker hung up, or never finished asking
 
@@ -100,10 +100,10 @@ class Door:
             return {"exit": ARENA_FAULT, "text": "the arena failed, through no fault of yours"}
 
 
-def _read_line(asker: socket.socket) -> bytes:
+def _read_line(client: socket.socket) -> bytes:
     line = b""
     while not line.endswith(b"\n") and len(line) <= REQUEST_BYTES:
-        data = asker.recv(4096)
+        data = client.recv(4096)
         if not data:
             break
         line += data

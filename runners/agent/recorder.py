@@ -29,14 +29,14 @@ class Recorder:
     def __init__(self, run_id: str, producer: str) -> None:
         self._run_id = run_id
         self._producer = producer
-        self._heard = self._bytes = 0
+        self._recorded = self._bytes = 0
 
-    def hear(self, lines: list[str]) -> None:
+    def record(self, lines: list[str]) -> None:
         """Raises OverflowError past what one run may hold."""
-        drafts = [self._draft(line, self._heard + index) for index, line in enumerate(lines)]
-        self._heard += len(lines)
+        drafts = [self._draft(line, self._recorded + index) for index, line in enumerate(lines)]
+        self._recorded += len(lines)
         self._bytes += sum(map(len, lines))
-        if self._heard > MAX_EVENTS or self._bytes > MAX_BYTES:
+        if self._recorded > MAX_EVENTS or self._bytes > MAX_BYTES:
             raise OverflowError(f"more than {MAX_EVENTS} events or {MAX_BYTES >> 20} MiB")
         services.record(self._run_id, drafts, producer=self._producer)
 

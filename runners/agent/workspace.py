@@ -27,7 +27,7 @@ class Workspace:
     target: str
 
     @classmethod
-    def lay_out(cls, folder: Path, files: Mapping[str, str], target: str) -> Workspace:
+    def create(cls, folder: Path, files: Mapping[str, str], target: str) -> Workspace:
         """Make the folder afresh with `files`, executable `arena-check` and `arena-profile`, and
         nothing else.
         """

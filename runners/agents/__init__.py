@@ -75,7 +75,7 @@ class Agent(Protocol):
 
     SPECS: tuple[Spec, ...]
 
-    def work(self, desk: AgentSession, settings: Mapping[str, Any]) -> None: ...
+    def work(self, session: AgentSession, settings: Mapping[str, Any]) -> None: ...
 
 
 def names() -> list[str]:

@@ -17,5 +17,5 @@ if __name__ == "__main__":
     from runners.agents import load
 
     request = json.load(sys.stdin)
-    desk = AgentSession(Path.cwd(), TaskBrief(**request["brief"]), sys.stdout)
-    load(request["adapter"]).work(desk, request["settings"])
+    session = AgentSession(Path.cwd(), TaskBrief(**request["brief"]), sys.stdout)
+    load(request["adapter"]).work(session, request["settings"])

@@ -9,21 +9,21 @@ if TYPE_CHECKING:
     from runners.agent.session import AgentSession, Verdict
 
 
-def try_each(desk: AgentSession, sources: Mapping[str, str]) -> None:
+def try_each(session: AgentSession, sources: Mapping[str, str]) -> None:
     """Hand in these sources, by name, while rounds are left; the best that passed is left there."""
     best: tuple[float, str] | None = None
     for name, source in sources.items():
-        if not desk.rounds_left:
-            desk.say(f"No round is left for {name} and what follows.")
+        if not session.rounds_left:
+            session.say(f"No round is left for {name} and what follows.")
             break
-        desk.write(desk.brief.target, source)
-        verdict = desk.check(name)
-        desk.say(f"{name}: {_told(verdict)}")
+        session.write(session.brief.target, source)
+        verdict = session.check(name)
+        session.say(f"{name}: {_told(verdict)}")
         if verdict.passed and (best is None or (verdict.low or 0.0) > best[0]):
             best = (verdict.low or 0.0, name)
     if best is not None:
-        desk.write(desk.brief.target, sources[best[1]])
-        desk.say(f"I keep {best[1]}.")
+        session.write(session.brief.target, sources[best[1]])
+        session.say(f"I keep {best[1]}.")
 
 
 def _told(verdict: Verdict) -> str:

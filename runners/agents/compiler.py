@@ -49,9 +49,9 @@ def {entry}({parameters}):
 """
 
 
-def work(desk: AgentSession, settings: Mapping[str, Any]) -> None:
-    desk.say(f"I compile the reference in {len(WAYS)} ways: {', '.join(WAYS)}.")
-    try_each(desk, compiled(desk.read("reference.py"), desk.read(desk.brief.target)))
+def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
+    session.say(f"I compile the reference in {len(WAYS)} ways: {', '.join(WAYS)}.")
+    try_each(session, compiled(session.read("reference.py"), session.read(session.brief.target)))
 
 
 def compiled(reference: str, skeleton: str) -> dict[str, str]:

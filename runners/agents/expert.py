@@ -43,8 +43,10 @@ def answers(folder: Path, track: str) -> Mapping[str, str]:
     return {f"{FOLDER}/{name}": text for name, text in found.items()}
 
 
-def work(desk: AgentSession, settings: Mapping[str, Any]) -> None:
-    folder = desk.folder / FOLDER
+def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
+    folder = session.folder / FOLDER
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    desk.say(f"I was given {', '.join(names) or 'no answer'}, and have {desk.rounds_left} rounds.")
-    try_each(desk, {name: desk.read(f"{FOLDER}/{name}") for name in names})
+    session.say(
+        f"I was given {', '.join(names) or 'no answer'}, and have {session.rounds_left} rounds."
+    )
+    try_each(session, {name: session.read(f"{FOLDER}/{name}") for name in names})

@@ -35,10 +35,10 @@ class BadStep(ValueError):
     """A step of a recording is none of those that can be replayed."""
 
 
-def work(desk: AgentSession, settings: Mapping[str, Any]) -> None:
+def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Replay `settings["steps"]`, or the recording of the desk's task."""
-    for step in settings.get("steps") or recording(desk.brief.task):
-        replay(desk, step)
+    for step in settings.get("steps") or recording(session.brief.task):
+        replay(session, step)
 
 
 def recording(task: str) -> Sequence[Mapping[str, Any]]:
@@ -51,24 +51,24 @@ def recording(task: str) -> Sequence[Mapping[str, Any]]:
     return steps
 
 
-def replay(desk: AgentSession, step: Mapping[str, Any]) -> None:
+def replay(session: AgentSession, step: Mapping[str, Any]) -> None:
     """Take one step. Text may be a list of its lines."""
     match step:
         case {"say": text}:
-            desk.say(_text(text))
+            session.say(_text(text))
         case {"write": str(path), "text": text}:
-            desk.write(path, _text(text))
+            session.write(path, _text(text))
         case {"edit": str(path), "old": old, "new": new}:
-            source = desk.read(path)
+            source = session.read(path)
             if source.count(_text(old)) != 1:
                 raise BadStep(f"{path} does not hold exactly once: {_text(old)}")
-            desk.write(path, source.replace(_text(old), _text(new)))
+            session.write(path, source.replace(_text(old), _text(new)))
         case {"run": str(command)}:
-            desk.run(command)
+            session.run(command)
         case {"check": str(note)}:
-            desk.check(note)
+            session.check(note)
         case {"profile": str(case)}:
-            desk.profile(case)
+            session.profile(case)
         case {"pause": float(seconds) | int(seconds)}:
             time.sleep(seconds)
         case _:

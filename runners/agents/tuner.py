@@ -45,39 +45,43 @@ class Best:
     low: float
 
 
-def work(desk: AgentSession, settings: Mapping[str, Any]) -> None:
-    Search(desk, random.Random(settings.get("seed", 0))).run()
+def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
+    Search(session, random.Random(settings.get("seed", 0))).run()
 
 
 class Search:
     """One search from the starter source; `tried` keeps every source that was judged."""
 
-    def __init__(self, desk: AgentSession, chance: random.Random) -> None:
-        self.desk = desk
+    def __init__(self, session: AgentSession, chance: random.Random) -> None:
+        self.session = session
         self.chance = chance
-        self.target = desk.brief.target
+        self.target = session.brief.target
         self.tried: set[str] = set()
 
     def run(self) -> None:
-        source = self.desk.read(self.target)
+        source = self.session.read(self.target)
         knobs = list(tunables(source))
-        self.desk.say(_plan(knobs, self.desk.brief.rounds))
+        self.session.say(_plan(knobs, self.session.brief.rounds))
         first = self._try(source, "the source as it stands")
         if first is None or first.speedup is None or first.low is None:
-            self.desk.say("The source as it stands has no speedup to improve on, so I stop here.")
+            self.session.say(
+                "The source as it stands has no speedup to improve on, so I stop here."
+            )
             return
         if knobs and PurePath(self.target).suffix != HOST_SUFFIX:
-            self.desk.say("Before I turn anything: where its time goes.")
-            self.desk.profile()
+            self.session.say("Before I turn anything: where its time goes.")
+            self.session.profile()
         best = Best(source, first.speedup, first.low)
         while knobs:
             before = best
             for knob in self._order(knobs):
                 best = self._improve(best, knob)
-            if best == before or not self.desk.rounds_left:
+            if best == before or not self.session.rounds_left:
                 break
-        self.desk.write(self.target, best.source)
-        self.desk.say(f"I keep {_setting(knobs, best.source)}: {best.speedup:.3f}x the baseline.")
+        self.session.write(self.target, best.source)
+        self.session.say(
+            f"I keep {_setting(knobs, best.source)}: {best.speedup:.3f}x the baseline."
+        )
 
     def _order(self, knobs: list[Tunable]) -> list[Tunable]:
         """Flags first, since they change what every other value means; the rest by chance."""
@@ -89,9 +93,9 @@ class Search:
         """The best over the values of one tunable, the others as they are."""
         for value in knob.values:
             candidate = knob.set(best.source, value)
-            if candidate in self.tried or not self.desk.rounds_left:
+            if candidate in self.tried or not self.session.rounds_left:
                 continue
-            self.desk.say(f"Next: {knob.name} = {value} instead of {knob.get(best.source)}.")
+            self.session.say(f"Next: {knob.name} = {value} instead of {knob.get(best.source)}.")
             verdict = self._try(candidate, f"{knob.name} = {value}")
             if verdict is not None:
                 best = self._better(best, candidate, verdict, f"{knob.name} = {value}")
@@ -102,30 +106,30 @@ class Search:
         speedup, low = verdict.speedup or 0.0, verdict.low or 0.0
         result = f"{name}: {speedup:.3f}x (CI low {low:.3f}x)"
         if low <= best.low * GAIN:
-            self.desk.say(f"{result}: not better than {best.speedup:.3f}x ({best.low:.3f}x).")
+            self.session.say(f"{result}: not better than {best.speedup:.3f}x ({best.low:.3f}x).")
             return best
         if low <= best.speedup:
-            self.desk.say(f"{result}: possibly noise. Measuring again.")
+            self.session.say(f"{result}: possibly noise. Measuring again.")
             again = self._try(candidate, f"{name}, again")
             low = min(low, again.low or 0.0) if again else 0.0
             if again is None or low <= best.low * GAIN:
-                self.desk.say(f"{name}: not confirmed; keeping {best.speedup:.3f}x.")
+                self.session.say(f"{name}: not confirmed; keeping {best.speedup:.3f}x.")
                 return best
             speedup = min(speedup, again.speedup or 0.0)
-        self.desk.say(f"{name}: {speedup:.3f}x beats {best.speedup:.3f}x; new best.")
+        self.session.say(f"{name}: {speedup:.3f}x beats {best.speedup:.3f}x; new best.")
         return Best(candidate, speedup, low)
 
     def _try(self, source: str, note: str) -> Verdict | None:
         """The verdict on `source`; None when it did not pass or no round is left to ask."""
-        if not self.desk.rounds_left:
+        if not self.session.rounds_left:
             return None
         self.tried.add(source)
-        self.desk.write(self.target, source)
-        verdict = self.desk.check(note)
+        self.session.write(self.target, source)
+        verdict = self.session.check(note)
         if verdict.refused:
-            self.desk.rounds_left = 0
+            self.session.rounds_left = 0
         if not verdict.passed:
-            self.desk.say(f"{note}: {verdict.reason or 'refused'}; not this one.")
+            self.session.say(f"{note}: {verdict.reason or 'refused'}; not this one.")
             return None
         return verdict
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runners.process.supervisor import shepherded
+from runners.process.supervisor import under_subreaper
 
 GRACE_SECONDS = 10.0
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
@@ -23,7 +23,7 @@ class Service:
     ) -> None:
         self.name = name
         self.log = log
-        self._command = shepherded(command, GRACE_SECONDS)
+        self._command = under_subreaper(command, GRACE_SECONDS)
         self._env = env
         self._cwd = cwd
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,7 +47,7 @@ class Service:
             )
         self._started_at = time.monotonic()
 
-    def tend(self) -> str:
+    def poll(self) -> str:
         """Start it again when it has died, each time a little later; what there is to say of it."""
         now = time.monotonic()
         if self._process is None:

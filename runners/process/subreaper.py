@@ -23,12 +23,12 @@ HOUR = 3600.0
 _AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 
 
-def main(asker: int, grace: float, command: list[str]) -> int:
+def main(client: int, grace: float, command: list[str]) -> int:
     """Run `command`; its exit status as a shell gives it, 128 + n after signal n."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != asker:  # it died before the line above could have told us
+    if os.getppid() != client:  # it died before the line above could have told us
         return 128 + signal.SIGTERM
     child = os.fork()
     if child == 0:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from evaluation.sandbox.resource_watch import Excess, ResourceWatch
 
-SHEPHERD = Path(__file__).with_name("subreaper.py")
-BEAT_SECONDS = 2.0
+SUBREAPER = Path(__file__).with_name("subreaper.py")
+HEARTBEAT_SECONDS = 2.0
 GRACE_SECONDS = 5.0
 LINE_BYTES = 8 << 20
 STDERR_BYTES = 16 << 10
@@ -110,7 +110,7 @@ class Child:
             given.write((stdin or "").encode())
             given.seek(0)
             self._process = subprocess.Popen(
-                shepherded(command),
+                under_subreaper(command),
                 stdin=subprocess.PIPE if stdin is None else given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -127,7 +127,7 @@ class Child:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def tell(self, text: str) -> None:
+    def send(self, text: str) -> None:
         """Write all of its stdin. It must be known to read: this waits until it has read."""
         assert self._process.stdin, "what it is told was given at its start"
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
@@ -163,7 +163,7 @@ class Child:
         self,
         *,
         deadline: Callable[[], float],
-        beat: Callable[[], bool] = lambda: True,
+        heartbeat: Callable[[], bool] = lambda: True,
         watch: ResourceWatch | None = None,
     ) -> Ended:
         """Listen until the child ends; end it past `deadline()`, when `beat()` says stop, or when
@@ -172,7 +172,7 @@ class Child:
         `deadline` is asked again and again, and answers on the monotonic clock.
         """
         try:
-            ending = self._listen(deadline, beat, watch)
+            ending = self._listen(deadline, heartbeat, watch)
             self._end()
             self.drain()
         finally:
@@ -182,15 +182,20 @@ class Child:
         return Ended(self._cut or ending, code, stderr, self._excess)
 
     def _listen(
-        self, deadline: Callable[[], float], beat: Callable[[], bool], watch: ResourceWatch | None
+        self,
+        deadline: Callable[[], float],
+        heartbeat: Callable[[], bool],
+        watch: ResourceWatch | None,
     ) -> Ending:
-        next_beat = time.monotonic() + BEAT_SECONDS
+        next_heartbeat = time.monotonic() + HEARTBEAT_SECONDS
         with selectors.DefaultSelector() as selector:
             for stream in (self._out, self._err):
                 selector.register(stream, selectors.EVENT_READ)
             while True:
-                next_look = watch.due if watch else math.inf
-                selector.select(max(0.0, min(next_beat, next_look, deadline()) - time.monotonic()))
+                next_poll = watch.due if watch else math.inf
+                selector.select(
+                    max(0.0, min(next_heartbeat, next_poll, deadline()) - time.monotonic())
+                )
                 if not self.drain():
                     return Ending.EXITED
                 if time.monotonic() >= deadline():
@@ -198,9 +203,9 @@ class Child:
                 if watch and (excess := watch.poll(self._process.pid)):
                     self._excess = excess
                     return Ending.EXCESS
-                if time.monotonic() >= next_beat:
-                    next_beat = time.monotonic() + BEAT_SECONDS
-                    if stopping.is_set() or not beat():
+                if time.monotonic() >= next_heartbeat:
+                    next_heartbeat = time.monotonic() + HEARTBEAT_SECONDS
+                    if stopping.is_set() or not heartbeat():
                         return Ending.STOPPED
 
     def _end(self) -> None:
@@ -220,10 +225,10 @@ class Child:
                     stream.close()
 
 
-def shepherded(command: Sequence[str], grace_seconds: float = 0) -> list[str]:
+def under_subreaper(command: Sequence[str], grace_seconds: float = 0) -> list[str]:
     """The command line that runs `command` under a shepherd of ours."""
-    shepherd = [sys.executable, "-I", "-S", str(SHEPHERD), str(os.getpid()), str(grace_seconds)]
-    return [*shepherd, *command]
+    subreaper = [sys.executable, "-I", "-S", str(SUBREAPER), str(os.getpid()), str(grace_seconds)]
+    return [*subreaper, *command]
 
 
 def _said(stream: int) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ from evaluation.sandbox.resource_watch import ResourceWatch
 from runners.agent import verdicts
 from runners.agent.clock import Clock
 from runners.agent.confinement import confined, environment
-from runners.agent.control_socket import Answer, Door, refused
+from runners.agent.control_socket import Answer, ControlSocket, refused
 from runners.agent.recorder import MAX_BYTES, MAX_EVENTS, Recorder
 from runners.agent.workspace import Unreadable, Workspace
 from runners.agents import given
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.2
 PROFILES = 12
 """How many profiles a run may ask for; the same one again is not another."""
-MOST_CASE = 200
+MAX_CASE = 200
 UNASKED = "as it was left: the agent asked for no verdict"
 HEARING_SECONDS = 3.0
 """How long an agent may go on once it was told that the arena cannot judge what it does."""
@@ -102,28 +102,30 @@ class _Attempt:
         self._over = threading.Event()
         task, public = run.task_version.task, run.task_version.public
         more = given(run.agent.adapter, settings.ARENA_TASKS / task.operator.slug, task.track)
-        self.workspace = Workspace.lay_out(
+        self.workspace = Workspace.create(
             workspaces() / run.pk, {**public["starter"], **more}, public["target_file"]
         )
-        self.door = Door(self.workspace.folder, self._check, self._profile)
+        self.control_socket = ControlSocket(self.workspace.folder, self._check, self._profile)
 
     def carry_out(self) -> None:
         with ExitStack() as stack:
             stack.callback(self.workspace.remove)
             ended = self._let_work()
-            if self.door.failure is not None:
-                raise self.door.failure
+            if self.control_socket.failure is not None:
+                raise self.control_socket.failure
             if not self.broken and ended.ending is not Ending.STOPPED:
                 self._hand_in_unasked()
         self._conclude(ended)
 
     def _let_work(self) -> Ended:
         with ExitStack() as stack:
-            stack.enter_context(self.door)
+            stack.enter_context(self.control_socket)
             stack.callback(self._over.set)
             self.agent = self._start_agent()
             watch = ResourceWatch(resource_watch.AGENT_LIMITS, [str(self.workspace.folder)])
-            return self.agent.follow(deadline=self.clock.deadline, beat=self._beat, watch=watch)
+            return self.agent.follow(
+                deadline=self.clock.deadline, heartbeat=self._heartbeat, watch=watch
+            )
 
     def _start_agent(self) -> Child:
         agent = self.run.agent
@@ -136,14 +138,14 @@ class _Attempt:
         request = {"adapter": agent.adapter, "settings": agent.settings, "brief": brief}
         return Child(
             confined(self.workspace.folder),
-            on_lines=Recorder(self.run.pk, f"agent:{self.lease}").hear,
+            on_lines=Recorder(self.run.pk, f"agent:{self.lease}").record,
             stdin=json.dumps(request),
             cwd=self.workspace.folder,
             env=environment(self.workspace.folder),
         )
 
-    def _beat(self) -> bool:
-        if self.door.failure is not None or time.monotonic() > self._until:
+    def _heartbeat(self) -> bool:
+        if self.control_socket.failure is not None or time.monotonic() > self._until:
             return False
         return services.heartbeat_run(self.run.pk, self.lease)
 
@@ -153,7 +155,7 @@ class _Attempt:
 
     def _profile(self, case: str) -> Answer:
         """Answer an ask for a profile. Runs in the door's thread."""
-        return self._answer(lambda: self._profiled(case[:MOST_CASE].strip()))
+        return self._answer(lambda: self._profiled(case[:MAX_CASE].strip()))
 
     def _answer(self, find: Callable[[], Answer]) -> Answer:
         self.agent.drain()  # what it said before it asked comes before the answer

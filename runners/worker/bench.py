@@ -18,7 +18,7 @@ from pathlib import Path
 from runners.process.supervisor import Child, stopping
 
 POLL_SECONDS = 0.2
-LEAST_CORES = 2
+MIN_CORES = 2
 """A judge and its contestants need so many; where GPUs have fewer each, they share them all."""
 CORES_AHEAD = 4
 """With fewer of its own, the next judge's imports would be in the way of what is measured."""
@@ -104,7 +104,7 @@ def shares(count: int) -> list[frozenset[int]]:
     ]
     each = len(cores) // max(1, count)
     parts = [frozenset().union(*cores[i * each : (i + 1) * each]) for i in range(count)]
-    if count < 2 or min(map(len, parts)) < LEAST_CORES:
+    if count < 2 or min(map(len, parts)) < MIN_CORES:
         return [frozenset().union(*cores)] * count
     return parts
 

@@ -23,7 +23,7 @@ from runners.worker.devices import find_devices
 
 logger = logging.getLogger(__name__)
 
-TEND_SECONDS = 5.0
+POLL_SECONDS = 5.0
 IDLE_POLL_MS = 300
 SHUTDOWN_MS = 10_000
 
@@ -57,8 +57,8 @@ def serve(*duties: Duty) -> None:
         logger.info("%s is ready", ", ".join(duty.names))
     while not stopping.is_set():
         for duty in duties:
-            _tend(duty)
-        stopping.wait(TEND_SECONDS)
+            _poll(duty)
+        stopping.wait(POLL_SECONDS)
     for duty, consumer in zip(duties, consumers, strict=True):
         consumer.stop(timeout=SHUTDOWN_MS)
         for name in duty.names:
@@ -79,7 +79,7 @@ def _consumer(duty: Duty) -> Consumer:
     return consumer
 
 
-def _tend(duty: Duty) -> None:
+def _poll(duty: Duty) -> None:
     """Say that we live and reap; a database that is away for a moment is asked again later."""
     close_old_connections()
     try:

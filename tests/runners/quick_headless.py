@@ -41,7 +41,7 @@ from runners.worker import (  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
 attempt.POLL_SECONDS = local.TICK_SECONDS = 0.05
-supervisor.BEAT_SECONDS = 0.3
-bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
+supervisor.HEARTBEAT_SECONDS = 0.3
+bench.MIN_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
 local.sync = list
 execute_from_command_line(sys.argv)

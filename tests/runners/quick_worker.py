@@ -24,10 +24,10 @@ from runners.worker import (  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
 attempt.POLL_SECONDS = 0.05
-supervisor.BEAT_SECONDS = 0.3
+supervisor.HEARTBEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 50
-worker.TEND_SECONDS = 0.5
-bench.LEAST_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
+worker.POLL_SECONDS = 0.5
+bench.MIN_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
 resource_watch.AGENT_LIMITS = dataclasses.replace(
     resource_watch.AGENT_LIMITS, file_bytes=256 << 20
 )  # disks of tests are small

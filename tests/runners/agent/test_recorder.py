@@ -49,7 +49,7 @@ def test_what_is_no_event_is_kept_as_a_log_and_the_run_ends(
 ) -> None:
     run = start()
     services.claim_run(run.pk, LEASE)
-    Recorder(run.pk, "agent").hear([line, event("log", text="and on it goes")])
+    Recorder(run.pk, "agent").record([line, event("log", text="and on it goes")])
     kept, after = run.events.filter(kind="log").order_by("seq")
     assert kept.body["text"].startswith(line[:100])
     assert kept.body["level"] == "warning"
@@ -63,7 +63,7 @@ def test_what_many_messages_cost_is_added_up(start: Callable[..., Run]) -> None:
     run = start()
     services.claim_run(run.pk, LEASE)
     most = said(usage={"input_tokens": 10**12, "output_tokens": 10**12}, cost_usd=1e6)
-    Recorder(run.pk, "agent").hear([most] * 300)
+    Recorder(run.pk, "agent").record([most] * 300)
     services.finish_run(run.pk, LEASE, "failed")
     run.refresh_from_db()
     assert (run.tokens, run.cost_usd) == (600 * 10**12, 300e6)
@@ -72,7 +72,7 @@ def test_what_many_messages_cost_is_added_up(start: Callable[..., Run]) -> None:
 def test_an_agent_tells_its_turns(start: Callable[..., Run]) -> None:
     run = start()
     turn = event("span_begin", span_kind="turn", title="Turn 1", note="first")
-    Recorder(run.pk, "agent").hear([turn, event("span_end", span_kind="turn", ok=True)])
+    Recorder(run.pk, "agent").record([turn, event("span_end", span_kind="turn", ok=True)])
     assert list(run.events.filter(kind__startswith="span").values_list("kind", flat=True)) == [
         "span_begin",
         "span_end",
@@ -84,6 +84,6 @@ def test_no_run_holds_more_than_so_many_bytes(
 ) -> None:
     monkeypatch.setattr("runners.agent.recorder.MAX_BYTES", 10_000)
     recorder = Recorder(start().pk, "agent")
-    recorder.hear(["a" * 6000])
+    recorder.record(["a" * 6000])
     with pytest.raises(OverflowError):
-        recorder.hear(["b" * 6000])
+        recorder.record(["b" * 6000])

@@ -23,7 +23,7 @@ def told(desk_does: Any, folder: Path) -> dict[str, Any]:
 
 def test_a_message_says_which_model_it_is_of_and_what_it_took_and_cost(tmp_path: Path) -> None:
     body = told(
-        lambda desk: desk.say(
+        lambda session: session.say(
             "Wider tiles.",
             reasoning="Memory bounds it.",
             model="m-1",
@@ -39,23 +39,23 @@ def test_a_message_says_which_model_it_is_of_and_what_it_took_and_cost(tmp_path:
 
 
 def test_a_message_of_no_model_costs_nothing_that_is_known(tmp_path: Path) -> None:
-    body = told(lambda desk: desk.say("I begin."), tmp_path)
+    body = told(lambda session: session.say("I begin."), tmp_path)
     assert body == events.Message(role="assistant", text="I begin.").model_dump()
 
 
 def test_a_command_that_takes_too_long_ends_with_what_it_started(tmp_path: Path) -> None:
     out = io.StringIO()
-    desk = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), out)
+    session = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), out)
     begun = time.monotonic()
-    ran = desk.run("echo begun; (sleep 2; touch late) & sleep 60; true", seconds=0.5)
+    ran = session.run("echo begun; (sleep 2; touch late) & sleep 60; true", seconds=0.5)
     assert (ran.code, ran.output) == (124, "begun\nended after 0.5 seconds")
     assert time.monotonic() - begun < 2
     time.sleep(2)
     assert not (tmp_path / "late").exists()
     assert json.loads(out.getvalue().splitlines()[-1])["body"]["output"] == ran.output
-    assert desk.run("echo quick; false") == Ran(1, "quick\n")
+    assert session.run("echo quick; false") == Ran(1, "quick\n")
     begun = time.monotonic()
-    away = desk.run("echo away; setsid sleep 5 & sleep 60", seconds=0.5)
+    away = session.run("echo away; setsid sleep 5 & sleep 60", seconds=0.5)
     assert (away.code, away.output) == (124, "away\nended after 0.5 seconds")
-    assert desk.run("sleep 5 & echo begun").output == "begun\n"
+    assert session.run("sleep 5 & echo begun").output == "begun\n"
     assert time.monotonic() - begun < 3, "what goes on beside it is not waited for"

@@ -14,7 +14,7 @@ TARGET = "rms_norm.cpp"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    return Workspace.lay_out(tmp_path / "w", {TARGET: "int a;\n", "TASK.md": "Go."}, TARGET)
+    return Workspace.create(tmp_path / "w", {TARGET: "int a;\n", "TASK.md": "Go."}, TARGET)
 
 
 def test_it_holds_the_starter_files_and_the_way_to_ask(workspace: Workspace) -> None:
@@ -29,7 +29,7 @@ def test_it_holds_the_starter_files_and_the_way_to_ask(workspace: Workspace) -> 
 
 def test_laying_out_again_leaves_nothing_of_before(workspace: Workspace) -> None:
     (workspace.folder / "leftover").touch()
-    Workspace.lay_out(workspace.folder, {TARGET: ""}, TARGET)
+    Workspace.create(workspace.folder, {TARGET: ""}, TARGET)
     assert not (workspace.folder / "leftover").exists()
 
 

@@ -17,7 +17,7 @@ from evaluation.tasks.spec import find_operators
 from evaluation.tracks.load import load_task
 from evaluation.tracks.workspace_files import starter_files
 from runners.agent.confinement import confined, environment
-from runners.agent.control_socket import Answer, Door
+from runners.agent.control_socket import Answer, ControlSocket
 from runners.agent.workspace import Workspace
 from runners.agents import compiler, given, load, names
 from runners.agents.scripted import RECORDINGS
@@ -41,7 +41,7 @@ class Studio:
     """An agent at work in its sandbox, with a judge that is a function of the source."""
 
     def __init__(self, folder: Path, source: str, target: str = TARGET) -> None:
-        self.workspace = Workspace.lay_out(folder / "w", {target: source}, target)
+        self.workspace = Workspace.create(folder / "w", {target: source}, target)
         self.events: list[dict[str, Any]] = []
         self.asked: list[str] = []
 
@@ -70,7 +70,7 @@ class Studio:
             "seconds": 60,
         }
         request = {"adapter": adapter, "settings": settings or {}, "brief": brief}
-        with Door(folder, check, profile) as door:
+        with ControlSocket(folder, check, profile) as control_socket:
             child = Child(
                 confined(folder),
                 on_lines=lambda lines: self.events.extend(map(json.loads, lines)),
@@ -80,7 +80,7 @@ class Studio:
             )
             end = time.monotonic() + 60
             ended = child.follow(deadline=lambda: end)
-        assert door.failure is None
+        assert control_socket.failure is None
         return ended
 
     def kinds(self) -> list[str]:
@@ -292,9 +292,7 @@ def test_no_other_agent_is_given_them(name: str) -> None:
 def test_the_expert_hands_in_each_answer_and_leaves_the_best(tmp_path: Path) -> None:
     answers = {"answers/a": "speedup 1.2", "answers/b": "speedup 1.7", "answers/c": "wrong"}
     studio = Studio(tmp_path, "as it stands")
-    studio.workspace = Workspace.lay_out(
-        tmp_path / "w", {TARGET: "as it stands", **answers}, TARGET
-    )
+    studio.workspace = Workspace.create(tmp_path / "w", {TARGET: "as it stands", **answers}, TARGET)
 
     def judged(source: str) -> Answer:
         return failed("WRONG_VALUES") if source == "wrong" else timed(float(source.split()[1]))
@@ -307,7 +305,7 @@ def test_the_expert_hands_in_each_answer_and_leaves_the_best(tmp_path: Path) -> 
 def test_the_expert_stops_when_its_rounds_are_spent(tmp_path: Path) -> None:
     studio = Studio(tmp_path, "as it stands")
     files = {TARGET: "x", "answers/a": "one", "answers/b": "two"}
-    studio.workspace = Workspace.lay_out(tmp_path / "w", files, TARGET)
+    studio.workspace = Workspace.create(tmp_path / "w", files, TARGET)
     assert studio.work("expert", lambda source: timed(1.1), rounds=1).code == 0
     assert studio.asked == ["one"] and studio.target() == "one"
 
@@ -319,7 +317,7 @@ def test_the_compiler_hands_in_the_reference_compiled_in_each_way(tmp_path: Path
     skeleton = "def softmax(x, out, sums):\n    raise NotImplementedError\n"
     studio = Studio(tmp_path, skeleton, "softmax.py")
     files = {"softmax.py": skeleton, "reference.py": "def reference(x):\n    return x, x\n"}
-    studio.workspace = Workspace.lay_out(tmp_path / "w", files, "softmax.py")
+    studio.workspace = Workspace.create(tmp_path / "w", files, "softmax.py")
 
     def judged(source: str) -> Answer:
         return timed(0.9 if "dynamic=True" in source else 1.2)

@@ -41,12 +41,12 @@ def follow(
     seconds: float = 20,
     cwd: Path | None = None,
     stdin: str = "",
-    beat: Callable[[], bool] = lambda: True,
+    heartbeat: Callable[[], bool] = lambda: True,
 ) -> tuple[Ended, list[str]]:
-    heard: list[str] = []
-    child = Child(command, on_lines=heard.extend, cwd=cwd, stdin=stdin)
+    lines_read: list[str] = []
+    child = Child(command, on_lines=lines_read.extend, cwd=cwd, stdin=stdin)
     end = time.monotonic() + seconds
-    return child.follow(deadline=lambda: end, beat=beat), heard
+    return child.follow(deadline=lambda: end, heartbeat=heartbeat), lines_read
 
 
 def gone(pid: int, within: float = 5.0) -> bool:
@@ -62,9 +62,9 @@ def gone(pid: int, within: float = 5.0) -> bool:
 
 def test_every_line_arrives_in_order_and_the_last_needs_no_newline() -> None:
     program = "import sys; print(*range(20000), sep='\\n'); sys.stdout.write(sys.stdin.read())"
-    ended, heard = follow(python(program), stdin="é, the end")
+    ended, lines_read = follow(python(program), stdin="é, the end")
     assert (ended.ending, ended.code) == (Ending.EXITED, 0)
-    assert heard == [*map(str, range(20000)), "é, the end"]
+    assert lines_read == [*map(str, range(20000)), "é, the end"]
 
 
 def test_a_request_larger_than_a_pipe_does_not_block_when_nobody_reads_it() -> None:
@@ -93,8 +93,8 @@ def test_a_command_that_is_not_there_is_said_by_name() -> None:
 def test_the_deadline_ends_a_child_that_ignores_sigterm() -> None:
     ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     program = f"{ignore}; print('up', flush=True); time.sleep(60)"
-    ended, heard = follow(python(program), seconds=1.0)
-    assert (ended.ending, heard) == (Ending.DEADLINE, ["up"])
+    ended, lines_read = follow(python(program), seconds=1.0)
+    assert (ended.ending, lines_read) == (Ending.DEADLINE, ["up"])
 
 
 TALKS = "import sys\nwhile True: sys.stdout.write('x' * 20_000 + '\\n')"
@@ -108,11 +108,11 @@ def slowly(lines: list[str]) -> None:
 def test_a_child_that_never_stops_talking_is_held_to_its_time_and_to_the_beat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(supervisor, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(supervisor, "HEARTBEAT_SECONDS", 0.2)
     beats: list[float] = []
     child = Child(python(f"import signal; signal.alarm(15)\n{TALKS}"), on_lines=slowly)
     end = time.monotonic() + 1.0
-    ended = child.follow(deadline=lambda: end, beat=lambda: not beats.append(time.monotonic()))
+    ended = child.follow(deadline=lambda: end, heartbeat=lambda: not beats.append(time.monotonic()))
     assert ended.ending is Ending.DEADLINE
     assert time.monotonic() - end < 3 and len(beats) >= 2
 
@@ -127,16 +127,16 @@ def test_what_was_said_is_heard_in_time_though_the_child_talks_on() -> None:
 
 
 def test_a_beat_that_says_stop_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "HEARTBEAT_SECONDS", 0.05)
     beats = iter([True, True, False])
-    ended, _ = follow(["sleep", "60"], beat=lambda: next(beats))
+    ended, _ = follow(["sleep", "60"], heartbeat=lambda: next(beats))
     assert ended.ending is Ending.STOPPED
 
 
 @pytest.mark.parametrize("rest", ["", "import time; time.sleep(60)"], ids=["exits", "is stopped"])
 def test_a_daemon_that_left_the_session_dies_with_the_child(tmp_path: Path, rest: str) -> None:
-    _, heard = follow(python(LEAVES_A_DAEMON + rest), seconds=1.5, cwd=tmp_path)
-    assert heard == ["ready"]
+    _, lines_read = follow(python(LEAVES_A_DAEMON + rest), seconds=1.5, cwd=tmp_path)
+    assert lines_read == ["ready"]
     assert gone(int((tmp_path / "daemon.pid").read_text()))
 
 
@@ -168,7 +168,7 @@ def test_what_the_listener_raises_reaches_the_caller_and_ends_the_child(tmp_path
 
 
 def test_nothing_is_left_when_the_asker_is_killed(tmp_path: Path) -> None:
-    asker = subprocess.Popen(
+    client = subprocess.Popen(
         python(
             "from runners.process.supervisor import Child\n"
             f"command = {python(LEAVES_A_DAEMON + 'time.sleep(60)')!r}\n"
@@ -177,7 +177,7 @@ def test_nothing_is_left_when_the_asker_is_killed(tmp_path: Path) -> None:
         ),
         stdout=subprocess.PIPE,
     )
-    assert asker.stdout and b"ready" in asker.stdout.readline()
-    asker.kill()
-    asker.wait()
+    assert client.stdout and b"ready" in client.stdout.readline()
+    client.kill()
+    client.wait()
     assert gone(int((tmp_path / "daemon.pid").read_text()))

@@ -143,11 +143,11 @@ def test_the_judge_that_was_started_ahead_has_the_next_turn() -> None:
     ahead = own._next
     assert ahead is not None
     assert own.judge(child) is ahead
-    heard: list[str] = []
-    ahead.on_lines = heard.extend
-    ahead.tell("go")
+    lines_read: list[str] = []
+    ahead.on_lines = lines_read.extend
+    ahead.send("go")
     assert ahead.follow(deadline=lambda: time.monotonic() + 60).code == 0
-    assert heard == ["go"]
+    assert lines_read == ["go"]
 
 
 def test_one_that_has_died_has_not() -> None:

@@ -52,10 +52,10 @@ def test_where_the_judge_failed_is_logged_before_it_is_tried_again(
     monkeypatch.setattr(judging.services, "record_gate", lambda pk, gate: kept.append(gate))
     work = judging._Judging(SimpleNamespace(pk=7), judging.MEASURE, "lease", None)  # type: ignore[arg-type]
     private = '{"error": "KeyError", "trace": "Traceback:\\n  line 3"}'
-    work._hear(
+    work._receive(
         [f'{{"gate": "compile", "type": "gate", "verdict": "broken", "private": {private}}}']
     )
-    work._hear(
+    work._receive(
         [
             '{"gate": "compile", "type": "gate", "verdict": "failed",'
             ' "private": {"case": "hidden one"}}'
