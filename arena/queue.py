@@ -1,12 +1,11 @@
-"""Asking for work by name: the arena knows actors and queues, never the code behind them.
+"""Messages to workers, by the names of actors and queues.
 
-An arena without a queue (`HEADLESS`) sends nothing: whoever works there reads the rows.
+An arena without a queue (`HEADLESS`) sends nothing: its executor reads the rows.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,6 @@ logger = logging.getLogger(__name__)
 
 AGENTS = "agents"
 BUILD = "build"
-
-
-class Unreachable(Exception):
-    """The queue does not answer now; the message says why."""
 
 
 @functools.cache
@@ -40,24 +35,6 @@ def enqueue(actor: str, queue: str, *args: Any) -> None:
     reaper sends it again.
     """
     transaction.on_commit(lambda: _send(actor, queue, args))
-
-
-def waiting(queue: str) -> set[tuple[str, tuple[Any, ...]]]:
-    """The (actor, args) of every message that lies in `queue` and that no worker has fetched.
-
-    Raises `Unreachable`.
-    """
-    import redis
-
-    broker = _broker(settings.REDIS_URL)
-    key = f"{broker.namespace}:{queue}"
-    try:
-        ids = broker.client.lrange(key, 0, -1)
-        messages = broker.client.hmget(f"{key}.msgs", ids) if ids else []
-    except (redis.RedisError, OSError) as error:
-        raise Unreachable(str(error)) from error
-    found = [json.loads(data) for data in messages if data]
-    return {(message["actor_name"], tuple(message["args"])) for message in found}
 
 
 def _send(actor: str, queue: str, args: tuple[Any, ...]) -> None:

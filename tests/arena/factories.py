@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
+from dramatiq.brokers.redis import RedisBroker
+
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
@@ -157,3 +160,15 @@ def judged_run(by: str, on: str = "relu", speedup: float | None = None, **more: 
     status = "passed" if speedup else "failed"
     values = {"status": status, **numbers, **more}
     return Run.objects.create(task_version=version, agent=agent, **values)
+
+
+def messages_in(name: str) -> list[tuple[str, tuple]]:
+    """Return actor and arguments of the messages that lie in a queue, as a worker gets them."""
+    broker = RedisBroker(url=settings.REDIS_URL)
+    consumer = broker.consume(name, prefetch=100, timeout=100)
+    found = []
+    while (message := next(consumer)) is not None:
+        found.append((message.actor_name, tuple(message.args)))
+    consumer.close()
+    broker.close()
+    return found

@@ -9,6 +9,7 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.worker import Worker
 
 from arena import queue
+from tests.arena.factories import messages_in
 
 
 @pytest.fixture
@@ -46,6 +47,6 @@ def test_what_is_rolled_back_is_not_sent(valkey):
     with transaction.atomic():
         queue.enqueue("listen", "regret-queue", 1)
         transaction.set_rollback(True)
-    assert queue.waiting("regret-queue") == set()
+    assert messages_in("regret-queue") == []
     queue.enqueue("listen", "regret-queue", 2)
-    assert queue.waiting("regret-queue") == {("listen", (2,))}
+    assert messages_in("regret-queue") == [("listen", (2,))]

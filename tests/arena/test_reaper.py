@@ -9,9 +9,10 @@ from arena import queue
 from arena.catalog.models import Worker
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
+from arena.runs.services.reaper import QUEUE_HEAD
 from arena.runs.services.runs import end_run
 from runners.worker import worker
-from tests.arena.factories import LEASE, ask_for_verdict, judge, report
+from tests.arena.factories import LEASE, ask_for_verdict, judge, messages_in, report
 
 pytestmark = pytest.mark.django_db
 
@@ -91,13 +92,34 @@ def test_a_lost_message_is_sent_again_and_only_once_and_once_the_run_can_be_judg
     start, hardware, valkey, django_capture_on_commit_callbacks
 ):
     run = start()  # in a transaction that never commits: its message is never sent
-    Run.objects.update(created_at=timezone.now() - timedelta(minutes=1))
+    Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
     assert services.reap() == 0, "nobody would judge it"
     Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
     with django_capture_on_commit_callbacks(execute=True):
         assert services.reap() == 1
-    assert ("run_agent", (run.pk,)) in queue.waiting(queue.AGENTS)
+    assert messages_in(queue.AGENTS) == [("run_agent", (run.pk,))]
     assert services.reap() == 0
+
+
+def test_a_message_that_was_sent_again_is_claimed_once(start, hardware, valkey):
+    run = start()
+    Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
+    Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    assert services.reap() == 1
+    assert services.claim_run(run.pk, LEASE) is not None
+    assert services.claim_run(run.pk, "another") is None
+    assert services.claim_next("another") is None
+    run.refresh_from_db()
+    assert (run.status, run.lease) == ("running", LEASE)
+
+
+def test_a_long_queue_is_sent_again_by_its_head(start, hardware, valkey):
+    Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
+    for _ in range(QUEUE_HEAD + 2):
+        start()
+    Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    assert services.reap() == QUEUE_HEAD
+    assert services.reap() == 2
 
 
 def test_the_message_of_a_built_evaluation_goes_to_its_hardware(
@@ -111,14 +133,14 @@ def test_the_message_of_a_built_evaluation_goes_to_its_hardware(
     silence(evaluation)
     with django_capture_on_commit_callbacks(execute=True):
         assert services.reap() == 1
-    assert ("measure", (evaluation.pk,)) in queue.waiting(hardware.queue)
+    assert messages_in(hardware.queue) == [("measure", (evaluation.pk,))]
 
 
-def test_a_worker_goes_on_whatever_fails_while_it_tends(monkeypatch, caplog):
+def test_a_worker_goes_on_whatever_fails_while_it_polls(monkeypatch, caplog):
     def reap():
         raise OverflowError("Python int too large to convert to SQLite INTEGER")
 
     monkeypatch.setattr(worker, "close_old_connections", lambda: None)
     monkeypatch.setattr(worker.runs, "reap", reap)
-    worker._tend(worker.Duty(("build",)))
+    worker._poll(worker.Duty(("build",)))
     assert "not tended" in caplog.text

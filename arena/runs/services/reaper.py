@@ -1,4 +1,4 @@
-"""Nothing stays running for ever: expired leases are ended, and lost messages sent again."""
+"""Reaper: ends work whose lease has expired, and sends lost messages again."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatu
 logger = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=30)
-MESSAGE_GRACE = timedelta(seconds=10)
+MESSAGE_GRACE = timedelta(seconds=20)
+QUEUE_HEAD = 32
+"""Messages of one kind that are sent again at a time, more than a worker has threads."""
 SILENT = "Its worker stopped answering."
 
 
 def reap() -> int:
-    """End what nobody keeps alive and ask again for what nobody was told of; how many of both."""
+    """End abandoned work and send lost messages again; return the number of both."""
     return _reap_evaluations() + _reap_runs() + _send_again()
 
 
 def take_over() -> int:
-    """End at once what is held, for one who knows that no other works on this database."""
+    """End all active work at once, where no other worker uses this database."""
     return _reap_evaluations(timedelta()) + _reap_runs(timedelta())
 
 
@@ -43,7 +45,7 @@ def _reap_evaluations(lease: timedelta | None = None) -> int:
 
 
 def _reap_runs(lease: timedelta | None = None) -> int:
-    """Runs whose agent went silent. One that is being judged waits for its evaluation instead."""
+    """Reap runs without a heartbeat; one that is being judged waits for its evaluation."""
     before = timezone.now() - (LEASE if lease is None else lease)
     ended = 0
     for run in Run.objects.filter(status=RunStatus.RUNNING, heartbeat_at__lt=before):
@@ -61,7 +63,7 @@ def _reap_runs(lease: timedelta | None = None) -> int:
 
 
 def _each(end: Callable[..., bool], pk: str | int, *how: Any) -> bool:
-    """Whether that one was ended. One that cannot be is told, and left: others are to be ended."""
+    """Return whether one was ended. One that cannot be is logged, and does not stop the others."""
     try:
         return end(pk, *how)
     except OperationalError:  # the database is away or busy: all of it is asked for again
@@ -72,22 +74,32 @@ def _each(end: Callable[..., bool], pk: str | int, *how: Any) -> bool:
 
 
 def _send_again() -> int:
-    """Rows that wait for a message that is in no queue."""
+    """Send the messages of waiting work again that nobody has claimed for MESSAGE_GRACE.
+
+    A claim succeeds once, so a doubled message does nothing. Only the head of each queue is sent,
+    so that a long queue does not grow while all workers are busy.
+    """
     before = timezone.now() - MESSAGE_GRACE
-    due: list[tuple[str, str, str | int]] = []
-    for run in Run.objects.in_turn().served().filter(created_at__lt=before):
-        due.append(("run_agent", queue.AGENTS, run.pk))
-    waiting = Evaluation.objects.filter(heartbeat_at__lt=before).select_related("hardware")
-    for evaluation in waiting.filter(status=EvaluationStatus.QUEUED):
-        due.append(("build", queue.BUILD, evaluation.pk))
-    for evaluation in waiting.filter(status=EvaluationStatus.BUILT):
-        due.append(("measure", evaluation.hardware.queue, evaluation.pk))
-    try:
-        there = {name: queue.waiting(name) for name in {name for _, name, _ in due}}
-    except queue.Unreachable as error:
-        logger.warning("lost messages wait for the next round: %s", error)
-        return 0
-    lost = [item for item in due if (item[0], (item[2],)) not in there[item[1]]]
-    for actor, name, pk in lost:
-        queue.enqueue(actor, name, pk)
-    return len(lost)
+    runs = Run.objects.in_turn().served().filter(heartbeat_at__lt=before)
+    work: list[tuple[str, str, Run | Evaluation]] = [
+        ("run_agent", queue.AGENTS, run) for run in runs[:QUEUE_HEAD]
+    ]
+    waiting = (
+        Evaluation.objects.filter(heartbeat_at__lt=before).order_by("pk").select_related("hardware")
+    )
+    for evaluation in waiting.filter(status=EvaluationStatus.QUEUED)[:QUEUE_HEAD]:
+        work.append(("build", queue.BUILD, evaluation))
+    for evaluation in waiting.filter(status=EvaluationStatus.BUILT)[:QUEUE_HEAD]:
+        work.append(("measure", evaluation.hardware.queue, evaluation))
+    return sum(_sent_again(*each) for each in work)
+
+
+def _sent_again(actor: str, name: str, row: Run | Evaluation) -> bool:
+    """Send one message, unless another worker has just done so or the row was claimed."""
+    unchanged = type(row).objects.filter(
+        pk=row.pk, status=row.status, heartbeat_at=row.heartbeat_at
+    )
+    if not unchanged.update(heartbeat_at=timezone.now()):
+        return False
+    queue.enqueue(actor, name, row.pk)
+    return True
