@@ -1,1 +1,1 @@
-"""What executes: workers, supervised children, workspaces and the agents that work in them."""
+"""Execution: workers, supervised child processes, workspaces and the agents in them."""

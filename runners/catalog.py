@@ -1,6 +1,4 @@
-"""What this checkout offers, written into the catalog: its task folders, what is known of their
-admission, and its agents.
-"""
+"""Catalogue sync: task folders, admissions and agents of this checkout, written to the database."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from runners.agents import BadAgent, Spec, load, names, path_of
 
 
 def sync() -> list[str]:
-    """Sync all of it; a message for each task folder and each agent's module that is left out."""
+    """Sync everything; return a message for each task folder or agent module that is left out."""
     specs, problems = _offered()
     sync_agents(
         AgentSpec(
@@ -35,7 +33,10 @@ def sync() -> list[str]:
 
 
 def _offered() -> tuple[dict[str, tuple[Spec, ...]], list[str]]:
-    """What each adapter offers, and why others are left out. Who had a slug before keeps it."""
+    """Return what each adapter offers, and why others are left out.
+
+    An existing slug keeps its adapter.
+    """
     specs: dict[str, tuple[Spec, ...]] = {}
     problems: list[str] = []
     owners: dict[str, str] = {}

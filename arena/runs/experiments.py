@@ -108,7 +108,7 @@ def built_in() -> list[str]:
 
 
 def read_plan(name_or_file: str) -> Plan:
-    """The plan of this name here, or of this file; UserError names what is wrong with it."""
+    """Return the plan of this name, or of this file. Raises UserError."""
     own, known = name_or_file.endswith(".toml"), built_in()
     path = Path(name_or_file) if own else FOLDER / f"{name_or_file}.toml"
     if own and not _is_name(path.stem):
@@ -182,9 +182,7 @@ def visible_to(user: Viewer) -> QuerySet[Experiment]:
 
 
 def plan_of(experiment: Experiment) -> Plan | None:
-    """What an experiment was last started with; None where that cannot be read, as it may be of one
-    that was imported.
-    """
+    """Return the last plan of an experiment; None where it is unreadable, as after an import."""
     try:
         plan = read(Plan, experiment.plan)
     except Mismatch:
@@ -193,8 +191,9 @@ def plan_of(experiment: Experiment) -> Plan | None:
 
 
 def missing(experiment: Experiment, plan: Plan) -> int | None:
-    """How many runs of an experiment's plan have not been started, or are to be started again,
-    whoever may see the others; None where some ran elsewhere, as the rest may have.
+    """Return how many runs of an experiment's plan are to be started, first or again.
+
+    It is None where some were executed elsewhere, since the others may have been, too.
     """
     if experiment.runs.exclude(imported_at=None).exists():
         return None
@@ -207,14 +206,14 @@ def missing(experiment: Experiment, plan: Plan) -> int | None:
 
 
 def expanded(plan: Plan) -> Plan:
-    """The plan with every glob replaced by the tasks that it stands for."""
+    """Return the plan with every glob replaced by its tasks."""
     known = [task.slug for task in Task.objects.runnable().select_related("operator")]
     agents = [e.model_copy(update={"tasks": _matching(e.tasks, known)}) for e in plan.agents]
     return plan.model_copy(update={"agents": agents, "tasks": _matching(plan.tasks, known)})
 
 
 def _matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The tasks named, in order; what is no glob is left for the catalog to know or not."""
+    """Return the named tasks in order; a name without a glob is checked by the catalogue."""
     found: list[str] = []
     for pattern in patterns:
         if not any(sign in pattern for sign in "*?["):

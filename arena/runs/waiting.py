@@ -29,7 +29,7 @@ class Waiting:
 
 
 def waiting_of(run: Run) -> Waiting | None:
-    """What `run` waits for; None if it is worked on or has ended."""
+    """Return what `run` waits for; None if it is active or has ended."""
     if run.ended:
         return None
     if run.status == RunStatus.QUEUED:
@@ -47,7 +47,7 @@ def waiting_of(run: Run) -> Waiting | None:
 
 
 def dead_end(run: Run) -> str | None:
-    """The first queue that a run will come to and no live worker takes, if there is one."""
+    """Return the first queue of a run without a live worker; empty if all have one."""
     needed, served = (queue.AGENTS, queue.BUILD, run.hardware.queue), Worker.objects.queues()
     return next((name for name in needed if name not in served), None)
 
@@ -70,5 +70,5 @@ def _worker(name: str) -> str:
 
 
 def _hardware(queue: str) -> Hardware | None:
-    """The device whose queue it is; None for one that any machine takes."""
+    """Return the device of a queue; None for a queue of any machine."""
     return Hardware.objects.filter(queue=queue).first()

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def ask(request: dict[str, Any]) -> dict[str, Any]:
-    """Send one request through the door and wait for its answer."""
+    """Send one request through the control socket and wait for its answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control_socket:
         control_socket.connect(DOOR)
         control_socket.sendall(json.dumps(request).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""How long an agent has left: its own time, which stands still while it waits for a verdict."""
+"""The time budget of an agent, which stands still while it waits for a verdict."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 
 class Clock:
-    """Counts down `seconds` from now. Paused by one thread, it may be read by another."""
+    """Counts down `seconds` from now. One thread may pause it while another reads it."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
     def deadline(self) -> float:
-        """When time is up, on the monotonic clock; never, while it stands still."""
+        """Return the end on the monotonic clock; infinity while paused."""
         return self._end
 
     @contextlib.contextmanager

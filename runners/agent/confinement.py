@@ -1,4 +1,4 @@
-"""The walls around an agent's process: its workspace to write in, the tools to read, no network."""
+"""Sandbox of an agent's process: its workspace is writable, tools are readable, no network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_BYTES = 64 << 20
 
 
 def confined(workspace: Path) -> list[str]:
-    """The command line of an agent's process in `workspace`; its brief is read from stdin."""
+    """Return the command line of an agent's process in `workspace`, with its brief on stdin."""
     policy = Policy(
         features=isolation_features(),
         readable=(sys.prefix, sys.base_prefix, sys.executable, str(PACKAGE)),
@@ -31,7 +31,7 @@ def confined(workspace: Path) -> list[str]:
 
 
 def environment(workspace: Path) -> dict[str, str]:
-    """All the environment an agent has; makes its folder for temporary files."""
+    """Return the whole environment of an agent; create its folder for temporary files."""
     scratch = workspace / SCRATCH
     scratch.mkdir(exist_ok=True)
     return {

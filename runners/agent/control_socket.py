@@ -1,4 +1,4 @@
-"""The one way from a workspace to the arena: a UNIX socket that takes an ask and answers it."""
+"""Control socket: the only way from a workspace to the arena, for verdicts and profiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 5.0
 TICK_SECONDS = 0.2
 
 Answer = Mapping[str, Any]
-"""`exit` and `text` for a person, and whatever else a program may want to know."""
+"""Has `exit`, `text` for a person, and further data for a program."""
 
 PASSED, NOT_PASSED, REFUSED = 0, 1, 2
 
@@ -28,10 +28,10 @@ def refused(text: str) -> Answer:
 
 
 class ControlSocket:
-    """Serves the socket in `folder` while open, one ask at a time, from a thread of its own.
+    """Serves a Unix socket in `folder` while open, one request at a time, in its own thread.
 
-    `check(note)` and `profile(case)` answer an ask. What they raise is our fault: the asker is told
-    so, and `failure` keeps it for the run.
+    `check(note)` and `profile(case)` answer requests. An exception from them is the arena's fault:
+    the client is told so, and `failure` keeps it for the run.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What an agent says becomes events: it may tell what it did, never what was judged."""
+"""Recorder: an agent's output becomes events of its run. Only the arena records verdicts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ KINDS = frozenset(
 )  # fmt: skip
 SPANS = ("turn", "subagent")
 SPAN_FIELDS = frozenset({"span_kind", "title", "note", "ok", "duration_ms", "message"})
-"""A span of what is judged says more, and is the arena's."""
+"""Fields of an agent's spans; those of submissions and evaluations are the arena's."""
 ID = re.compile(r"agent-[\w.-]{1,80}")
 MAX_EVENTS, MAX_BYTES = 20_000, 256 << 20
-"""Of one run."""
+"""Limits of one run."""
 
 
 class Recorder:
@@ -32,7 +32,7 @@ class Recorder:
         self._recorded = self._bytes = 0
 
     def record(self, lines: list[str]) -> None:
-        """Raises OverflowError past what one run may hold."""
+        """Record lines. Raises OverflowError beyond the limits of one run."""
         drafts = [self._draft(line, self._recorded + index) for index, line in enumerate(lines)]
         self._recorded += len(lines)
         self._bytes += sum(map(len, lines))
@@ -41,7 +41,7 @@ class Recorder:
         services.record(self._run_id, drafts, producer=self._producer)
 
     def _draft(self, line: str, number: int) -> EventDraft:
-        """The event a line stands for; a line that stands for none is kept as it is, as a log."""
+        """Return the event of a line; a malformed line is kept as a log."""
         try:
             draft = _parse(json.loads(line), number)
             checked_body(draft)

@@ -1,4 +1,4 @@
-"""What an agent works with: its brief, its folder, its tools, and how its steps are told."""
+"""Agent session: its brief, its folder, its tools, and the events of its steps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import Any, TextIO
 from runners.agent.arena_check import ARENA_FAULT, PROFILE
 
 LATE = 124
-"""The exit code of a command that was ended, as `timeout` has it."""
+"""Exit code of a command that was ended, as of `timeout`."""
 
 
 @dataclass(frozen=True)
 class TaskBrief:
-    """What an agent is asked: which task, which file to hand in, how many verdicts and seconds."""
+    """Task of an agent: its name, the target file, and the budget of rounds and seconds."""
 
     task: str
     target: str
@@ -34,7 +34,7 @@ class TaskBrief:
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that was run: its exit code and what it said."""
+    """A finished command: its exit code and output."""
 
     code: int
     output: str
@@ -42,7 +42,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Usage:
-    """The tokens that one message of a model took."""
+    """Tokens of one model message."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -50,12 +50,12 @@ class Usage:
 
 
 class ArenaFailed(Exception):
-    """The arena could not judge; the run ends."""
+    """Raised where the arena could not judge; the run ends."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to one ask. The speedup, with its 95 % interval, is None where none was timed."""
+    """Answer to one request. The speedup and its 95 % interval are None where nothing was timed."""
 
     passed: bool
     refused: bool
@@ -79,7 +79,7 @@ class Verdict:
 
 
 class AgentSession:
-    """A workspace as an agent sees it. Every step is told on `out` as it happens."""
+    """A workspace as an agent sees it. Every step is written to `out` as an event."""
 
     def __init__(self, folder: Path, brief: TaskBrief, out: TextIO) -> None:
         self.folder = folder
@@ -97,7 +97,7 @@ class AgentSession:
         usage: Usage | None = None,
         cost_usd: float | None = None,
     ) -> None:
-        """Tell a message. The run shows the sums of what its messages took and cost."""
+        """Send a message. The run shows the sums of tokens and cost."""
         self._tell(
             "message",
             role="assistant",
@@ -115,7 +115,7 @@ class AgentSession:
         return (self.folder / path).read_text(encoding="utf-8")
 
     def write(self, path: str, text: str) -> None:
-        """Write a file of the workspace; nothing is told when that changes nothing."""
+        """Write a file of the workspace; an unchanged file makes no event."""
         file = self.folder / path
         before = self.read(path) if file.exists() else None
         if text == before:
@@ -131,16 +131,14 @@ class AgentSession:
         )
 
     def run(self, command: str, *, seconds: float = 60) -> Ran:
-        """Run a shell command in the workspace; past `seconds` it ends, with all that it started
-        and did not send away.
-        """
+        """Run a shell command in the workspace; after `seconds` its process group is killed."""
         call = self._tell("tool_call", tool="shell", arguments={"command": command}, cwd=".")
         ran, took = self._spawn(["sh", "-c", command], seconds)
         self._told(call, "shell", ran, took, ran.output)
         return ran
 
     def check(self, note: str = "") -> Verdict:
-        """Hand the target in and wait for its verdict. Raises `ArenaFailed` when there is none."""
+        """Submit the target and wait for its verdict. Raises `ArenaFailed` when there is none."""
         call = self._tell("tool_call", tool="arena-check", arguments={"note": note}, cwd=".")
         ran, took = self._spawn(["./arena-check", "--json", note], seconds=None)
         answer = json.loads(ran.output.splitlines()[-1])
@@ -152,8 +150,9 @@ class AgentSession:
         return verdict
 
     def profile(self, case: str = "") -> Ran:
-        """Ask where the time of the last round's kernels goes on a seen case, the largest unless
-        one is named: a table as text, or why there is none.
+        """Request a profile of the last round on a seen case, by default the largest.
+
+        Returns: a table as text, or why there is none.
         """
         call = self._tell("tool_call", tool=PROFILE, arguments={"case": case}, cwd=".")
         ran, took = self._spawn([f"./{PROFILE}", *filter(None, [case])], seconds=None)

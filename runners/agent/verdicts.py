@@ -1,4 +1,4 @@
-"""What an agent is told of a verdict: the gates and the seen cases, as text and as data."""
+"""Answers to an agent: gates and seen cases of a verdict, as text and as data."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CASE_FIELDS = (
     "roofline_share", "noisy",
 )  # fmt: skip
 ACCEPTED, SKIPPED = "passed", "skipped"
-"""`skipped` says that this hardware can run nothing of the task, whatever is handed in."""
+"""`skipped` says that this hardware cannot run the task at all."""
 
 
 def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
-    """The answer to an ask whose evaluation has ended; `left` of `rounds` are left."""
+    """Return the answer for an ended evaluation; `left` of `rounds` remain."""
     head = f"round {evaluation.submission.round}, {left} of {rounds} left"
     if evaluation.status == EvaluationStatus.BROKEN:
         text = f"{head}: the arena could not judge this, through no fault of yours"
@@ -60,8 +60,9 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
 
 
 def profile_answer(evaluation: Evaluation, profiles: int, left: int, changed: bool) -> Answer:
-    """The answer to an ask for a profile that has ended; `left` of `profiles` are left. `changed`
-    says that what is in the workspace is no longer what was profiled.
+    """Return the answer for an ended profile; `left` of `profiles` remain.
+
+    `changed` says that the workspace differs from the profiled source.
     """
     number = evaluation.submission.round
     head = f"profile of round {number}, {left} of {profiles} left"
@@ -89,7 +90,7 @@ def _seen_cases(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 
 def _compiler_text(evaluation: Evaluation) -> str:
-    """What the compiler said, which is kept as events of the evaluation's span."""
+    """Return the compiler's output, which is kept as events of the evaluation's span."""
     said = Event.objects.filter(
         run_id=evaluation.submission.run_id,
         kind="compiler_output",

@@ -1,4 +1,4 @@
-"""The folder an agent works in: what it is given there, and how its work is read back safely."""
+"""Workspace: the folder of an agent, its files, and the safe reading of its target."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ FILE_BYTES = 1_000_000
 
 
 class Unreadable(Exception):
-    """What the agent left cannot be handed in; the message says what is wrong with it."""
+    """Raised where the target cannot be submitted; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """An agent's folder; `target` names the file in it that is handed in."""
+    """An agent's folder; `target` names the file in it that is submitted."""
 
     folder: Path
     target: str
 
     @classmethod
     def create(cls, folder: Path, files: Mapping[str, str], target: str) -> Workspace:
-        """Make the folder afresh with `files`, executable `arena-check` and `arena-profile`, and
-        nothing else.
-        """
+        """Create the folder with `files`, `arena-check` and `arena-profile`, and nothing else."""
         untrusted_files.remove(folder)
         folder.mkdir(parents=True, mode=0o700)
         for name, text in files.items():
@@ -44,10 +42,11 @@ class Workspace:
         return cls(folder, target)
 
     def read_target(self) -> dict[str, str]:
-        """The file to hand in, by name. Raises `Unreadable`.
+        """Return the file to submit, by name.
 
-        The agent owns the folder and may change it while we read: nothing is followed, and what is
-        read is what was looked at.
+        The agent owns the folder and may change it meanwhile, so links are not followed.
+
+        Raises: Unreadable.
         """
         try:
             handle = os.open(self.folder / self.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""What an agent is: how it is offered and how it works. A module of this folder is an agent."""
+"""Agents. A module of this folder is an agent, and adding one is adding a module."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _importing = threading.Lock()  # a worker begins several runs at a time
 
 
 class BadAgent(Exception):
-    """A module of this folder that is no agent; the message says which, and why."""
+    """Raised for a malformed module of this folder; the message names it and the reason."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One agent of the catalogue: an adapter with a model and settings. Others are other agents.
+    """One agent of the catalogue: an adapter with a model and settings.
 
-    Raises ValueError for what the catalogue could not hold.
+    Raises: ValueError for values that the catalogue cannot hold.
     """
 
     slug: str
@@ -39,11 +39,11 @@ class Spec:
     model: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: Sequence[str] = ()
-    """Slugs of the only tasks that it works on, or globs of them; none for all."""
+    """Slugs of its only tasks, or globs of them; empty for all."""
     kinds: Sequence[str] = ()
-    """The only kinds of device for which it works; none for all."""
+    """Its only device kinds; empty for all."""
     open_book: bool = False
-    """It is given answers: shown for comparison, not ranked."""
+    """Whether it gets reference solutions: shown for comparison, not ranked."""
 
     def __post_init__(self) -> None:
         for name in ("slug", "title", "description", "model"):
@@ -64,13 +64,12 @@ class Spec:
 
 
 class Agent(Protocol):
-    """A module of this folder: what it offers, and how it works at a desk.
+    """A module of this folder.
 
-    One that is given more than others may also define `answers(folder, track)`: further files of
-    its workspace by path, from the operator's folder. It is asked outside the sandbox.
-
-    `work` runs in a process of its own behind the sandbox, with nothing but the desk. It returns
-    when the agent has no more to do; what it raises ends the agent and shows in the run.
+    `work` runs in a sandboxed process of its own, with only the session. It returns when the agent
+    is done; an exception ends the agent and shows in the run. An agent that gets more files than
+    others also defines `answers(folder, track)`: further files of its workspace by path, from the
+    operator's folder. It runs outside the sandbox.
     """
 
     SPECS: tuple[Spec, ...]
@@ -79,21 +78,21 @@ class Agent(Protocol):
 
 
 def names() -> list[str]:
-    """The modules there are now, by name; none is imported."""
+    """Return the names of the modules, without importing any."""
     importlib.invalidate_caches()
     found = {module.name for module in pkgutil.iter_modules(__path__)}
     return sorted(name for name in found if not name.startswith("_"))
 
 
 def path_of(name: str) -> str:
-    """Where the module of that name is, as messages say it."""
+    """Return the path of a module for messages."""
     return f"runners/agents/{name}.py"
 
 
 def load(name: str) -> Agent:
-    """The agent of that module as its file is now, however often it was loaded before.
+    """Return the agent of a module, read anew from its file.
 
-    Raises LookupError where there is none, and BadAgent.
+    Raises: LookupError where there is none, BadAgent.
     """
     if name not in names():
         raise LookupError(f"there is no adapter {name!r} here")
@@ -110,14 +109,14 @@ def load(name: str) -> Agent:
 
 
 def given(adapter: str, folder: Path, track: str) -> Mapping[str, str]:
-    """The files that an agent is given besides the task's own, by path; none for most."""
+    """Return the files that an agent gets beyond the task's own, by path."""
     ask = getattr(load(adapter), "answers", None)
     files: Mapping[str, str] = ask(folder, track) if ask else {}
     return files
 
 
 def _problem_of(module: Any) -> str:
-    """Why a module is no agent; empty if it is one."""
+    """Return why a module is malformed; empty if it is not."""
     specs = getattr(module, "SPECS", ())
     if not (isinstance(specs, tuple) and specs and all(isinstance(spec, Spec) for spec in specs)):
         return "an agent has SPECS, a tuple of Spec"

@@ -1,4 +1,4 @@
-"""The process of an agent: its brief on stdin, its events on stdout, one JSON object per line."""
+"""Process of an agent: its brief on stdin, its events on stdout, one JSON object per line."""
 
 from __future__ import annotations
 

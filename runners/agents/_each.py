@@ -1,4 +1,4 @@
-"""The way of agents that have their answers before they begin: hand in each, keep the best."""
+"""Common part of agents with prepared sources: submit each, keep the best."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def try_each(session: AgentSession, sources: Mapping[str, str]) -> None:
-    """Hand in these sources, by name, while rounds are left; the best that passed is left there."""
+    """Submit these sources, by name, while rounds are left; keep the best that passed."""
     best: tuple[float, str] | None = None
     for name, source in sources.items():
         if not session.rounds_left:

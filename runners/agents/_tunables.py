@@ -18,7 +18,7 @@ _FLAGS = re.compile(r"^(?://|#) arena: flags ?(.*)$", re.MULTILINE)
 
 
 class Tunable(Protocol):
-    """Something in a source that can take one of several values."""
+    """A part of a source that has one of several values."""
 
     @property
     def name(self) -> str: ...
@@ -27,10 +27,10 @@ class Tunable(Protocol):
     def values(self) -> tuple[str, ...]: ...
 
     def get(self, source: str) -> str:
-        """Its value in `source`."""
+        """Return its value in `source`."""
 
     def set(self, source: str, value: str) -> str:
-        """`source` with another value."""
+        """Return `source` with another value."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class Flags:
-    """The compiler flags that a source asks for."""
+    """Compiler flags that a source requests."""
 
     comment: str
     values: tuple[str, ...]
@@ -76,7 +76,7 @@ class Flags:
 
 
 def tunables(source: str) -> tuple[Tunable, ...]:
-    """What `source` declares as tunable, flags first. Raises ValueError for one never defined."""
+    """Return the tunables of `source`, flags first. Raises ValueError for one never defined."""
     flags = [Flags(found[1], _words(found[2])) for found in _FLAG_CHOICES.finditer(source)]
     knobs = [Knob(found[1], _words(found[2])) for found in _KNOB.finditer(source)]
     for knob in knobs:

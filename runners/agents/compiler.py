@@ -1,6 +1,6 @@
-"""The agent that leaves it to PyTorch's compiler: the reference, compiled as it offers by itself.
+"""Agent that submits the reference compiled by PyTorch with default options.
 
-Its modes that tune are left out: they tune anew in every verdict, for minutes on one core.
+Modes that autotune are left out: they tune again in every verdict, for minutes on one core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPECS = (
 )
 
 WAYS = {"any shape": ", dynamic=True", "shapes as they come": ""}
-"""What `torch.compile` is given beside a function."""
+"""Arguments of `torch.compile` besides the function."""
 
 _ANSWER = """\
 {reference}
@@ -55,8 +55,10 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
 
 
 def compiled(reference: str, skeleton: str) -> dict[str, str]:
-    """A source for each way to compile a reference, by the way's name. It fills the outputs, which
-    are what the entry point of `skeleton` takes and the reference does not.
+    """Return a source for each way to compile a reference, by the way's name.
+
+    Its outputs are the parameters of the entry point in `skeleton` that the reference does not
+    take.
     """
     (entry,) = _functions(skeleton).values()
     taken, given = _parameters(entry), _parameters(_functions(reference)["reference"])

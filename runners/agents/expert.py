@@ -1,7 +1,6 @@
-"""The agent that was given the answers: it hands in the honest ones kept beside the task.
+"""Agent with the reference solutions: it submits the honest implementations kept with the task.
 
-No other agent sees them, so it is no rival to any: its runs show what people who know the operator
-wrote, judged like everything else.
+Other agents do not see them, so its runs are shown for comparison and not ranked.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ FOLDER = "answers"
 
 
 def answers(folder: Path, track: str) -> Mapping[str, str]:
-    """The files of its workspace: every answer to the track of the operator in `folder`."""
+    """Return the files of its workspace: every implementation for the track in `folder`."""
     from evaluation.tracks.load import load_operator
 
     operator = load_operator(folder)

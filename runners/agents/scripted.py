@@ -1,4 +1,4 @@
-"""The agent that replays a recording: what it says, writes, runs and asks is a list of steps."""
+"""Agent that replays a recording, a list of steps: messages, edits, commands, requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDINGS = Path(__file__).with_name("recordings")
 
 
 def recorded() -> list[str]:
-    """The tasks that there is a recording for."""
+    """Return the tasks that have a recording."""
     return sorted(path.stem.replace(".", "/") for path in RECORDINGS.glob("*.json"))
 
 
@@ -32,17 +32,17 @@ SPECS = (
 
 
 class BadStep(ValueError):
-    """A step of a recording is none of those that can be replayed."""
+    """Raised for a step of a recording that cannot be replayed."""
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
-    """Replay `settings["steps"]`, or the recording of the desk's task."""
+    """Replay `settings["steps"]`, or the recording of the session's task."""
     for step in settings.get("steps") or recording(session.brief.task):
         replay(session, step)
 
 
 def recording(task: str) -> Sequence[Mapping[str, Any]]:
-    """The recorded steps for `operator/track`."""
+    """Return the recorded steps for `operator/track`."""
     path = RECORDINGS / f"{task.replace('/', '.')}.json"
     if not path.exists():
         known = ", ".join(recorded())
@@ -52,7 +52,7 @@ def recording(task: str) -> Sequence[Mapping[str, Any]]:
 
 
 def replay(session: AgentSession, step: Mapping[str, Any]) -> None:
-    """Take one step. Text may be a list of its lines."""
+    """Replay one step. Text may be a list of its lines."""
     match step:
         case {"say": text}:
             session.say(_text(text))

@@ -1,9 +1,9 @@
-"""The agent that needs no model: it turns the tunables a source declares and keeps what is faster.
+"""Agent without a model: it varies the tunables that a source declares and keeps what is faster.
 
-Coordinate descent: one tunable at a time, every other value of it tried from the best source so
-far, pass after pass until a whole pass finds nothing or the rounds are spent. Sources are compared
-by the low end of their intervals, since a single figure may be luck. A value whose low end lies
-above the best speedup is taken at once; one whose low end is merely better must be so twice.
+Coordinate descent: one tunable at a time, every other value tried from the best source so far,
+until a whole pass finds nothing or the rounds are spent. Sources are compared by the low end of
+their intervals, since a single figure may be luck. A value whose low end exceeds the best speedup
+is accepted at once; one whose low end is only better must be so twice.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SPECS = (
 
 
 HOST_SUFFIX = ".cpp"
-"""What runs on a processor, of which there is no profile."""
+"""Suffix of sources for a CPU, which cannot be profiled."""
 GAIN = 1.01
-"""How much better a low end must be to be worth a round."""
+"""Least improvement of a low end that is worth a round."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest source so far that passed, with its speedup and the low end of its interval."""
+    """The fastest passed source so far, with its speedup and the low end of its interval."""
 
     source: str
     speedup: float
@@ -50,7 +50,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
 
 
 class Search:
-    """One search from the starter source; `tried` keeps every source that was judged."""
+    """One search from the starter source; `tried` keeps every judged source."""
 
     def __init__(self, session: AgentSession, chance: random.Random) -> None:
         self.session = session
@@ -84,13 +84,13 @@ class Search:
         )
 
     def _order(self, knobs: list[Tunable]) -> list[Tunable]:
-        """Flags first, since they change what every other value means; the rest by chance."""
+        """Return the flags first, since they affect all other values; the rest in random order."""
         flags = [knob for knob in knobs if isinstance(knob, Flags)]
         rest = [knob for knob in knobs if not isinstance(knob, Flags)]
         return flags + self.chance.sample(rest, len(rest))
 
     def _improve(self, best: Best, knob: Tunable) -> Best:
-        """The best over the values of one tunable, the others as they are."""
+        """Return the best over the values of one tunable, the others unchanged."""
         for value in knob.values:
             candidate = knob.set(best.source, value)
             if candidate in self.tried or not self.session.rounds_left:
@@ -102,7 +102,7 @@ class Search:
         return best
 
     def _better(self, best: Best, candidate: str, verdict: Verdict, name: str) -> Best:
-        """The candidate if it is believed to be faster, else the best so far."""
+        """Return the candidate if it is faster beyond doubt, else the best so far."""
         speedup, low = verdict.speedup or 0.0, verdict.low or 0.0
         result = f"{name}: {speedup:.3f}x (CI low {low:.3f}x)"
         if low <= best.low * GAIN:
@@ -120,7 +120,7 @@ class Search:
         return Best(candidate, speedup, low)
 
     def _try(self, source: str, note: str) -> Verdict | None:
-        """The verdict on `source`; None when it did not pass or no round is left to ask."""
+        """Return the verdict on `source`; None when it did not pass or no round is left."""
         if not self.session.rounds_left:
             return None
         self.tried.add(source)

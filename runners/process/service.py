@@ -1,4 +1,4 @@
-"""One long-lived process of the arena: started, started again when it dies, ended for good."""
+"""Services: long-lived processes of the arena, restarted when they die."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG_BYTES = 5 << 20
 
 
 class Service:
-    """A command that is to run for as long as the arena does; what it says goes to `log`."""
+    """A command that runs as long as the arena does; its output goes to `log`."""
 
     def __init__(
         self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path
@@ -32,7 +32,7 @@ class Service:
         self._delay = FIRST_DELAY
 
     def start(self) -> None:
-        """Start it in a session of its own, so that a Ctrl-C reaches us alone."""
+        """Start it in a session of its own, so that Ctrl-C reaches only the launcher."""
         if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         with open(self.log, "ab") as log:
@@ -48,7 +48,7 @@ class Service:
         self._started_at = time.monotonic()
 
     def poll(self) -> str:
-        """Start it again when it has died, each time a little later; what there is to say of it."""
+        """Restart it when it has died, after a growing pause; return a message."""
         now = time.monotonic()
         if self._process is None:
             if now < self._due_at:
@@ -73,6 +73,6 @@ class Service:
             self._process.terminate()
 
     def wait(self) -> None:
-        """Wait until it and all that it started have ended."""
+        """Wait until it and all its descendants have ended."""
         if self._process is not None:
             self._process.wait()

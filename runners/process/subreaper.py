@@ -1,10 +1,9 @@
-"""The parent of a child's whole family: it outlives neither the child nor the worker that asked.
+"""Subreaper of a child's process tree, which outlives neither the child nor its client.
 
-Run as a script, standard library alone: `shepherd.py <pid of the asker> <grace> command ...`.
-Orphans of the family become children of the shepherd (a subreaper), so killing and reaping its own
-children until none is left ends them all, whatever sessions or double forks they tried. It does so
-when the command ends, when it is told to stop (SIGTERM), and when the asker dies, however it dies.
-Told to stop, it gives the command the seconds of `grace` after a SIGTERM to end by itself.
+A script of the standard library only: `subreaper.py <pid of the client> <grace> command ...`.
+Orphans of the tree become its children, so that killing and reaping its children ends them all,
+whatever sessions or double forks they use. It does so when the command ends, on SIGTERM, and when
+the client dies. On SIGTERM the command has `grace` seconds to end by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _AWAITED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 
 
 def main(client: int, grace: float, command: list[str]) -> int:
-    """Run `command`; its exit status as a shell gives it, 128 + n after signal n."""
+    """Run `command`; return its exit status as a shell does, 128 + n after signal n."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -51,7 +50,7 @@ def _become(command: list[str]) -> None:
 
 
 def _wait_for(child: int, seconds: float = math.inf) -> int | None:
-    """The child's exit status; None when told to stop, or past `seconds`."""
+    """Return the child's exit status; None on SIGTERM or after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         left = min(max(0.0, end - time.monotonic()), HOUR)
@@ -66,7 +65,7 @@ def _wait_for(child: int, seconds: float = math.inf) -> int | None:
 
 
 def _stop(child: int, grace: float) -> int:
-    """Let the child end by itself for `grace` seconds; its status, or that of SIGTERM."""
+    """Let the child end by itself for `grace` seconds; return its status, or that of SIGTERM."""
     if grace:
         os.kill(child, signal.SIGTERM)
         status = _wait_for(child, grace)
@@ -76,7 +75,7 @@ def _stop(child: int, grace: float) -> int:
 
 
 def _reap() -> tuple[int, int] | None:
-    """One child that has ended, without waiting; None if there is none."""
+    """Reap one ended child without waiting; None if there is none."""
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -85,7 +84,7 @@ def _reap() -> tuple[int, int] | None:
 
 
 def _end_everyone() -> None:
-    """Kill and reap our children until none is left; theirs become ours as they die."""
+    """Kill and reap all children until none is left; their orphans become children, too."""
     while True:
         for pid in _children():
             os.kill(pid, signal.SIGKILL)

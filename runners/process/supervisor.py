@@ -1,4 +1,4 @@
-"""One child process: what it says line by line, its time, and that nothing of it is left."""
+"""Supervisor of one child process: its output by line, its time, and its complete end."""
 
 from __future__ import annotations
 
@@ -29,28 +29,26 @@ STDERR_BYTES = 16 << 10
 CHUNK = 1 << 16
 
 stopping = threading.Event()
-"""Set when this process is to end: every child is stopped at its next beat."""
+"""Set when this process is to end: every child is stopped at its next heartbeat."""
 
 
 class Ending(StrEnum):
-    """Why a child is no longer there."""
+    """Reason why a child ended."""
 
     EXITED = "exited"
     DEADLINE = "deadline"
     STOPPED = "stopped"
     FLOOD = "flood"
-    """The listener had heard enough."""
+    """The listener's limit was reached."""
     LONG_LINE = "long line"
     """A line of more than `LINE_BYTES`."""
     EXCESS = "excess"
-    """It took more than it may, with all that it started."""
+    """A resource limit of the whole process tree was exceeded."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: `code` as a shell gives it (128 + n after signal n), its last stderr, and
-    what it took too much of.
-    """
+    """End of a child: `code` as a shell gives it (128 + n after signal n), and its last stderr."""
 
     ending: Ending
     code: int
@@ -59,34 +57,34 @@ class Ended:
 
 
 class LineTooLong(Exception):
-    """A line is longer than any that is listened to."""
+    """Raised for a line beyond the limit."""
 
 
 class Lines:
-    """Bytes as they come, handed on as whole lines."""
+    """Splits bytes into whole lines."""
 
     def __init__(self, limit: int) -> None:
         self._rest = b""
         self._limit = limit
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that `data` completes. Raises LineTooLong."""
+        """Return the lines that `data` completes. Raises LineTooLong."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > self._limit or any(len(line) > self._limit for line in whole):
             raise LineTooLong
         return [line.decode(errors="replace") for line in whole if line.strip()]
 
     def end(self) -> list[str]:
-        """The line that was never ended, if there is one."""
+        """Return the unterminated last line, if there is one."""
         return self.feed(b"\n")
 
 
 class Child:
-    """A command under a shepherd, in a session of its own; `on_lines` is given its stdout.
+    """A command under a subreaper, in a session of its own; `on_lines` gets its stdout.
 
-    Its stdin is what is given, or with None what it is told later, once. `on_lines` is called by
-    whoever drains, one caller at a time. It raises OverflowError when it has heard enough; what
-    else it raises also ends the child, and reaches the caller of `follow`.
+    `stdin` is its whole input; with None it is sent later, once. `on_lines` is called by whoever
+    drains, one caller at a time. It raises OverflowError to end the child; any other exception also
+    ends it, and reaches the caller of `follow`.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class Child:
         return self._process.poll() is None
 
     def send(self, text: str) -> None:
-        """Write all of its stdin. It must be known to read: this waits until it has read."""
+        """Write all of its stdin; blocks until it has been read."""
         assert self._process.stdin, "what it is told was given at its start"
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(text.encode())  # a child that is gone is heard of by who follows it
@@ -139,9 +137,7 @@ class Child:
         self._close()
 
     def drain(self) -> bool:
-        """Hand on what the child has said by now, without waiting, however much it goes on to say;
-        False once no more is to be heard.
-        """
+        """Pass on the output so far, without waiting; return False at its end."""
         with self._draining:
             if self._closed:
                 return False
@@ -166,10 +162,10 @@ class Child:
         heartbeat: Callable[[], bool] = lambda: True,
         watch: ResourceWatch | None = None,
     ) -> Ended:
-        """Listen until the child ends; end it past `deadline()`, when `beat()` says stop, or when
-        `watch` finds too much below it.
+        """Pass on output until the child ends.
 
-        `deadline` is asked again and again, and answers on the monotonic clock.
+        It is ended after `deadline()`, when `heartbeat()` returns False, or when `watch` finds an
+        excess. `deadline` is polled and returns a time on the monotonic clock.
         """
         try:
             ending = self._listen(deadline, heartbeat, watch)
@@ -209,7 +205,7 @@ class Child:
                         return Ending.STOPPED
 
     def _end(self) -> None:
-        """End the child and everything that it started; nothing happens if it has ended."""
+        """End the child and all its descendants; nothing happens if it has ended."""
         self._process.terminate()  # the shepherd, which takes the family with it
         try:
             self._process.wait(GRACE_SECONDS)
@@ -226,15 +222,13 @@ class Child:
 
 
 def under_subreaper(command: Sequence[str], grace_seconds: float = 0) -> list[str]:
-    """The command line that runs `command` under a shepherd of ours."""
+    """Return the command line that runs `command` under a subreaper."""
     subreaper = [sys.executable, "-I", "-S", str(SUBREAPER), str(os.getpid()), str(grace_seconds)]
     return [*subreaper, *command]
 
 
 def _said(stream: int) -> Iterator[bytes]:
-    """What stands in a pipe now, and little of what is written meanwhile; at its end empty bytes
-    come last.
-    """
+    """Return the present content of a pipe; at its end the last item is empty."""
     left = int.from_bytes(fcntl.ioctl(stream, termios.FIONREAD, bytes(4)), sys.byteorder)
     while left >= 0:  # once more when all is read: the end may stand behind it
         try:

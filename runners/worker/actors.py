@@ -1,4 +1,4 @@
-"""What messages start. `measure` is sent to the queue of the hardware it is for."""
+"""Actors of dramatiq messages. `measure` is sent to the queue of its hardware."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ HOUR_MS = 3_600_000
 
 @dramatiq.actor(broker=broker, queue_name="agents", max_retries=0, time_limit=48 * HOUR_MS)
 def run_agent(run_id: str) -> None:
-    """For each run that is due there is a message; which run it begins, the table says. One that
-    nobody can judge is passed over, and the reaper asks again once somebody can.
+    """Execute the next due run.
+
+    Each due run has one message; the table says which run a message starts. A run without hardware
+    is skipped, and the reaper sends it again once hardware is there.
     """
     attempt.attempt_next()
 

@@ -1,4 +1,4 @@
-"""An attempt: an agent at work on a run, the verdicts it asks for, what is judged in the end."""
+"""Attempt at a run: the agent, its rounds, and the final judging."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 PROFILES = 12
-"""How many profiles a run may ask for; the same one again is not another."""
+"""Profiles per run; repeating one is free."""
 MAX_CASE = 200
 UNASKED = "as it was left: the agent asked for no verdict"
 HEARING_SECONDS = 3.0
-"""How long an agent may go on once it was told that the arena cannot judge what it does."""
+"""Time for an agent to end once the arena cannot judge its submissions."""
 
 
 def attempt(run_id: str) -> None:
-    """Let the agent of a queued run work, and have its best round judged; once, whoever asks."""
+    """Execute a queued run, at most once whoever asks."""
     lease = new_lease()
     if run := services.claim_run(run_id, lease):
         _carry_out(run, lease)
 
 
 def attempt_next() -> None:
-    """The same for the run whose turn it is, if one waits."""
+    """Execute the next queued run, if there is one."""
     lease = new_lease()
     if run := services.claim_next(lease):
         _carry_out(run, lease)
@@ -69,9 +69,7 @@ def _carry_out(run: Run, lease: str) -> None:
 
 
 def sweep() -> None:
-    """Remove the workspaces of runs that have ended, which a killed worker left behind. Whatever
-    keeps it from that is logged alone: the run at hand has no part in it.
-    """
+    """Remove workspaces of ended runs that a killed worker left; errors are only logged."""
     try:
         left = {path.name: path for path in workspaces().iterdir()} if workspaces().exists() else {}
         alive = Run.objects.active().filter(pk__in=left).values_list("pk", flat=True)
@@ -94,11 +92,11 @@ class _Attempt:
         self.rounds = int(run.budget["rounds"])
         self.clock = Clock(run.budget["seconds"])
         self.broken = ""
-        """Why the arena could not judge a round, once that has happened."""
+        """Why the arena could not judge a round."""
         self.unsent = ""
-        """Why nothing was handed in, once the agent has ended without."""
+        """Why nothing was submitted."""
         self._until = math.inf
-        """When the agent is to end, on the monotonic clock."""
+        """End of the agent on the monotonic clock."""
         self._over = threading.Event()
         task, public = run.task_version.task, run.task_version.public
         more = given(run.agent.adapter, settings.ARENA_TASKS / task.operator.slug, task.track)
@@ -150,11 +148,11 @@ class _Attempt:
         return services.heartbeat_run(self.run.pk, self.lease)
 
     def _check(self, note: str) -> Answer:
-        """Answer an ask for a verdict. Runs in the door's thread."""
+        """Answer a request for a verdict, in the control socket's thread."""
         return self._answer(lambda: self._verdict(note))
 
     def _profile(self, case: str) -> Answer:
-        """Answer an ask for a profile. Runs in the door's thread."""
+        """Answer a request for a profile, in the control socket's thread."""
         return self._answer(lambda: self._profiled(case[:MAX_CASE].strip()))
 
     def _answer(self, find: Callable[[], Answer]) -> Answer:
@@ -191,7 +189,7 @@ class _Attempt:
         return verdicts.answer(evaluation, self.rounds, self.rounds - submission.round)
 
     def _profiled(self, case: str) -> Answer:
-        """A profile of the last round: of what was judged, so that it replaces no verdict."""
+        """Answer with a profile of the last round, so that it replaces no verdict."""
         submission = self.run.submissions.order_by("-round").first()
         if submission is None:
             text = "Nothing was handed in yet: ./arena-check does, and that round can be profiled."
@@ -213,22 +211,20 @@ class _Attempt:
         return verdicts.profile_answer(evaluation, PROFILES, left, self._changed(submission))
 
     def _seen_cases(self) -> list[str]:
-        """Their names; none where the run is measured on another kind of device than the catalog
-        knows the cases of.
-        """
+        """Return their names; none where the catalogue has cases for another device kind."""
         public = self.run.task_version.public
         here = public.get("kind") == self.run.hardware.kind
         return [case["name"] for case in public["seen_cases"]] if here else []
 
     def _changed(self, submission: Submission) -> bool:
-        """Whether the target in the workspace is no longer what was handed in."""
+        """Return whether the target in the workspace differs from the submission."""
         try:
             return bool(self.workspace.read_target() != submission.files)
         except Unreadable:
             return True
 
     def _ended(self, evaluation: Evaluation) -> bool:
-        """Wait for the end of an evaluation; False if the run ends before."""
+        """Wait for the end of an evaluation; return False if the run ends before."""
         while evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
             if self._over.wait(POLL_SECONDS):
                 return False
@@ -244,7 +240,7 @@ class _Attempt:
         services.record(self.run.pk, [draft], producer=self.lease)
 
     def _hand_in_unasked(self) -> None:
-        """Take what an agent wrote that asked for no verdict, or keep why there is nothing."""
+        """Submit the target of an agent that requested no verdict, or keep why it cannot be."""
         if self.run.submissions.exists():
             return
         target, given = self.workspace.target, self.run.task_version.public["starter"]
@@ -259,7 +255,7 @@ class _Attempt:
             services.submit(self.run.pk, files, UNASKED)
 
     def _conclude(self, ended: Ended) -> None:
-        """Have the best round judged, or end the run and say why there is none."""
+        """Request the final judging of the best round, or end the run with a reason."""
         self._say_stderr(ended)
         if self.broken:
             self._finish(RunStatus.BROKEN, self.broken, Fault.ARENA)
@@ -277,7 +273,10 @@ class _Attempt:
         services.finish_run(self.run.pk, self.lease, status, reason, fault)
 
     def _finish_stopped(self) -> None:
-        """Stopped with its worker, cancelled, or held by another by now: that one ends it."""
+        """End a run that was cancelled or whose worker stops.
+
+        A run with a newer lease is left alone.
+        """
         if stopping.is_set():
             self._finish(RunStatus.BROKEN, "Its worker was stopped.", Fault.ARENA)
         elif Run.objects.filter(pk=self.run.pk, cancel_requested=True).exists():
@@ -287,7 +286,7 @@ class _Attempt:
         return ended.ending is Ending.EXITED and ended.code != 0 and not self.broken
 
     def _say_stderr(self, ended: Ended) -> None:
-        """The end of its stderr, unless the error that a crash shows as holds it."""
+        """Record the end of its stderr, unless a crash shows it as the error."""
         held = Run.objects.active().filter(pk=self.run.pk, lease=self.lease)
         if ended.stderr and not self._crashed(ended) and held.exists():
             self._say("log", {"text": ended.stderr, "stream": "stderr"})
@@ -315,9 +314,10 @@ class _Attempt:
                 self._say("error", body)
 
     def _chosen(self) -> Submission | None:
-        """The round that passed whose interval lies highest, so that one noisy figure wins nothing.
+        """Return the passed round whose interval lies highest.
 
-        Where nothing can be timed, the latest. Where no verdict came, what was handed in last.
+        So one noisy figure wins nothing. Where nothing can be timed it is the latest; without any
+        verdict, the last submission.
         """
         rounds = self.run.submissions.order_by("-round").select_related("run")
         judged = Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)

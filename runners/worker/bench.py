@@ -1,8 +1,7 @@
-"""A bench: one device of this machine, on which one thing is measured at a time, whoever asks.
+"""Benches: each is one device of this machine, which measures one thing at a time.
 
-It knows what a judge is told so that it sees this device alone, and on which cores it runs. While
-one judge measures, the next has already imported what it needs (seconds, on a processor), so that
-the device does not wait for that; it touches the device only when its turn has come.
+While one judge measures, the next imports its modules, which takes seconds on a CPU. It uses the
+device only in its turn.
 """
 
 from __future__ import annotations
@@ -19,29 +18,31 @@ from runners.process.supervisor import Child, stopping
 
 POLL_SECONDS = 0.2
 MIN_CORES = 2
-"""A judge and its contestants need so many; where GPUs have fewer each, they share them all."""
+"""Cores of a judge and its processes. GPUs with fewer each share all cores."""
 CORES_AHEAD = 4
-"""With fewer of its own, the next judge's imports would be in the way of what is measured."""
+"""Least cores for starting the next judge early without disturbing the measurement."""
 TOPOLOGY = Path("/sys/devices/system/cpu")
 LOCKS = Path("/tmp")
-"""The same for all of this machine, whatever `TMPDIR` says."""
+"""Folder of locks, the same for the whole machine, whatever `TMPDIR` is."""
 
 
 @dataclass
 class Bench:
-    """`lock` is a name that is this device's on all of this machine, such as a GPU's UUID; without
-    one nobody else is kept from it. `environment` is added to a judge's.
+    """One device.
+
+    `lock` is its unique name on this machine, such as a GPU's UUID; without one other processes are
+    not excluded. `environment` is added to a judge's.
     """
 
     lock: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     cores: frozenset[int] = frozenset()
-    """Where judges run; empty for everywhere."""
+    """Cores for judges; empty for all."""
     _next: Child | None = None
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Whether it is this thread's now; what the thread starts meanwhile runs on its cores."""
+        """Hold the device for this thread, whose children run on its cores."""
         with ExitStack() as stack:
             if self.lock and not _locked(self.lock, stack):
                 yield False
@@ -53,28 +54,28 @@ class Bench:
             yield True
 
     def judge(self, start: Callable[[], Child]) -> Child:
-        """The judge that was started ahead, if it lives, else one that `start` starts now."""
+        """Return the judge that was started early, if it lives, else one from `start`."""
         child, self._next = self._next, None
         return child if child and child.alive else start()
 
     def prepare(self, start: Callable[[], Child]) -> None:
-        """Start the judge of the next turn, where that disturbs nobody."""
+        """Start the judge of the next turn, where that disturbs nothing."""
         if len(self.cores) >= CORES_AHEAD and not stopping.is_set():
             self._next = start()
 
     def clear(self) -> None:
-        """End the judge that was started for a turn that does not come."""
+        """End a judge that was started early and is not needed."""
         child, self._next = self._next, None
         if child:
             child.end()
 
 
 here: dict[str, Sequence[Bench]] = {}
-"""The benches that this process measures on, by the slug of their hardware."""
+"""Benches of this process by hardware slug."""
 
 
 def clear_here() -> None:
-    """End what the benches of this process keep ready, and forget them."""
+    """End judges started early on the benches of this process, and forget the benches."""
     for bench in itertools.chain.from_iterable(here.values()):
         bench.clear()
     here.clear()
@@ -82,7 +83,7 @@ def clear_here() -> None:
 
 @contextmanager
 def taken(benches: Sequence[Bench]) -> Iterator[Bench | None]:
-    """One of `benches`, held; waits for it. None when this process is to stop."""
+    """Wait for one of `benches` and hold it; None when this process stops."""
     while not stopping.is_set():
         for bench in benches:
             with bench.held() as got:
@@ -94,8 +95,9 @@ def taken(benches: Sequence[Bench]) -> Iterator[Bench | None]:
 
 
 def shares(count: int) -> list[frozenset[int]]:
-    """The cores of this process in `count` parts that do not overlap, neighbours and the threads of
-    one core together; where there are too few, all of them each time.
+    """Split the cores of this process into `count` disjoint parts of neighbouring cores.
+
+    Where there are too few, each part is all of them.
     """
     threads = sorted((*_place(thread), thread) for thread in os.sched_getaffinity(0))
     cores = [
@@ -110,7 +112,7 @@ def shares(count: int) -> list[frozenset[int]]:
 
 
 def _place(core: int) -> tuple[int, int]:
-    """The package of a core, and the first of the cores that are the same one's threads."""
+    """Return the package of a core, and the first of its hardware threads."""
     folder = TOPOLOGY / f"cpu{core}" / "topology"
     try:
         siblings = (folder / "thread_siblings_list").read_text().replace("-", ",")
@@ -120,9 +122,7 @@ def _place(core: int) -> tuple[int, int]:
 
 
 def _locked(name: str, stack: ExitStack) -> bool:
-    """Hold the lock of this name for as long as `stack`, unless this user does so elsewhere on this
-    machine.
-    """
+    """Hold the lock of this name in `stack`, unless this user holds it elsewhere."""
     folder = LOCKS / f"kernel-arena-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.getuid() or folder.is_symlink():

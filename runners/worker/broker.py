@@ -1,4 +1,4 @@
-"""The queues of this process: the broker that its actors are declared on."""
+"""The dramatiq broker of this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dramatiq.middleware import Retries, TimeLimit
 
 
 class FreshConnections(Middleware):
-    """A worker's thread lives long: no message starts or ends on a connection past its age."""
+    """Closes old database connections before and after each message, since threads live long."""
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         close_old_connections()

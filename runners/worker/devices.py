@@ -1,4 +1,4 @@
-"""What this machine can measure on, as the judge says it, and a bench for each device."""
+"""Devices of this machine, as the judge reports them, with a bench for each."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ HARDWARE_SECONDS = 600
 
 
 class NoHardware(Exception):
-    """The judge found nothing on this machine that it could measure on."""
+    """Raised where the judge found no device to measure on."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Devices of one model: what the judge says of it, and where it is measured on."""
+    """Devices of one model: the judge's report and their benches."""
 
     model: Mapping[str, Any]
     benches: tuple[Bench, ...]
 
 
 def find_devices(name: str | None = None) -> dict[str, Found]:
-    """What kernels are judged on, by the slug of its model, GPUs first; measured now if it never
-    was. `name` is a model's slug, or one device's number or UUID, and leaves out the rest. Raises
-    `NoHardware`.
+    """Return the devices that are judged on, by model slug, GPUs first, measuring new ones.
+
+    `name` selects a model by slug, or one device by number or UUID.
+
+    Raises: NoHardware.
     """
     numbered = [(str(number), each) for number, each in enumerate(_listed())]
     judged = [(number, each) for number, each in numbered if not each.get("unjudged")]
@@ -74,14 +76,14 @@ def _uuid(device: Mapping[str, Any]) -> str:
 
 
 def _bench(device: Mapping[str, Any], cores: frozenset[int] | None) -> Bench:
-    """The bench of a GPU with these cores, or of the processor, which needs them all."""
+    """Return the bench of a GPU with these cores, or of the CPU, which needs all."""
     if cores is None:
         return Bench()
     return Bench(_uuid(device), device.get("environment", {}), cores)
 
 
 def _model(device: Mapping[str, Any], gpus: list[dict[str, Any]]) -> dict[str, Any]:
-    """A device as one of its model: of several that are alike, the UUIDs of all."""
+    """Return a device as its model; of several, with the UUIDs of all."""
     alike = [_uuid(each) for each in gpus if each["slug"] == device["slug"]]
     if len(alike) < 2:
         return dict(device)

@@ -1,4 +1,4 @@
-"""The bridge to the judge: a stage of an evaluation is one child, whose lines are stored."""
+"""Judging: each stage of an evaluation runs a judge as a child process and stores its output."""
 
 from __future__ import annotations
 
@@ -34,15 +34,14 @@ ENVIRONMENT = (
     "PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES",
     "ROCM_PATH", "HIP_VISIBLE_DEVICES", "ARENA_UNCONFINED", "ARENA_GPU", "ARENA_CUDA_ARCH",
 )  # fmt: skip
-"""All of a worker's environment that a judge is given: no address or key of the arena's."""
+"""Variables of a worker's environment that a judge gets: no address or key of the arena."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of judging that one queue does: the states it takes an evaluation from and to.
+    """A part of judging that one queue does, with the states before and after.
 
-    Past `seconds` the judge itself has failed: what a candidate may take is less, and its own
-    affair.
+    After `seconds` the judge itself has failed: a candidate's limits are shorter.
     """
 
     name: str
@@ -56,16 +55,16 @@ MEASURE = Stage("measure", EvaluationStatus.BUILT, EvaluationStatus.MEASURING, 1
 
 
 class JudgeBroke(Exception):
-    """The judge ended without a verdict; the message says how."""
+    """Raised where the judge ended without a verdict; the message says how."""
 
 
 def build(evaluation_id: int) -> None:
-    """Take an evaluation that waits for it through the first stage."""
+    """Execute the build stage of a waiting evaluation."""
     _judge(evaluation_id, BUILD)
 
 
 def measure(evaluation_id: int) -> None:
-    """Take an evaluation through the second stage, once a bench of its hardware is free."""
+    """Execute the measure stage, once a bench of its hardware is free."""
     found = Evaluation.objects.filter(pk=evaluation_id).select_related("hardware").first()
     benches = here.get(found.hardware.slug) if found else None
     with taken(benches or [Bench()]) as bench:
@@ -74,7 +73,7 @@ def measure(evaluation_id: int) -> None:
 
 
 def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None:
-    """Take an evaluation through `stage`, if it waits for it."""
+    """Execute `stage` of an evaluation that waits for it."""
     lease = new_lease()
     evaluation = services.claim_evaluation(evaluation_id, stage.takes, stage.holds, lease)
     if evaluation is None:
@@ -101,13 +100,13 @@ def environment() -> dict[str, str]:
 
 
 def compiled_for(hardware: Hardware) -> dict[str, str]:
-    """What has a judge compile for this hardware, which need not be where it builds."""
+    """Return the environment in which a judge compiles for this hardware."""
     family = re.match(r"sm_\d+", hardware.arch)
     return {"ARENA_CUDA_ARCH": nvcc.exactly(family[0])} if family else {}
 
 
 def cache() -> Path:
-    """Where the judge keeps what it built and the peaks it measured."""
+    """Return the judge's cache folder."""
     path: Path = settings.ARENA_HOME / "judge"
     return path
 
@@ -124,7 +123,7 @@ class _Judging:
         self.error = ""
 
     def carry_out(self) -> Mapping[str, Any] | None:
-        """The report, or None when the build passed and the rest is yet to come."""
+        """Return the report, or None when the build passed and measuring follows."""
         self.child = self.bench.judge(self._start) if self.bench else self._start()
         self.child.on_lines = self._receive
         end = time.monotonic() + self.stage.seconds
@@ -138,7 +137,7 @@ class _Judging:
         return self.report
 
     def _start(self) -> Child:
-        """A judge that says when it is ready for its request; a build needs no such preparation."""
+        """Start a judge that reports when it is ready; a build needs no preparation."""
         if self.bench is None:
             return self._child(COMMAND, json.dumps(self._request()), {})
         return self._child((*COMMAND, "wait"), None, self.bench.environment)
@@ -186,7 +185,7 @@ class _Judging:
                     self.error = message["message"]
 
     def _tell(self, text: str) -> None:
-        """Say what the judge is at; each such line replaces the one before it on screen."""
+        """Record the judge's progress; each such line replaces the one before it on screen."""
         span = f"evaluation-{self.evaluation.pk}"
         draft = EventDraft("log", {"text": text}, id=f"{span}/progress", span=span, actor="judge")
         services.record(self.evaluation.submission.run_id, [draft], producer=self.lease)

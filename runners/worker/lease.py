@@ -1,4 +1,4 @@
-"""Whose work something is: a name that no other claim has."""
+"""Leases: names that no other claim has."""
 
 from __future__ import annotations
 

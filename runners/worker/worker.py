@@ -1,4 +1,4 @@
-"""A worker: takes messages from its queues, says that it lives, and reaps what others left."""
+"""A worker: executes messages of its queues, sends heartbeats, and reaps abandoned work."""
 
 from __future__ import annotations
 
@@ -30,25 +30,23 @@ SHUTDOWN_MS = 10_000
 
 @dataclass(frozen=True)
 class Duty:
-    """What a worker takes on; `threads` is how much of it at a time."""
+    """Queues of a worker; `threads` is its number of parallel messages."""
 
     queues: Sequence[str]
     threads: int = 1
     hardware: Hardware | None = None
     devices: Sequence[str] = ("",)
-    """The UUIDs of what it measures on, each with a thread; a processor's is empty."""
+    """UUIDs of its devices, each with a thread; a CPU's is empty."""
 
     @property
     def names(self) -> list[str]:
-        """As whom it is listed, once for each device. Unique among live workers: two alike on one
-        host would be one too many.
-        """
+        """Return its unique names among live workers, one for each device."""
         name = f"{socket.gethostname()}/{'+'.join(self.queues)}"
         return [f"{name}/{device[:8]}" if device else name for device in self.devices]
 
 
 def serve(*duties: Duty) -> None:
-    """Work until told to stop by SIGTERM or SIGINT; what is at work then is stopped too."""
+    """Work until SIGTERM or SIGINT, which also stop current work."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     consumers = [_consumer(duty) for duty in duties]
@@ -80,7 +78,7 @@ def _consumer(duty: Duty) -> Consumer:
 
 
 def _poll(duty: Duty) -> None:
-    """Say that we live and reap; a database that is away for a moment is asked again later."""
+    """Send a heartbeat and reap; an unavailable database is tried again later."""
     close_old_connections()
     try:
         for name in duty.names:
@@ -96,10 +94,12 @@ def _poll(duty: Duty) -> None:
 
 
 def hardware_duties(device: str | None) -> list[Duty]:
-    """One duty for each model, with a thread for each device of it that is measured on.
+    """Return one duty for each model, with a thread for each of its devices.
 
-    The device named, by its slug, number or UUID, else all GPUs, else the processor: its cores are
-    what builds and the judges of GPUs run on. Raises `NoHardware`.
+    The device can be named by slug, number or UUID. The default is all GPUs, else the CPU, whose
+    cores builds and the judges of GPUs use.
+
+    Raises: NoHardware.
     """
     found = find_devices(device)
     if device is None:

@@ -52,7 +52,7 @@ class Command(BaseCommand):
             raise SystemExit(1)
 
     def _check_workers(self, run: Run) -> None:
-        """A run that nobody would work on is not started."""
+        """Refuse a run that no worker would execute."""
         if nobody := dead_end(run):
             missing, remedy = unserved(nobody)
             raise CommandError(f"The run was not started: {missing}. Try again after: {remedy}.")
