@@ -141,7 +141,7 @@ def hold(user: int) -> None:
     from evaluation.memory import cuda_ipc
 
     os.seteuid(user)
-    block = cuda_ipc._Block(cuda_ipc.LARGE_PAGE)
+    block = cuda_ipc.DeviceBlock(cuda_ipc.LARGE_PAGE)
     os.seteuid(0)
     memory = cuda_ipc.as_tensor(block.pointer.value or 0, 256).zero_()
     torch.cuda.synchronize()

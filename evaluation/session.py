@@ -20,7 +20,7 @@ from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.intervals import half_width
 from evaluation.memory.cuda_ipc import DeviceMemory
-from evaluation.memory.layout import HostMemory
+from evaluation.memory.host import HostMemory
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
 from evaluation.memory.verify import compare
 from evaluation.process.fork_server import ForkServer
@@ -163,10 +163,10 @@ class MeasurementSession:
                 inputs = ring.reference.draw(family)
                 expected = ring.reference.expected(inputs)
                 for _ in "ab" if number in twice else "a":
-                    ring.place(inputs)
+                    ring.write(inputs)
                     candidate.run(0, 1)
                     candidate.require_idle()
-                    ring.untouched(inputs, where)
+                    ring.check_written(inputs, where)
                     error = compare(ring.outputs[0].slot(0), expected, ring.secret, where)
                     worst = max(worst, error)
         return worst
@@ -227,7 +227,7 @@ class MeasurementSession:
             for check in late_inputs.checks_of(candidate, detector) * plan.overlap_checks_after:
                 check(candidate)
             staged_inputs.check(candidate, self._memory)
-            candidate.ring.intact(candidate.region, candidate.where)
+            candidate.ring.check_guards(candidate.region, candidate.where)
             captured = candidate.captured
             eager = candidate.eager() if captured and plan.every_regime else None
         return _Repeat(blocks, candidate, captured, eager)

@@ -91,7 +91,7 @@ class LaunchOrderSamples:
 
     def _read(self) -> bytes:
         if self._rows.is_cuda:
-            cuda_ipc.fetch(self._rows, self._found)
+            cuda_ipc.copy_to_host(self._rows, self._found)
         else:
             self._found.copy_(self._rows)
         return self._found.numpy().tobytes()

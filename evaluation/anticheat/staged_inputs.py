@@ -14,8 +14,8 @@ import secrets
 import torch
 
 from evaluation.memory.cuda_ipc import DeviceMemory
+from evaluation.memory.host import HostMemory
 from evaluation.memory.input_slices import secret_part
-from evaluation.memory.layout import HostMemory
 from evaluation.timing.window import WindowTimer
 
 MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20

@@ -1,7 +1,7 @@
-"""Device memory that the judge shares by CUDA IPC, and the GPU memory that a process holds.
+"""Device memory shared by CUDA IPC, copies of it, and the GPU memory that a process uses.
 
-The CUDA runtime is called through ctypes. PyTorch's allocator packs tensors into blocks, and an
-exported handle opens the whole block, so shared memory is allocated alone.
+The CUDA runtime is called through ctypes. An IPC handle opens a whole allocation, and PyTorch's
+allocator packs many tensors into one, so shared memory is allocated separately.
 """
 
 from __future__ import annotations
@@ -22,72 +22,68 @@ IPC_HANDLE_BYTES = 64
 LAZY_PEER_ACCESS = 1
 _TO_DEVICE, _TO_HOST = 1, 2
 LARGE_PAGE = 2 << 20
-"""An allocation that is no multiple of this is mapped with small pages by the process that opens
-it.
+"""Bytes; an allocation of another multiple is opened with small pages, at half the bandwidth.
 
-It is then read at half the bandwidth: 2.1 instead of 4.2 TB/s on an H200.
+That is 2.1 instead of 4.2 TB/s on an H200.
 """
-QUIET_SECONDS = 0.0003
-"""Longest round trip of the smallest work on an idle GPU.
-
-It takes tens of microseconds there, and a time slice of a millisecond or more on a busy one.
-"""
-QUIET_TRIES = 40
+MAX_IDLE_SECONDS = 0.0003
+"""Longest round trip to an idle GPU: tens of microseconds, against milliseconds on a busy one."""
+IDLE_TRIES = 40
 
 
 class _Handle(ctypes.Structure):
-    """A cudaIpcMemHandle_t, as a structure since it is passed by value."""
+    """A cudaIpcMemHandle_t, which is passed by value."""
 
     _fields_ = (("reserved", ctypes.c_char * IPC_HANDLE_BYTES),)
 
 
-def release() -> int:
-    """Return the major release of CUDA that PyTorch was built for."""
+def cuda_major() -> int:
+    """Return the major version of CUDA that PyTorch was built for."""
     return int(str(torch.version.cuda).partition(".")[0])
 
 
 @functools.cache
-def runtime() -> Any:
-    """Return the CUDA runtime that PyTorch has loaded."""
-    library = ctypes.CDLL(f"libcudart.so.{release()}")
+def cudart() -> Any:
+    """Return the CUDA runtime library that PyTorch has loaded."""
+    library = ctypes.CDLL(f"libcudart.so.{cuda_major()}")
     library.cudaGetErrorString.restype = ctypes.c_char_p
     return library
 
 
-def check(code: int, what: str) -> None:
-    """Raise Broken for an error code of the runtime, and clear it for PyTorch's next launch."""
+def check(code: int, call: str) -> None:
+    """Raise Broken for an error code of a runtime call, and clear it for PyTorch's next one."""
     if code:
-        runtime().cudaGetLastError()
-        raise Broken(f"{what}: {runtime().cudaGetErrorString(code).decode()}")
+        cudart().cudaGetLastError()
+        raise Broken(f"{call}: {cudart().cudaGetErrorString(code).decode()}")
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Call a function of the CUDA runtime. Raises Broken for an error code."""
+    check(getattr(cudart(), name)(*arguments), name)
 
 
 class DeviceMemory:
-    """Shared device memory, one allocation for each role, such as the inputs or a process's
-    outputs.
+    """Shared device memory, with one allocation for each role, such as "inputs".
 
-    An allocation serves case after case and grows, since allocation and export take longer than
-    filling.
+    Cases reuse an allocation, which grows: allocating and exporting take longer than filling.
     """
 
     device = DEVICE
 
     def __init__(self) -> None:
-        self._blocks: dict[str, _Block] = {}
-        self._outgrown: list[_Block] = []
+        self._blocks: dict[str, DeviceBlock] = {}
+        self._outgrown: list[DeviceBlock] = []
 
     def region(self, role: str, layout: Layout) -> Region:
-        """Return memory of a role for `layout`, in place of the role's earlier regions.
-
-        Raises: Broken where the device has none left.
-        """
+        """Return a region that replaces the role's earlier ones. Raises Broken without memory."""
         block = self._blocks.get(role)
         if block is None or block.size < layout.size:
             self._outgrown += [block] if block else []
-            block = self._blocks[role] = _Block(_roomy(layout.size))
+            block = self._blocks[role] = DeviceBlock(allocation_bytes(layout.size))
         return DeviceRegion(layout, block)
 
     def close(self) -> None:
-        """Free everything. A block that another process has open stays until that ends."""
+        """Free all blocks. One that another process has open stays until that process ends."""
         torch.cuda.synchronize()
         for block in (*self._outgrown, *self._blocks.values()):
             block.free()
@@ -95,29 +91,29 @@ class DeviceMemory:
         torch.cuda.empty_cache()
 
 
-def _roomy(size: int) -> int:
+def allocation_bytes(size: int) -> int:
     """Return the bytes to allocate for `size`: a quarter more, in whole large pages."""
     return -(-(size + size // 4) // LARGE_PAGE) * LARGE_PAGE
 
 
-class _Block:
-    """Device memory in an allocation of its own, with its IPC handle."""
+class DeviceBlock:
+    """A separate allocation of device memory, with its IPC handle in hexadecimal."""
 
     def __init__(self, size: int) -> None:
-        torch.cuda.current_stream()  # the context that the runtime is to use
+        torch.cuda.current_stream()  # creates the context that the runtime uses
         self.size, self.pointer, handle = size, ctypes.c_void_p(), _Handle()
-        check(runtime().cudaMalloc(ctypes.byref(self.pointer), ctypes.c_size_t(size)), "malloc")
-        check(runtime().cudaIpcGetMemHandle(ctypes.byref(handle), self.pointer), "IPC handle")
+        call("cudaMalloc", ctypes.byref(self.pointer), ctypes.c_size_t(size))
+        call("cudaIpcGetMemHandle", ctypes.byref(handle), self.pointer)
         self.handle = bytes(handle).hex()
 
     def free(self) -> None:
-        check(runtime().cudaFree(self.pointer), "free")
+        call("cudaFree", self.pointer)
 
 
 class DeviceRegion(Region):
-    """A region at the beginning of a block."""
+    """A region at the start of a block."""
 
-    def __init__(self, layout: Layout, block: _Block) -> None:
+    def __init__(self, layout: Layout, block: DeviceBlock) -> None:
         self._handle = block.handle
         super().__init__(layout, as_tensor(block.pointer.value or 0, layout.size))
 
@@ -127,111 +123,99 @@ class DeviceRegion(Region):
 
 @functools.cache
 def empty_handle() -> str:
-    """Return the handle of a block without data; a process that can open it can open any other."""
-    return _Block(LARGE_PAGE).handle
+    """Return the IPC handle of a block without data, to test whether a process can open one."""
+    return DeviceBlock(LARGE_PAGE).handle
 
 
 class MemoryMeter:
-    """Measures the GPU memory that one process holds, while all others are suspended."""
+    """Measures the GPU memory of one process by the free memory while it alone runs."""
 
     def __init__(self) -> None:
         self._before = self._now = self._free = 0
 
     def begin(self) -> None:
-        """Take the free memory just before the process resumes."""
+        """Sample the free memory just before the process resumes."""
         self._before, self._free = self._now, _free_bytes()
 
     def bytes(self) -> int:
-        """Return what the process holds now, running or just suspended."""
+        """Return the bytes of the process, which runs or was just suspended."""
         self._now = self._before + self._free - _free_bytes()
         return self._now
 
 
 @functools.cache
-def peak_held() -> int:
-    """Return the most bytes of the GPU's memory that a process may hold, whatever its limit."""
+def max_process_bytes() -> int:
+    """Return the most GPU memory of one process, whatever its limit: half of the device's."""
     return torch.cuda.mem_get_info()[1] // 2
 
 
 def _free_bytes() -> int:
-    """Return the free bytes of the GPU's memory."""
     return torch.cuda.mem_get_info()[0]
 
 
-def fetch(rows: torch.Tensor, into: torch.Tensor) -> None:
-    """Copy device memory to pinned memory of the same shape by the copy engine, row by row.
+def copy_to_host(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copy device memory to pinned memory by the copy engine, which runs beside all kernels.
 
-    Both are uint8, shape [rows, width]; the device rows may have any stride. The copy engine works
-    beside any process's kernels.
+    Both are uint8, shape [rows, width]; rows of the source can have any stride.
     """
-    _copy(rows, into, _TO_HOST)
+    _copy_2d(source, target, _TO_HOST)
 
 
-def send(values: torch.Tensor, place: torch.Tensor) -> None:
+def copy_to_device(source: torch.Tensor, target: torch.Tensor) -> None:
     """Copy pinned memory to device memory of the same even number of bytes by the copy engine.
 
     Both are uint8 and contiguous. They are copied as two rows: one row of 16 KB or less would wait
-    for a time slice of this process, up to 2.4 ms on an H200, while another's kernels go on.
+    for a time slice of this process, up to 2.4 ms on an H200, beside another's kernels.
     """
-    _copy(values.view(2, -1), place.view(2, -1), _TO_DEVICE)
+    _copy_2d(source.view(2, -1), target.view(2, -1), _TO_DEVICE)
 
 
-def _copy(rows: torch.Tensor, into: torch.Tensor, direction: int) -> None:
-    """Copy between device and pinned memory of shape [rows, width], and wait for it."""
-    stream = ctypes.c_void_p(copy_stream().cuda_stream)
-    target, source = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (into, rows))
-    to, step = (ctypes.c_size_t(tensor.stride(0)) for tensor in (into, rows))
-    height, width = (ctypes.c_size_t(size) for size in rows.shape)
-    code = runtime().cudaMemcpy2DAsync(target, to, source, step, width, height, direction, stream)
-    check(code, "cudaMemcpy2DAsync")
-    copy_stream().synchronize()
+def _copy_2d(source: torch.Tensor, target: torch.Tensor, direction: int) -> None:
+    stream = ctypes.c_void_p(side_stream().cuda_stream)
+    to, start = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (target, source))
+    pitch, step = (ctypes.c_size_t(tensor.stride(0)) for tensor in (target, source))
+    height, width = (ctypes.c_size_t(size) for size in source.shape)
+    call("cudaMemcpy2DAsync", to, pitch, start, step, width, height, direction, stream)
+    side_stream().synchronize()
 
 
-def place_reader(place: torch.Tensor) -> Callable[[], bytes]:
-    """Return a reader of a place of a few bytes (uint8, shape [bytes]) by the copy engine."""
-    into = torch.empty(place.shape, dtype=torch.uint8, pin_memory=True)
-    found, stream = into.numpy(), ctypes.c_void_p(copy_stream().cuda_stream)
-    to, source = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (into, place))
-    size = ctypes.c_size_t(len(place))
-    copy, wait = runtime().cudaMemcpyAsync, runtime().cudaStreamSynchronize
+def device_reader(memory: torch.Tensor) -> Callable[[], bytes]:
+    """Return a reader of a few bytes of device memory (uint8, shape [bytes]) by the copy engine."""
+    pinned = torch.empty(memory.shape, dtype=torch.uint8, pin_memory=True)
+    host, stream = pinned.numpy(), ctypes.c_void_p(side_stream().cuda_stream)
+    to, source = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (pinned, memory))
+    size = ctypes.c_size_t(len(memory))
+    copy, wait = cudart().cudaMemcpyAsync, cudart().cudaStreamSynchronize
 
-    def poll() -> bytes:
-        check(copy(to, source, size, _TO_HOST, stream), "a look at device memory")
-        check(wait(stream), "a look at device memory")
-        return found.tobytes()
+    def read() -> bytes:
+        check(copy(to, source, size, _TO_HOST, stream), "cudaMemcpyAsync")
+        check(wait(stream), "cudaStreamSynchronize")
+        return host.tobytes()
 
-    return poll
+    return read
 
 
 @functools.cache
-def copy_stream() -> torch.cuda.Stream:
-    """Return a stream beside PyTorch's own, where copies wait for nothing.
+def side_stream() -> torch.cuda.Stream:
+    """Return a stream beside PyTorch's own, whose copies wait for no kernel.
 
-    Libraries keep data for each stream that a graph is captured on, so it is made once.
+    There is one, since libraries keep data for each stream that a graph is captured on.
     """
     return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
 def open_block(handle: str) -> int:
-    """Return the address of one of the judge's blocks, in a sandboxed process.
-
-    Raises: Broken where the driver refuses.
-    """
+    """Return the address of the judge's block, in another process. Raises Broken on refusal."""
     torch.cuda.current_stream()
     pointer = ctypes.c_void_p()
     opaque = _Handle.from_buffer_copy(bytes.fromhex(handle))
-    code = runtime().cudaIpcOpenMemHandle(
-        ctypes.byref(pointer), opaque, ctypes.c_uint(LAZY_PEER_ACCESS)
-    )
-    check(code, "cudaIpcOpenMemHandle")
+    flags = ctypes.c_uint(LAZY_PEER_ACCESS)
+    call("cudaIpcOpenMemHandle", ctypes.byref(pointer), opaque, flags)
     return pointer.value or 0
 
 
 class _Bytes:
-    """Device memory as the CUDA array interface describes it.
-
-    Source: Numba, `__cuda_array_interface__`, version 3.
-    """
+    """Device memory by the CUDA array interface, version 3 (source: Numba's documentation)."""
 
     def __init__(self, pointer: int, size: int) -> None:
         self.__cuda_array_interface__ = {
@@ -247,23 +231,25 @@ def as_tensor(pointer: int, size: int) -> torch.Tensor:
     return torch.as_tensor(_Bytes(pointer, size), device=DEVICE)
 
 
-def forget_persisting() -> None:
-    """Reset persisting lines of the L2 cache, which outlive the refill of a window."""
-    check(runtime().cudaCtxResetPersistingL2Cache(), "cudaCtxResetPersistingL2Cache")
+def reset_persisting_l2() -> None:
+    """Reset the persisting lines of the L2 cache, which a refill does not evict."""
+    call("cudaCtxResetPersistingL2Cache")
 
 
-def trip() -> float:
-    """Return the seconds of a round trip of the smallest work on the GPU."""
+def gpu_is_idle() -> bool:
+    """Return whether most of a few round trips to the GPU are as short as on an idle one."""
+    return any(
+        sorted(_round_trip_seconds() for _ in range(5))[2] < MAX_IDLE_SECONDS
+        for _ in range(IDLE_TRIES)
+    )
+
+
+def _round_trip_seconds() -> float:
     started = time.perf_counter()
-    _speck().add_(1).item()
+    _scalar().add_(1).item()
     return time.perf_counter() - started
 
 
-def idle() -> bool:
-    """Return whether the GPU is idle but for this process: most of a few round trips are short."""
-    return any(sorted(trip() for _ in range(5))[2] < QUIET_SECONDS for _ in range(QUIET_TRIES))
-
-
 @functools.cache
-def _speck() -> torch.Tensor:
+def _scalar() -> torch.Tensor:
     return torch.zeros((), device=DEVICE)

@@ -55,7 +55,7 @@ class InputSlices:
     def inject(self, number: int) -> None:
         """Write the kept values of one slice; on a GPU by the copy engine."""
         if (place := self.places[number]).is_cuda:
-            cuda_ipc.send(self._kept[number], place)
+            cuda_ipc.copy_to_device(self._kept[number], place)
         else:
             place.copy_(self._kept[number])
 

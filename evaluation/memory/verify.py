@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import torch
 
 from evaluation.errors import SubmissionError
-from evaluation.memory.layout import unwritten
+from evaluation.memory.poison import unwritten
 from evaluation.tasks.reference import ExpectedOutput, Tensors
 from evaluation.types import Reason
 
 
 def compare(
-    outputs: Tensors, truths: Mapping[str, ExpectedOutput], secret: int, where: str
+    outputs: Tensors, expected: Mapping[str, ExpectedOutput], secret: int, where: str
 ) -> float:
     """Check outputs against the expected ones; `secret` is the poison that they held before.
 
@@ -21,20 +21,20 @@ def compare(
     Raises: SubmissionError naming `where`, the element, the expected and the actual value.
     """
     worst = 0.0
-    for name, expected in truths.items():
-        share = _share(outputs[name], expected)
+    for name, output in expected.items():
+        share = _error_share(outputs[name], output)
         if share is None:
-            share = _compare_in_detail(name, outputs[name], expected, secret, where)
+            share = _compare_elements(name, outputs[name], output, secret, where)
         worst = max(worst, share)
     return worst
 
 
-def acceptable(outputs: Tensors, truths: Mapping[str, ExpectedOutput]) -> bool:
+def acceptable(outputs: Tensors, expected: Mapping[str, ExpectedOutput]) -> bool:
     """Return whether all outputs are right beyond doubt; where not, `compare` decides."""
-    return all(_share(outputs[name], expected) is not None for name, expected in truths.items())
+    return all(_error_share(outputs[name], y) is not None for name, y in expected.items())
 
 
-def _share(got: torch.Tensor, expected: ExpectedOutput) -> float | None:
+def _error_share(got: torch.Tensor, expected: ExpectedOutput) -> float | None:
     """Return the largest error as a share of the allowed one; None unless all is finite and right.
 
     Poison is NaN or far from any expected value, so it is never right.
@@ -47,43 +47,35 @@ def _share(got: torch.Tensor, expected: ExpectedOutput) -> float | None:
     return worst if worst <= 1 else None
 
 
-def _compare_in_detail(
+def _compare_elements(
     name: str, got: torch.Tensor, expected: ExpectedOutput, secret: int, where: str
 ) -> float:
     rounded = expected.rounded
-    _refuse(
-        unwritten(got, secret), Reason.STALE_OUTPUT, "was not written", name, got, expected, where
-    )
     finite = torch.isfinite(rounded.double())
     same = (got == rounded) | (torch.isnan(got) & torch.isnan(rounded))
-    odd = (finite != torch.isfinite(got)) | (~finite & ~same)
-    _refuse(odd, Reason.NON_FINITE, "is not finite where it should be", name, got, expected, where)
+    not_finite = (finite != torch.isfinite(got)) | (~finite & ~same)
     error = torch.where(finite, (got.double() - expected.exact).abs(), 0.0)
-    wrong = error > expected.allowed
-    _refuse(wrong & finite, Reason.WRONG_VALUES, "is wrong", name, got, expected, where)
+    wrong = (error > expected.allowed) & finite
+    for bad, reason, problem in (
+        (unwritten(got, secret), Reason.STALE_OUTPUT, "was not written"),
+        (not_finite, Reason.NON_FINITE, "is not finite where it should be"),
+        (wrong, Reason.WRONG_VALUES, "is wrong"),
+    ):
+        if count := int(bad.sum()):
+            message = f"{_first(bad, name, problem, got, expected)} ({count} of {got.numel()}"
+            raise SubmissionError(reason, f"{where}: {message} elements)")
     share = torch.where(finite & (error > 0), error / expected.allowed, 0.0)
     return float(share.max()) if share.numel() else 0.0
 
 
-def _refuse(
-    bad: torch.Tensor,
-    reason: Reason,
-    what: str,
-    name: str,
-    got: torch.Tensor,
-    expected: ExpectedOutput,
-    where: str,
-) -> None:
-    count = int(bad.sum())
-    if not count:
-        return
+def _first(
+    bad: torch.Tensor, name: str, problem: str, got: torch.Tensor, expected: ExpectedOutput
+) -> str:
+    """Return the problem of the first bad element, with its expected and actual value."""
     flat = int(bad.flatten().to(torch.uint8).argmax())
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape))
-    place = f"{name}{list(index)}" if index else name
-    wanted, value = expected.exact.flatten()[flat].item(), got.flatten()[flat].item()
-    allowed = expected.allowed.flatten()[flat].item()
-    raise SubmissionError(
-        reason,
-        f"{where}: {place} {what}: expected {wanted:.9g}, got {value:.9g}, "
-        f"allowed error {allowed:.2g} ({count} of {got.numel()} elements)",
+    index = [int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape)]
+    exact, allowed, value = (
+        tensor.flatten()[flat].item() for tensor in (expected.exact, expected.allowed, got)
     )
+    place = f"{name}{index}" if index else name
+    return f"{place} {problem}: expected {exact:.9g}, got {value:.9g}, allowed error {allowed:.2g}"

@@ -293,10 +293,10 @@ class ProcessHandle:
 
         Raises: SubmissionError when ending the process makes it idle, Broken otherwise.
         """
-        if self.limits.kind != GPU or cuda_ipc.idle():
+        if self.limits.kind != GPU or cuda_ipc.gpu_is_idle():
             return
         self.kill_and_wait()
-        if not cuda_ipc.idle():
+        if not cuda_ipc.gpu_is_idle():
             raise Broken("another process keeps the GPU busy, so nothing can be timed on it")
         message = "left work running on the GPU after it had answered"
         raise SubmissionError(Reason.FORBIDDEN, message)
@@ -327,7 +327,7 @@ class ProcessHandle:
         elif sum(procfs.resident_bytes(pid) for pid in pids) > limit + self._shared_bytes:
             over = Reason.OUT_OF_MEMORY, f"took more than its {limit >> 20} MiB of memory"
         elif self._gpu_memory and self._gpu_memory.bytes() > (
-            most := min(limit, cuda_ipc.peak_held())
+            most := min(limit, cuda_ipc.max_process_bytes())
         ):
             over = Reason.OUT_OF_MEMORY, f"took more than its {most >> 20} MiB of the GPU's memory"
         if over:

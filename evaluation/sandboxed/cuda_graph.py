@@ -15,6 +15,7 @@ import torch
 
 from evaluation.errors import Broken
 from evaluation.memory import cuda_ipc
+from evaluation.memory.cuda_ipc import call as _call
 
 MIN_CUDA_TO_MOVE_GRAPHS = 13
 """The first release of CUDA that can move a graph into another."""
@@ -52,7 +53,7 @@ class SerialLaunches:
             self.append_copy(child)
             return child
         except Broken:
-            if cuda_ipc.release() < MIN_CUDA_TO_MOVE_GRAPHS:
+            if cuda_ipc.cuda_major() < MIN_CUDA_TO_MOVE_GRAPHS:
                 raise
         parameters = _Node(type=_CHILD_GRAPH, graph=child.value, ownership=_OWNERSHIP_MOVE)
         self._append("cudaGraphAddNode", ctypes.byref(parameters), edge_data=(None,))
@@ -89,9 +90,9 @@ class SerialLaunches:
 
     def __del__(self) -> None:
         if self._executable:
-            cuda_ipc.runtime().cudaGraphExecDestroy(self._executable)
+            cuda_ipc.cudart().cudaGraphExecDestroy(self._executable)
         if self._graph:
-            cuda_ipc.runtime().cudaGraphDestroy(self._graph)
+            cuda_ipc.cudart().cudaGraphDestroy(self._graph)
 
 
 class SerialGraph(SerialLaunches):
@@ -110,7 +111,7 @@ class SerialGraph(SerialLaunches):
         """Kept for as long as the graph can be replayed."""
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # memory of earlier graphs is of no use to this one
-        with torch.cuda.stream(cuda_ipc.copy_stream()), torch.cuda.use_mem_pool(self._pool):
+        with torch.cuda.stream(cuda_ipc.side_stream()), torch.cuda.use_mem_pool(self._pool):
             self._children = [self.append(_capture(launch)) for launch in launches]
         self.instantiate()
 
@@ -132,7 +133,7 @@ class SerialGraph(SerialLaunches):
     def __del__(self) -> None:
         super().__del__()
         for child in filter(None, getattr(self, "_children", ())):
-            cuda_ipc.runtime().cudaGraphDestroy(child)
+            cuda_ipc.cudart().cudaGraphDestroy(child)
 
 
 def _capture(launch: Callable[[], None]) -> ctypes.c_void_p:
@@ -143,12 +144,8 @@ def _capture(launch: Callable[[], None]) -> ctypes.c_void_p:
     try:
         launch()
     except BaseException:
-        cuda_ipc.runtime().cudaStreamEndCapture(stream, ctypes.byref(graph))
-        cuda_ipc.runtime().cudaGetLastError()
+        cuda_ipc.cudart().cudaStreamEndCapture(stream, ctypes.byref(graph))
+        cuda_ipc.cudart().cudaGetLastError()
         raise
     _call("cudaStreamEndCapture", stream, ctypes.byref(graph))
     return graph
-
-
-def _call(name: str, *arguments: object) -> None:
-    cuda_ipc.check(getattr(cuda_ipc.runtime(), name)(*arguments), name)

@@ -148,7 +148,7 @@ class KernelRunner:
             torch.cuda.empty_cache()
             self.pool = self.pool or torch.cuda.MemPool()
             try:
-                with torch.cuda.stream(cuda_ipc.copy_stream()), torch.cuda.use_mem_pool(self.pool):
+                with torch.cuda.stream(cuda_ipc.side_stream()), torch.cuda.use_mem_pool(self.pool):
                     launch_once(places[0])  # set-up for this stream happens before the capture
                 launches = (functools.partial(launch_once, place) for place in places)
                 self.graph = SerialGraph(launches, self.pool)

@@ -21,7 +21,8 @@ from collections.abc import Callable
 import torch
 
 from evaluation.memory import cuda_ipc
-from evaluation.memory.layout import Layout, Region, TensorSpec, poison
+from evaluation.memory.layout import Layout, Region, TensorSpec
+from evaluation.memory.poison import poison
 
 PLACE_BYTES = 16
 """Bytes of an output that are sampled, where it has so many."""
@@ -144,4 +145,4 @@ def poisoned(spec: TensorSpec, size: int, secret: int) -> bytes:
 
 def place_reader(place: torch.Tensor) -> Callable[[], bytes]:
     """Return a reader of a place of a few bytes (uint8, shape [bytes]) in host or device memory."""
-    return cuda_ipc.place_reader(place) if place.is_cuda else place.numpy().tobytes
+    return cuda_ipc.device_reader(place) if place.is_cuda else place.numpy().tobytes

@@ -216,5 +216,5 @@ def attribute_failure(timer: WindowTimer) -> Iterator[None]:
     except SubmissionError as error:
         if not timer.trusted:
             raise
-        timer.ring.unchanged(f"{timer.where}, in the baseline's turn")
+        timer.ring.check_inputs(f"{timer.where}, in the baseline's turn")
         raise Broken(f"the baseline failed: {error}") from error

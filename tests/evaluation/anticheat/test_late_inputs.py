@@ -12,8 +12,8 @@ import torch
 from evaluation.anticheat import launch_order
 from evaluation.anticheat.late_inputs import LateInputs, check, window_with_checks
 from evaluation.errors import Broken, SubmissionError
+from evaluation.memory.host import HostMemory
 from evaluation.memory.input_slices import _behind
-from evaluation.memory.layout import HostMemory
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.timing.window import WindowTimer

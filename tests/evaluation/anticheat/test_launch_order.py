@@ -14,7 +14,9 @@ import torch
 from evaluation.anticheat import launch_order
 from evaluation.anticheat.launch_order import LaunchOrderSamples, OverlapDetector, in_order
 from evaluation.errors import SubmissionError
-from evaluation.memory.layout import HostMemory, Layout, TensorSpec, poison
+from evaluation.memory.host import HostMemory
+from evaluation.memory.layout import Layout, TensorSpec
+from evaluation.memory.poison import poison
 from evaluation.memory.ring import BufferRing
 from evaluation.tasks.spec import Task
 from evaluation.timing.window import WindowTimer

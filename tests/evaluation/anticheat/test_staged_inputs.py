@@ -10,7 +10,8 @@ import pytest
 
 from evaluation.anticheat import staged_inputs
 from evaluation.errors import SubmissionError
-from evaluation.memory.layout import HostMemory, Layout, Region
+from evaluation.memory.host import HostMemory
+from evaluation.memory.layout import Layout, Region
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle

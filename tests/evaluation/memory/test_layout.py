@@ -1,4 +1,4 @@
-"""Shared tensors lie where both sides expect them, and what is written beside them is noticed."""
+"""Tests of shared memory: layout, guard bands, poison, and where regions come from."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ import os
 import pytest
 import torch
 
-from evaluation.memory.cuda_ipc import LARGE_PAGE, _roomy
-from evaluation.memory.layout import (
-    HostMemory,
-    HostRegion,
-    Layout,
-    TensorSpec,
-    map_region,
-    poison,
-    unwritten,
-)
+from evaluation.memory.cuda_ipc import LARGE_PAGE, allocation_bytes
+from evaluation.memory.host import HostMemory, HostRegion
+from evaluation.memory.layout import Layout, TensorSpec, map_region
+from evaluation.memory.poison import poison, unwritten
 
 SPECS = (TensorSpec("x", (3, 5), "float32"), TensorSpec("labels", (7,), "int64"))
 
 
-def test_both_sides_see_the_same_tensors() -> None:
+def test_region_is_seen_alike_by_both_processes() -> None:
     layout = Layout.of(SPECS, slots=3)
     region = HostRegion(layout)
     other = Layout.from_json(layout.to_json())
@@ -35,7 +29,7 @@ def test_both_sides_see_the_same_tensors() -> None:
     region.close()
 
 
-def test_slots_in_a_secret_order_lie_nowhere_at_even_distances() -> None:
+def test_shuffled_layout_has_no_constant_stride_between_slots() -> None:
     layout = Layout.of(SPECS, slots=64).shuffled()
     assert sorted(layout.order) == [*range(64)] and layout.order != layout.shuffled().order
     region, other = HostRegion(layout), Layout.from_json(layout.to_json())
@@ -55,7 +49,7 @@ def test_slots_in_a_secret_order_lie_nowhere_at_even_distances() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "int32"])
-def test_poison_is_told_from_every_answer(dtype: str) -> None:
+def test_poison_differs_from_every_output(dtype: str) -> None:
     region = HostRegion(Layout.of([TensorSpec("y", (33,), dtype)], 1))
     y = region.slot(0)["y"]
     poison(y, 0x1234_5678_9ABC)
@@ -75,17 +69,17 @@ def test_poison_is_told_from_every_answer(dtype: str) -> None:
     [(-1, "before x"), (60, "after x"), (1023, "after x")],
     ids=["one byte before", "one byte after", "far after"],
 )
-def test_a_write_beside_a_tensor_is_found(offset: int, place: str) -> None:
+def test_overwritten_guard_band_is_found(offset: int, place: str) -> None:
     layout = Layout.of(SPECS, slots=2)
     region = HostRegion(layout)
-    assert region.breached() == ""
+    assert region.overwritten() == ""
     position = layout.stride + layout.offsets[0] + offset
     region.bytes[position] ^= 0xFF
-    assert region.breached() == place
+    assert region.overwritten() == place
     region.close()
 
 
-def test_nobody_can_resize_the_memory_of_the_judge() -> None:
+def test_host_region_cannot_be_resized() -> None:
     region = HostRegion(Layout.of(SPECS, 1))
     for size in (0, 1 << 30):
         with pytest.raises(PermissionError):
@@ -93,22 +87,22 @@ def test_nobody_can_resize_the_memory_of_the_judge() -> None:
     region.close()
 
 
-def test_an_empty_tensor_has_its_place() -> None:
+def test_empty_tensor_has_a_slot() -> None:
     region = HostRegion(Layout.of([TensorSpec("x", (0, 4), "float32")], 2))
     assert region.slot(1)["x"].shape == (0, 4)
-    assert region.breached() == ""
+    assert region.overwritten() == ""
     region.close()
 
 
-def test_memory_of_the_host_is_shared_by_descriptor_and_fresh_for_every_role_and_case() -> None:
+def test_host_memory_is_shared_by_descriptor_and_new_for_every_region() -> None:
     memory = HostMemory()
     layout = Layout.of(SPECS, slots=2)
     first, second = memory.region("inputs", layout), memory.region("inputs", layout)
     first.slot(0)["x"].fill_(7.0)
     assert float(second.slot(0)["x"].abs().max()) == 0.0
-    told, (descriptor,) = first.share()
+    description, (descriptor,) = first.share()
     shared = map_region(os.dup(descriptor), layout.size)
-    assert torch.equal(Layout.from_json(told).views(shared, 0)["x"], first.slot(0)["x"])
+    assert torch.equal(Layout.from_json(description).views(shared, 0)["x"], first.slot(0)["x"])
     first.close()
     first.close()
     second.close()
@@ -117,7 +111,7 @@ def test_memory_of_the_host_is_shared_by_descriptor_and_fresh_for_every_role_and
 
 
 @pytest.mark.parametrize("size", [1, 4096, LARGE_PAGE, LARGE_PAGE + 1, 3_000_000_001])
-def test_device_memory_is_taken_in_whole_large_pages_with_room_to_grow(size: int) -> None:
-    taken = _roomy(size)
-    assert taken % (2 << 20) == 0
-    assert size + size // 4 <= taken < size + size // 4 + LARGE_PAGE
+def test_allocation_bytes_are_whole_large_pages_with_room_to_grow(size: int) -> None:
+    allocated = allocation_bytes(size)
+    assert allocated % (2 << 20) == 0
+    assert size + size // 4 <= allocated < size + size // 4 + LARGE_PAGE

@@ -15,7 +15,8 @@ import torch
 
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import cuda_ipc
-from evaluation.memory.layout import HostMemory, Layout, TensorSpec
+from evaluation.memory.host import HostMemory
+from evaluation.memory.layout import Layout, TensorSpec
 from evaluation.process.channel import TOKEN_BYTES
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.freezer import Freezer
@@ -45,7 +46,7 @@ class Device:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 64 * GIB
         monkeypatch.setattr(cuda_ipc, "_free_bytes", lambda: self.free)
-        monkeypatch.setattr(cuda_ipc, "peak_held", lambda: 32 * GIB)
+        monkeypatch.setattr(cuda_ipc, "max_process_bytes", lambda: 32 * GIB)
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def test_require_idle_busy_gpu_fails_the_process_or_the_judge(
     error: str | None,
 ) -> None:
     answers = list(quiet_replies)
-    monkeypatch.setattr(cuda_ipc, "idle", lambda: answers.pop(0))
+    monkeypatch.setattr(cuda_ipc, "gpu_is_idle", lambda: answers.pop(0))
     with ProcessHandle(fork_server, limits, WindowClock()) as process:
         process.request(NOTHING)
         if error is None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evaluation.errors import SubmissionError
-from evaluation.memory.layout import poison
+from evaluation.memory.poison import poison
 from evaluation.memory.verify import acceptable, compare
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference

@@ -14,7 +14,9 @@ import torch
 
 from evaluation import session
 from evaluation.anticheat import late_inputs
-from evaluation.memory.layout import HostMemory, Layout, TensorSpec, poison
+from evaluation.memory.host import HostMemory
+from evaluation.memory.layout import Layout, TensorSpec
+from evaluation.memory.poison import poison
 from evaluation.memory.ring import BufferRing
 from evaluation.tasks.spec import Task
 from evaluation.timing import gpu_clock

@@ -318,4 +318,4 @@ def test_timed_window_writes_as_many_inputs_as_one_with_late_inputs(
             timer.resize(launches)
             timer.window()
             assert done == wanted
-            timer.ring.unchanged("here")
+            timer.ring.check_inputs("here")
