@@ -20,7 +20,7 @@ PACKAGES = ("arena", "evaluation", "runners")
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """The files of the repository that match; all of them without a pattern."""
+    """Return the files of the repository that match; all without a pattern."""
     words = ("git", "ls-files", "-z", "--", *patterns)
     found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in found.split("\0") if name and (ROOT / name).is_file()]
@@ -35,7 +35,7 @@ def make(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def complaint(refused: subprocess.CompletedProcess[str]) -> str:
-    """The one line that a refusal consists of."""
+    """Return the one line of a refusal."""
     assert refused.returncode == 1, refused.stdout + refused.stderr
     (line,) = refused.stderr.splitlines()
     assert line.startswith("arena: ")
@@ -157,9 +157,7 @@ def test_a_setting_that_is_empty_is_as_good_as_none() -> None:
 
 @pytest.fixture
 def python(bare: Path) -> Path:
-    """An interpreter whose environments log how they are called, and fail at the words in
-    `fails`.
-    """
+    """Return an interpreter whose environments log their calls, and fail at words in `fails`."""
     made = bare / "made"
     made.write_text(
         '#!/bin/sh\necho "$(basename "$0") $*" >> log\n'

@@ -53,7 +53,7 @@ def in_background():
 
 
 def next_run() -> Run:
-    """The queued run, as soon as there is one."""
+    """Return the queued run, as soon as there is one."""
     for _ in range(200):
         if run := Run.objects.filter(status="queued").first():
             return run

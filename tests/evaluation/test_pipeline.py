@@ -37,7 +37,7 @@ HEAD = '#include "scaled.h"\nextern "C" int scaled(const scaled_args* args) {\n'
 
 
 def body(code: str) -> str:
-    """A C++ submission with this body."""
+    """Return a C++ submission with this body."""
     return f"{HEAD}    const int64_t n = args->rows * args->cols;\n    {code}\n    return 0;\n}}\n"
 
 

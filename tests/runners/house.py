@@ -72,9 +72,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True, order=True)
 class Turn:
-    """A judge at work: when, since when it was there, what it was told to see, to run on and to
-    compile for.
-    """
+    """One call of the fake judge: its times, visible devices, cores and target."""
 
     begins: float
     ends: float
@@ -119,7 +117,7 @@ class House:
         }
 
     def furnish(self) -> None:
-        """A database with its tables and a catalog, made once for a process and then copied."""
+        """Return a database with a catalogue, made once for a process and then copied."""
         database = self.home / "arena.sqlite3"
         if not House._furnished:
             self.python("from django.core.management import call_command; call_command('migrate')")
@@ -189,7 +187,7 @@ class House:
             self._desk.communicate(timeout=20)
 
     def python(self, program: str) -> str:
-        """What a program prints that runs with Django set up, in one process for all of them."""
+        """Return the output of a program that runs with Django set up."""
         if self._desk is None:
             self._desk = subprocess.Popen(
                 [sys.executable, "-c", DESK],
@@ -221,7 +219,7 @@ class House:
         self.python(SEED_GPU)
 
     def turns(self, stage: str) -> list[Turn]:
-        """What the stand-in for the judge did at that stage, in the order of its beginnings."""
+        """Return the calls of the fake judge at that stage, in order."""
         lines = (self.home / "judge" / "turns").read_text().splitlines()
         noted = [line for line in map(json.loads, lines) if line["stage"] == stage]
         open_at: dict[float, float] = {}
@@ -275,7 +273,7 @@ class House:
         return [event for event in found if not kinds or event["kind"] in kinds]
 
     def ended(self, run: str, seconds: float = 30) -> dict[str, Any]:
-        """The run's row once it has ended."""
+        """Return the run's row once it has ended."""
         self.wait_until(lambda: self.row(run)["status"] in ENDED, seconds)
         return self.row(run)
 

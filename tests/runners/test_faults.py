@@ -20,7 +20,7 @@ ROUND = [{"write": TARGET, "text": "speedup 1.5 takes 1 s"}, {"check": "slowly"}
 
 
 def states(house: House, run: str) -> set[str]:
-    """The states of a run's evaluations."""
+    """Return the states of a run's evaluations."""
     query = (
         "SELECT e.status FROM runs_evaluation e"
         " JOIN runs_submission s ON s.id = e.submission_id WHERE s.run_id = ?"

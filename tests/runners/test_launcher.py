@@ -36,7 +36,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def refusal(home: Path, command: tuple[str, ...] = LAUNCH, **env: str) -> str:
-    """The one line that a launch ends with that must not start."""
+    """Return the one line of a launch that must not start."""
     done = subprocess.run(
         command, env=environment(home, **env), cwd=ROOT, capture_output=True, text=True, timeout=60
     )
@@ -113,9 +113,7 @@ class Arena:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def member(self, words: str) -> psutil.Process:
-        """The one process of the family with `words` among the first three of its command. Others
-        come and go meanwhile.
-        """
+        """Return the one descendant with `words` among the first three of its command."""
         found = []
         for process in self.family():
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -28,7 +28,7 @@ time.sleep({seconds})
 
 
 def at_work(code: str) -> list[dict[str, Any]]:
-    """Steps of an agent that writes an answer, and then runs this."""
+    """Return the steps of an agent that writes a submission, then runs this."""
     answer = {"write": TARGET, "text": "speedup 1.4"}
     return [answer, {"write": "it.py", "text": code}, {"run": "python3 it.py"}]
 

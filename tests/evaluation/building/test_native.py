@@ -69,9 +69,7 @@ def test_strings_and_lines_stay_where_comments_go(source: str, kept: str) -> Non
 
 
 def bomb(levels: int) -> str:
-    """A mangled name that is written out twice as long for each level. Source: the substitutions of
-    the Itanium C++ ABI.
-    """
+    """Return a mangled name whose demangled length doubles with each level (Itanium C++ ABI)."""
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
     def again(number: int) -> str:

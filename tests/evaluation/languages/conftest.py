@@ -1,6 +1,4 @@
-"""Sources are compiled for the GPU that is here, or would be, and for one dtype; for others where a
-test says so: that takes most of the time.
-"""
+"""Fixtures that compile for one GPU and one dtype; other targets take most of the time."""
 
 from __future__ import annotations
 

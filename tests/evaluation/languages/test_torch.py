@@ -115,7 +115,7 @@ class ModelNew(torch.nn.Module):
 
 
 def of_module(folder: Path, **words: str) -> tuple[Launch, list[dict[str, Any]]]:
-    """A module in the words of MODULE, bound as `bound` binds a function."""
+    """Bind a module written as MODULE, as `bound` binds a function."""
     defaults = {"parameters": "*nothing", "body": "pass", "inputs": "x, by"}
     source = MODULE.format(**{**defaults, **words})
     TORCH.build({"twice.py": source}, TASK, folder)

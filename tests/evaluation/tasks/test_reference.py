@@ -21,7 +21,7 @@ ROWS, COLS, SECRET = 5, 7, 0x1234_5678_9ABC
 
 
 def row_sums() -> Any:
-    """What sums rows of integers, each but its two last, and says where the largest lies."""
+    """Return an operator that sums all but two integers of each row and finds the largest."""
 
     def reference(x: torch.Tensor, skip: int) -> tuple[torch.Tensor, torch.Tensor]:
         kept = x[:, :-skip]

@@ -31,7 +31,7 @@ def small_cases(operator: Operator) -> list[Case]:
 
 
 def launches(operator: Operator, case: Case) -> list[Wide]:
-    """Inputs of one launch for every family, floating-point ones in float64."""
+    """Return the inputs of one launch for every family, floating-point ones in float64."""
     reference = Reference(operator, case)
     return [
         {

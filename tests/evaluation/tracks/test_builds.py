@@ -15,7 +15,7 @@ HOUR = 3600
 
 
 def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 10_000) -> Path:
-    """A build of so many bytes that was last used so long ago."""
+    """Make a build of so many bytes that was last used so long ago."""
     built = folder / name
     (built / "below").mkdir(parents=True)
     (built / "below" / "artefact").write_bytes(bytes(size))

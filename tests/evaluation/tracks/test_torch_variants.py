@@ -51,7 +51,7 @@ def test_mutants_import_what_they_name_and_are_wrong(operator: Operator) -> None
 
 
 def answered(source: str, entry: str, *given: object, **named: object) -> Any:
-    """What the entry point of a source returns."""
+    """Return the result of a source's entry point."""
     names: dict[str, Any] = {}
     exec(source, names)
     return names[entry](*given, **named)

@@ -14,7 +14,7 @@ from runners.agent.session import AgentSession, Ran, TaskBrief, Usage
 
 
 def told(desk_does: Any, folder: Path) -> dict[str, Any]:
-    """The body of the one event that it tells, as the arena keeps it."""
+    """Return the body of its one event, as the arena keeps it."""
     out = io.StringIO()
     desk_does(AgentSession(folder, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), out))
     (event,) = map(json.loads, out.getvalue().splitlines())

@@ -135,7 +135,7 @@ def test_time_stands_still_while_a_verdict_is_awaited_and_then_runs_out(house: H
 
 
 def written_by(command: str) -> list[dict[str, Any]]:
-    """Steps that write to the agent's own output, as a harness without a desk does."""
+    """Return steps that write to the agent's own output, without a session."""
     return [{"run": f"{command} > /proc/$PPID/fd/1"}, {"pause": 100}]
 
 
