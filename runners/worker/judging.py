@@ -19,7 +19,6 @@ from arena.catalog.models import Hardware
 from arena.runs import services
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
-from arena.runs.trace.events import EventDraft
 from evaluation.building import nvcc
 from evaluation.types import GateResult, Profile, Report, from_json
 from runners.process.supervisor import Child, Ended, Ending
@@ -172,8 +171,6 @@ class _Judging:
                     self.child.send(json.dumps(self._request()))
                     if self.bench:
                         self.bench.prepare(self._start)
-                case "status":
-                    self._tell(message["text"])
                 case "gate":
                     if message["verdict"] == "broken":  # it is tried again, and this forgotten
                         said = json.dumps(message["private"], indent=1).replace("\\n", "\n")
@@ -183,12 +180,6 @@ class _Judging:
                     self.report = message
                 case "error":
                     self.error = message["message"]
-
-    def _tell(self, text: str) -> None:
-        """Record the judge's progress; each such line replaces the one before it on screen."""
-        span = f"evaluation-{self.evaluation.pk}"
-        draft = EventDraft("log", {"text": text}, id=f"{span}/progress", span=span, actor="judge")
-        services.record(self.evaluation.submission.run_id, [draft], producer=self.lease)
 
     def _heartbeat(self) -> bool:
         return services.heartbeat_evaluation(self.evaluation.pk, self.lease)

@@ -69,7 +69,6 @@ def judge(request: dict[str, Any]) -> int:
         misbehave_when_built(source)
         note(request, "ends")
         return report(gates, request)
-    line("status", text="measuring")
     misbehave(source, Path(request["cache"]))
     note(request, "ends")
     if "no device" in source:
