@@ -226,9 +226,9 @@ def _measurements(result: GateResult | None) -> tuple[Measurement, ...]:
 
 
 def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
-    """Return AgentKernelArena's score.
+    """Return AgentKernelArena's score: 0 to 20 unless correct, else 120 + 100 x speedup.
 
-    It is 0 unless compiled, 20 unless correct, else 120 + 100 x mean speedup.
+    A submission that compiles has 20.
     """
     passed = {result.gate for result in results if result.verdict is Verdict.PASSED}
     if not compiled:

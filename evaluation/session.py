@@ -286,9 +286,10 @@ class MeasurementSession:
 
     @contextmanager
     def _settled_graphs(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
-        """Yield timers over a ring that outgrows the cache, with one launch a slot in each window.
+        """Yield timers over a ring that outgrows the cache; a window launches each slot once.
 
-        The ring's size is guessed from the roofline. Where that was too small, it is made again.
+        The ring's size is guessed from the roofline. It is made once more where the guess was too
+        small.
         """
         guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
         slots = self._slots(case, plan, [guess] * len(names))

@@ -44,7 +44,7 @@ class LaunchOrderSamples:
     """Samples a secret stretch of a window, as its sampler. They are evaluated afterwards."""
 
     def __init__(self, region: Region, secret: int, count: int) -> None:
-        """Choose a stretch of the first `count` slots of `region`, and one observable output."""
+        """Choose a stretch of the first `count` slots of `region`, and an observable output."""
         layout = region.layout
         spec, offset = secrets.choice(observable_outputs(layout))
         width = WORD_BYTES if spec.bytes >= WORD_BYTES else MIN_BYTES

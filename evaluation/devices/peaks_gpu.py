@@ -129,7 +129,7 @@ def _measure(l2_bytes: int) -> Iterator[tuple[str, float]]:
 
 
 def _products(dtype: str, side: int) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """Yield ways to multiply two square matrices: calls per product, and the call."""
+    """Return ways to multiply two matrices of a dtype: a call, and its number for one product."""
     import torch
 
     if dtype == "int8":

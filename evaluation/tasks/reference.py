@@ -57,9 +57,7 @@ class Reference:
         return self._truths(inputs, self._call)
 
     def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
-        """Return the expected outputs of many launches: every tensor has a leading launch
-        dimension.
-        """
+        """Return the expected outputs of many launches, stacked along the first dimension."""
         return self._truths(inputs, self._call_batched)
 
     def _truths(self, inputs: Tensors, call: _Call) -> dict[str, ExpectedOutput]:

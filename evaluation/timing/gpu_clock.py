@@ -114,7 +114,7 @@ class GpuClock:
 
 
 def secret_place(spec: TensorSpec) -> int:
-    """Return a secret offset in bytes with room for PLACE_BYTES; 0 in a smaller tensor."""
+    """Return a secret offset in a tensor, in bytes, with room for PLACE_BYTES, or 0."""
     room = spec.bytes - min(PLACE_BYTES, spec.bytes)
     return secrets.randbelow(room // PLACE_BYTES + 1) * PLACE_BYTES
 

@@ -101,7 +101,7 @@ class WindowTimer:
         self.resize(min(self.ring.slots, max(wanted, MIN_LAUNCHES) if wanted else 1))
 
     def _took(self, target: float) -> float:
-        """Return the nanoseconds of a window: the least of some, as a busy machine delays many."""
+        """Return the nanoseconds of a window: the least of several on a busy machine."""
         took = self.window() * self.count
         for _ in range(SETTLING - 1):
             if took < MUCH_TOO_LONG * target:
@@ -207,9 +207,9 @@ def hidden_ns(candidate: WindowTimer, against: WindowTimer) -> float:
 
 @contextmanager
 def attribute_failure(timer: WindowTimer) -> Iterator[None]:
-    """Turn a failure of a baseline into `Broken`, the arena's fault.
+    """Turn a failure of a baseline into `Broken` unless its inputs were changed.
 
-    The candidate shares the inputs: if it changed them, the failure is the candidate's.
+    The candidate shares the inputs and may have changed them to make the baseline fail.
     """
     try:
         yield

@@ -125,7 +125,7 @@ def test_scratch_is_removed_in_the_end(tmp_path: Path) -> None:
 def test_build_over_the_size_limit_is_refused(
     tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builds, "MOST_KEPT", 1000)
+    monkeypatch.setattr(builds, "MAX_RETAINED", 1000)
     source = (
         '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // kept?\n'
     )
