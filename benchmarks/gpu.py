@@ -33,7 +33,6 @@ import torch
 from benchmarks import exactness, isolation, throughput
 from benchmarks.exactness import events_each_us, task_of
 from benchmarks.shared import ROOT, provenance, run_json, variation, write_json
-from evaluation.building.c_header import header
 from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.languages import languages
@@ -167,7 +166,7 @@ def inline(folder: Path) -> None:
 
     task = task_of("rms_norm", "cuda")
     case = task.cases(Split.SEEN)[0]
-    head = header(task.operator, "cuda")
+    head = languages()["cuda"].header(task.operator)
     source = task.operator.baseline("cuda").replace('#include "rms_norm.h"', head)
     glue = """
 #include <torch/extension.h>

@@ -7,12 +7,13 @@ and the entry point that takes it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evaluation.types import Argument
 
 if TYPE_CHECKING:
-    from evaluation.tasks.spec import Operator
+    from evaluation.tasks.operator import Operator
 
 _C_TYPES = {
     "float64": "double",
@@ -92,44 +93,20 @@ extern "C" int {name}(const {name}_args* args, {stream} stream);
 #endif
 """
 
-# ROCm before 5.6, such as Debian 12's, has the type by another name, and no conversions.
-_HIP_INCLUDES = """\
-#include <hip/hip_runtime.h>
-#include <hip/hip_fp16.h>
-#if __has_include(<hip/hip_bf16.h>)
-#include <hip/hip_bf16.h>
-#else
-#include <hip/hip_bfloat16.h>
-typedef hip_bfloat16 __hip_bfloat16;
-__host__ __device__ inline float __bfloat162float(__hip_bfloat16 value) { return float(value); }
-__host__ __device__ inline __hip_bfloat16 __float2bfloat16(float value) {
-    return __hip_bfloat16(value);
-}
-#endif"""
 
-_DIALECTS = {
-    "cuda": {
-        "includes": "#include <cuda_runtime.h>\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>",
-        "bfloat16": "__nv_bfloat16",
-        "stream": "cudaStream_t",
-    },
-    "hip": {
-        "includes": _HIP_INCLUDES,
-        "bfloat16": "__hip_bfloat16",
-        "stream": "hipStream_t",
-    },
-}
+@dataclass(frozen=True)
+class GpuDialect:
+    """The names of a GPU language in its header."""
+
+    includes: str
+    bfloat16: str
+    stream: str
 
 
-def header(operator: Operator, language: str) -> str:
-    """Return the header for a language behind the C interface; empty for any other language."""
-    if language == "cpp":
-        return c_header(operator)
-    if language in _DIALECTS:
-        dialect = _DIALECTS[language]
-        halves = {"float16": "__half", "bfloat16": dialect["bfloat16"]}
-        return _GPU.format(**_words(operator, {"dtype": "arena_t", **halves}), **dialect)
-    return ""
+def gpu_header(operator: Operator, dialect: GpuDialect) -> str:
+    """Return the header of a GPU language, compiled once for each dtype."""
+    names = {"dtype": "arena_t", "float16": "__half", "bfloat16": dialect.bfloat16}
+    return _GPU.format(**_words(operator, names), **vars(dialect))
 
 
 def c_header(operator: Operator) -> str:

@@ -12,9 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from evaluation.languages._texts import Texts
 from evaluation.types import Argument, BufferSet, CompilerOutput, Launch
 
 if TYPE_CHECKING:
+    from evaluation.tasks.operator import Operator
     from evaluation.tasks.spec import Task
 
 
@@ -30,6 +32,10 @@ class Language(Protocol):
     """Case dtypes on which the language is judged."""
     kinds: tuple[str, ...]
     """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
+    texts: Texts
+
+    def header(self, operator: Operator) -> str:
+        """Return the generated C header of an operator; empty for a language without one."""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         """Check the source against the rules. Raises `Rejected` with the rule and the line."""
@@ -74,6 +80,8 @@ def languages() -> dict[str, Language]:
     """Return every language by name: the modules of this folder that have `LANGUAGE`."""
     found: dict[str, Language] = {}
     for module in pkgutil.iter_modules(__path__):
+        if module.name.startswith("_"):
+            continue
         language: Language = importlib.import_module(f"{__name__}.{module.name}").LANGUAGE
         found[language.name] = language
     return found

@@ -14,12 +14,14 @@ from evaluation.building import native
 from evaluation.building.c_header import c_header
 from evaluation.errors import BuildError, SubmissionError
 from evaluation.languages import Kernel
+from evaluation.languages._texts import Texts, TrivialSource
 from evaluation.sandbox import launch, resource_watch
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.types import Argument, BufferSet, CompilerOutput, Launch, Reason
 
 if TYPE_CHECKING:
+    from evaluation.tasks.operator import Operator
     from evaluation.tasks.spec import Task
 
 BASE_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fopenmp")
@@ -47,11 +49,54 @@ long first,
 _ALLOWED = re.compile("|".join(map(re.escape, SOURCE_FLAGS)))
 
 
+TEXTS = Texts(
+    skeleton="""\
+// arena: flags -O2
+#include "{name}.h"
+
+// Fill {outputs} from the inputs and return 0.
+extern "C" int {name}(const {name}_args* args) {{
+    return 1;
+}}
+""",
+    convention=(
+        "`{file}` includes `{name}.h` and defines `{name}`, which fills {outputs} and returns 0.\n"
+        "It is compiled as C++17 with OpenMP into a shared library; use at most `arena_threads()`\n"
+        "threads. A line `// arena: flags -O3 -march=native` at its top adds compiler flags."
+    ),
+    rules=(
+        "- The computation is yours: C++17, intrinsics and OpenMP. No other library is linked.\n"
+        "- No files, processes or network, and no state kept from one call to the next."
+    ),
+    trivial=TrivialSource(
+        {
+            "zeros": "0.0f",
+            "constant": "1.0f",
+            "copy": "args->{input}[i % ({input_size})]",
+            "stale": "args->{output}[i]",
+        },
+        "    for (int64_t i = 0; i < {output_size}; ++i) args->{output}[i] = {value};\n",
+        """\
+#include "{name}.h"
+
+extern "C" int {name}(const {name}_args* args) {{
+{each}    return 0;
+}}
+""",
+    ),
+    profiled=False,
+)
+
+
 class Cpp:
+    texts = TEXTS
     name = "cpp"
     suffix = ".cpp"
     dtypes = frozenset({"float32"})
     kinds = ("cpu",)
+
+    def header(self, operator: Operator) -> str:
+        return c_header(operator)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():

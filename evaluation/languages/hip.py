@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from evaluation import device_kind
 from evaluation.building import hipcc, native, nvcc
-from evaluation.building.c_header import header
+from evaluation.building.c_header import GpuDialect, gpu_header
 from evaluation.building.device_build import PRELUDE, PRELUDE_NAME, Job, compile_all, with_notes
 from evaluation.building.device_kernel import DeviceKernel
 from evaluation.languages import Kernel
+from evaluation.languages._texts import GPU_SKELETON, GPU_TRIVIAL, Texts
 from evaluation.types import CompilerOutput, Diagnostic
 
 if TYPE_CHECKING:
+    from evaluation.tasks.operator import Operator
     from evaluation.tasks.spec import Task
 
 INCLUDE = Path(native.__file__).with_name("include")
@@ -60,11 +62,54 @@ _OF_A_WAVE = {
 _PRELUDE = PRELUDE.format(runtime="hip/hip_runtime.h", prefix="hip")
 
 
+TEXTS = Texts(
+    skeleton=GPU_SKELETON,
+    convention=(
+        "`{file}` includes `{name}.h` and defines `{name}`, which launches kernels that fill\n"
+        "{outputs} on `stream` and returns 0, or a `hipError_t` as an int. Launches must be\n"
+        "asynchronous and capturable in a graph: no synchronisation and no allocation. It is\n"
+        "compiled as C++17, once for each dtype: `arena_t` is the case's, and `ARENA_FLOAT32`,\n"
+        "`ARENA_FLOAT16` or `ARENA_BFLOAT16` is 1. hipcc compiles it for an AMD GPU; on an NVIDIA\n"
+        "GPU nvcc does, behind a header that maps HIP's names. A wave has `warpSize` lanes, 64 or\n"
+        "32. A line `// arena: flags -use_fast_math` at its top adds compiler flags."
+    ),
+    rules=(
+        "- The computation is yours: C++17 and the headers of the HIP runtime, by HIP's names. No\n"
+        "  library, and nothing of CUDA's.\n"
+        "- The device's limits and the L2 cache's policy stay as they are.\n"
+        "- No files, processes or network, and no state kept from one call to the next."
+    ),
+    trivial=GPU_TRIVIAL,
+)
+# ROCm before 5.6, such as Debian 12's, has the type by another name, and no conversions.
+DIALECT = GpuDialect(
+    includes="""\
+#include <hip/hip_runtime.h>
+#include <hip/hip_fp16.h>
+#if __has_include(<hip/hip_bf16.h>)
+#include <hip/hip_bf16.h>
+#else
+#include <hip/hip_bfloat16.h>
+typedef hip_bfloat16 __hip_bfloat16;
+__host__ __device__ inline float __bfloat162float(__hip_bfloat16 value) { return float(value); }
+__host__ __device__ inline __hip_bfloat16 __float2bfloat16(float value) {
+    return __hip_bfloat16(value);
+}
+#endif""",
+    bfloat16="__hip_bfloat16",
+    stream="hipStream_t",
+)
+
+
 class Hip:
+    texts = TEXTS
     name = "hip"
     suffix = ".hip"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu",)
+
+    def header(self, operator: Operator) -> str:
+        return gpu_header(operator, DIALECT)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():
@@ -75,7 +120,7 @@ class Hip:
         jobs = _jobs([task.target_file], [], task)
         commands = (" ".join((job.tool, *job.argv)) for job in jobs)
         headers = (path.read_text() for path in sorted(INCLUDE.rglob("*.h")))
-        return "\n".join((*commands, *headers, _PRELUDE, header(task.operator, self.name)))
+        return "\n".join((*commands, *headers, _PRELUDE, gpu_header(task.operator, DIALECT)))
 
     def compiles(self, files: Mapping[str, str], kind: str) -> bool:
         return False
@@ -83,7 +128,7 @@ class Hip:
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         entry, target = task.operator.name, task.operator.name + self.suffix
         units = [target, *(n for n in files if n.endswith(self.suffix) and n != target)]
-        made = {f"{entry}.h": header(task.operator, self.name), PRELUDE_NAME: _PRELUDE}
+        made = {f"{entry}.h": gpu_header(task.operator, DIALECT), PRELUDE_NAME: _PRELUDE}
         toolkit = () if _by_hipcc() else (str(nvcc.toolkit().root), str(INCLUDE), "/etc/gcc")
         outputs = compile_all(
             _jobs(units, nvcc.source_flags(files[target]), task),

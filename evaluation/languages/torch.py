@@ -19,12 +19,14 @@ from evaluation.building import extensions, native, static_analysis
 from evaluation.device_kind import GPU
 from evaluation.errors import BuildError, SubmissionError
 from evaluation.languages import Kernel
+from evaluation.languages._texts import Texts, TrivialSource
 from evaluation.languages.cuda import BREACHES
 from evaluation.types import Argument, BufferSet, CompilerOutput, Launch, Reason
 
 if TYPE_CHECKING:
     import torch
 
+    from evaluation.tasks.operator import Operator
     from evaluation.tasks.spec import Task
 
 MODEL = "ModelNew"
@@ -55,11 +57,73 @@ _IN_EXTENSIONS = tuple(breach for breach in BREACHES if breach[0] != "library-wr
 """Rules for C++ or CUDA in a string; PyTorch's own headers are allowed there."""
 
 
+TEXTS = Texts(
+    skeleton="""\
+import torch
+
+
+def {name}({parameters}):
+    \"\"\"Fill {outputs} from the inputs.\"\"\"
+    raise NotImplementedError
+""",
+    convention=(
+        "`{file}` defines `{name}({parameters})`, which fills {outputs}, as\n"
+        "`torch.mul(a, b, out=c)` fills `c`; or a `torch.nn.Module` named `ModelNew` whose\n"
+        "`forward` does. What its `__init__` names of the sizes and scalars, it is given there\n"
+        "and not again. Tensors are contiguous; only outputs may be written. Who does not name\n"
+        "the outputs among its parameters returns a new tensor or a tuple of them instead. Those\n"
+        "are copied on the clock, while what is to be beaten pays for no copy.\n"
+        "`torch.utils.cpp_extension.load_inline` may be called while the file is imported: what\n"
+        "it asks for is built once, with no GPU in reach, and found ready-made from then on."
+    ),
+    rules=(
+        "- Any call of PyTorch that works in this process, and extensions in C++ and CUDA; on a\n"
+        "  GPU, `torch.compile` too.\n"
+        "- No files, processes or network, and no state kept from one call to the next."
+    ),
+    trivial=TrivialSource(
+        {
+            "zeros": "torch.zeros(shape, dtype=dtype, device=source.device)",
+            "constant": "torch.ones(shape, dtype=dtype, device=source.device)",
+            "copy": "source.flatten().repeat(count // source.numel() + 1)[:count]"
+            ".to(dtype).view(shape)",
+            "stale": "torch.empty(shape, dtype=dtype, device=source.device)",
+        },
+        "            made({input}, ({output_shape},), {output_dtype}),\n",
+        """\
+import math
+
+import torch
+
+
+def made(source, shape, dtype):
+    count = math.prod(shape)
+    return {value}
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, {sizes}):
+        super().__init__()
+        self.sizes = ({sizes})
+
+    def forward(self, {others}):
+        ({sizes}) = self.sizes
+        return (
+{each}        )
+""",
+    ),
+)
+
+
 class Torch:
+    texts = TEXTS
     name = "torch"
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu", "cpu")
+
+    def header(self, operator: Operator) -> str:
+        return ""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         modules = static_analysis.PURE_MODULES | {"torch"}

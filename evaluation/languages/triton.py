@@ -17,6 +17,7 @@ from evaluation import device_kind
 from evaluation.building import nvcc, static_analysis, triton_cache
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel
+from evaluation.languages._texts import Texts, TrivialSource
 from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
@@ -34,6 +35,7 @@ from evaluation.types import (
 )
 
 if TYPE_CHECKING:
+    from evaluation.tasks.operator import Operator
     from evaluation.tasks.spec import Task
 
 Target = tuple[str, int | str, int, int]
@@ -66,11 +68,65 @@ _COMPUTING = frozenset(
 )
 
 
+TEXTS = Texts(
+    skeleton="""\
+import torch
+import triton
+import triton.language as tl
+
+
+def {name}({parameters}):
+    \"\"\"Fill {outputs} from the inputs by launching kernels.\"\"\"
+    raise NotImplementedError
+""",
+    convention=(
+        "`{file}` defines `{name}({parameters})`, which launches Triton kernels that fill\n"
+        "{outputs}. Tensors are contiguous and do not overlap; only outputs may be written."
+    ),
+    rules=(
+        "- Compute in `@triton.jit` kernels; PyTorch may only allocate and reshape.\n"
+        "- No state kept from one call to the next."
+    ),
+    trivial=TrivialSource(
+        {
+            "zeros": "tl.zeros((BLOCK,), tl.float32)",
+            "constant": "tl.full((BLOCK,), 1.0, tl.float32)",
+            "copy": "tl.load(source + places % size, mask)",
+            "stale": "tl.load(out + places, mask)",
+        },
+        "    launch({input}, {output})\n",
+        """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def fill(source, out, size, elements, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = places < elements
+    tl.store(out + places, {value}, mask)
+
+
+def launch(source, out):
+    grid = (triton.cdiv(out.numel(), 1024),)
+    fill[grid](source, out, source.numel(), out.numel(), BLOCK=1024)
+
+
+def {name}({parameters}):
+{each}""",
+    ),
+)
+
+
 class Triton:
+    texts = TEXTS
     name = "triton"
     suffix = ".py"
     dtypes = frozenset({"float32", "float16", "bfloat16"})
     kinds = ("gpu", "cpu")
+
+    def header(self, operator: Operator) -> str:
+        return ""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():

@@ -4,119 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evaluation.building.c_header import header
+from evaluation.languages import languages
 from evaluation.tasks.domain import Choices, LogUniform, Range
 from evaluation.types import Argument, Case, Split
 
 if TYPE_CHECKING:
-    from evaluation.tasks.spec import Operator, Task
-
-_CPP_SKELETON = """\
-// arena: flags -O2
-#include "{name}.h"
-
-// Fill {outputs} from the inputs and return 0.
-extern "C" int {name}(const {name}_args* args) {{
-    return 1;
-}}
-"""
-
-_GPU_SKELETON = """\
-// arena: flags -O3
-#include "{name}.h"
-
-// Fill {outputs} from the inputs by launching kernels on `stream`, and return 0.
-extern "C" int {name}(const {name}_args* args, {stream} stream) {{
-    return 1;
-}}
-"""
-
-_TRITON_SKELETON = """\
-import torch
-import triton
-import triton.language as tl
-
-
-def {name}({parameters}):
-    \"\"\"Fill {outputs} from the inputs by launching kernels.\"\"\"
-    raise NotImplementedError
-"""
-
-_TORCH_SKELETON = """\
-import torch
-
-
-def {name}({parameters}):
-    \"\"\"Fill {outputs} from the inputs.\"\"\"
-    raise NotImplementedError
-"""
-
-_CONVENTION = {
-    "cpp": (
-        "`{file}` includes `{name}.h` and defines `{name}`, which fills {outputs} and returns 0.\n"
-        "It is compiled as C++17 with OpenMP into a shared library; use at most `arena_threads()`\n"
-        "threads. A line `// arena: flags -O3 -march=native` at its top adds compiler flags."
-    ),
-    "cuda": (
-        "`{file}` includes `{name}.h` and defines `{name}`, which launches kernels that fill\n"
-        "{outputs} on `stream` and returns 0, or a `cudaError_t` as an int. Launches must be\n"
-        "asynchronous and capturable in a CUDA graph: no synchronisation and no allocation.\n"
-        "nvcc compiles it as C++17 for this GPU, once for each dtype: `arena_t` is the case's and\n"
-        "`ARENA_FLOAT32`, `ARENA_FLOAT16` or `ARENA_BFLOAT16` is 1. A line\n"
-        "`// arena: flags -use_fast_math -maxrregcount=64` at its top adds compiler flags."
-    ),
-    "hip": (
-        "`{file}` includes `{name}.h` and defines `{name}`, which launches kernels that fill\n"
-        "{outputs} on `stream` and returns 0, or a `hipError_t` as an int. Launches must be\n"
-        "asynchronous and capturable in a graph: no synchronisation and no allocation. It is\n"
-        "compiled as C++17, once for each dtype: `arena_t` is the case's, and `ARENA_FLOAT32`,\n"
-        "`ARENA_FLOAT16` or `ARENA_BFLOAT16` is 1. hipcc compiles it for an AMD GPU; on an NVIDIA\n"
-        "GPU nvcc does, behind a header that maps HIP's names. A wave has `warpSize` lanes, 64 or\n"
-        "32. A line `// arena: flags -use_fast_math` at its top adds compiler flags."
-    ),
-    "triton": (
-        "`{file}` defines `{name}({parameters})`, which launches Triton kernels that fill\n"
-        "{outputs}. Tensors are contiguous and do not overlap; only outputs may be written."
-    ),
-    "torch": (
-        "`{file}` defines `{name}({parameters})`, which fills {outputs}, as\n"
-        "`torch.mul(a, b, out=c)` fills `c`; or a `torch.nn.Module` named `ModelNew` whose\n"
-        "`forward` does. What its `__init__` names of the sizes and scalars, it is given there\n"
-        "and not again. Tensors are contiguous; only outputs may be written. Who does not name\n"
-        "the outputs among its parameters returns a new tensor or a tuple of them instead. Those\n"
-        "are copied on the clock, while what is to be beaten pays for no copy.\n"
-        "`torch.utils.cpp_extension.load_inline` may be called while the file is imported: what\n"
-        "it asks for is built once, with no GPU in reach, and found ready-made from then on."
-    ),
-}
-
-_RULES = {
-    "cpp": (
-        "- The computation is yours: C++17, intrinsics and OpenMP. No other library is linked.\n"
-        "- No files, processes or network, and no state kept from one call to the next."
-    ),
-    "cuda": (
-        "- The computation is yours: C++17, inline PTX, and the toolkit's headers for device code\n"
-        "  (`mma.h`, `cooperative_groups.h`, `cuda_pipeline.h`, CUB). No other library.\n"
-        "- The device's limits and the L2 cache's policy stay as they are.\n"
-        "- No files, processes or network, and no state kept from one call to the next."
-    ),
-    "hip": (
-        "- The computation is yours: C++17 and the headers of the HIP runtime, by HIP's names. No\n"
-        "  library, and nothing of CUDA's.\n"
-        "- The device's limits and the L2 cache's policy stay as they are.\n"
-        "- No files, processes or network, and no state kept from one call to the next."
-    ),
-    "triton": (
-        "- Compute in `@triton.jit` kernels; PyTorch may only allocate and reshape.\n"
-        "- No state kept from one call to the next."
-    ),
-    "torch": (
-        "- Any call of PyTorch that works in this process, and extensions in C++ and CUDA; on a\n"
-        "  GPU, `torch.compile` too.\n"
-        "- No files, processes or network, and no state kept from one call to the next."
-    ),
-}
+    from evaluation.tasks.operator import Operator
+    from evaluation.tasks.spec import Task
 
 _BRIEF = """\
 # {title}: {source} to {target}
@@ -176,7 +70,7 @@ def starter_files(task: Task) -> dict[str, str]:
         "TASK.md": _brief(task),
         "reference.py": (task.operator.folder / "reference.py").read_text(encoding="utf-8"),
     }
-    if text := header(task.operator, task.track.target):
+    if text := languages()[task.track.target].header(task.operator):
         files[f"{task.operator.name}.h"] = text
     return files
 
@@ -190,14 +84,8 @@ def _target(task: Task) -> str:
     track, operator = task.track, task.operator
     if _starts_from_baseline(task):
         return operator.baseline(track.source)
-    skeletons = {
-        "cpp": _CPP_SKELETON,
-        "cuda": _GPU_SKELETON,
-        "hip": _GPU_SKELETON,
-        "triton": _TRITON_SKELETON,
-        "torch": _TORCH_SKELETON,
-    }
-    return skeletons[track.target].format(**_words(task), stream=f"{track.target}Stream_t")
+    skeleton = languages()[track.target].texts.skeleton
+    return skeleton.format(**_words(task), stream=f"{track.target}Stream_t")
 
 
 def _starts_from_baseline(task: Task) -> bool:
@@ -217,14 +105,15 @@ def _words(task: Task) -> dict[str, str]:
 def _brief(task: Task) -> str:
     operator, track = task.operator, task.track
     words = _words(task)
-    signature = header(operator, track.target)
+    language = languages()[track.target]
+    signature = language.header(operator)
     return _BRIEF.format(
         **words,
         title=operator.title,
         source=track.source,
         target=track.target,
         prompt=operator.prompt.strip(),
-        convention=_CONVENTION[track.target].format(**words),
+        convention=language.texts.convention.format(**words),
         signature=f"```c\n{signature}```" if signature else "",
         arguments="\n".join(_argument_row(argument) for argument in operator.arguments),
         start=(
@@ -234,8 +123,8 @@ def _brief(task: Task) -> str:
         ),
         cases=_case_table(operator, task.cases(Split.SEEN)),
         domain=_domain_table(task),
-        rules=_RULES[track.target],
-        profile="" if track.target == "cpp" else _PROFILE,
+        rules=language.texts.rules,
+        profile=_PROFILE if language.texts.profiled else "",
     )
 
 
