@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Router, Schema
+from ninja import Field, Router, Schema
 
 from arena.catalog.models import Agent, Hardware, Task
 from arena.errors import NotFound
@@ -16,30 +16,14 @@ router = Router(tags=["catalog"])
 
 class TaskOut(Schema):
     slug: str
-    title: str
-    category: str
-    families: list[str]
-    level: int
+    title: str = Field(validation_alias="operator.title")
+    category: str = Field(validation_alias="operator.category")
+    families: list[str] = Field(validation_alias="operator.families")
+    level: int = Field(validation_alias="operator.level")
     track: str
     status: str
     content_hash: str | None
     admitted: bool
-
-    @staticmethod
-    def resolve_title(task: Task) -> str:
-        return task.operator.title
-
-    @staticmethod
-    def resolve_category(task: Task) -> str:
-        return task.operator.category
-
-    @staticmethod
-    def resolve_families(task: Task) -> list[str]:
-        return list(task.operator.families)
-
-    @staticmethod
-    def resolve_level(task: Task) -> int:
-        return task.operator.level
 
     @staticmethod
     def resolve_content_hash(task: Task) -> str | None:
@@ -51,17 +35,9 @@ class TaskOut(Schema):
 
 
 class TaskDetail(TaskOut):
-    prompt: str
-    reference: str
+    prompt: str = Field(validation_alias="operator.prompt")
+    reference: str = Field(validation_alias="operator.reference_source")
     public: dict[str, Any]
-
-    @staticmethod
-    def resolve_prompt(task: Task) -> str:
-        return task.operator.prompt
-
-    @staticmethod
-    def resolve_reference(task: Task) -> str:
-        return task.operator.reference_source
 
     @staticmethod
     def resolve_public(task: Task) -> dict[str, Any]:
@@ -88,11 +64,7 @@ class HardwareOut(Schema):
     isolation: dict[str, Any]
     queue: str
     seen_at: datetime
-    live_workers: int
-
-    @staticmethod
-    def resolve_live_workers(hardware: Hardware) -> int:
-        return hardware.live_workers.count()
+    live_workers: int = Field(validation_alias="live_workers.count")
 
 
 @router.get("/tasks", response=list[TaskOut])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from django.http import HttpRequest
@@ -12,67 +12,38 @@ from ninja import Field, Query, Router, Schema
 from arena.leaderboard.rankings import Filters, Row, rank
 from arena.leaderboard.records import Record, records
 from arena.runs.models import Run
+from arena.runs.strict import derived
 
 router = Router(tags=["leaderboard"])
+MAX_RECORDS = 100
 
 
-class FiltersIn(Schema):
-    hardware: str = ""
-    category: str = ""
-    track: str = ""
-    family: str = ""
-    experiment: str = ""
-    generalization: Literal["seen", "unseen", "gap"] = "seen"
-    since: date | None = None
-    until: date | None = None
-
-
-class RowOut(Schema):
-    rank: int | None
-    band: int | None
-    agent: str
-    title: str
-    passed: int
-    total: int
-    tasks: int
-    board: int
-    solved: float
-    share: float
-    speedup: float | None
-    low: float | None
-    high: float | None
-    unseen_speedup: float | None
-    unseen_low: float | None
-    unseen_high: float | None
-    gap: float | None
-    roofline_share: float | None
-    rounds: float
-    seconds: float
-    cost: float | None
-    tokens: int | None
-
-    @staticmethod
-    def resolve_agent(row: Row) -> str:
-        return row.agent.slug
-
-    @staticmethod
-    def resolve_title(row: Row) -> str:
-        return row.agent.title
+FiltersIn = derived(
+    "FiltersIn", Filters, Schema, generalization=(Literal["seen", "unseen", "gap"], "seen")
+)
+RowOut = derived(
+    "RowOut",
+    Row,
+    Schema,
+    defaults=False,
+    agent=(str, Field(validation_alias="agent.slug")),
+    title=(str, Field(validation_alias="agent.title")),
+)
 
 
 class Board(Schema):
-    filters: FiltersIn
-    rows: list[RowOut]
+    filters: FiltersIn  # type: ignore[valid-type]
+    rows: list[RowOut]  # type: ignore[valid-type]
 
 
 @router.get("", response=Board)
-def leaderboard(request: HttpRequest, filters: Query[FiltersIn]) -> dict[str, Any]:
+def leaderboard(
+    request: HttpRequest,
+    filters: Query[FiltersIn],  # type: ignore[valid-type]
+) -> dict[str, Any]:
     """List agents by share of tasks passed, then by geomean speedup; see /methodology/."""
-    chosen = Filters(**filters.dict())
+    chosen = Filters(**dict(filters))
     return {"filters": asdict(chosen), "rows": rank(chosen)}
-
-
-MAX_RECORDS = 100
 
 
 class RecordsIn(Schema):
@@ -85,47 +56,33 @@ class RecordsIn(Schema):
 
 
 class RecordOut(Schema):
-    run: str
+    run: str = Field(validation_alias="run.pk")
     round: int | None
-    task: str
-    task_hash: str
-    hardware: str
-    agent: str
-    speedup: float
-    low: float | None
-    high: float | None
-    unseen_speedup: float | None
-    roofline_share: float | None
+    task: str = Field(validation_alias="run.task_version.task.slug")
+    task_hash: str = Field(validation_alias="run.task_version.content_hash")
+    hardware: str = Field(validation_alias="run.hardware.slug")
+    agent: str = Field(validation_alias="run.agent.slug")
+    speedup: float = Field(validation_alias="run.speedup")
+    low: float | None = Field(validation_alias="run.low")
+    high: float | None = Field(validation_alias="run.high")
+    unseen_speedup: float | None = Field(validation_alias="run.unseen_speedup")
+    roofline_share: float | None = Field(validation_alias="run.roofline_share")
     beaten: float
     gain: float
-    since: datetime
+    since: datetime = Field(validation_alias="run.ended_at")
     until: datetime | None
 
     @staticmethod
-    def of(record: Record) -> dict[str, Any]:
-        run = record.run
-        return {
-            "run": run.pk,
-            "round": run.final and run.final.round,
-            "task": run.task_version.task.slug,
-            "task_hash": run.task_version.content_hash,
-            "hardware": run.hardware.slug,
-            "agent": run.agent.slug,
-            **run.scores(),
-            "beaten": record.beaten,
-            "gain": record.gain,
-            "since": run.ended_at,
-            "until": record.until,
-        }
+    def resolve_round(record: Record) -> int | None:
+        return record.run.final.round if record.run.final else None
 
 
 @router.get("/records", response=list[RecordOut])
-def newest_records(request: HttpRequest, filters: Query[RecordsIn]) -> list[dict[str, Any]]:
+def newest_records(request: HttpRequest, filters: Query[RecordsIn]) -> list[Record]:
     """List speed records, newest first; see /methodology/#records.
 
     `beaten` is the previous record as a speedup over the baseline, `gain` the speed over it;
     `until` is null for a current record.
     """
-    chosen = filters.dict()
-    limit, agent = chosen.pop("limit"), chosen.pop("agent")
-    return [RecordOut.of(each) for each in records(Run.objects.matching(**chosen), limit, agent)]
+    runs = Run.objects.matching(**filters.dict(exclude={"limit", "agent"}))
+    return records(runs, filters.limit, filters.agent)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from ninja import Field, Schema
 from pydantic import AfterValidator, StrictInt
 
-from arena.runs.models import Evaluation, GateResult, Measurement, Run, Scores, Submission
+from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
 from arena.runs.states import RunStatus
 from arena.runs.strict import derived
 from arena.runs.waiting import Waiting, waiting_of
@@ -33,11 +33,11 @@ def _statuses(text: str) -> str:
 Text = Annotated[str, AfterValidator(_storable)]
 """Text that a database can store."""
 
-Numbers = dict[str, float | None] | None
 
-
-def _interval(speedup: float | None, low: float | None, high: float | None) -> Numbers:
-    return None if speedup is None else {"speedup": speedup, "low": low, "high": high}
+def _interval(scores: Scores, prefix: str = "") -> dict[str, float | None] | None:
+    """Return the fields of an `Interval` of these scores; None without a speedup."""
+    numbers = {name: getattr(scores, prefix + name) for name in Interval.model_fields}
+    return numbers if numbers["speedup"] is not None else None
 
 
 class RunIn(Schema, extra="forbid"):
@@ -63,20 +63,20 @@ class ScoresOut(Schema):
     roofline_share: float | None
 
     @staticmethod
-    def resolve_seen(scores: Scores) -> Numbers:
-        return _interval(scores.speedup, scores.low, scores.high)
+    def resolve_seen(scores: Scores) -> dict[str, float | None] | None:
+        return _interval(scores)
 
     @staticmethod
-    def resolve_unseen(scores: Scores) -> Numbers:
-        return _interval(scores.unseen_speedup, scores.unseen_low, scores.unseen_high)
+    def resolve_unseen(scores: Scores) -> dict[str, float | None] | None:
+        return _interval(scores, "unseen_")
 
 
 class RunOut(ScoresOut):
     id: str
-    task: str
-    task_version: str
-    agent: str
-    hardware: str
+    task: str = Field(validation_alias="task_version.task.slug")
+    task_version: str = Field(validation_alias="task_version.content_hash")
+    agent: str = Field(validation_alias="agent.slug")
+    hardware: str = Field(validation_alias="hardware.slug")
     owner: str | None
     label: str
     repeat: int
@@ -98,22 +98,6 @@ class RunOut(ScoresOut):
     imported_from: str
 
     @staticmethod
-    def resolve_task(run: Run) -> str:
-        return run.task_version.task.slug
-
-    @staticmethod
-    def resolve_task_version(run: Run) -> str:
-        return run.task_version.content_hash
-
-    @staticmethod
-    def resolve_agent(run: Run) -> str:
-        return run.agent.slug
-
-    @staticmethod
-    def resolve_hardware(run: Run) -> str:
-        return run.hardware.slug
-
-    @staticmethod
     def resolve_owner(run: Run) -> str | None:
         return run.owner.get_username() if run.owner else None
 
@@ -128,15 +112,11 @@ class EvaluationOut(ScoresOut):
     verdict: str
     reason: str
     message: str
-    hardware: str
+    hardware: str = Field(validation_alias="hardware.slug")
     judge_version: str
     noisy: bool
     aka_score: float | None
     ended_at: datetime | None
-
-    @staticmethod
-    def resolve_hardware(evaluation: Evaluation) -> str:
-        return evaluation.hardware.slug
 
 
 class SubmissionOut(Schema):
@@ -147,15 +127,11 @@ class SubmissionOut(Schema):
     evaluations: list[EvaluationOut]
 
 
-class WaitingOut(Schema):
-    queue: str
-    ahead: int
-    served: bool
-    reason: str
+WaitingOut = derived("WaitingOut", Waiting, Schema, reason=(str, ...))
 
 
 class RunStarted(RunOut):
-    waiting: WaitingOut | None
+    waiting: WaitingOut | None  # type: ignore[valid-type]
 
     @staticmethod
     def resolve_waiting(run: Run) -> Waiting | None:
@@ -198,10 +174,6 @@ class JudgedOut(EvaluationOut):
     fingerprint: dict[str, Any]
     gates: list[GateOut]  # type: ignore[valid-type]
     measurements: list[MeasurementOut]  # type: ignore[valid-type]
-
-    @staticmethod
-    def resolve_gates(evaluation: Evaluation) -> list[GateResult]:
-        return list(evaluation.gates.all())
 
     @staticmethod
     def resolve_measurements(evaluation: Evaluation) -> list[Measurement]:
