@@ -28,7 +28,8 @@ from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.input_families import families_for
-from evaluation.tasks.spec import Operator, Task
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.spec import Task
 from evaluation.timing import estimates
 from evaluation.timing.baselines import cached_times
 from evaluation.timing.clock import WindowClock

@@ -15,9 +15,9 @@ from django.utils import timezone
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion, Worker
 from arena.errors import Conflict, NotFound
 from evaluation.errors import TaskError
-from evaluation.tasks.operator import read_text
 from evaluation.tasks.spec import Task as TaskFolder
 from evaluation.tasks.spec import find_operators
+from evaluation.tasks.toml_reader import read_text
 from evaluation.tracks.load import load_tasks
 from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Split, to_json

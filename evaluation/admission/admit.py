@@ -30,7 +30,8 @@ from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.session import MeasurementSession
-from evaluation.tasks.spec import Example, Task
+from evaluation.tasks.operator import Example
+from evaluation.tasks.spec import Task
 from evaluation.timing import plan as plans
 from evaluation.tracks import torch_variants
 from evaluation.tracks.builds import Build, baselines, build

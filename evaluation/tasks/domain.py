@@ -18,7 +18,7 @@ _ATTEMPTS = 200
 
 @dataclass(frozen=True)
 class Choices:
-    """A symbol with one of a few values, all equally likely."""
+    """A symbol with a few values, all equally likely."""
 
     values: tuple[int | float, ...]
 
@@ -72,6 +72,7 @@ def extent(dimension: str | int, symbols: Mapping[str, int | float]) -> int:
 
 
 def factors(dimension: str | int) -> tuple[str, ...]:
+    """Return the integers and symbols whose product is a dimension."""
     return tuple(factor.strip() for factor in str(dimension).split("*"))
 
 
@@ -85,21 +86,24 @@ def dtype_of(argument: Argument, case: Case) -> str:
 
 def elements(arguments: Sequence[Argument], case: Case) -> int:
     """Return the number of elements of all tensors of a call."""
-    return sum(math.prod(shape_of(a, case)) for a in arguments if a.role != "scalar")
+    return sum(count for _, count in _tensors(arguments, case))
 
 
 def tensor_bytes(arguments: Sequence[Argument], case: Case) -> int:
     """Return the bytes of all tensors of a call."""
-    return sum(
-        math.prod(shape_of(a, case)) * ITEM_BYTES[dtype_of(a, case)]
-        for a in arguments
-        if a.role != "scalar"
-    )
+    return sum(ITEM_BYTES[dtype] * count for dtype, count in _tensors(arguments, case))
+
+
+def _tensors(arguments: Sequence[Argument], case: Case) -> Iterator[tuple[str, int]]:
+    """Yield the dtype and the number of elements of each tensor of a call."""
+    for argument in arguments:
+        if argument.role != "scalar":
+            yield dtype_of(argument, case), math.prod(shape_of(argument, case))
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Configurations for judging, none with tensors of more than `max_bytes`."""
+    """Dtypes and ranges of the symbols, for cases with tensors of at most `max_bytes`."""
 
     dtypes: tuple[str, ...]
     symbols: Mapping[str, Range]
@@ -115,7 +119,9 @@ class Domain:
     ) -> Case:
         """Draw a case of one of `dtypes` (default: any) of at most `max_elements`.
 
-        Draws that are too large are repeated. Where nearly all are, the smallest case is returned.
+        A case that is too large is drawn again. After many such draws the smallest is returned.
+
+        Raises: TaskError where even that is too large.
         """
         dtype = random.choice(tuple(dtypes) or self.dtypes)
         for _ in range(_ATTEMPTS):
@@ -132,23 +138,20 @@ class Domain:
     def boundaries(
         self, dtypes: Sequence[str] = (), max_elements: int | None = None
     ) -> tuple[Case, ...]:
-        """Return the domain's boundary sizes, each symbol's with nominal values of the others.
-
-        They are public.
-        """
+        """Return public cases that together have every boundary value of every symbol."""
         return tuple(
             replace(case, split=Split.SEEN, kind="boundary")
-            for case in self._awkward(tuple(dtypes) or self.dtypes)
+            for case in self._boundary_cases(tuple(dtypes) or self.dtypes)
             if self._fits(case, max_elements)
         )
 
-    def _awkward(self, dtypes: Sequence[str]) -> Iterator[Case]:
+    def _boundary_cases(self, dtypes: Sequence[str]) -> Iterator[Case]:
         lists = [r.boundaries() for r in self.symbols.values()]
         for i in range(max(map(len, lists))):
-            # Lists start at different places: small sizes of one symbol meet large ones of another.
+            # Lists start at different positions, so that small and large sizes are combined.
             starts = (i + j * len(values) // len(lists) for j, values in enumerate(lists))
-            picked = [values[s % len(values)] for s, values in zip(starts, lists, strict=True)]
-            symbols = dict(zip(self.symbols, picked, strict=True))
+            chosen = [values[s % len(values)] for s, values in zip(starts, lists, strict=True)]
+            symbols = dict(zip(self.symbols, chosen, strict=True))
             yield self._case(f"boundary-{i}", dtypes[i % len(dtypes)], symbols)
 
     def _case(self, name: str, dtype: str, symbols: Mapping[str, int | float]) -> Case:
@@ -159,6 +162,6 @@ class Domain:
             return False
         if max_elements is None:
             return True
-        # An interpreter runs the programs of a launch one by one: a thousand rows take it seconds.
+        # An interpreter runs the programs of a launch in turn: a thousand rows take seconds.
         longest = max(max(shape_of(a, case)) for a in self.arguments if a.shape)
         return elements(self.arguments, case) <= max_elements and longest * 32 <= max_elements

@@ -11,7 +11,7 @@ from torch import Tensor
 FAMILIES = ("nominal", "large", "tiny", "outliers", "shifted", "structured", "cancelling")
 
 SMALL_ELEMENTS = 1 << 19
-
+"""Largest case that every family is drawn for."""
 LARGE = 32.0
 TINY = 1e-3
 SHIFT = 8.0
@@ -21,17 +21,17 @@ OUTLIERS = 1 / 256
 class InputGenerator:
     """Float32 inputs of one family on one device.
 
-    With z standard normal, `normal` gives `scale` times
+    With z standard normal, `normal` returns `scale` times
 
     - nominal: z
     - large: 32 z, where an exponential overflows unless its maximum is subtracted first
     - tiny: z / 1000, where epsilons and subnormal halves matter
     - outliers: z, with one element in 256 (and at least one) multiplied by 32
     - shifted: z + 8, whose mean is far from zero
-    - structured: the integers -3 to 3 in turn through the whole tensor, from a drawn start
+    - structured: the integers -3 to 3 in turn through the whole tensor, from a random start
     - cancelling: z + 32 and z - 32 in turn along the last dimension, whose sums nearly vanish
 
-    so that no value leaves the range of float16. `uniform` and `integers` have no family.
+    All lie in the range of float16. `uniform` and `integers` are the same in every family.
     """
 
     def __init__(self, generator: torch.Generator, family: str) -> None:
@@ -76,8 +76,8 @@ class InputGenerator:
 def families_for(elements: int, thorough: bool) -> list[str]:
     """Return the input families for a case with so many elements.
 
-    They are every family with five nominal draws. A large case, or a check that is not `thorough`,
-    gets three families drawn in secret.
+    A small case in a thorough check has all, the nominal one five times. Others have the nominal
+    one and two that are chosen in secret.
     """
     if thorough and elements <= SMALL_ELEMENTS:
         return [*FAMILIES, *FAMILIES[:1] * 4]

@@ -12,7 +12,7 @@ from typing import Protocol
 from evaluation.errors import TaskError
 from evaluation.tasks.domain import Domain, elements, factors, shape_of
 from evaluation.tasks.tolerance import Tolerance
-from evaluation.tasks.toml_reader import Table
+from evaluation.tasks.toml_reader import Table, read_text
 from evaluation.types import Argument, Case, Reason
 
 EDITS = ".toml"
@@ -21,13 +21,13 @@ REFERENCE = ("reference", "magnitude", "reduction", "inputs", "cost")
 
 
 class LanguageFacts(Protocol):
-    """Facts of a language that a task file may refer to."""
+    """Facts of a language that a task file can refer to."""
 
     suffix: str
     dtypes: frozenset[str]
     """Case dtypes that the language is judged on."""
     kinds: tuple[str, ...]
-    """Kinds of device that it runs on, best first."""
+    """Device kinds that it runs on, best first."""
 
 
 Languages = Mapping[str, LanguageFacts]
@@ -46,13 +46,13 @@ class Track:
 
     @property
     def baseline(self) -> str:
-        """Return the language of the baseline; for torch it is the reference itself."""
+        """Return the language of the baseline; in torch it is the reference itself."""
         return self.source
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of judging: seconds of a build or gate, memory of a process, size of a case."""
+    """Limits: seconds of a build or gate, memory of a process, and tensors of a case."""
 
     seconds: float
     memory_mb: int
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Example:
-    """An implementation beside the task: an honest one, or a mutant that fails with `expect`."""
+    """An implementation kept with a task: an honest one, or a mutant that fails with `expect`."""
 
     name: str
     language: str
@@ -103,7 +103,7 @@ class Operator:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Return every symbol used in a shape, in order of first use, that is not a scalar."""
+        """Return the symbols of all shapes that are no scalars, in order of first use."""
         scalars = {a.name for a in self.scalars}
         return tuple(s for s in symbols_of(self.arguments) if s not in scalars)
 
@@ -116,7 +116,7 @@ class Operator:
         return _reference(self.folder / "reference.py")
 
     def baseline(self, language: str) -> str:
-        """Return the source that an X-to-X track starts from."""
+        """Return the baseline's source, from which a track from a language to itself starts."""
         suffix = self.languages[language].suffix
         return read_text(self.folder / "baseline" / f"{language}{suffix}")
 
@@ -132,45 +132,36 @@ def output_shapes(operator: Operator, case: Case) -> tuple[tuple[int, ...], ...]
 
 
 def symbols_of(arguments: Iterable[Argument]) -> tuple[str, ...]:
-    found = (
-        factor
-        for argument in arguments
-        for dimension in argument.shape
-        for factor in factors(dimension)
-        if not factor.isdigit()
-    )
-    return tuple(dict.fromkeys(found))
-
-
-def read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise TaskError(f"{path}: no such file; add it") from None
-    except UnicodeDecodeError:
-        raise TaskError(f"{path}: not UTF-8; save it as UTF-8") from None
+    """Return the symbols of all shapes, in order of first use."""
+    used = (f for a in arguments for dimension in a.shape for f in factors(dimension))
+    return tuple(dict.fromkeys(factor for factor in used if not factor.isdigit()))
 
 
 def _examples(folder: Path, languages: Languages) -> tuple[Example, ...]:
-    """Return the implementations of a folder: whole sources, and edits of other ones."""
+    """Return the implementations of a folder. Raises TaskError."""
     examples: dict[tuple[str, str], Example] = {}
     for path in sorted(p for p in folder.glob("*") if p.is_file()):
-        name, language = _named(path, languages)
+        name, language = _name_and_language(path, languages)
         if (name, language) in examples:
-            raise TaskError(f"{path}: there are two answers {name} in {language}; rename one")
-        note, expect, source = _edited(path, languages) if path.suffix == EDITS else _whole(path)
+            raise TaskError(f"{path}: {name} in {language} is there twice; rename one")
+        if path.suffix == EDITS:
+            note, expect, source = _edited(path, languages[language].suffix)
+        else:
+            source = read_text(path)
+            note = _comment(source, "mutant") or _comment(source, "honest")
+            expect = _comment(source, "expect")
+        if not note:
+            raise TaskError(f"{path}: begin with a comment `mutant: ...` or `honest: ...`")
         if expect and expect not in Reason.__members__:
             known = ", ".join(Reason.__members__)
-            raise TaskError(
-                f"{path}: expect: {expect} is no reason of a failure; there are: {known}"
-            )
-        wanted = Reason(expect) if expect else None
-        examples[name, language] = Example(name, language, source, note, wanted)
+            raise TaskError(f"{path}: expect: {expect} is no reason; there are: {known}")
+        reason = Reason(expect) if expect else None
+        examples[name, language] = Example(name, language, source, note, reason)
     return tuple(examples.values())
 
 
-def _named(path: Path, languages: Languages) -> tuple[str, str]:
-    """Return the name and language of an implementation from its file name. Raises TaskError."""
+def _name_and_language(path: Path, languages: Languages) -> tuple[str, str]:
+    """Return the parts of the file name of an implementation. Raises TaskError."""
     parts = path.name.split(".")
     if len(parts) != 3 or not parts[0]:
         raise TaskError(f"{path}: name it <name>.<language>.<suffix>, such as online.triton.py")
@@ -183,52 +174,34 @@ def _named(path: Path, languages: Languages) -> tuple[str, str]:
     return name, language
 
 
-def _whole(path: Path) -> tuple[str, str, str]:
-    """Return note, expected reason and source, from the comments at the top of a file."""
-    source = read_text(path)
-    note = _comment(source, "mutant") or _comment(source, "honest")
-    if not note:
-        raise TaskError(f"{path}: begin with a comment `mutant: ...` or `honest: ...`")
-    return note, _comment(source, "expect"), source
+def _edited(path: Path, suffix: str) -> tuple[str, str, str]:
+    """Return note, expected reason and source of an implementation written as edits.
 
-
-def _edited(path: Path, languages: Languages) -> tuple[str, str, str]:
-    """Return the same of an implementation written as `edits` of the file `of`.
-
-    Each edit is a pair: a text that occurs once, and its replacement.
+    `of` names the edited file, a baseline or honest implementation in the same language. An edit is
+    a pair: a text that occurs once, and its replacement.
 
     Raises: TaskError.
     """
-    table = Table.read(path)
-    note, of = table.text("note"), table.text("of")
-    expect = table.text("expect") if table.has("expect") else ""
-    if of not in (known := _sources(path, languages)):
-        table.fail("of", f"must be one of {', '.join(known)}; got {of!r}")
-    source = read_text(path.parents[1] / of)
-    for number, edit in enumerate(table.items("edits", "pairs of texts")):
+    table, root, language = Table.read(path), path.parents[1], path.name.split(".")[1]
+    note = table.string("note")
+    expect = table.string("expect") if table.has("expect") else ""
+    patterns = (f"baseline/{language}{suffix}", f"honest/*.{language}{suffix}")
+    of = table.option(
+        "of", (f.relative_to(root).as_posix() for p in patterns for f in sorted(root.glob(p)))
+    )
+    source = read_text(root / of)
+    for number, edit in enumerate(table.items("edits", "pairs of strings")):
         where = f"edits[{number}]"
         match edit:
             case [str(old), str(new)] if old and old != new:
                 if (count := source.count(old)) != 1:
                     then = " after the edits before it" if number else ""
-                    table.fail(where, f"{old!r} stands {count} times in {of}{then}, not once")
+                    table.fail(where, f"{old!r} must occur once in {of}{then}, not {count} times")
                 source = source.replace(old, new)
             case _:
-                table.fail(where, f"must be what stands there and another text, got {edit!r}")
+                table.fail(where, f"must be a text and a different replacement, got {edit!r}")
     table.finish()
     return note, expect, source
-
-
-def _sources(path: Path, languages: Languages) -> tuple[str, ...]:
-    """Return the files that edits may refer to: baseline and honest implementations in the
-    language.
-    """
-    root, (_, language) = path.parents[1], _named(path, languages)
-    suffix = languages[language].suffix
-    found = (f"baseline/{language}{suffix}", f"honest/*.{language}{suffix}")
-    return tuple(
-        place.relative_to(root).as_posix() for each in found for place in sorted(root.glob(each))
-    )
 
 
 def _comment(source: str, key: str) -> str:

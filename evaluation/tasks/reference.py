@@ -10,7 +10,7 @@ import torch
 
 from evaluation.tasks.domain import dtype_of
 from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
-from evaluation.tasks.spec import Operator
+from evaluation.tasks.operator import Operator
 from evaluation.types import Case
 
 CPU = torch.device("cpu")
@@ -40,7 +40,7 @@ class Reference:
         self.case = case
         self.device = device
         self._reference = operator.module()
-        self._batches = True
+        self._has_vmap = True
         self._scalars = {a.name: case[a.name] for a in operator.scalars}
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
@@ -54,18 +54,18 @@ class Reference:
 
     def expected(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
         """Return the expected outputs for `inputs`, computed in float64."""
-        return self._truths(inputs, self._call)
+        return self._outputs(inputs, self._call)
 
     def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
         """Return the expected outputs of many launches, stacked along the first dimension."""
-        return self._truths(inputs, self._call_batched)
+        return self._outputs(inputs, self._call_batched)
 
-    def _truths(self, inputs: Tensors, call: _Call) -> dict[str, ExpectedOutput]:
+    def _outputs(self, inputs: Tensors, call: _Call) -> dict[str, ExpectedOutput]:
         wide = {n: t.double() if t.dtype.is_floating_point else t for n, t in inputs.items()}
         exact, magnitude = call("reference", wide), call("magnitude", wide)
         reduction = self._reference.reduction(self.case)
         tolerance = self.operator.tolerance[self.case.dtype]
-        expected_of_many = {}
+        outputs = {}
         for argument, y, s in zip(self.operator.outputs, exact, magnitude, strict=True):
             name = dtype_of(argument, self.case)
             dtype = torch_dtype(name)
@@ -73,8 +73,8 @@ class Reference:
                 allowed = tolerance.allowed(y, s, reduction, name)
             else:
                 allowed = torch.zeros_like(s)
-            expected_of_many[argument.name] = ExpectedOutput(y, allowed, dtype)
-        return expected_of_many
+            outputs[argument.name] = ExpectedOutput(y, allowed, dtype)
+        return outputs
 
     def _call(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         result = getattr(self._reference, function)(**inputs, **self._scalars)
@@ -83,16 +83,16 @@ class Reference:
     def _call_batched(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         names = tuple(inputs)
 
-        def one(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def launch(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return self._call(function, dict(zip(names, tensors, strict=True)))
 
         count = next(iter(inputs.values())).shape[0]
-        if count > 1 and self._batches:
+        if count > 1 and self._has_vmap:
             try:
-                return torch.vmap(one)(*inputs.values())
+                return torch.vmap(launch)(*inputs.values())
             except torch.OutOfMemoryError:
                 pass
-            except RuntimeError:  # a step of it has no rule for batches
-                self._batches = False
-        rows = [one(*(tensor[index] for tensor in inputs.values())) for index in range(count)]
+            except RuntimeError:  # an operation has no batching rule
+                self._has_vmap = False
+        rows = [launch(*(tensor[index] for tensor in inputs.values())) for index in range(count)]
         return tuple(map(torch.stack, zip(*rows, strict=True)))

@@ -1,9 +1,9 @@
-"""Tasks, and how `task.toml` is read: every mistake is named by file and key."""
+"""Tasks, and how `task.toml` is read: an error names the file, the key and the remedy."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,39 +18,14 @@ from evaluation.tasks.domain import (
     factors,
     tensor_bytes,
 )
-from evaluation.tasks.operator import (
-    Example,
-    Languages,
-    Limits,
-    Operator,
-    Track,
-    output_shapes,
-    read_text,
-    symbols_of,
-)
+from evaluation.tasks.operator import Languages, Limits, Operator, Track, symbols_of
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
-from evaluation.tasks.toml_reader import Table
+from evaluation.tasks.toml_reader import Table, read_text
 from evaluation.types import Argument, Case, Split
-
-__all__ = [
-    "Domain",
-    "Example",
-    "Limits",
-    "Operator",
-    "Task",
-    "Tolerance",
-    "Track",
-    "find_operators",
-    "folder_of",
-    "load_operator",
-    "load_task",
-    "load_tasks",
-    "output_shapes",
-]
 
 OPEN_TRACK = Track("torch", "torch")
 """A track of every operator, beside its own, on which any library call is allowed."""
-ANSWERS = ("honest", "mutants")
+IMPLEMENTATIONS = ("honest", "mutants")
 """Folders of implementations that test the judge; more of them leave a task's hash unchanged."""
 ROLES = ("input", "output", "scalar")
 KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric", "production")
@@ -60,8 +35,7 @@ KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric"
 class Task:
     """An operator on a track.
 
-    `hash` changes with any byte of the operator's folder that affects a verdict or is shown to an
-    agent.
+    `hash` covers the files of the operator that affect a verdict or are shown to an agent.
     """
 
     operator: Operator
@@ -80,7 +54,7 @@ class Task:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Return the dtypes of this track: those of the domain that both languages support."""
+        """Return the dtypes of the domain that both languages of the track support."""
         languages = self.operator.languages
         known = languages[self.track.target].dtypes & languages[self.track.source].dtypes
         return tuple(d for d in self.operator.domain.dtypes if d in known)
@@ -88,7 +62,7 @@ class Task:
     @property
     def answers_hash(self) -> str:
         """Return a hash of the implementations that test the judge."""
-        return _digest(self.operator.folder, "", lambda top: top in ANSWERS)
+        return _digest(self.operator.folder, "", lambda top: top in IMPLEMENTATIONS)
 
     def cases(self, split: Split, max_elements: int | None = None) -> tuple[Case, ...]:
         """Return the written cases of a split in the dtypes of this track, up to a size."""
@@ -98,52 +72,44 @@ class Task:
         return tuple(case for case in cases if self.operator.elements(case) <= max_elements)
 
     def checked_cases(self, max_elements: int | None = None) -> list[Case]:
-        """Return the public cases for correctness, smallest first.
-
-        They are the seen cases and the domain's boundary sizes, of at most so many elements.
-        """
+        """Return the public cases up to a size, smallest first: seen cases and boundary sizes."""
         boundaries = self.operator.domain.boundaries(self.dtypes, max_elements)
         cases = [*self.cases(Split.SEEN, max_elements), *boundaries]
         return sorted(cases, key=self.operator.elements)
 
 
 def find_operators(root: Path) -> tuple[str, ...]:
-    """Return the names of the operators under `root`, sorted."""
+    """Return the names of the operators under `root`, sorted. Raises TaskError."""
     if not root.is_dir():
         raise TaskError(f"{root}: no such folder; name the folder that holds the operators")
     return tuple(sorted(path.parent.name for path in root.glob("*/task.toml")))
 
 
 def folder_of(root: Path, operator: str) -> Path:
-    """Return the folder of an operator under `root`. Raises `TaskError`."""
+    """Return the folder of an operator under `root`. Raises TaskError."""
     known = find_operators(root)
     if operator in known:
         return root / operator
     if operator and (root / operator).is_dir():
         raise TaskError(f"{root / operator / 'task.toml'}: no such file; every operator needs one")
-    told = ", ".join(known) or "none"
-    raise TaskError(f"{operator}: no such operator in {root}; there are: {told}")
+    names = ", ".join(known) or "none"
+    raise TaskError(f"{operator}: no such operator in {root}; there are: {names}")
 
 
 def load_task(
     root: Path, operator: str, track_slug: str, languages: Languages, kind: str | None = None
 ) -> Task:
-    """Return the task `operator/track_slug` of the folder `root`.
+    """Return the task `operator/track_slug` of the folder `root`. Raises TaskError.
 
     `kind` is its device kind, by default the best that this machine offers.
-
-    Raises: TaskError.
     """
-    loaded = load_operator(folder_of(root, operator), languages)
-    tracks = (*loaded.tracks, OPEN_TRACK)
-    for track in tracks:
-        if track.slug == track_slug:
-            chosen = kind or kind_of(languages[track.target].kinds)
-            if chosen == GPU:
-                loaded = load_operator(root / operator, languages, GPU)
-            return _judged(loaded, track, chosen)
-    known = ", ".join(track.slug for track in tracks)
-    raise TaskError(f"{operator}: no track {track_slug}; there are: {known}")
+    folder = folder_of(root, operator)
+    loaded = load_operator(folder, languages)
+    tracks = {track.slug: track for track in (*loaded.tracks, OPEN_TRACK)}
+    if (track := tracks.get(track_slug)) is None:
+        raise TaskError(f"{operator}: no track {track_slug}; there are: {', '.join(tracks)}")
+    kind = kind or kind_of(languages[track.target].kinds)
+    return _task(load_operator(folder, languages, GPU) if kind == GPU else loaded, track, kind)
 
 
 def load_tasks(path: Path, languages: Languages) -> list[Task]:
@@ -154,27 +120,26 @@ def load_tasks(path: Path, languages: Languages) -> list[Task]:
     tracks = (*load_operator(path, languages).tracks, OPEN_TRACK)
     kinds = {track: kind_of(languages[track.target].kinds) for track in tracks}
     operators = {kind: load_operator(path, languages, kind) for kind in set(kinds.values())}
-    return [_judged(operators[kinds[track]], track, kinds[track]) for track in tracks]
+    return [_task(operators[kinds[track]], track, kinds[track]) for track in tracks]
 
 
-def _judged(operator: Operator, track: Track, kind: str) -> Task:
-    """Return a task of an operator. Raises `TaskError` where it has no cases to be judged on."""
-    task = Task(operator, track, _hash(operator.folder, track), kind)
+def _task(operator: Operator, track: Track, kind: str) -> Task:
+    """Return a task of an operator. Raises TaskError where it has no cases to be judged on."""
+    digest = _digest(operator.folder, track.slug, lambda top: top not in IMPLEMENTATIONS)
+    task = Task(operator, track, digest, kind)
     for split in (Split.SEEN, Split.UNSEEN):
         if not task.cases(split):
             raise TaskError(
                 f"{operator.folder}: {track.slug} has no {split} case on a {kind}, where it is"
-                f" judged in {_list(task.dtypes) or 'no dtype'}; add one, or take the track out"
+                f" judged in {', '.join(task.dtypes) or 'no dtype'}; add one, or remove the track"
             )
     return task
 
 
 def load_operator(path: Path, languages: Languages, kind: str = CPU) -> Operator:
-    """Read one operator folder.
+    """Return the operator of a folder. Raises TaskError naming the file and the key.
 
     A GPU kind takes cases, domain and limits from `gpu.toml` where that exists.
-
-    Raises: TaskError naming the file and the key.
     """
     table = Table.read(path / "task.toml")
     arguments = _arguments(table)
@@ -186,9 +151,9 @@ def load_operator(path: Path, languages: Languages, kind: str = CPU) -> Operator
     limits, domain, cases = configurations
     operator = Operator(
         name=path.name,
-        title=table.text("title"),
-        category=table.text("category"),
-        families=table.texts("families"),
+        title=table.string("title"),
+        category=table.string("category"),
+        families=table.strings("families"),
         level=table.integer("level"),
         tracks=_tracks(table, languages),
         arguments=arguments,
@@ -214,13 +179,11 @@ def _configurations(
 
 def _tracks(table: Table, languages: Languages) -> tuple[Track, ...]:
     tracks = []
-    for slug in table.texts("tracks"):
+    for slug in table.strings("tracks"):
         source, _, target = slug.partition("-to-")
-        for language in (source, target):
-            if language not in languages:
-                table.fail(
-                    "tracks", f"{slug!r} is not <language>-to-<language> of {_list(languages)}"
-                )
+        if source not in languages or target not in languages:
+            known = ", ".join(languages)
+            table.fail("tracks", f"{slug!r} is not <language>-to-<language> of {known}")
         if (track := Track(source, target)) in tracks:
             table.fail("tracks", f"{slug!r} is there twice; remove one")
         tracks.append(track)
@@ -228,61 +191,51 @@ def _tracks(table: Table, languages: Languages) -> tuple[Track, ...]:
 
 
 def _arguments(table: Table) -> tuple[Argument, ...]:
-    arguments = []
-    for item in table.tables("arguments"):
-        name, role, dtype = item.text("name"), item.text("role"), item.text("dtype")
-        if not name.isidentifier():
-            item.fail("name", f"must be a name, got {name!r}")
-        if role not in ROLES:
-            item.fail("role", f"must be one of {_list(ROLES)}, got {role!r}")
-        dtypes = ("float32", "int64") if role == "scalar" else ("dtype", *ITEM_BYTES)
-        if dtype not in dtypes:
-            item.fail("dtype", f"must be one of {_list(dtypes)}, got {dtype!r}")
-        shape: tuple[str | int, ...] = (
-            () if role == "scalar" else tuple(item.items("shape", "sizes"))
-        )
-        for dimension in shape:
-            if not all(f.isdigit() or f.isidentifier() for f in factors(dimension)):
-                item.fail(
-                    "shape", f"{dimension!r} is not an integer, a symbol or a product of them"
-                )
-        item.finish()
-        arguments.append(Argument(name, role, dtype, shape))
+    arguments = tuple(_argument(item) for item in table.tables("arguments"))
     if all(argument.role != "output" for argument in arguments):
-        table.fail("arguments", "none has the role output; an operator gives something")
-    return tuple(arguments)
+        table.fail("arguments", "none has the role output; add one")
+    return arguments
+
+
+def _argument(item: Table) -> Argument:
+    name, role = item.string("name"), item.option("role", ROLES)
+    if not name.isidentifier():
+        item.fail("name", f"must be an identifier, got {name!r}")
+    scalar = role == "scalar"
+    dtype = item.option("dtype", ("float32", "int64") if scalar else ("dtype", *ITEM_BYTES))
+    shape = () if scalar else item.items("shape", "sizes")
+    for dimension in shape:
+        if not all(f.isdigit() or f.isidentifier() for f in factors(dimension)):
+            item.fail("shape", f"{dimension!r} is not an integer, a symbol or a product of them")
+    item.finish()
+    return Argument(name, role, dtype, shape)
 
 
 def _domain(table: Table, arguments: tuple[Argument, ...], limits: Limits) -> Domain:
-    dtypes = table.texts("dtypes")
+    dtypes = table.strings("dtypes")
     for dtype in dtypes:
         if dtype not in UNIT_ROUNDOFF:
-            table.fail("dtypes", f"must be of {_list(UNIT_ROUNDOFF)}, got {dtype!r}")
-    sizes = symbols_of(arguments)
-    scalars = tuple(a.name for a in arguments if a.role == "scalar")
-    symbols = {s: _range(table, s) for s in dict.fromkeys((*sizes, *scalars))}
+            table.fail("dtypes", f"must be of {', '.join(UNIT_ROUNDOFF)}, got {dtype!r}")
+    scalars = (a.name for a in arguments if a.role == "scalar")
+    names = dict.fromkeys((*symbols_of(arguments), *scalars))
+    symbols = {name: _range(table.table(name)) for name in names}
     table.finish()
     return Domain(dtypes, symbols, arguments, limits.case_mb * 2**20)
 
 
-def _range(table: Table, symbol: str) -> Range:
-    item = table.table(symbol)
+def _range(item: Table) -> Range:
     if item.has("choices"):
         values = item.numbers("choices")
         item.finish()
         return Choices(values)
     bounds = item.numbers("log_uniform")
     multiple = item.integer("multiple_of") if item.has("multiple_of") else 1
-    if (
-        len(bounds) != 2
-        or any(type(b) is not int for b in bounds)
-        or not 1 <= bounds[0] < bounds[1]
-    ):
-        item.fail(
-            "log_uniform", f"must be two sizes [low, high] with 1 <= low < high, got {bounds}"
-        )
+    sizes = [bound for bound in bounds if isinstance(bound, int)]
+    if len(bounds) != 2 or len(sizes) != 2 or not 1 <= sizes[0] < sizes[1]:
+        advice = f"must be two sizes [low, high] with 1 <= low < high, got {bounds}"
+        item.fail("log_uniform", advice)
     item.finish()
-    return LogUniform(int(bounds[0]), int(bounds[1]), multiple)
+    return LogUniform(sizes[0], sizes[1], multiple)
 
 
 def _limits(table: Table) -> Limits:
@@ -293,7 +246,7 @@ def _limits(table: Table) -> Limits:
 
 def _tolerance(table: Table, domain: Domain) -> dict[str, Tolerance]:
     tolerance = {}
-    # A domain of `gpu.toml` may have more dtypes than that of `task.toml`.
+    # A domain of `gpu.toml` can have more dtypes than that of `task.toml`.
     others = (dtype for dtype in table.names() if dtype in UNIT_ROUNDOFF)
     for dtype in dict.fromkeys((*domain.dtypes, *others)):
         item = table.table(dtype)
@@ -304,49 +257,40 @@ def _tolerance(table: Table, domain: Domain) -> dict[str, Tolerance]:
 
 
 def _cases(table: Table, domain: Domain) -> tuple[Case, ...]:
-    cases: list[Case] = []
+    cases: dict[str, Case] = {}
     for item in table.tables("cases"):
-        name, kind, split = item.text("name"), item.text("kind"), item.text("split")
-        dtype = item.text("dtype")
-        if name in {case.name for case in cases}:
-            item.fail("name", f"{name!r} is the name of an earlier case; take another")
-        if kind not in KINDS:
-            item.fail("kind", f"must be one of {_list(KINDS)}, got {kind!r}")
-        if split not in (Split.SEEN, Split.UNSEEN):
-            item.fail("split", f"must be seen or unseen, got {split!r}")
-        if dtype not in domain.dtypes:
-            item.fail("dtype", f"must be one of the domain's, got {dtype!r}")
-        symbols = {}
-        for symbol, values in domain.symbols.items():
-            symbols[symbol] = item.number(symbol)
-            if not values.holds(symbols[symbol]):
-                item.fail(symbol, f"{symbols[symbol]!r} lies outside the domain, {values}")
-        case = Case(name, Split(split), kind, dtype, symbols)
-        if tensor_bytes(domain.arguments, case) > domain.max_bytes:
-            item.fail("name", f"{name!r} is larger than limits.case_mb")
-        item.finish()
-        cases.append(case)
+        case = _case(item, domain)
+        if case.name in cases:
+            item.fail("name", f"{case.name!r} is the name of an earlier case; choose another")
+        cases[case.name] = case
     for split in (Split.SEEN, Split.UNSEEN):
-        if all(case.split is not split for case in cases):
-            table.fail("cases", f"none is {split}; an agent is told some, and judged by others too")
-    return tuple(cases)
+        if all(case.split is not split for case in cases.values()):
+            table.fail("cases", f"none is {split}; add cases that an agent sees, and unseen ones")
+    return tuple(cases.values())
 
 
-def _hash(folder: Path, track: Track) -> str:
-    return _digest(folder, track.slug, lambda top: top not in ANSWERS)
+def _case(item: Table, domain: Domain) -> Case:
+    name, kind = item.string("name"), item.option("kind", KINDS)
+    split = Split(item.option("split", (Split.SEEN, Split.UNSEEN)))
+    dtype = item.option("dtype", domain.dtypes)
+    symbols = {symbol: item.number(symbol) for symbol in domain.symbols}
+    for symbol, values in domain.symbols.items():
+        if not values.holds(symbols[symbol]):
+            item.fail(symbol, f"{symbols[symbol]!r} lies outside the domain, {values}")
+    case = Case(name, split, kind, dtype, symbols)
+    if tensor_bytes(domain.arguments, case) > domain.max_bytes:
+        item.fail("name", f"{name!r} is larger than limits.case_mb")
+    item.finish()
+    return case
 
 
-def _digest(folder: Path, salt: str, counts: Callable[[str], bool]) -> str:
-    """Return a hash of the operator's files whose first path component `counts`."""
+def _digest(folder: Path, salt: str, includes: Callable[[str], bool]) -> str:
+    """Return a hash of the operator's files whose first path component is included."""
     digest = hashlib.sha256(salt.encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"):
-        place = path.relative_to(folder)
-        if counts(place.parts[0]):
+        name = path.relative_to(folder)
+        if includes(name.parts[0]):
             content = path.read_bytes()
-            digest.update(f"\0{place.as_posix()}\0{len(content)}\0".encode())
+            digest.update(f"\0{name.as_posix()}\0{len(content)}\0".encode())
             digest.update(content)
     return digest.hexdigest()
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(names)

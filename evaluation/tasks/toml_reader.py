@@ -1,19 +1,22 @@
-"""TOML reader that names every mistake: the file, the key, the remedy."""
+"""TOML reader whose errors name the file, the key and the remedy."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from evaluation.errors import TaskError
 
+Check = Callable[[Any], bool]
+
 
 class Table:
     """A table of a TOML file.
 
-    Every method takes a key out, and `finish` refuses the rest, so that a misspelt key is an error.
+    Every method removes the key that it reads, and `finish` refuses the rest: a misspelt key is an
+    error. All raise TaskError.
     """
 
     def __init__(self, path: Path, data: Mapping[str, Any], where: str = "") -> None:
@@ -24,11 +27,7 @@ class Table:
     @classmethod
     def read(cls, path: Path) -> Table:
         try:
-            return cls(path, tomllib.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            raise TaskError(f"{path}: no such file; every operator folder needs one") from None
-        except UnicodeDecodeError:
-            raise TaskError(f"{path}: not UTF-8; save it as UTF-8") from None
+            return cls(path, tomllib.loads(read_text(path)))
         except tomllib.TOMLDecodeError as error:
             raise TaskError(f"{path}: not TOML: {error}") from None
 
@@ -41,17 +40,18 @@ class Table:
     def names(self) -> tuple[str, ...]:
         return tuple(self._left)
 
-    def text(self, key: str) -> str:
-        value = self._take(key, "a text")
-        if not isinstance(value, str) or not value.strip():
-            self.fail(key, f"must be a text that is not empty, got {value!r}")
+    def string(self, key: str) -> str:
+        return str(self._value(key, "a string that is not empty", _is_string))
+
+    def option(self, key: str, options: Iterable[str]) -> str:
+        """Return a string that is one of `options`."""
+        value, known = self.string(key), tuple(options)
+        if value not in known:
+            self.fail(key, f"must be one of {', '.join(known)}; got {value!r}")
         return value
 
     def number(self, key: str) -> int | float:
-        value = self._take(key, "a number")
-        if not _is_number(value):
-            self.fail(key, f"must be a number, got {value!r}")
-        return value  # type: ignore[no-any-return]  # _is_number narrows at run time only
+        return self._value(key, "a number", _is_number)  # type: ignore[no-any-return]
 
     def positive(self, key: str) -> float:
         value = float(self.number(key))
@@ -59,59 +59,67 @@ class Table:
             self.fail(key, f"must be a number above 0, got {value!r}")
         return value
 
-    def integer(self, key: str, least: int = 1) -> int:
-        value = self._take(key, "an integer")
-        if type(value) is not int or value < least:
-            self.fail(key, f"must be an integer of at least {least}, got {value!r}")
-        return value
+    def integer(self, key: str) -> int:
+        kind = "an integer of at least 1"
+        return int(self._value(key, kind, lambda value: type(value) is int and value > 0))
 
-    def items(self, key: str, kind: str) -> Sequence[Any]:
-        value = self._take(key, f"a list of {kind}")
-        if not isinstance(value, list) or not value:
-            self.fail(key, f"must be a list of {kind} that is not empty, got {value!r}")
-        return value
+    def items(self, key: str, kind: str, check: Check = lambda item: True) -> tuple[Any, ...]:
+        """Return the items of a list that is not empty; `kind` names them."""
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        values = self.items(key, "texts")
-        for value in values:
-            if not isinstance(value, str) or not value:
-                self.fail(key, f"must hold texts only, got {value!r}")
-        return tuple(values)
+        def is_list(value: Any) -> bool:
+            return isinstance(value, list) and bool(value) and all(map(check, value))
+
+        return tuple(self._value(key, f"a list of {kind} that is not empty", is_list))
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        return self.items(key, "strings", _is_string)
 
     def numbers(self, key: str) -> tuple[int | float, ...]:
-        values = self.items(key, "numbers")
-        for value in values:
-            if not _is_number(value):
-                self.fail(key, f"must hold numbers only, got {value!r}")
-        return tuple(values)
+        return self.items(key, "numbers", _is_number)
 
     def table(self, key: str) -> Table:
-        value = self._take(key, "a table")
-        if not isinstance(value, dict):
-            self.fail(key, f"must be a table, got {value!r}")
-        return Table(self.path, value, self._name(key))
+        return Table(self.path, self._value(key, "a table", _is_table), self._name(key))
 
     def tables(self, key: str) -> tuple[Table, ...]:
-        values = self.items(key, "tables")
-        for value in values:
-            if not isinstance(value, dict):
-                self.fail(key, f"must hold tables only, got {value!r}")
         return tuple(
-            Table(self.path, value, f"{self._name(key)}[{i}]") for i, value in enumerate(values)
+            Table(self.path, value, f"{self._name(key)}[{number}]")
+            for number, value in enumerate(self.items(key, "tables", _is_table))
         )
 
     def finish(self) -> None:
+        """Refuse keys that were not read."""
         for key in self._left:
             self.fail(key, "unknown key; remove it or correct its spelling")
 
-    def _take(self, key: str, kind: str) -> Any:
+    def _value(self, key: str, kind: str, check: Check) -> Any:
         if key not in self._left:
             self.fail(key, f"missing; add {kind}")
-        return self._left.pop(key)
+        value = self._left.pop(key)
+        if not check(value):
+            self.fail(key, f"must be {kind}, got {value!r}")
+        return value
 
     def _name(self, key: str) -> str:
         return f"{self.where}.{key}" if self.where else key
 
 
+def read_text(path: Path) -> str:
+    """Return the text of a file of a task. Raises TaskError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TaskError(f"{path}: no such file; add it") from None
+    except UnicodeDecodeError:
+        raise TaskError(f"{path}: not UTF-8; save it as UTF-8") from None
+
+
+def _is_string(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) in (int, float)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)

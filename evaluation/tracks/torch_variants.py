@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evaluation.device_kind import CPU, GPU
-from evaluation.tasks.operator import Example, Operator, read_text
+from evaluation.tasks.operator import Example, Operator
+from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Reason
 
 EAGER = "{name} = reference"

@@ -11,7 +11,7 @@ import pytest
 from evaluation.admission import admit
 from evaluation.admission.trivial_submissions import NOTES
 from evaluation.process.fork_server import ForkServer
-from evaluation.tasks.spec import Track
+from evaluation.tasks.operator import Track
 from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Verdict
 from tests.gpu.submissions import HERE

@@ -20,8 +20,8 @@ from evaluation.languages import languages
 from evaluation.languages.hip import INCLUDE
 from evaluation.memory.ring import values_of
 from evaluation.tasks.domain import dtype_of, shape_of
-from evaluation.tasks.operator import Operator
-from evaluation.tasks.spec import Task, Track, find_operators
+from evaluation.tasks.operator import Operator, Track
+from evaluation.tasks.spec import Task, find_operators
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case

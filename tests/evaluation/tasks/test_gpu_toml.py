@@ -80,10 +80,10 @@ def test_the_hash_changes_with_it(folder: Path) -> None:
         ("seconds = 120", "seconds = -1", "limits.seconds: must be a number above 0"),
         ("case_mb = 1024", "case_mb = 1", "is larger than limits.case_mb"),
         ('["bfloat16", "float16", "float32"]', '["float8"]', "domain.dtypes: must be of"),
-        ('["bfloat16", "float16", "float32"]', '["float32"]', "dtype: must be one of the domain"),
+        ('["bfloat16", "float16", "float32"]', '["float32"]', "dtype: must be one of float32;"),
         ("[1, 16384]", "[1, 100]", "lies outside the domain"),
         ("rows = { log_uniform", "columns = { log_uniform", "domain.rows: missing"),
-        ('split = "seen"', 'split = "shown"', "split: must be seen or unseen"),
+        ('split = "seen"', 'split = "shown"', "split: must be one of seen, unseen"),
         ('kind = "edge"', 'kind = "odd"', "kind: must be one of nominal"),
     ],
 )

@@ -9,8 +9,9 @@ import torch
 
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
+from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
-from evaluation.tasks.spec import Operator, find_operators
+from evaluation.tasks.spec import find_operators
 from evaluation.tracks.load import load_operator
 from evaluation.types import Case
 

@@ -15,7 +15,8 @@ import pytest
 
 from evaluation.errors import TaskError
 from evaluation.tasks.domain import Choices, LogUniform, elements, extent, tensor_bytes
-from evaluation.tasks.spec import OPEN_TRACK, find_operators, output_shapes
+from evaluation.tasks.operator import output_shapes
+from evaluation.tasks.spec import OPEN_TRACK, find_operators
 from evaluation.tracks.builds import baselines
 from evaluation.tracks.load import load_operator, load_task, load_tasks
 from evaluation.tracks.workspace_files import starter_files
@@ -44,7 +45,7 @@ def edited(tmp_path: Path) -> Callable[[str, str], Path]:
     ("old", "new", "said"),
     [
         ('title = "RMS norm"', "", "title: missing"),
-        ('title = "RMS norm"', "title = 7", "title: must be a text"),
+        ('title = "RMS norm"', "title = 7", "title: must be a string"),
         ("level = 1", "level = 1\nlevle = 2", "levle: unknown key"),
         ("level = 1", "level = true", "level: must be an integer"),
         ('"cpp-to-cpp"', '"cpp-to-cobol"', "'cpp-to-cobol' is not <language>-to-<language>"),
@@ -58,7 +59,7 @@ def edited(tmp_path: Path) -> Callable[[str, str], Path]:
         ("rows = 8,", "", "rows: missing"),
         ("eps = 1e-5 }", "eps = 1e-3 }", "eps: 0.001 lies outside the domain"),
         ('name = "llama-1b-prefill"', 'name = "llama-8b-prefill"', "is the name of an earlier"),
-        ('split = "seen"', 'split = "sampled"', "split: must be seen or unseen"),
+        ('split = "seen"', 'split = "sampled"', "split: must be one of seen, unseen"),
         ('kind = "edge"', 'kind = "odd"', "kind: must be one of nominal"),
         ("case_mb = 48", "case_mb = 1", "is larger than limits.case_mb"),
         ("seconds = 120", "seconds = 0", "limits.seconds: must be a number above 0"),
@@ -140,7 +141,7 @@ def test_an_example_without_a_note_or_with_a_strange_name_is_refused(tmp_path: P
             "silent.cpp.txt",
             r"silent\.cpp\.txt: a source in cpp ends in \.cpp, edits of one in \.toml",
         ),
-        ("no_eps.cpp.cpp", r"no_eps\.cpp\.toml: there are two answers no_eps in cpp; rename one"),
+        ("no_eps.cpp.cpp", r"no_eps\.cpp\.toml: no_eps in cpp is there twice; rename one"),
     ):
         silent.rename(folder / "mutants" / name)
         with pytest.raises(TaskError, match=told):
@@ -159,12 +160,16 @@ edits = [[' * weight', ''], ['return 0;', 'return 1;']]
     ("old", "new", "told"),
     [
         ("", "", ""),
-        ("' * weight'", "' / weight'", r"edits\[0\]: ' / weight' stands 0 times in honest/lanes"),
-        ("' * weight'", "'x'", r"'x' stands 3 times in honest/lanes\.cpp\.cpp, not once"),
-        ("'return 0;'", "' * weight'", r"' \* weight' stands 0 times.* after the edits before it"),
-        ("['return 0;', 'return 1;']", "['return 0;']", r"edits\[1\]: must be what stands there"),
-        ("return 1;", "return 0;", r"edits\[1\]: must be what stands there and another text"),
-        ("' * weight'", "''", r"edits\[0\]: must be what stands there and another text"),
+        (
+            "' * weight'",
+            "' / weight'",
+            r"must occur once in honest/lanes\.cpp\.cpp, not 0",
+        ),
+        ("' * weight'", "'x'", r"'x' must occur once in honest/lanes\.cpp\.cpp, not 3 times"),
+        ("'return 0;'", "' * weight'", r"must occur once.* after the edits before it, not 0"),
+        ("['return 0;', 'return 1;']", "['return 0;']", r"edits\[1\]: must be a text and a"),
+        ("return 1;", "return 0;", r"edits\[1\]: must be a text and a different replacement"),
+        ("' * weight'", "''", r"edits\[0\]: must be a text and a different replacement"),
         ("honest/lanes", "honest/none", r"of: must be one of baseline/cpp\.cpp, honest/.*lanes"),
         ("honest/lanes.cpp.cpp", "../../README.md", r"of: must be one of baseline/cpp\.cpp"),
         ("honest/lanes.cpp.cpp", "baseline/cuda.cu", r"of: must be one of baseline/cpp\.cpp"),

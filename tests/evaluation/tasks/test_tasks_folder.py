@@ -15,8 +15,9 @@ from evaluation.errors import SubmissionError
 from evaluation.memory.verify import compare
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
+from evaluation.tasks.operator import Example, Operator, output_shapes
 from evaluation.tasks.reference import Reference
-from evaluation.tasks.spec import Example, Operator, find_operators, output_shapes
+from evaluation.tasks.spec import find_operators
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Case, Split
