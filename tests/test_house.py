@@ -251,5 +251,6 @@ def test_library_without_a_reason_is_refused() -> None:
         for entry in group
         if isinstance(entry, str)
     }
-    explained = set(re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/dependencies.md").read_text(), re.M))
+    page = (ROOT / "docs/dependencies.md").read_text()
+    explained = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
     assert explained == names
