@@ -14,7 +14,6 @@ import torch
 
 from evaluation.admission.trivial_submissions import NOTES, probes
 from evaluation.building import nvcc
-from evaluation.building.c_header import header
 from evaluation.gates.integrity import read
 from evaluation.languages import languages
 from evaluation.languages.hip import INCLUDE
@@ -74,7 +73,7 @@ def _namespaces(operators: list[Operator]) -> Iterator[str]:
             for probe in probes(operator, language):
                 include = f'#include "{operator.name}.h"\n'
                 assert include in probe.source
-                text = probe.source.replace(include, header(operator, language))
+                text = probe.source.replace(include, languages()[language].header(operator))
                 # A function of C would be the same one in every namespace.
                 text = text.replace('extern "C" ', "")
                 yield (
