@@ -13,17 +13,7 @@ def sync() -> list[str]:
     """Sync everything; return a message for each task folder or agent module that is left out."""
     specs, problems = _offered()
     sync_agents(
-        AgentSpec(
-            slug=spec.slug,
-            title=spec.title,
-            adapter=adapter,
-            model=spec.model,
-            settings=spec.settings,
-            description=spec.description,
-            tasks=spec.tasks,
-            kinds=spec.kinds,
-            open_book=spec.open_book,
-        )
+        AgentSpec(adapter=adapter, **vars(spec))
         for adapter, found in specs.items()
         for spec in found
     )

@@ -19,7 +19,7 @@ BLOCK_BYTES = 4096
 def read(path: Path, max_bytes: int) -> bytes:
     """Return the beginning of a regular file; nothing for a link, a pipe, a device or no file."""
     try:
-        with open(path, "rb", opener=_open_no_follow) as file:
+        with open(path, "rb", opener=open_no_follow) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return file.read(max_bytes)
     except OSError:
@@ -27,7 +27,7 @@ def read(path: Path, max_bytes: int) -> bytes:
     return b""
 
 
-def _open_no_follow(path: str, flags: int) -> int:
+def open_no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 

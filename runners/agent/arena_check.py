@@ -1,12 +1,14 @@
-"""Ask about this folder's kernel: the `arena-check` and `arena-profile` of every workspace.
+"""Request a verdict or a profile of this folder's kernel.
 
     ./arena-check [--json] [note ...]
     ./arena-profile [--json] [CASE]
 
-arena-check hands the target file in as it stands and prints what each gate said. Each ask is a
-round. arena-profile tells where the time of the last round's kernels goes, on a seen case, the
-largest unless one is named; it costs no round, and a run has only so many. Exit status: 0 passed or
-profiled, 1 not so, 2 refused (budget spent, unreadable file), 3 the arena's fault.
+arena-check submits the target file as it is and prints the result of each gate. Each request is a
+round. arena-profile shows the time of each kernel of the last round on a seen case, by default the
+largest. It costs no round, but the profiles of a run are limited too.
+
+Exit status: 0 passed or profiled, 1 not so, 2 refused (budget spent, unreadable file), 3 failure of
+the arena.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ import socket
 import sys
 from typing import Any
 
-DOOR = ".door"
+SOCKET_NAME = ".arena-socket"
 PROFILE = "arena-profile"
 ARENA_FAULT = 3
 
 
 def main(arguments: list[str]) -> int:
+    """Send the request of the command line, print its answer and return the exit status."""
     if "-h" in arguments or "--help" in arguments:
         print(__doc__)
         return 0
@@ -30,24 +33,24 @@ def main(arguments: list[str]) -> int:
     text = " ".join(word for word in arguments if word != "--json")
     profile = os.path.basename(sys.argv[0]) == PROFILE
     request = {"op": "profile", "case": text} if profile else {"op": "check", "note": text}
-    os.chdir(os.path.dirname(os.path.abspath(__file__)))  # a socket's path is short or not at all
+    os.chdir(os.path.dirname(os.path.abspath(__file__)))  # the path of a socket must be short
     try:
-        answer = ask(request)
+        answer = send(request)
     except (OSError, ValueError) as error:
         answer = {"exit": ARENA_FAULT, "text": f"the arena does not answer: {error}"}
     print(json.dumps(answer) if as_json else answer["text"])
     return int(answer["exit"])
 
 
-def ask(request: dict[str, Any]) -> dict[str, Any]:
-    """Send one request through the control socket and wait for its answer."""
+def send(request: dict[str, Any]) -> dict[str, Any]:
+    """Send one request to the control socket and wait for its answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control_socket:
-        control_socket.connect(DOOR)
+        control_socket.connect(SOCKET_NAME)
         control_socket.sendall(json.dumps(request).encode() + b"\n")
         with control_socket.makefile("rb") as lines:
             line = lines.readline()
     if not line:
-        raise ConnectionError("the door was closed; the run is over")
+        raise ConnectionError("the control socket is closed; the run is over")
     answer: dict[str, Any] = json.loads(line)
     return answer
 

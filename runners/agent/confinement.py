@@ -12,21 +12,21 @@ from evaluation.sandbox.policy import Policy
 
 PACKAGE = Path(__file__).parents[1]
 SCRATCH = ".tmp"
-FILE_BYTES = 64 << 20
+MAX_FILE_BYTES = 64 << 20
 
 
-def confined(workspace: Path) -> list[str]:
-    """Return the command line of an agent's process in `workspace`, with its brief on stdin."""
+def confined(workspace: Path, package: Path = PACKAGE) -> list[str]:
+    """Return the command line of an agent's process, which reads its brief from stdin."""
     policy = Policy(
         features=isolation_features(),
-        readable=(sys.prefix, sys.base_prefix, sys.executable, str(PACKAGE)),
+        readable=(sys.prefix, sys.base_prefix, sys.executable, str(package)),
         writable=(str(workspace),),
-        file_bytes=FILE_BYTES,
-        cpu_seconds=24 * 3600,  # its time is kept by the run's clock
+        file_bytes=MAX_FILE_BYTES,
+        cpu_seconds=24 * 3600,  # the run's time budget ends it earlier
         unix_sockets=True,
-        minimal_root=True,  # through no door but its own
+        minimal_root=True,  # so that it reaches no socket but its own
     )
-    agent = [sys.executable, "-P", "-s", str(PACKAGE / "agents" / "__main__.py")]
+    agent = [sys.executable, "-P", "-s", str(package / "agents" / "__main__.py")]
     return launch.command(agent, policy)
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
-import socket
+import socketserver
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from runners.agent.arena_check import ARENA_FAULT, DOOR
+from runners.agent.arena_check import ARENA_FAULT, SOCKET_NAME
 
-REQUEST_BYTES = 64 << 10
-PATIENCE_SECONDS = 5.0
-TICK_SECONDS = 0.2
+MAX_REQUEST_BYTES = 64 << 10
+CLIENT_TIMEOUT_SECONDS = 5.0
+POLL_SECONDS = 0.2
 
 Answer = Mapping[str, Any]
 """Has `exit`, `text` for a person, and further data for a program."""
@@ -25,6 +27,26 @@ PASSED, NOT_PASSED, REFUSED = 0, 1, 2
 
 def refused(text: str) -> Answer:
     return {"exit": REFUSED, "text": text}
+
+
+class TimeBudget:
+    """Time of an agent, counted down from now; one thread may pause it while another reads it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def deadline(self) -> float:
+        """Return the end on the monotonic clock; infinity while paused."""
+        return self._end
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        end, began = self._end, time.monotonic()
+        self._end = math.inf
+        try:
+            yield
+        finally:
+            self._end = end + time.monotonic() - began
 
 
 class ControlSocket:
@@ -40,59 +62,41 @@ class ControlSocket:
         self.failure: BaseException | None = None
         self._folder = folder
         self._check, self._profile = check, profile
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name=f"door of {folder.name}")
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
     def __enter__(self) -> Self:
-        here = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
-        try:  # by its handle: the path of a socket may have 107 bytes, a folder's may have more
-            self._socket.bind(f"/proc/self/fd/{here}/{DOOR}")
+        # By its descriptor: the path of a socket is limited to 107 bytes, that of a folder is not.
+        folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            self._server = _Server(f"/proc/self/fd/{folder}/{SOCKET_NAME}", self._answer)
         finally:
-            os.close(here)
-        self._socket.listen()
-        self._socket.settimeout(TICK_SECONDS)
+            os.close(folder)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            args=(POLL_SECONDS,),
+            name=f"control socket of {self._folder.name}",
+        )
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._closing.set()
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
         self._thread.join()
-        self._socket.close()
+        self._server.server_close()
 
-    def _serve(self) -> None:
-        while not self._closing.is_set():
-            try:
-                client, _ = self._socket.accept()
-            except TimeoutError:
-                continue
-            with client:
-                client.settimeout(PATIENCE_SECONDS)
-                try:
-                    request = _read_line(client)
-                    client.sendall(json.dumps(self._answer(request)).encode() + b"\n")
-                except OSError:
-                    continue  # the asker hung up, or never finished asking
-
-    def _answer(self, request: bytes) -> Answer:
+    def _answer(self, line: bytes) -> Answer:
         try:
-            asked = json.loads(request)
+            request = json.loads(line)
         except (ValueError, RecursionError):
-            asked = None
+            request = None
         answer: Callable[[str], Answer]
-        match asked:
+        match request:
             case {"op": "check", "note": str(text)}:
                 answer = self._check
             case {"op": "profile", "case": str(text)}:
                 answer = self._profile
             case _:
-                ways = '{"op": "check", "note": "..."} or {"op": "profile", "case": "..."}'
-                return refused(f"ask {ways} on one line")
+                forms = '{"op": "check", "note": "..."} or {"op": "profile", "case": "..."}'
+                return refused(f"send {forms} on one line")
         try:
             return answer(text)
         except BaseException as failure:
@@ -100,11 +104,21 @@ class ControlSocket:
             return {"exit": ARENA_FAULT, "text": "the arena failed, through no fault of yours"}
 
 
-def _read_line(client: socket.socket) -> bytes:
-    line = b""
-    while not line.endswith(b"\n") and len(line) <= REQUEST_BYTES:
-        data = client.recv(4096)
-        if not data:
-            break
-        line += data
-    return line
+class _Server(socketserver.UnixStreamServer):
+    request_queue_size = 128
+
+    def __init__(self, path: str, answer: Callable[[bytes], Answer]) -> None:
+        self.answer = answer
+        super().__init__(path, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a client that disconnected or did not finish its request."""
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: _Server
+    timeout = CLIENT_TIMEOUT_SECONDS
+
+    def handle(self) -> None:
+        line = self.rfile.readline(MAX_REQUEST_BYTES)
+        self.wfile.write(json.dumps(self.server.answer(line)).encode() + b"\n")

@@ -1,4 +1,7 @@
-"""Recorder: an agent's output becomes events of its run. Only the arena records verdicts."""
+"""Recorder of an agent's output as events of its run. Only the arena records verdicts.
+
+The format of a line is documented in `runners.agent.session`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ KINDS = frozenset(
 )  # fmt: skip
 SPANS = ("turn", "subagent")
 SPAN_FIELDS = frozenset({"span_kind", "title", "note", "ok", "duration_ms", "message"})
-"""Fields of an agent's spans; those of submissions and evaluations are the arena's."""
+"""Fields of an agent's spans; spans of submissions and evaluations are the arena's."""
 ID = re.compile(r"agent-[\w.-]{1,80}")
 MAX_EVENTS, MAX_BYTES = 20_000, 256 << 20
 """Limits of one run."""
@@ -26,18 +29,22 @@ MAX_EVENTS, MAX_BYTES = 20_000, 256 << 20
 class Recorder:
     """Records the lines of one agent's process in its run, in order and once each."""
 
-    def __init__(self, run_id: str, producer: str) -> None:
+    def __init__(self, run_id: str, producer: str, max_bytes: int = MAX_BYTES) -> None:
         self._run_id = run_id
         self._producer = producer
+        self._max_bytes = max_bytes
         self._recorded = self._bytes = 0
 
     def record(self, lines: list[str]) -> None:
-        """Record lines. Raises OverflowError beyond the limits of one run."""
+        """Record lines.
+
+        Raises: OverflowError beyond `MAX_EVENTS` or `max_bytes` in all.
+        """
         drafts = [self._draft(line, self._recorded + index) for index, line in enumerate(lines)]
         self._recorded += len(lines)
         self._bytes += sum(map(len, lines))
-        if self._recorded > MAX_EVENTS or self._bytes > MAX_BYTES:
-            raise OverflowError(f"more than {MAX_EVENTS} events or {MAX_BYTES >> 20} MiB")
+        if self._recorded > MAX_EVENTS or self._bytes > self._max_bytes:
+            raise OverflowError(f"more than {MAX_EVENTS} events or {self._max_bytes} bytes")
         services.record(self._run_id, drafts, producer=self._producer)
 
     def _draft(self, line: str, number: int) -> EventDraft:
@@ -46,8 +53,8 @@ class Recorder:
             draft = _parse(json.loads(line), number)
             checked_body(draft)
         except (ValueError, TypeError, RecursionError) as error:
-            what = str(error) if isinstance(error, BadEvent) else "not an event"
-            body = {"text": f"{line[:2000]}\n({what})", "level": "warning", "stream": "stdout"}
+            problem = str(error) if isinstance(error, BadEvent) else "not an event"
+            body = {"text": f"{line[:2000]}\n({problem})", "level": "warning", "stream": "stdout"}
             return EventDraft("log", body, producer_seq=number)
         return draft
 
@@ -57,7 +64,7 @@ def _parse(event: Any, number: int) -> EventDraft:
         case {"kind": str(kind), "body": dict(body)} if kind in KINDS:
             names = {name: event.get(name) or "" for name in ("id", "span", "parent")}
             for name in names.values():
-                if name and not ID.fullmatch(name):  # others are the arena's to replace
+                if name and not ID.fullmatch(name):  # other ids belong to the arena
                     raise BadEvent(f"{name!r} is not an agent's id")
             if kind in ("span_begin", "span_end"):
                 _check_span(body)
@@ -69,6 +76,6 @@ def _parse(event: Any, number: int) -> EventDraft:
 
 def _check_span(body: dict[str, Any]) -> None:
     if set(body) - SPAN_FIELDS:
-        raise BadEvent(f"of a span an agent tells {', '.join(sorted(SPAN_FIELDS))}")
+        raise BadEvent(f"a span of an agent has only {', '.join(sorted(SPAN_FIELDS))}")
     if body.get("span_kind") not in SPANS:
         raise BadEvent(f"an agent's spans are of the kind {' or '.join(SPANS)}")

@@ -1,4 +1,24 @@
-"""Agent session: its brief, its folder, its tools, and the events of its steps."""
+"""Agent session: the brief, workspace and tools of an agent, and the events of its steps.
+
+The protocol between an agent's process and the arena is JSON, one object per line:
+
+    stdin    {"adapter": "tuner", "settings": {...},
+              "brief": {"task": "k/cpp-to-cpp", "target": "k.cpp", "rounds": 20, "seconds": 600}}
+    stdout   {"kind": "message", "id": "agent-1", "body": {"role": "assistant", "text": "..."}}
+
+A line of stdout is an event of the run. `runners.agent.recorder.KINDS` lists the kinds an agent may
+send, and `arena.runs.trace.events` has the fields of each body. `id` starts with `agent-`; an event
+with the id of an earlier one replaces it. `span` and `parent` are ids of spans, and optional. Any
+other line is kept as a log.
+
+Verdicts and profiles come through `./arena-check` and `./arena-profile` in the workspace, or
+directly from the socket that these commands connect to:
+
+    request  {"op": "check", "note": "..."}    or    {"op": "profile", "case": "..."}
+    answer   {"exit": 0, "text": "...", "rounds_left": 19, "speedup": 1.5, "low": 1.4, ...}
+
+`exit` is 0 for passed, 1 for not passed, 2 for refused, 3 for a failure of the arena.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +31,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from runners.agent.arena_check import ARENA_FAULT, PROFILE
 
-LATE = 124
+TIMEOUT_EXIT_CODE = 124
 """Exit code of a command that was ended, as of `timeout`."""
 
 
@@ -33,8 +53,8 @@ class TaskBrief:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A finished command: its exit code and output."""
+class CommandResult:
+    """Exit code and output of a finished command."""
 
     code: int
     output: str
@@ -66,16 +86,10 @@ class Verdict:
     high: float | None
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Verdict:
-        return cls(
-            passed=answer["exit"] == 0,
-            refused=answer["exit"] == 2,
-            text=answer["text"],
-            reason=answer.get("reason") or "",
-            speedup=answer.get("speedup"),
-            low=answer.get("low"),
-            high=answer.get("high"),
-        )
+    def from_answer(cls, answer: Mapping[str, Any]) -> Verdict:
+        interval = (answer.get(name) for name in ("speedup", "low", "high"))
+        passed, refused = answer["exit"] == 0, answer["exit"] == 2
+        return cls(passed, refused, answer["text"], answer.get("reason") or "", *interval)
 
 
 class AgentSession:
@@ -88,7 +102,7 @@ class AgentSession:
         self._out = out
         self._ids = itertools.count(1)
 
-    def say(
+    def message(
         self,
         text: str,
         *,
@@ -97,8 +111,8 @@ class AgentSession:
         usage: Usage | None = None,
         cost_usd: float | None = None,
     ) -> None:
-        """Send a message. The run shows the sums of tokens and cost."""
-        self._tell(
+        """Record a message. The run shows the sums of tokens and cost."""
+        self._record(
             "message",
             role="assistant",
             text=text,
@@ -109,7 +123,7 @@ class AgentSession:
         )
 
     def note(self, text: str, **detail: Any) -> None:
-        self._tell("note", text=text, detail=detail)
+        self._record("note", text=text, detail=detail)
 
     def read(self, path: str) -> str:
         return (self.folder / path).read_text(encoding="utf-8")
@@ -121,87 +135,102 @@ class AgentSession:
         if text == before:
             return
         file.write_text(text, encoding="utf-8")
-        self._tell(
+        self._record(
             "file_edit",
             path=path,
             operation="create" if before is None else "modify",
             before_hash=_digest(before) if before is not None else "",
             after_hash=_digest(text),
-            diff=unified_diff(path, before or "", text),
+            diff=_unified_diff(path, before or "", text),
         )
 
-    def run(self, command: str, *, seconds: float = 60) -> Ran:
+    def run(self, command: str, *, seconds: float = 60) -> CommandResult:
         """Run a shell command in the workspace; after `seconds` its process group is killed."""
-        call = self._tell("tool_call", tool="shell", arguments={"command": command}, cwd=".")
-        ran, took = self._spawn(["sh", "-c", command], seconds)
-        self._told(call, "shell", ran, took, ran.output)
-        return ran
+        return self._call("shell", {"command": command}, ["sh", "-c", command], seconds)
 
     def check(self, note: str = "") -> Verdict:
-        """Submit the target and wait for its verdict. Raises `ArenaFailed` when there is none."""
-        call = self._tell("tool_call", tool="arena-check", arguments={"note": note}, cwd=".")
-        ran, took = self._spawn(["./arena-check", "--json", note], seconds=None)
-        answer = json.loads(ran.output.splitlines()[-1])
-        self._told(call, "arena-check", ran, took, answer["text"])
-        if ran.code == ARENA_FAULT:
-            raise ArenaFailed(answer["text"])
-        verdict = Verdict.of(answer)
-        self.rounds_left = int(answer.get("rounds_left", self.rounds_left))
-        return verdict
+        """Submit the target and wait for its verdict.
 
-    def profile(self, case: str = "") -> Ran:
+        Raises: ArenaFailed when there is none.
+        """
+        command = ["./arena-check", "--json", note]
+        result = self._call(
+            "arena-check", {"note": note}, command, text_of=lambda output: _answer(output)["text"]
+        )
+        answer = _answer(result.output)
+        if result.code == ARENA_FAULT:
+            raise ArenaFailed(answer["text"])
+        self.rounds_left = int(answer.get("rounds_left", self.rounds_left))
+        return Verdict.from_answer(answer)
+
+    def profile(self, case: str = "") -> CommandResult:
         """Request a profile of the last round on a seen case, by default the largest.
 
         Returns: a table as text, or why there is none.
         """
-        call = self._tell("tool_call", tool=PROFILE, arguments={"case": case}, cwd=".")
-        ran, took = self._spawn([f"./{PROFILE}", *filter(None, [case])], seconds=None)
-        self._told(call, PROFILE, ran, took, ran.output)
-        return ran
+        return self._call(PROFILE, {"case": case}, [f"./{PROFILE}", *filter(None, [case])])
 
-    def _spawn(self, command: Sequence[str], seconds: float | None) -> tuple[Ran, float]:
+    def _call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        command: Sequence[str],
+        seconds: float | None = None,
+        text_of: Callable[[str], str] = str,
+    ) -> CommandResult:
+        """Run a command as a tool call; `text_of` converts its output to the recorded text."""
+        call = self._record("tool_call", tool=tool, arguments=arguments, cwd=".")
         began = time.monotonic()
-        # To a file: what was sent away may hold its end of a pipe for ever.
-        with tempfile.TemporaryFile() as said:
+        result = self._execute(command, seconds)
+        milliseconds = (time.monotonic() - began) * 1000
+        self._record(
+            "tool_result",
+            call=call,
+            tool=tool,
+            ok=result.code == 0,
+            exit_code=result.code,
+            duration_ms=round(milliseconds, 1),
+            output=text_of(result.output),
+        )
+        return result
+
+    def _execute(self, command: Sequence[str], seconds: float | None) -> CommandResult:
+        # To a file: a background process may keep its end of a pipe open forever.
+        with tempfile.TemporaryFile() as file:
             process = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            code, late = LATE, ""
+            code, timeout = TIMEOUT_EXIT_CODE, ""
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                late = f"ended after {seconds:g} seconds"
-            said.seek(0)
-            output = said.read().decode(errors="replace")
-        if late and output and not output.endswith("\n"):
+                timeout = f"ended after {seconds:g} seconds"
+            file.seek(0)
+            output = file.read().decode(errors="replace")
+        if timeout and output and not output.endswith("\n"):
             output += "\n"
-        return Ran(code, output + late), (time.monotonic() - began) * 1000
+        return CommandResult(code, output + timeout)
 
-    def _told(self, call: str, tool: str, ran: Ran, took_ms: float, output: str) -> None:
-        self._tell(
-            "tool_result",
-            call=call,
-            tool=tool,
-            ok=ran.code == 0,
-            exit_code=ran.code,
-            duration_ms=round(took_ms, 1),
-            output=output,
-        )
-
-    def _tell(self, kind: str, **body: Any) -> str:
+    def _record(self, kind: str, **body: Any) -> str:
+        """Write an event and return its id."""
         event = f"agent-{next(self._ids)}"
         print(json.dumps({"kind": kind, "id": event, "body": body}), file=self._out, flush=True)
         return event
 
 
-def unified_diff(path: str, before: str, after: str) -> str:
+def _answer(output: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return answer
+
+
+def _unified_diff(path: str, before: str, after: str) -> str:
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
     )

@@ -16,13 +16,17 @@ CASE_FIELDS = (
     "case", "dtype", "baseline", "candidate_us", "baseline_us", "speedup", "low", "high", "gbps",
     "roofline_share", "noisy",
 )  # fmt: skip
+SUMMARY_FIELDS = (
+    "verdict", "reason", "message", "speedup", "low", "high", "noisy", "roofline_share",
+)  # fmt: skip
 ACCEPTED, SKIPPED = "passed", "skipped"
 """`skipped` says that this hardware cannot run the task at all."""
 
 
 def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     """Return the answer for an ended evaluation; `left` of `rounds` remain."""
-    head = f"round {evaluation.submission.round}, {left} of {rounds} left"
+    number = evaluation.submission.round
+    head = f"round {number}, {left} of {rounds} left"
     if evaluation.status == EvaluationStatus.BROKEN:
         text = f"{head}: the arena could not judge this, through no fault of yours"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
@@ -30,29 +34,16 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
         text = f"{head}: {evaluation.message}; no round of this task can be judged here"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
     gates = list(evaluation.gates.values(*GATE_FIELDS))
-    cases = _seen_cases(evaluation)
+    cases = list(evaluation.measurements.filter(split=Split.SEEN).values(*CASE_FIELDS))
     compiler = _compiler_text(evaluation)
     verdict = " ".join(filter(None, (evaluation.verdict, evaluation.reason)))
-    parts = [
-        f"{head}: {verdict}",
-        _gate_table(gates),
-        compiler,
-        _case_table(cases),
-        _speedup_line(evaluation),
-    ]
+    parts = (_gate_table(gates), compiler, _case_table(cases), _speedup_line(evaluation))
     return {
         "exit": PASSED if evaluation.verdict == ACCEPTED else NOT_PASSED,
-        "text": "\n".join(filter(None, parts)),
-        "round": evaluation.submission.round,
+        "text": "\n".join(filter(None, (f"{head}: {verdict}", *parts))),
+        "round": number,
         "rounds_left": left,
-        "verdict": evaluation.verdict,
-        "reason": evaluation.reason,
-        "message": evaluation.message,
-        "speedup": evaluation.speedup,
-        "low": evaluation.low,
-        "high": evaluation.high,
-        "noisy": evaluation.noisy,
-        "roofline_share": evaluation.roofline_share,
+        **{name: getattr(evaluation, name) for name in SUMMARY_FIELDS},
         "gates": gates,
         "cases": cases,
         "compiler": compiler,
@@ -67,7 +58,7 @@ def profile_answer(evaluation: Evaluation, profiles: int, left: int, changed: bo
     number = evaluation.submission.round
     head = f"profile of round {number}, {left} of {profiles} left"
     if changed:
-        head += "; the file has changed since that round: ./arena-check hands it in"
+        head += "; the file has changed since that round: ./arena-check submits it"
     if evaluation.status == EvaluationStatus.BROKEN:
         text = f"{head}: the arena could not profile this, through no fault of yours"
         return {"exit": ARENA_FAULT, "text": text, "profiles_left": left}
@@ -85,33 +76,26 @@ def profile_answer(evaluation: Evaluation, profiles: int, left: int, changed: bo
     }
 
 
-def _seen_cases(evaluation: Evaluation) -> list[dict[str, Any]]:
-    return list(evaluation.measurements.filter(split=Split.SEEN).values(*CASE_FIELDS))
-
-
 def _compiler_text(evaluation: Evaluation) -> str:
     """Return the compiler's output, which is kept as events of the evaluation's span."""
-    said = Event.objects.filter(
+    events = Event.objects.filter(
         run_id=evaluation.submission.run_id,
         kind="compiler_output",
         span=f"evaluation-{evaluation.pk}",
     )
-    return "\n".join(text for event in said if (text := event.body.get("text", "").strip()))
+    return "\n".join(text for event in events if (text := event.body.get("text", "").strip()))
 
 
 def _gate_table(gates: Sequence[Mapping[str, Any]]) -> str:
-    return report_text.table(
-        [
-            (
-                gate["gate"],
-                gate["verdict"],
-                gate["reason"],
-                f"{gate['passed']}/{gate['total']}" if gate["total"] else "",
-                gate["message"],
-            )
-            for gate in gates
-        ]
-    )
+    rows = [
+        (
+            *(gate[name] for name in ("gate", "verdict", "reason")),
+            f"{gate['passed']}/{gate['total']}" if gate["total"] else "",
+            gate["message"],
+        )
+        for gate in gates
+    ]
+    return report_text.table(rows)
 
 
 def _case_table(cases: Sequence[Mapping[str, Any]]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from evaluation.sandbox import untrusted_files
 from runners.agent import arena_check
 
-FILE_BYTES = 1_000_000
+MAX_FILE_BYTES = 1_000_000
 
 
 class Unreadable(Exception):
@@ -48,23 +48,20 @@ class Workspace:
 
         Raises: Unreadable.
         """
+        path = self.folder / self.target
         try:
-            handle = os.open(self.folder / self.target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(path, "rb", opener=untrusted_files.open_no_follow) as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise Unreadable(f"{self.target} must be a regular file")
+                content = file.read(MAX_FILE_BYTES + 1)
         except FileNotFoundError:
             raise Unreadable(f"{self.target} is not there") from None
         except OSError as error:
             raise Unreadable(f"{self.target} must be a regular file: {error.strerror}") from None
-        try:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise Unreadable(f"{self.target} must be a regular file")
-            with open(handle, "rb", closefd=False) as file:
-                content = file.read(FILE_BYTES + 1)
-        finally:
-            os.close(handle)
-        if len(content) > FILE_BYTES:
+        if len(content) > MAX_FILE_BYTES:
             raise Unreadable(
-                f"{self.target} has {status.st_size:,} bytes; the limit is {FILE_BYTES:,}"
+                f"{self.target} has {status.st_size:,} bytes; the limit is {MAX_FILE_BYTES:,}"
             )
         if b"\0" in content:
             raise Unreadable(f"{self.target} holds a NUL byte at offset {content.index(0)}")

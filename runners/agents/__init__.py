@@ -1,4 +1,17 @@
-"""Agents. A module of this folder is an agent, and adding one is adding a module."""
+"""Agents. A module of this folder is an agent, and adding one is adding a module.
+
+    from runners.agents import Spec
+
+    SPECS = (Spec(slug="mine", title="Mine", description="Submits the starter source."),)
+
+    def work(session, settings):
+        session.message("One round is enough.")
+        verdict = session.check("the starter source")
+
+`session` is an AgentSession of `runners.agent.session`. `python -m runners sync`, or a start of the
+arena, finds the new module; one that cannot be imported is left out with a message. Modules named
+`_*` are shared code. `work` cannot import `arena` or `evaluation`: its sandbox hides them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +32,7 @@ if TYPE_CHECKING:
 
 SLUG = re.compile(r"[a-z][a-z0-9-]{0,99}")
 
-_importing = threading.Lock()  # a worker begins several runs at a time
+_importing = threading.Lock()  # a worker starts several runs at a time
 
 
 class BadAgent(Exception):
@@ -67,9 +80,9 @@ class Agent(Protocol):
     """A module of this folder.
 
     `work` runs in a sandboxed process of its own, with only the session. It returns when the agent
-    is done; an exception ends the agent and shows in the run. An agent that gets more files than
-    others also defines `answers(folder, track)`: further files of its workspace by path, from the
-    operator's folder. It runs outside the sandbox.
+    is done; an exception ends the agent and shows in the run. An agent that gets further files also
+    defines `workspace_files(folder, track)`, which runs outside the sandbox. It returns their texts
+    by path, from the operator's folder.
     """
 
     SPECS: tuple[Spec, ...]
@@ -108,20 +121,20 @@ def load(name: str) -> Agent:
     return found
 
 
-def given(adapter: str, folder: Path, track: str) -> Mapping[str, str]:
+def workspace_files(adapter: str, folder: Path, track: str) -> Mapping[str, str]:
     """Return the files that an agent gets beyond the task's own, by path."""
-    ask = getattr(load(adapter), "answers", None)
-    files: Mapping[str, str] = ask(folder, track) if ask else {}
+    find = getattr(load(adapter), "workspace_files", None)
+    files: Mapping[str, str] = find(folder, track) if find else {}
     return files
 
 
 def _problem_of(module: Any) -> str:
-    """Return why a module is malformed; empty if it is not."""
+    """Return the reason why a module is malformed; empty if it is not."""
     specs = getattr(module, "SPECS", ())
     if not (isinstance(specs, tuple) and specs and all(isinstance(spec, Spec) for spec in specs)):
         return "an agent has SPECS, a tuple of Spec"
     if not callable(getattr(module, "work", None)):
-        return "an agent has work(desk, settings)"
+        return "an agent has work(session, settings)"
     slugs = [spec.slug for spec in specs]
     twice = next((slug for slug in slugs if slugs.count(slug) > 1), None)
     return f"two of its SPECS have the slug {twice!r}" if twice else ""

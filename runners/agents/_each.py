@@ -9,24 +9,24 @@ if TYPE_CHECKING:
     from runners.agent.session import AgentSession, Verdict
 
 
-def try_each(session: AgentSession, sources: Mapping[str, str]) -> None:
+def submit_each(session: AgentSession, sources: Mapping[str, str]) -> None:
     """Submit these sources, by name, while rounds are left; keep the best that passed."""
     best: tuple[float, str] | None = None
     for name, source in sources.items():
         if not session.rounds_left:
-            session.say(f"No round is left for {name} and what follows.")
+            session.message(f"No round is left for {name} and what follows.")
             break
         session.write(session.brief.target, source)
         verdict = session.check(name)
-        session.say(f"{name}: {_told(verdict)}")
+        session.message(f"{name}: {_result(verdict)}")
         if verdict.passed and (best is None or (verdict.low or 0.0) > best[0]):
             best = (verdict.low or 0.0, name)
     if best is not None:
         session.write(session.brief.target, sources[best[1]])
-        session.say(f"I keep {best[1]}.")
+        session.message(f"I keep {best[1]}.")
 
 
-def _told(verdict: Verdict) -> str:
+def _result(verdict: Verdict) -> str:
     if not verdict.passed:
         return verdict.reason or "refused"
-    return f"{verdict.speedup:.3f}x" if verdict.speedup is not None else "right, and not timed here"
+    return f"{verdict.speedup:.3f}x" if verdict.speedup is not None else "passed, not timed here"

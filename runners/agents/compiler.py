@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runners.agents import Spec
-from runners.agents._each import try_each
+from runners.agents._each import submit_each
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -20,56 +20,56 @@ SPECS = (
         slug="torch-compile",
         title="torch.compile",
         description=(
-            "Hands in the reference, compiled by PyTorch for any shape and for the shapes that "
-            "come, and keeps the faster one. For GPUs alone: elsewhere no contestant may start a "
-            "compiler."
+            "Submits the reference compiled by PyTorch, for dynamic shapes and for static shapes, "
+            "and keeps the faster one. For GPUs only: on a CPU, a candidate process must not start "
+            "a compiler."
         ),
         tasks=("*/torch-to-torch",),
         kinds=("gpu",),
     ),
 )
 
-WAYS = {"any shape": ", dynamic=True", "shapes as they come": ""}
+MODES = {"dynamic shapes": ", dynamic=True", "static shapes": ""}
 """Arguments of `torch.compile` besides the function."""
 
-_ANSWER = """\
+_SOURCE = """\
 {reference}
 
 import torch
 
 
 def {entry}({parameters}):
-    returned = reference({given})
+    returned = reference({inputs})
     returned = returned if isinstance(returned, tuple) else (returned,)
     for y, output in zip(returned, ({outputs},)):
         output.copy_(y)
 
 
-{entry} = torch.compile({entry}{way})
+{entry} = torch.compile({entry}{mode})
 """
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
-    session.say(f"I compile the reference in {len(WAYS)} ways: {', '.join(WAYS)}.")
-    try_each(session, compiled(session.read("reference.py"), session.read(session.brief.target)))
+    session.message(f"I compile the reference in {len(MODES)} modes: {', '.join(MODES)}.")
+    submit_each(session, compiled(session.read("reference.py"), session.read(session.brief.target)))
 
 
 def compiled(reference: str, skeleton: str) -> dict[str, str]:
-    """Return a source for each way to compile a reference, by the way's name.
+    """Return a source for each mode, by its name.
 
-    Its outputs are the parameters of the entry point in `skeleton` that the reference does not
-    take.
+    The outputs are the parameters of the entry point in `skeleton` that the reference lacks.
     """
     (entry,) = _functions(skeleton).values()
-    taken, given = _parameters(entry), _parameters(_functions(reference)["reference"])
+    parameters = _parameters(entry)
+    inputs = _parameters(_functions(reference)["reference"])
     words = {
         "reference": reference,
         "entry": entry.name,
-        "parameters": ", ".join(taken),
-        "given": ", ".join(given),
-        "outputs": ", ".join(name for name in taken if name not in given),
+        "parameters": ", ".join(parameters),
+        "inputs": ", ".join(inputs),
+        "outputs": ", ".join(name for name in parameters if name not in inputs),
     }
-    return {name: _ANSWER.format(**words, way=way) for name, way in WAYS.items()}
+    return {name: _SOURCE.format(**words, mode=mode) for name, mode in MODES.items()}
 
 
 def _functions(source: str) -> dict[str, ast.FunctionDef]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.agents import Spec
-from runners.agents._each import try_each
+from runners.agents._each import submit_each
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -20,19 +20,19 @@ SPECS = (
         slug="expert",
         title="Expert (open\N{NO-BREAK SPACE}book)",
         description=(
-            "Hands in the honest answers that are kept beside each task, one a round, and keeps "
-            "the best. No other agent may read them: this is what people wrote, for comparison."
+            "Submits the reference solutions kept with each task, one per round, and keeps the "
+            "best. No other agent may read them: they are shown for comparison."
         ),
         open_book=True,
     ),
 )
 
-FOLDER = "answers"
+FOLDER = "solutions"
 
 
-def answers(folder: Path, track: str) -> Mapping[str, str]:
+def workspace_files(folder: Path, track: str) -> Mapping[str, str]:
     """Return the files of its workspace: every implementation for the track in `folder`."""
-    from evaluation.tracks.load import load_operator
+    from evaluation.tracks.load import load_operator  # outside the sandbox only
 
     operator = load_operator(folder)
     source, _, target = track.partition("-to-")
@@ -45,7 +45,7 @@ def answers(folder: Path, track: str) -> Mapping[str, str]:
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     folder = session.folder / FOLDER
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    session.say(
-        f"I was given {', '.join(names) or 'no answer'}, and have {session.rounds_left} rounds."
+    session.message(
+        f"I have {', '.join(names) or 'no solution'}, and {session.rounds_left} rounds."
     )
-    try_each(session, {name: session.read(f"{FOLDER}/{name}") for name in names})
+    submit_each(session, {name: session.read(f"{FOLDER}/{name}") for name in names})

@@ -25,7 +25,7 @@ SPECS = (
     Spec(
         slug="scripted",
         title="Scripted",
-        description="Replays a recorded session through the same door as any agent.",
+        description="Replays a recorded session through the same interface as any agent.",
         tasks=recorded(),
     ),
 )
@@ -55,13 +55,13 @@ def replay(session: AgentSession, step: Mapping[str, Any]) -> None:
     """Replay one step. Text may be a list of its lines."""
     match step:
         case {"say": text}:
-            session.say(_text(text))
+            session.message(_text(text))
         case {"write": str(path), "text": text}:
             session.write(path, _text(text))
         case {"edit": str(path), "old": old, "new": new}:
             source = session.read(path)
             if source.count(_text(old)) != 1:
-                raise BadStep(f"{path} does not hold exactly once: {_text(old)}")
+                raise BadStep(f"{path} does not contain exactly once: {_text(old)}")
             session.write(path, source.replace(_text(old), _text(new)))
         case {"run": str(command)}:
             session.run(command)

@@ -9,7 +9,7 @@ is accepted at once; one whose low end is only better must be so twice.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -52,53 +52,53 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
 class Search:
     """One search from the starter source; `tried` keeps every judged source."""
 
-    def __init__(self, session: AgentSession, chance: random.Random) -> None:
+    def __init__(self, session: AgentSession, rng: random.Random) -> None:
         self.session = session
-        self.chance = chance
+        self.rng = rng
         self.target = session.brief.target
         self.tried: set[str] = set()
 
     def run(self) -> None:
         source = self.session.read(self.target)
-        knobs = list(tunables(source))
-        self.session.say(_plan(knobs, self.session.brief.rounds))
-        first = self._try(source, "the source as it stands")
+        found = tunables(source)
+        self.session.message(_plan(found, self.session.brief.rounds))
+        first = self._try(source, "the unchanged source")
         if first is None or first.speedup is None or first.low is None:
-            self.session.say(
-                "The source as it stands has no speedup to improve on, so I stop here."
-            )
+            self.session.message("The source has no speedup to improve on, so I stop here.")
             return
-        if knobs and PurePath(self.target).suffix != HOST_SUFFIX:
-            self.session.say("Before I turn anything: where its time goes.")
+        if found and PurePath(self.target).suffix != HOST_SUFFIX:
+            self.session.message("A profile before any change:")
             self.session.profile()
         best = Best(source, first.speedup, first.low)
-        while knobs:
+        while found:
             before = best
-            for knob in self._order(knobs):
-                best = self._improve(best, knob)
+            for tunable in self._order(found):
+                best = self._improve(best, tunable)
             if best == before or not self.session.rounds_left:
                 break
         self.session.write(self.target, best.source)
-        self.session.say(
-            f"I keep {_setting(knobs, best.source)}: {best.speedup:.3f}x the baseline."
+        self.session.message(
+            f"I keep {_setting(found, best.source)}: {best.speedup:.3f}x the baseline."
         )
 
-    def _order(self, knobs: list[Tunable]) -> list[Tunable]:
+    def _order(self, found: Sequence[Tunable]) -> list[Tunable]:
         """Return the flags first, since they affect all other values; the rest in random order."""
-        flags = [knob for knob in knobs if isinstance(knob, Flags)]
-        rest = [knob for knob in knobs if not isinstance(knob, Flags)]
-        return flags + self.chance.sample(rest, len(rest))
+        flags = [tunable for tunable in found if isinstance(tunable, Flags)]
+        rest = [tunable for tunable in found if not isinstance(tunable, Flags)]
+        return flags + self.rng.sample(rest, len(rest))
 
-    def _improve(self, best: Best, knob: Tunable) -> Best:
+    def _improve(self, best: Best, tunable: Tunable) -> Best:
         """Return the best over the values of one tunable, the others unchanged."""
-        for value in knob.values:
-            candidate = knob.set(best.source, value)
+        for value in tunable.values:
+            candidate = tunable.set(best.source, value)
             if candidate in self.tried or not self.session.rounds_left:
                 continue
-            self.session.say(f"Next: {knob.name} = {value} instead of {knob.get(best.source)}.")
-            verdict = self._try(candidate, f"{knob.name} = {value}")
+            self.session.message(
+                f"Next: {tunable.name} = {value} instead of {tunable.get(best.source)}."
+            )
+            verdict = self._try(candidate, f"{tunable.name} = {value}")
             if verdict is not None:
-                best = self._better(best, candidate, verdict, f"{knob.name} = {value}")
+                best = self._better(best, candidate, verdict, f"{tunable.name} = {value}")
         return best
 
     def _better(self, best: Best, candidate: str, verdict: Verdict, name: str) -> Best:
@@ -106,17 +106,19 @@ class Search:
         speedup, low = verdict.speedup or 0.0, verdict.low or 0.0
         result = f"{name}: {speedup:.3f}x (CI low {low:.3f}x)"
         if low <= best.low * GAIN:
-            self.session.say(f"{result}: not better than {best.speedup:.3f}x ({best.low:.3f}x).")
+            self.session.message(
+                f"{result}: not better than {best.speedup:.3f}x ({best.low:.3f}x)."
+            )
             return best
         if low <= best.speedup:
-            self.session.say(f"{result}: possibly noise. Measuring again.")
+            self.session.message(f"{result}: possibly noise. Measuring again.")
             again = self._try(candidate, f"{name}, again")
             low = min(low, again.low or 0.0) if again else 0.0
             if again is None or low <= best.low * GAIN:
-                self.session.say(f"{name}: not confirmed; keeping {best.speedup:.3f}x.")
+                self.session.message(f"{name}: not confirmed; keeping {best.speedup:.3f}x.")
                 return best
             speedup = min(speedup, again.speedup or 0.0)
-        self.session.say(f"{name}: {speedup:.3f}x beats {best.speedup:.3f}x; new best.")
+        self.session.message(f"{name}: {speedup:.3f}x beats {best.speedup:.3f}x; new best.")
         return Best(candidate, speedup, low)
 
     def _try(self, source: str, note: str) -> Verdict | None:
@@ -129,17 +131,17 @@ class Search:
         if verdict.refused:
             self.session.rounds_left = 0
         if not verdict.passed:
-            self.session.say(f"{note}: {verdict.reason or 'refused'}; not this one.")
+            self.session.message(f"{note}: {verdict.reason or 'refused'}; not this one.")
             return None
         return verdict
 
 
-def _plan(knobs: list[Tunable], rounds: int) -> str:
-    if not knobs:
-        return "The source declares nothing to tune; I ask for one verdict on it."
-    listed = "\n".join(f"- {knob.name}: {', '.join(knob.values)}" for knob in knobs)
+def _plan(found: Sequence[Tunable], rounds: int) -> str:
+    if not found:
+        return "The source declares nothing to tune; I submit it once."
+    listed = "\n".join(f"- {tunable.name}: {', '.join(tunable.values)}" for tunable in found)
     return f"I have {rounds} rounds for these tunables:\n{listed}"
 
 
-def _setting(knobs: list[Tunable], source: str) -> str:
-    return ", ".join(f"{knob.name} = {knob.get(source)}" for knob in knobs) or "the source"
+def _setting(found: Sequence[Tunable], source: str) -> str:
+    return ", ".join(f"{tunable.name} = {tunable.get(source)}" for tunable in found) or "the source"

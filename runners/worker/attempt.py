@@ -24,12 +24,11 @@ from arena.runs.trace.events import EventDraft
 from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandbox.resource_watch import ResourceWatch
 from runners.agent import verdicts
-from runners.agent.clock import Clock
 from runners.agent.confinement import confined, environment
-from runners.agent.control_socket import Answer, ControlSocket, refused
+from runners.agent.control_socket import Answer, ControlSocket, TimeBudget, refused
 from runners.agent.recorder import MAX_BYTES, MAX_EVENTS, Recorder
 from runners.agent.workspace import Unreadable, Workspace
-from runners.agents import given
+from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
 from runners.worker.lease import new_lease
 
@@ -90,7 +89,7 @@ class _Attempt:
         self.run = run
         self.lease = lease
         self.rounds = int(run.budget["rounds"])
-        self.clock = Clock(run.budget["seconds"])
+        self.clock = TimeBudget(run.budget["seconds"])
         self.broken = ""
         """Why the arena could not judge a round."""
         self.unsent = ""
@@ -99,7 +98,8 @@ class _Attempt:
         """End of the agent on the monotonic clock."""
         self._over = threading.Event()
         task, public = run.task_version.task, run.task_version.public
-        more = given(run.agent.adapter, settings.ARENA_TASKS / task.operator.slug, task.track)
+        folder = settings.ARENA_TASKS / task.operator.slug
+        more = workspace_files(run.agent.adapter, folder, task.track)
         self.workspace = Workspace.create(
             workspaces() / run.pk, {**public["starter"], **more}, public["target_file"]
         )

@@ -1,15 +1,17 @@
-"""The door answers one ask at a time, whatever is shouted through it."""
+"""Control socket: requests of commands, of arbitrary bytes, and the paused time budget."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import subprocess
+import time
 from pathlib import Path
 
-from runners.agent.arena_check import DOOR, PROFILE
-from runners.agent.control_socket import Answer, ControlSocket
+from runners.agent.arena_check import PROFILE, SOCKET_NAME
+from runners.agent.control_socket import Answer, ControlSocket, TimeBudget
 from runners.agent.workspace import Workspace
 
 
@@ -30,9 +32,9 @@ def arena_check(
     )
 
 
-def shout(workspace: Workspace, data: bytes) -> bytes:
+def send_raw(workspace: Workspace, data: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX) as control_socket:
-        control_socket.connect(str(workspace.folder / DOOR))
+        control_socket.connect(str(workspace.folder / SOCKET_NAME))
         control_socket.sendall(data)
         control_socket.shutdown(socket.SHUT_WR)
         return control_socket.makefile("rb").read()
@@ -46,16 +48,16 @@ def profiling(case: str) -> Answer:
     return {"exit": 0, "text": f"profiled: {case or 'the largest'}"}
 
 
-def test_arena_check_prints_the_answer_and_exits_as_it_says(tmp_path: Path) -> None:
+def test_arena_check_prints_the_answer_and_exits_with_its_status(tmp_path: Path) -> None:
     workspace = create(tmp_path / "w")
     with ControlSocket(workspace.folder, passing, profiling):
-        told = arena_check(workspace, "wider", "tiles")
+        process = arena_check(workspace, "wider", "tiles")
         as_json = arena_check(workspace, "--json", "x")
-    assert (told.returncode, told.stdout) == (0, "passed: wider tiles\n")
+    assert (process.returncode, process.stdout) == (0, "passed: wider tiles\n")
     assert json.loads(as_json.stdout)["speedup"] == 1.5
 
 
-def test_arena_profile_asks_for_a_case_or_for_the_largest(tmp_path: Path) -> None:
+def test_arena_profile_requests_the_named_or_the_largest_case(tmp_path: Path) -> None:
     workspace = create(tmp_path / "w")
     with ControlSocket(workspace.folder, passing, profiling):
         named = arena_check(workspace, "llama-8b", command=PROFILE)
@@ -64,34 +66,34 @@ def test_arena_profile_asks_for_a_case_or_for_the_largest(tmp_path: Path) -> Non
     assert json.loads(largest.stdout)["text"] == "profiled: the largest"
 
 
-def test_a_workspace_deeper_than_a_socket_path_may_be_is_served(tmp_path: Path) -> None:
+def test_control_socket_in_a_folder_with_a_long_path_answers(tmp_path: Path) -> None:
     workspace = create(tmp_path.joinpath(*["a-folder-with-a-long-name"] * 6) / "w")
     with ControlSocket(workspace.folder, passing, profiling):
         assert arena_check(workspace).returncode == 0
 
 
-def test_our_failure_is_told_as_ours_and_kept(tmp_path: Path) -> None:
+def test_failing_check_exits_as_arena_fault_and_is_kept(tmp_path: Path) -> None:
     def fail(note: str) -> Answer:
         raise RuntimeError("no database")
 
     workspace = create(tmp_path / "w")
     with ControlSocket(workspace.folder, fail, profiling) as control_socket:
-        told = arena_check(workspace)
-    assert (told.returncode, "no database" in told.stdout) == (3, False)
+        process = arena_check(workspace)
+    assert (process.returncode, "no database" in process.stdout) == (3, False)
     assert str(control_socket.failure) == "no database"
 
 
-def test_asking_at_a_closed_door_is_the_arenas_fault(tmp_path: Path) -> None:
+def test_arena_check_after_close_exits_as_arena_fault(tmp_path: Path) -> None:
     workspace = create(tmp_path / "w")
     with ControlSocket(workspace.folder, passing, profiling):
         pass
     assert arena_check(workspace).returncode == 3
 
 
-def test_nonsense_is_refused_and_the_next_ask_is_answered(tmp_path: Path) -> None:
+def test_malformed_request_is_refused_and_the_next_is_answered(tmp_path: Path) -> None:
     workspace = create(tmp_path / "w")
     with ControlSocket(workspace.folder, passing, profiling) as control_socket:
-        for nonsense in (
+        for request in (
             b"",
             b"\xff\n",
             b"[]\n",
@@ -100,9 +102,22 @@ def test_nonsense_is_refused_and_the_next_ask_is_answered(tmp_path: Path) -> Non
             b"x" * (1 << 20),
         ):
             try:
-                answer = shout(workspace, nonsense)
+                answer = send_raw(workspace, request)
             except ConnectionError:
-                continue  # it stopped listening before we stopped shouting
+                continue  # the server closed the connection before it read all of the request
             assert not answer or json.loads(answer)["exit"] == 2
         assert arena_check(workspace).returncode == 0
         assert control_socket.failure is None
+
+
+def test_time_budget_ends_after_its_seconds() -> None:
+    assert 4.9 < TimeBudget(5).deadline() - time.monotonic() <= 5
+
+
+def test_time_budget_paused_has_no_deadline_and_is_extended_by_the_pause() -> None:
+    budget = TimeBudget(5)
+    before = budget.deadline()
+    with budget.paused():
+        time.sleep(0.2)
+        assert budget.deadline() == math.inf
+    assert 0.2 <= budget.deadline() - before < 1

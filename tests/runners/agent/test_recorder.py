@@ -1,4 +1,4 @@
-"""What an agent prints is kept, whatever it is; it takes nobody down and forges no verdict."""
+"""Recorder: malformed output of an agent is kept as a log, and it cannot forge a verdict."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def event(kind: str, **body: Any) -> str:
     return json.dumps({"kind": kind, "body": body})
 
 
-def said(**more: Any) -> str:
+def message(**more: Any) -> str:
     return event("message", role="assistant", text="x", **more)
 
 
-NO_EVENTS = {
+MALFORMED = {
     "deep": "[" * 100_000,
     "deep body": '{"kind":"note","body":{"text":"x","detail":' + '{"a":' * 50_000,
-    "tokens of a wide register": said(usage={"input_tokens": 2**63}),
-    "tokens beyond any": said(usage={"output_tokens": 10**30}),
-    "tokens below zero": said(usage={"output_tokens": -1}),
-    "costs beyond any": said(cost_usd=1e308),
-    "costs below zero": said(cost_usd=-1),
+    "tokens of a wide register": message(usage={"input_tokens": 2**63}),
+    "tokens beyond any": message(usage={"output_tokens": 10**30}),
+    "tokens below zero": message(usage={"output_tokens": -1}),
+    "costs beyond any": message(cost_usd=1e308),
+    "costs below zero": message(cost_usd=-1),
     "a cost of no number": '{"kind":"message","body":{"role":"user","text":"","cost_usd":NaN}}',
-    "a cost of many digits": said(cost_usd=10**400),
+    "a cost of many digits": message(cost_usd=10**400),
     "a file of many bytes": event("span_begin", span_kind="turn", files={"a": 10**400}),
     "a verdict": event("gate_result", gate="correctness", verdict="passed"),
     "a final verdict": event("span_begin", span_kind="evaluation", title="Final", scope="final"),
@@ -43,10 +43,8 @@ NO_EVENTS = {
 }
 
 
-@pytest.mark.parametrize("line", NO_EVENTS.values(), ids=NO_EVENTS)
-def test_what_is_no_event_is_kept_as_a_log_and_the_run_ends(
-    start: Callable[..., Run], line: str
-) -> None:
+@pytest.mark.parametrize("line", MALFORMED.values(), ids=MALFORMED)
+def test_record_malformed_line_is_kept_as_a_log(start: Callable[..., Run], line: str) -> None:
     run = start()
     services.claim_run(run.pk, LEASE)
     Recorder(run.pk, "agent").record([line, event("log", text="and on it goes")])
@@ -59,17 +57,17 @@ def test_what_is_no_event_is_kept_as_a_log_and_the_run_ends(
     assert (run.tokens, run.cost_usd) == (None, None)
 
 
-def test_what_many_messages_cost_is_added_up(start: Callable[..., Run]) -> None:
+def test_record_many_messages_sums_tokens_and_cost(start: Callable[..., Run]) -> None:
     run = start()
     services.claim_run(run.pk, LEASE)
-    most = said(usage={"input_tokens": 10**12, "output_tokens": 10**12}, cost_usd=1e6)
-    Recorder(run.pk, "agent").record([most] * 300)
+    largest = message(usage={"input_tokens": 10**12, "output_tokens": 10**12}, cost_usd=1e6)
+    Recorder(run.pk, "agent").record([largest] * 300)
     services.finish_run(run.pk, LEASE, "failed")
     run.refresh_from_db()
     assert (run.tokens, run.cost_usd) == (600 * 10**12, 300e6)
 
 
-def test_an_agent_tells_its_turns(start: Callable[..., Run]) -> None:
+def test_record_turn_stores_its_span(start: Callable[..., Run]) -> None:
     run = start()
     turn = event("span_begin", span_kind="turn", title="Turn 1", note="first")
     Recorder(run.pk, "agent").record([turn, event("span_end", span_kind="turn", ok=True)])
@@ -79,11 +77,8 @@ def test_an_agent_tells_its_turns(start: Callable[..., Run]) -> None:
     ]
 
 
-def test_no_run_holds_more_than_so_many_bytes(
-    start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("runners.agent.recorder.MAX_BYTES", 10_000)
-    recorder = Recorder(start().pk, "agent")
+def test_record_beyond_the_byte_limit_raises(start: Callable[..., Run]) -> None:
+    recorder = Recorder(start().pk, "agent", max_bytes=10_000)
     recorder.record(["a" * 6000])
     with pytest.raises(OverflowError):
         recorder.record(["b" * 6000])

@@ -1,4 +1,4 @@
-"""A workspace holds what an agent may know, and is read back as if its owner were hostile."""
+"""Workspace: created with the starter files, and its target read without trust."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.agent.workspace import FILE_BYTES, Unreadable, Workspace
+from runners.agent.workspace import MAX_FILE_BYTES, Unreadable, Workspace
 
 TARGET = "rms_norm.cpp"
 
@@ -17,7 +17,7 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace.create(tmp_path / "w", {TARGET: "int a;\n", "TASK.md": "Go."}, TARGET)
 
 
-def test_it_holds_the_starter_files_and_the_way_to_ask(workspace: Workspace) -> None:
+def test_create_writes_starter_files_and_commands(workspace: Workspace) -> None:
     assert {p.name for p in workspace.folder.iterdir()} == {
         TARGET, "TASK.md", "arena-check", "arena-profile",
     }  # fmt: skip
@@ -27,49 +27,49 @@ def test_it_holds_the_starter_files_and_the_way_to_ask(workspace: Workspace) -> 
     assert workspace.read_target() == {TARGET: "int a;\n"}
 
 
-def test_laying_out_again_leaves_nothing_of_before(workspace: Workspace) -> None:
+def test_create_again_removes_earlier_files(workspace: Workspace) -> None:
     (workspace.folder / "leftover").touch()
     Workspace.create(workspace.folder, {TARGET: ""}, TARGET)
     assert not (workspace.folder / "leftover").exists()
 
 
-def test_an_empty_file_is_read_for_the_judge_to_fail(workspace: Workspace) -> None:
+def test_read_target_empty_file_is_returned(workspace: Workspace) -> None:
     (workspace.folder / TARGET).write_bytes(b"")
     assert workspace.read_target() == {TARGET: ""}
 
 
-def test_fifty_megabytes_are_refused_without_being_read(workspace: Workspace) -> None:
+def test_read_target_of_fifty_megabytes_is_refused(workspace: Workspace) -> None:
     with open(workspace.folder / TARGET, "wb") as file:
         file.truncate(50 * 10**6)
     with pytest.raises(Unreadable, match="50,000,000 bytes; the limit is 1,000,000"):
         workspace.read_target()
 
 
-def test_a_file_of_exactly_the_limit_is_read(workspace: Workspace) -> None:
-    (workspace.folder / TARGET).write_text("x" * FILE_BYTES)
-    assert len(workspace.read_target()[TARGET]) == FILE_BYTES
+def test_read_target_of_the_size_limit_is_returned(workspace: Workspace) -> None:
+    (workspace.folder / TARGET).write_text("x" * MAX_FILE_BYTES)
+    assert len(workspace.read_target()[TARGET]) == MAX_FILE_BYTES
 
 
-def test_bytes_that_are_not_utf8_are_named(workspace: Workspace) -> None:
+def test_read_target_not_utf8_names_the_byte(workspace: Workspace) -> None:
     (workspace.folder / TARGET).write_bytes(b"int \xff;")
     with pytest.raises(Unreadable, match="not UTF-8: byte 0xff at offset 4"):
         workspace.read_target()
 
 
-def test_a_nul_byte_is_named(workspace: Workspace) -> None:
+def test_read_target_with_nul_byte_names_its_offset(workspace: Workspace) -> None:
     (workspace.folder / TARGET).write_bytes(b"int \0;")
     with pytest.raises(Unreadable, match="NUL byte at offset 4"):
         workspace.read_target()
 
 
-def test_a_missing_file_is_named(workspace: Workspace) -> None:
+def test_read_target_missing_file_is_named(workspace: Workspace) -> None:
     (workspace.folder / TARGET).unlink()
     with pytest.raises(Unreadable, match=f"{TARGET} is not there"):
         workspace.read_target()
 
 
 @pytest.mark.parametrize("kind", ["symlink", "fifo", "folder", "device"])
-def test_nothing_but_a_regular_file_is_read(workspace: Workspace, kind: str) -> None:
+def test_read_target_not_a_regular_file_is_refused(workspace: Workspace, kind: str) -> None:
     path = workspace.folder / TARGET
     path.unlink()
     match kind:

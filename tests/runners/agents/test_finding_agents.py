@@ -1,4 +1,4 @@
-"""Agents are found by looking, one by one: an unfinished one is left out, and fails nobody else."""
+"""Discovery of agents: a malformed module is left out and does not affect the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arena.catalog.services import AgentSpec, sync_agents
 from runners.agent import confinement
 from runners.agents import BadAgent, load
 from runners.catalog import sync
-from tests.runners.agents.test_agents import Studio, timed
+from tests.runners.agents.test_agents import AgentHarness, timed
 
 MINE = """
 from runners.agents import Spec
@@ -21,20 +21,20 @@ from runners.agents import Spec
 SPECS = (Spec(slug="mine", title="Mine", description="It says hello."),)
 
 
-def work(desk, settings):
-    desk.say("hello")
+def work(session, settings):
+    session.message("hello")
 """
 UNFINISHED = "SPECS = ("
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A second folder of agents, beside those of this checkout."""
+    """Return a second folder of agents, beside that of this checkout."""
     monkeypatch.setattr(runners.agents, "__path__", [*runners.agents.__path__, str(tmp_path)])
     return tmp_path
 
 
-def test_a_module_written_later_is_known_at_once_and_as_it_was_edited_last(folder: Path) -> None:
+def test_load_reads_new_and_edited_modules(folder: Path) -> None:
     with pytest.raises(LookupError, match="there is no adapter 'mine' here"):
         load("mine")
     (folder / "mine.py").write_text(UNFINISHED)
@@ -55,7 +55,7 @@ def test_a_module_written_later_is_known_at_once_and_as_it_was_edited_last(folde
         ("", "an agent has SPECS, a tuple of Spec"),
         ("SPECS = ()", "an agent has SPECS, a tuple of Spec"),
         (MINE.replace(",)\n", ")\n", 1), "an agent has SPECS, a tuple of Spec"),
-        (MINE.replace("def work", "def play"), r"an agent has work\(desk, settings\)"),
+        (MINE.replace("def work", "def play"), r"an agent has work\(session, settings\)"),
         (MINE.replace('"mine"', '"My agent"'), "ValueError: a slug is .*'My agent'"),
         (MINE.replace('"Mine"', "None"), "ValueError: title should be a text: None"),
         (MINE.replace('."', '.", tasks="a/b"', 1), "ValueError: tasks of mine should be a list"),
@@ -64,14 +64,16 @@ def test_a_module_written_later_is_known_at_once_and_as_it_was_edited_last(folde
         (MINE + "\nSPECS = SPECS * 2", "two of its SPECS have the slug 'mine'"),
     ],
 )
-def test_what_is_no_agent_is_told_why(folder: Path, source: str, problem: str) -> None:
+def test_load_malformed_module_raises_with_the_reason(
+    folder: Path, source: str, problem: str
+) -> None:
     (folder / "mine.py").write_text(source)
     with pytest.raises(BadAgent, match=f"^runners/agents/mine.py: .*{problem}"):
         load("mine")
 
 
 @pytest.mark.django_db
-def test_what_is_no_agent_is_left_out_of_the_catalog_and_the_others_are_in_it(
+def test_sync_leaves_out_only_malformed_modules(
     folder: Path,
 ) -> None:
     (folder / "aa.py").write_text(UNFINISHED)
@@ -83,7 +85,7 @@ def test_what_is_no_agent_is_left_out_of_the_catalog_and_the_others_are_in_it(
 
 
 @pytest.mark.django_db
-def test_a_slug_is_of_the_module_that_had_it_first(folder: Path) -> None:
+def test_sync_keeps_a_slug_with_its_first_module(folder: Path) -> None:
     sync_agents([AgentSpec("mine", "Mine", "mine")])
     for name in ("copy", "mine"):
         (folder / f"{name}.py").write_text(MINE)
@@ -91,14 +93,11 @@ def test_a_slug_is_of_the_module_that_had_it_first(folder: Path) -> None:
     assert Agent.objects.get(slug="mine").adapter == "mine"
 
 
-def test_an_unfinished_agent_fails_no_other_at_its_desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_malformed_module_does_not_affect_another_agent_at_work(tmp_path: Path) -> None:
     package = tmp_path / "checkout" / "runners"
     shutil.copytree(confinement.PACKAGE, package)
     (package / "agents" / "aa.py").write_text(UNFINISHED)
-    monkeypatch.setattr(confinement, "PACKAGE", package)
-    studio = Studio(tmp_path, "int f();\n")
-    ended = studio.work("tuner", lambda source: timed(1.0))
+    harness = AgentHarness(tmp_path, "int f();\n", package=package)
+    ended = harness.work("tuner", lambda source: timed(1.0))
     assert (ended.code, ended.stderr) == (0, "")
-    assert studio.asked == ["int f();\n"]
+    assert harness.submitted == ["int f();\n"]

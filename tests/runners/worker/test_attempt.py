@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runners.agent.arena_check import DOOR
+from runners.agent.arena_check import SOCKET_NAME
 from runners.worker import attempt
 from tests.runners.house import TARGET, House
 
@@ -245,7 +245,7 @@ def test_an_agent_sees_its_workspace_and_nothing_of_the_arena(house: House) -> N
     assert "Permission denied" in system and "root:" not in system and "rms_norm" not in system
     assert "Error" in network
     assert set(folder.split()) == {
-        ".door", ".tmp", "TASK.md", "arena-check", "arena-profile", TARGET,
+        SOCKET_NAME, ".tmp", "TASK.md", "arena-check", "arena-profile", TARGET,
     }  # fmt: skip
 
 
@@ -265,11 +265,11 @@ for path in sys.argv[1:]:
 def test_an_agent_reaches_its_own_door_and_no_other_socket(house: House, tmp_path: Path) -> None:
     waits = house.run([{"run": "while [ ! -e go ]; do sleep 0.1; done"}, {"say": "Not disturbed."}])
     others = house.home / "workspaces" / waits
-    house.wait_until((others / DOOR).exists, 20)
+    house.wait_until((others / SOCKET_NAME).exists, 20)
     with socket.socket(socket.AF_UNIX) as service:
         service.bind(outside := str(tmp_path / "service"))
         service.listen()
-        ask = f"{sys.executable} knock.py {DOOR} {others / DOOR} {outside}"
+        ask = f"{sys.executable} knock.py {SOCKET_NAME} {others / SOCKET_NAME} {outside}"
         run = house.run([{"write": "knock.py", "text": KNOCK}, {"run": ask}])
         house.ended(run)
     (others / "go").touch()
