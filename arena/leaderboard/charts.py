@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arena.charts import LINE, SERIES, Figure, at_one, figure, title
+from arena.charts import INK, LINE, SERIES, Figure, figure, rounds_axis, speedups, title
 from arena.leaderboard.comparison import Column
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.verdict_stats import SPEEDUP_THRESHOLDS, FastShares
 
 DASHES = ("solid", "solid", "solid", "dash", "dash")
-MAX_TICKS = 24
 
 
 def generalization_chart(rows: Sequence[Row]) -> Figure:
@@ -34,13 +33,8 @@ def generalization_chart(rows: Sequence[Row]) -> Figure:
         _points(shown, "public cases", "", SERIES[0], "circle"),
         _points(shown, "held-out cases", "unseen_", SERIES[1], "diamond"),
     ]
-    drawn = figure(
-        data,
-        x={**title("speedup"), "ticksuffix": "×"},
-        y={"automargin": True, "tickfont": {"color": "var(--ink)"}},
-    )
-    drawn["layout"]["shapes"] = [at_one(horizontal=False)]
-    return drawn
+    x = {**title("speedup"), "ticksuffix": "×"}
+    return figure(data, x=x, y={"automargin": True, "tickfont": {"color": INK}}, one="x")
 
 
 def fast_p_chart(steps: Sequence[FastShares]) -> Figure:
@@ -56,7 +50,7 @@ def fast_p_chart(steps: Sequence[FastShares]) -> Figure:
         for number, bound in enumerate(SPEEDUP_THRESHOLDS)
     ]
     y = {**title("share of runs"), "tickformat": ".0%", "range": [0, 1.04]}
-    return figure(data, x=_rounds_axis(len(steps), at_least=4), y=y)
+    return figure(data, x=rounds_axis(len(steps), at_least=4), y=y)
 
 
 def progress_chart(columns: Sequence[Column]) -> Figure:
@@ -75,9 +69,7 @@ def progress_chart(columns: Sequence[Column]) -> Figure:
         data.append(drawn)
     last = max(len(column.rounds) for column in columns)
     y = {**title("speedup over the baseline"), "ticksuffix": "×"}
-    drawn = figure(data, x=_rounds_axis(last), y=y)
-    drawn["layout"]["shapes"] = [at_one()]
-    return drawn
+    return figure(data, x=rounds_axis(last), y=y, one="y")
 
 
 def _line(number: int, **trace: Any) -> Figure:
@@ -92,33 +84,12 @@ def _line(number: int, **trace: Any) -> Figure:
     }
 
 
-def _rounds_axis(last: int, at_least: int = 1) -> Figure:
-    ticks = 1 if last <= MAX_TICKS else None
-    return {**title("round"), "dtick": ticks, "range": [0.5, max(last, at_least) + 0.5]}
-
-
 def _points(rows: Sequence[Row], name: str, prefix: str, colour: str, symbol: str) -> Figure:
     """Return the speedups of agents with their intervals, from the fields of that prefix."""
-    intervals = [
+    points = [
         (row.agent.title, *(getattr(row, prefix + end) for end in ("speedup", "low", "high")))
         for row in rows
         if getattr(row, f"{prefix}speedup") is not None
     ]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": [speedup for _, speedup, _, _ in intervals],
-        "y": [agent for agent, _, _, _ in intervals],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [high - speedup for _, speedup, _, high in intervals],
-            "arrayminus": [speedup - low for _, speedup, low, _ in intervals],
-            "color": colour,
-            "thickness": 1.5,
-            "width": 4,
-        },
-        "marker": {"color": colour, "size": 10, "symbol": symbol},
-        "hovertemplate": "%{y}: %{x:.2f}× on " + name + "<extra></extra>",
-    }
+    marker = {"color": colour, "size": 10, "symbol": symbol}
+    return speedups(name, points, "x", marker, f"%{{y}}: %{{x:.2f}}× on {name}<extra></extra>")

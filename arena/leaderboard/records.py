@@ -41,51 +41,39 @@ class Record:
         return (self.until - since).total_seconds() if self.until and since else None
 
 
-@dataclass(frozen=True)
-class _Mark:
-    """A record before its run is read from the database."""
-
-    run_id: str
-    agent: str
-    speedup: float
-    high: float
-    beaten: float
-    until: datetime | None = None
-
-
 def records(runs: RunQuerySet, limit: int | None = None, agent: str = "") -> list[Record]:
     """Return the newest `limit` records that `runs` set, newest first, of one agent or of all.
 
     `runs` must hold all runs of each task that it holds any run of.
     """
-    marks = [mark for mark in reversed(_marks(runs)) if agent in ("", mark.agent)][:limit]
+    every = reversed(_records(runs))
+    newest = [record for record in every if agent in ("", record.run.agent.slug)][:limit]
     found = (
         Run.objects.with_names()
         .select_related("final")
         .defer("final__files")
-        .in_bulk([mark.run_id for mark in marks])
+        .in_bulk([record.run.pk for record in newest])
     )
-    return [Record(found[mark.run_id], mark.beaten, mark.until) for mark in marks]
+    return [replace(record, run=found[record.run.pk]) for record in newest]
 
 
-def _marks(runs: RunQuerySet) -> list[_Mark]:
-    """Return every record, oldest first."""
+def _records(runs: RunQuerySet) -> list[Record]:
+    """Return every record, oldest first; a run has only the columns that are read here."""
+    columns = ("task_version", "hardware", "agent__slug", "speedup", "low", "high", "ended_at")
     passed = runs.public().filter(status=RunStatus.PASSED, speedup__isnull=False)
     passed = passed.exclude(agent__open_book=True).order_by("ended_at", "pk")
-    columns = ("task_version", "hardware", "pk", "agent__slug", "speedup", "low", "high")
-    marks: list[_Mark] = []
+    found: list[Record] = []
     current: dict[tuple[int, int], int] = {}
-    for version, hardware, run_id, agent, speedup, low, high, ended_at in passed.values_list(
-        *columns, "ended_at"
-    ):
-        previous = current.get((version, hardware))
-        bar, beaten = 1.0, 1.0
-        if previous is not None:
-            bar, beaten = marks[previous].high, marks[previous].speedup
-        if (low or speedup) < MIN_GAIN * bar:
+    for run in passed.select_related("agent").only(*columns):
+        bar, beaten, key = 1.0, 1.0, (run.task_version_id, run.hardware_id)
+        if key in current:
+            previous = found[current[key]]
+            beaten = previous.run.speedup or 1.0
+            bar = previous.run.high or beaten
+        if (run.low or run.speedup or 0.0) < MIN_GAIN * bar:
             continue
-        if previous is not None:
-            marks[previous] = replace(marks[previous], until=ended_at)
-        current[version, hardware] = len(marks)
-        marks.append(_Mark(run_id, agent, speedup, high or speedup, beaten))
-    return marks
+        if key in current:
+            found[current[key]] = replace(previous, until=run.ended_at)
+        current[key] = len(found)
+        found.append(Record(run, beaten))
+    return found
