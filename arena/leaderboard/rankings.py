@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import date, datetime
 
 from django.db.models import F, Window
@@ -85,13 +85,13 @@ class JudgedRun:
         return (self.ended_at - self.started_at).total_seconds()
 
 
-OPERATOR = "task_version__task__operator"
-COLUMNS = (
-    "agent", "id", "task_version__task", "hardware", f"{OPERATOR}__category",
-    f"{OPERATOR}__families", "status", "speedup", "low", "high", "unseen_speedup", "unseen_low",
-    "unseen_high", "roofline_share", "started_at", "ended_at", "rounds", "cost_usd", "tokens",
-)  # fmt: skip
-"""The database columns in the order of the fields of `JudgedRun`."""
+RENAMED = {
+    "task_id": "task_version__task",
+    "category": "task_version__task__operator__category",
+    "families": "task_version__task__operator__families",
+}
+COLUMNS = tuple(RENAMED.get(field.name, field.name) for field in fields(JudgedRun))
+"""The database columns of the fields of `JudgedRun`."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,11 @@ def rank(filters: Filters = Filters(), runs: Sequence[JudgedRun] | None = None) 
 
     `runs` are the runs that count, where the caller has read them.
     """
+    runs = ranked_runs(filters) if runs is None else runs
+    board = {run.entry for run in runs if not run.agent.open_book}
     by_agent: dict[int, list[JudgedRun]] = {}
-    board: set[Entry] = set()
-    for run in ranked_runs(filters) if runs is None else runs:
+    for run in runs:
         by_agent.setdefault(run.agent.pk, []).append(run)
-        if not run.agent.open_book:
-            board.add(run.entry)
     scored = [_score(runs, len(board), filters.generalization) for runs in by_agent.values()]
     scored.sort(key=lambda pair: _order(*pair))
     rows: list[Row] = []
@@ -197,14 +196,10 @@ def _score(
         tasks.setdefault(run.entry, []).append(run)
     passed = [run for run in runs if run.status == RunStatus.PASSED]
     speedups = {
-        which: geomean(
-            [mean for each in tasks.values() if (mean := geomean_of_repeats(each, which))]
-        )
+        which: geomean(list(filter(None, (geomean_of_repeats(t, which) for t in tasks.values()))))
         for which in GENERALIZATIONS
     }
-    speedup, low, high = _parts(speedups[SEEN])
-    unseen_speedup, unseen_low, unseen_high = _parts(speedups[UNSEEN])
-    gap, _, _ = _parts(speedups[GAP])
+    gap = speedups[GAP]
     shares = [run.roofline_share for run in passed if run.roofline_share]
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
     tokens = [run.tokens for run in runs if run.tokens is not None]
@@ -221,13 +216,9 @@ def _score(
         board=board,
         solved=solved,
         share=solved / board,
-        speedup=speedup,
-        low=low,
-        high=high,
-        unseen_speedup=unseen_speedup,
-        unseen_low=unseen_low,
-        unseen_high=unseen_high,
-        gap=gap,
+        **_columns("", speedups[SEEN]),
+        **_columns("unseen_", speedups[UNSEEN]),
+        gap=gap.speedup if gap else None,
         roofline_share=math.exp(sum(map(math.log, shares)) / len(shares)) if shares else None,
         rounds=sum(run.rounds for run in runs) / len(runs),
         seconds=sum(run.seconds for run in runs) / len(runs),
@@ -237,8 +228,9 @@ def _score(
     return row, speedups[generalization]
 
 
-def _parts(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
-    return (interval.speedup, interval.low, interval.high) if interval else (None, None, None)
+def _columns(prefix: str, interval: Interval | None) -> dict[str, float | None]:
+    values = asdict(interval) if interval else dict.fromkeys(("speedup", "low", "high"))
+    return {f"{prefix}{name}": value for name, value in values.items()}
 
 
 def _share_passed(repeats: Sequence[JudgedRun]) -> float:
