@@ -1,4 +1,4 @@
-"""The rules of the house, held over every file that git knows."""
+"""Project rules, checked over every file that git tracks, and the Makefile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_LINES = 500
+MAX_LINES = 500
 PACKAGES = ("arena", "evaluation", "runners")
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"`([^`\n]+)`|^ {4}(.+)$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
+PATH = re.compile(
+    r"(\.ci|arena|benchmarks|docs|evaluation|runners|scripts|static|tasks|templates|tests)/[\w./-]*"
+)
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -26,15 +32,15 @@ def tracked(*patterns: str) -> list[Path]:
     return [ROOT / name for name in found.split("\0") if name and (ROOT / name).is_file()]
 
 
-def make(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run make with a clean slate of its own variables."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run make without the variables of a make around it."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     return subprocess.run(
-        ("make", *words), cwd=ROOT, env={**kept, **environment}, capture_output=True, text=True
+        ("make", *arguments), cwd=ROOT, env={**clean, **environment}, capture_output=True, text=True
     )
 
 
-def complaint(refused: subprocess.CompletedProcess[str]) -> str:
+def error_line(refused: subprocess.CompletedProcess[str]) -> str:
     """Return the one line of a refusal."""
     assert refused.returncode == 1, refused.stdout + refused.stderr
     (line,) = refused.stderr.splitlines()
@@ -46,18 +52,18 @@ def modules() -> list[Path]:
     return [path for path in tracked("*.py") if path.relative_to(ROOT).parts[0] in PACKAGES]
 
 
-def test_files_are_short() -> None:
-    written = [
+def test_file_above_the_limit_is_refused() -> None:
+    sources = [
         path
         for path in tracked("*.py", "*.html", "*.css", "*.js", "*.cpp", "*.toml", "Makefile")
         if "vendor" not in path.parts and "migrations" not in path.parts
     ]
-    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in written}
-    assert {path: n for path, n in lengths.items() if n > MOST_LINES} == {}
+    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in sources}
+    assert {path: n for path, n in lengths.items() if n > MAX_LINES} == {}
 
 
-def test_every_module_opens_with_what_it_alone_knows() -> None:
-    silent = [
+def test_module_without_a_docstring_is_refused() -> None:
+    undocumented = [
         str(path.relative_to(ROOT))
         for path in modules()
         if (source := path.read_text()).strip()
@@ -65,10 +71,10 @@ def test_every_module_opens_with_what_it_alone_knows() -> None:
         and path.name != "apps.py"  # a name and nothing else
         and not ast.get_docstring(ast.parse(source))
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-def test_nothing_is_left_to_do_and_no_fault_is_swallowed() -> None:
+def test_open_todo_or_swallowed_exception_is_refused() -> None:
     unfinished = re.compile(r"\b(TODO|FIXME|XXX)\b|except( Exception)?:\s*(#.*)?\n\s+pass\b")
     found = [
         str(path.relative_to(ROOT))
@@ -79,13 +85,13 @@ def test_nothing_is_left_to_do_and_no_fault_is_swallowed() -> None:
     assert found == []
 
 
-def test_tasks_are_data_and_never_a_package() -> None:
+def test_tasks_folder_is_never_imported() -> None:
     assert tracked("tasks/*__init__.py") == []
     imports = re.compile(r"^\s*(from|import) tasks\b", re.MULTILINE)
     assert [path for path in tracked("*.py") if imports.search(path.read_text())] == []
 
 
-def test_make_alone_prints_every_target() -> None:
+def test_make_without_a_target_lists_every_target() -> None:
     text = (ROOT / "Makefile").read_text()
     public = set(re.findall(r"^([a-z-]+):.*?## ", text, re.MULTILINE))
     assert {"arena", "test", "lint", "admin", "admit", "bench", "clean"} <= public
@@ -94,19 +100,19 @@ def test_make_alone_prints_every_target() -> None:
     assert set(re.findall(r"^  make (\S+) +\S", printed.stdout, re.MULTILINE)) == public
 
 
-def test_a_taken_port_is_said_in_one_line() -> None:
+def test_taken_port_is_refused_in_one_line() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = str(listener.getsockname()[1])
-        said = complaint(make("port", f"PORT={port}"))
-    assert said.startswith(f"arena: port {port} is taken")
-    assert "make arena PORT=" in said
+        message = error_line(make("port", f"PORT={port}"))
+    assert message.startswith(f"arena: port {port} is taken")
+    assert "make arena PORT=" in message
 
 
 @pytest.mark.parametrize("port", ["http", "-1", "0", "65536", "123456", ""])
-def test_a_port_that_is_no_number_is_refused(port: str) -> None:
-    assert "must be a number" in complaint(make("port", f"PORT={port}"))
+def test_port_that_is_not_a_number_is_refused(port: str) -> None:
+    assert "must be a number" in error_line(make("port", f"PORT={port}"))
 
 
 @pytest.fixture
@@ -117,42 +123,42 @@ def bare(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_old_python_is_refused_before_anything_is_made(bare: Path) -> None:
+def test_old_python_is_refused_before_anything_is_created(bare: Path) -> None:
     old = bare / "python3.9"
     old.write_text("#!/bin/sh\necho 3.9\n")
     old.chmod(0o755)
     refused = make("-C", str(bare), "arena", f"PYTHON={old}")
-    assert "Python 3.9 is too old" in complaint(refused)
+    assert "Python 3.9 is too old" in error_line(refused)
     assert not (bare / ".venv").exists()
     assert not (bare / ".arena").exists()
 
 
-def test_a_missing_compiler_is_refused_before_anything_is_made(bare: Path) -> None:
+def test_missing_compiler_is_refused_before_anything_is_created(bare: Path) -> None:
     tools = bare / "bin"
     tools.mkdir()
     for name in ("sh", "make", "realpath", "id", "mktemp", "dirname", "rm"):
         found = subprocess.run(("which", name), capture_output=True, text=True, check=True).stdout
         (tools / name).symlink_to(found.strip())
     refused = make("-C", str(bare), "arena", f"PYTHON={sys.executable}", PATH=str(tools))
-    assert "no C++ compiler" in complaint(refused)
+    assert "no C++ compiler" in error_line(refused)
     assert not (bare / ".venv").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_refused(bare: Path) -> None:
+def test_folder_that_is_not_writable_is_refused(bare: Path) -> None:
     refused = make("-C", str(bare), "ready", ARENA_HOME="/proc/of/this")
-    assert "cannot write to /proc" in complaint(refused)
+    assert "cannot write to /proc" in error_line(refused)
 
 
-def test_a_setting_that_is_empty_is_as_good_as_none() -> None:
-    told = "told: ; +@echo $(PYTHON) $$ARENA_HOME"
-    given = {"PYTHON": "", "ARENA_HOME": ""}
-    for said in (
-        make("--eval", told, "told", *(f"{name}={value}" for name, value in given.items())),
-        make("--eval", told, "told", **given),
+def test_empty_setting_counts_as_unset() -> None:
+    rule = "print: ; +@echo $(PYTHON) $$ARENA_HOME"
+    empty = {"PYTHON": "", "ARENA_HOME": ""}
+    for run in (
+        make("--eval", rule, "print", *(f"{name}={value}" for name, value in empty.items())),
+        make("--eval", rule, "print", **empty),
     ):
-        assert said.stdout.split() == ["python3", f"{ROOT}/.arena"], said.stderr
-    named = make("--eval", told, "told", "PYTHON=python3.14", "ARENA_HOME=/srv/arena")
-    assert named.stdout.split() == ["python3.14", "/srv/arena"]
+        assert run.stdout.split() == ["python3", f"{ROOT}/.arena"], run.stderr
+    custom = make("--eval", rule, "print", "PYTHON=python3.14", "ARENA_HOME=/srv/arena")
+    assert custom.stdout.split() == ["python3.14", "/srv/arena"]
 
 
 @pytest.fixture
@@ -175,9 +181,7 @@ def python(bare: Path) -> Path:
     return python
 
 
-def test_what_is_installed_is_installed_once_and_an_arena_that_ends_well_exits_0(
-    bare: Path, python: Path
-) -> None:
+def test_second_start_installs_nothing_and_exits_0(bare: Path, python: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
@@ -188,7 +192,9 @@ def test_what_is_installed_is_installed_once_and_an_arena_that_ends_well_exits_0
     assert calls.count("python -m runners") == 2
 
 
-def test_an_installation_that_fails_exits_1_and_is_taken_up_again(bare: Path, python: Path) -> None:
+def test_failed_installation_exits_1_and_continues_at_the_next_start(
+    bare: Path, python: Path
+) -> None:
     (bare / "fails").write_text("--group")
     assert make("-C", str(bare), "bench", f"PYTHON={python}").returncode == 1
     assert "benchmarks" not in (bare / "log").read_text()
@@ -198,9 +204,7 @@ def test_an_installation_that_fails_exits_1_and_is_taken_up_again(bare: Path, py
 
 
 @pytest.mark.parametrize("fails", ["-m serial", "-m not serial"])
-def test_tests_that_fail_have_make_exit_1_after_all_were_run(
-    bare: Path, python: Path, fails: str
-) -> None:
+def test_failed_tests_exit_1_after_all_tests_ran(bare: Path, python: Path, fails: str) -> None:
     (bare / "scripts").unlink()
     shutil.copytree(ROOT / "scripts", bare / "scripts")
     (bare / "scripts" / "extras").write_text("#!/bin/sh\n")
@@ -209,7 +213,7 @@ def test_tests_that_fail_have_make_exit_1_after_all_were_run(
     assert (bare / "log").read_text().count("pytest") == 2
 
 
-def test_a_dry_run_of_make_runs_nothing(bare: Path) -> None:
+def test_dry_run_of_make_runs_nothing(bare: Path) -> None:
     (bare / ".venv").mkdir()
     shown = make("-C", str(bare), "-n", "clean")
     assert shown.returncode == 0
@@ -218,7 +222,7 @@ def test_a_dry_run_of_make_runs_nothing(bare: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_arrows_between_the_packages_hold() -> None:
+def test_import_contracts_hold() -> None:
     linted = subprocess.run(
         (Path(sys.executable).with_name("lint-imports"), "--no-cache"),
         cwd=ROOT, capture_output=True, text=True,
@@ -226,7 +230,7 @@ def test_the_arrows_between_the_packages_hold() -> None:
     assert linted.returncode == 0, linted.stdout
 
 
-def test_no_migration_is_missing(tmp_path: Path) -> None:
+def test_missing_migration_is_refused(tmp_path: Path) -> None:
     checked = subprocess.run(
         (sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"),
         cwd=ROOT, env={**os.environ, "ARENA_HOME": str(tmp_path)}, capture_output=True, text=True,
@@ -234,7 +238,7 @@ def test_no_migration_is_missing(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
-def test_the_judge_imports_without_django() -> None:
+def test_judge_imports_without_web_framework() -> None:
     hide = (
         "import sys; sys.modules.update(dict.fromkeys(['django', 'pydantic', 'dramatiq', 'redis']))"
     )
@@ -254,3 +258,32 @@ def test_library_without_a_reason_is_refused() -> None:
     page = (ROOT / "docs/dependencies.md").read_text()
     explained = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
     assert explained == names
+
+
+def missing_paths(page: Path) -> set[str]:
+    """Return the links of a page, and the paths in its code, that do not exist.
+
+    Links are relative to the page, paths in code to the repository. A word with a placeholder or a
+    pattern is no path.
+    """
+    text = FENCED.sub("", page.read_text())
+    words = {word for code in CODE.findall(text) for word in "".join(code).split()}
+    paths = {word: ROOT / word for word in words if PATH.fullmatch(word)}
+    links = {link: page.parent / link for link in LINK.findall(text) if "://" not in link}
+    return {name for name, path in (paths | links).items() if not path.exists()}
+
+
+def test_paths_in_pages_exist() -> None:
+    pages = [page for page in tracked("*.md") if "vendor" not in page.parts]
+    missing = {str(page.relative_to(ROOT)): missing_paths(page) for page in pages}
+    assert {page: paths for page, paths in missing.items() if paths} == {}
+
+
+def test_a_page_with_a_dead_link_or_path_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "there.md").touch()
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](there.md#b) [c](gone.md) [d](https://e.org/f)\n"
+        "`tests/test_house.py -k tasks/<name>/x` `tests/gone.py -x`\n\n    cat docs/gone/\n"
+    )
+    assert missing_paths(page) == {"gone.md", "tests/gone.py", "docs/gone/"}
