@@ -1,14 +1,14 @@
-# Kernel Arena. `make` alone prints what there is.
+# Kernel Arena. `make` alone lists the targets.
 
 PORT   ?= 8000
 BIN    := .venv/bin
-# One that is empty is as good as none: an empty ARENA_HOME would be the checkout itself.
+# An empty setting counts as unset: an empty ARENA_HOME would be the checkout itself.
 override PYTHON := $(or $(PYTHON),python3)
 override ARENA_HOME := $(or $(ARENA_HOME),$(CURDIR)/.arena)
 export PORT PYTHON ARENA_HOME
 
-# A recipe that exits 1 has said why. Under -q make then exits 1 too and adds no line of its own, if
-# the recipe's lines begin with a +, as a sub-make's do; they run all the same, but not under -n.
+# A recipe that exits 1 has printed why. Under -q, make then exits 1 too and prints nothing itself.
+# Under -q only lines that begin with + run, like those of a sub-make. Under -n no line may run.
 ifeq (,$(findstring n,$(firstword -$(MAKEFLAGS))))
 MAKEFLAGS += -q
 DO := +
@@ -20,39 +20,39 @@ unexport MAKEFLAGS
 .DEFAULT_GOAL := help
 .PHONY: help arena test test-postgres test-gpu lint admin admit bench clean ready port extras
 
-help:  ## print this
+help:  ## list the targets
 	$(DO)@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-arena: ready port .venv/run.stamp  ## install what is missing and open the arena on http://127.0.0.1:8000 (PORT=)
+arena: ready port .venv/run.stamp  ## install what is missing and start the arena on http://127.0.0.1:8000 (PORT=)
 	$(DO)@exec $(BIN)/python -m runners
 
-test: ready .venv/dev.stamp extras  ## run every test, those in a real browser among them
+test: ready .venv/dev.stamp extras  ## run every test, including those in a browser
 	$(DO)@$(BIN)/pytest -m serial $$(grep -rls mark.serial --include='*.py' tests) && alone=0 || alone=$$?; \
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not serial" && exit $$alone
 
-test-postgres: ready .venv/dev.stamp extras  ## run the tests of the arena on a PostgreSQL of their own
+test-postgres: ready .venv/dev.stamp extras  ## run tests/arena on a temporary PostgreSQL
 	$(DO)@scripts/postgres $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/arena
 
-test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton and pytest)
+test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton, pytest; RESULTS=)
 	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu $(if $(RESULTS),--results $(RESULTS))
 
-lint: ready .venv/dev.stamp  ## style, types, the arrows between packages, missing migrations
+lint: ready .venv/dev.stamp  ## check style, types, imports and migrations
 	$(DO)@$(BIN)/ruff check
 	$(DO)@$(BIN)/ruff format --check
 	$(DO)@$(BIN)/mypy
 	$(DO)@$(BIN)/lint-imports --no-logo
 	$(DO)@$(BIN)/python manage.py makemigrations --check --dry-run
 
-admin: ready .venv/run.stamp  ## make a first superuser for /admin/
+admin: ready .venv/run.stamp  ## create a superuser for /admin/
 	$(DO)@$(BIN)/python manage.py migrate --verbosity 0
 	$(DO)@$(BIN)/python manage.py createsuperuser $(if $(DJANGO_SUPERUSER_PASSWORD),--noinput)
 
-admit: ready .venv/run.stamp  ## try every task: wrong answers must fail and honest ones pass
+admit: ready .venv/run.stamp  ## check every task: wrong implementations must fail, honest ones pass
 	$(DO)@$(BIN)/python manage.py migrate --verbosity 0
 	$(DO)@$(BIN)/python -m runners sync
 	$(DO)@$(BIN)/python manage.py check_task
 
-bench: ready .venv/run.stamp  ## measure the judge itself: repeatability, overhead, its clock
+bench: ready .venv/run.stamp  ## measure the judge on this CPU: repeatability, overhead, clock
 	$(DO)@$(BIN)/python benchmarks/judge.py
 
 clean:  ## remove what can be made again; runs and accounts in .arena stay
@@ -68,9 +68,9 @@ port:
 extras:
 	$(DO)@scripts/extras
 
-# A stamp is written last, so that an installation that was cut off is taken up again.
+# The stamp is written last, so an interrupted installation continues at the next start.
 .venv/%.stamp: pyproject.toml
-	$(DO)@echo "Installing what '$*' needs into .venv (once; some minutes, mostly torch)"
+	$(DO)@echo "Installing the packages of '$*' into .venv (once; some minutes, mostly torch)"
 	$(DO)@$(PYTHON) -m venv .venv
 	$(DO)@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(DO)@$(BIN)/python -m pip install --group $*
