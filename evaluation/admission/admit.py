@@ -1,9 +1,8 @@
 """Admission of a task: wrong implementations fail, honest ones pass, and times repeat.
 
-Wrong are the trivial submissions, which need no knowledge of the operator (zeros, a constant, a
-copied input, untouched memory), and the task's own mutants. They are built in parallel and judged
-in turn on seen, boundary and hidden cases. Last, an honest one is timed twice against the baseline,
-in fresh processes.
+The wrong ones are the trivial submissions (zeros, a constant, a copied input, untouched memory) and
+the task's own mutants. Implementations are built in parallel, and judged in turn on seen, boundary
+and hidden cases. Last, an honest one is timed twice against the baseline, in fresh processes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import JUDGE_VERSION
-from evaluation.admission.reference_check import rehearse
+from evaluation.admission.reference_check import check_reference
 from evaluation.admission.trivial_submissions import probes
 from evaluation.devices import detect
 from evaluation.errors import Rejected, SubmissionError, TaskError
@@ -42,7 +41,7 @@ MIN_MUTANTS = 3
 SPREAD_BOUND = 0.05
 """Largest relative difference of a speedup measured twice."""
 MAX_REPEATS = 3
-"""Attempts to meet it on a busy machine."""
+"""Measurements to compare with an earlier one, on a busy machine."""
 MAX_BUILDS = 8
 """Parallel builds; each can start a compiler for every dtype and target."""
 UNTRIED = (
@@ -52,10 +51,10 @@ UNTRIED = (
     Reason.MISSING_ENTRY,
     Reason.CALL_ERROR,
 )
-"""Reasons that prove nothing of the task, since the implementation produced no output."""
+"""Reasons that say nothing about the task's cases, since there was no output to check."""
 
-Answer = tuple[str, Example]
-"""A role (probe, mutant or honest) and its implementation."""
+Implementation = tuple[str, Example]
+"""A role (probe, mutant or honest), and a source."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +86,9 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Admission:
-    """All results of the admission of a task.
+    """All results of the admission of a task; it is refused for its `problems`.
 
-    `problems` says why it is not admitted. `repeat` is None where nothing can be timed.
+    `repeat` is the ratio of a speedup to an earlier one, and None where nothing can be timed.
     """
 
     task: str
@@ -104,21 +103,21 @@ class Admission:
 def admit(
     task: Task, cache: Path, report: Callable[[Attempt], None] = lambda attempt: None
 ) -> Admission:
-    """Judge every implementation kept with `task`, and time an honest one twice.
+    """Judge every implementation of `task`, and time an honest one twice.
 
-    Each attempt is passed to `report`.
+    `report` is called with each attempt.
 
     Raises: TaskError where the task's own files are faulty.
     """
-    kept = tuple(answers(task))
-    rehearse(task)
+    chosen = tuple(implementations(task))
+    check_reference(task)
     attempts: list[Attempt] = []
     with ForkServer() as fork_server:
-        bench = _Bench(task, cache, fork_server)
-        for attempt in bench.attempts(kept):
+        judge = _TaskJudge(task, cache, fork_server)
+        for attempt in judge.attempts(chosen):
             report(attempt)
             attempts.append(attempt)
-        repeat = bench.repeat(kept, attempts)
+        repeat = judge.repeat(chosen, attempts)
     problems = tuple(_problems(task, attempts, repeat))
     return Admission(
         task=task.slug,
@@ -131,15 +130,15 @@ def admit(
     )
 
 
-def answers(task: Task) -> Iterator[Answer]:
-    """Return the trivial submissions and the implementations kept in the task's target language."""
+def implementations(task: Task) -> Iterator[Implementation]:
+    """Yield the trivial submissions, mutants and honest implementations in the target language."""
     target, operator = task.track.target, task.operator
-    for probe in probes(operator, target):
-        yield "probe", probe
+    for example in probes(operator, target):
+        yield "probe", example
     mutants = (*operator.mutants(), *torch_variants.mutants(operator))
     honest = (*operator.honest(), *torch_variants.honest(operator, task.kind))
-    for role, known in (("mutant", mutants), ("honest", honest)):
-        for example in known:
+    for role, examples in (("mutant", mutants), ("honest", honest)):
+        for example in examples:
             if example.language == target:
                 yield role, example
     if task.track.source == target != "torch":  # whose baseline is the reference
@@ -147,7 +146,7 @@ def answers(task: Task) -> Iterator[Answer]:
         yield "honest", Example("baseline", target, source, "the baseline itself")
 
 
-class _Bench:
+class _TaskJudge:
     """Parts of the judge that all implementations of one task share."""
 
     def __init__(self, task: Task, cache: Path, fork_server: ForkServer) -> None:
@@ -158,69 +157,69 @@ class _Bench:
         except SubmissionError as error:
             raise TaskError(f"{task.operator.folder / 'baseline'}: {error.message}") from error
 
-    def attempts(self, kept: Sequence[Answer]) -> Iterator[Attempt]:
+    def attempts(self, chosen: Sequence[Implementation]) -> Iterator[Attempt]:
         """Judge each implementation in turn, once it is built."""
-        isolation_features()  # found once, before threads ask
-        at_once = min(MAX_BUILDS, len(os.sched_getaffinity(0)))
-        with ThreadPoolExecutor(at_once, "build") as pool:
-            trials = [pool.submit(self._built, answer) for _, answer in kept]
-            for (role, answer), trial in zip(kept, trials, strict=True):
-                yield self._attempt(role, answer, trial)
+        isolation_features()  # found here, since threads would each look for them
+        workers = min(MAX_BUILDS, len(os.sched_getaffinity(0)))
+        with ThreadPoolExecutor(workers, "build") as pool:
+            builds = [pool.submit(self._build, example) for _, example in chosen]
+            for (role, example), trial in zip(chosen, builds, strict=True):
+                yield self._attempt(role, example, trial)
 
-    def _attempt(self, role: str, answer: Example, trial: Future[Trial]) -> Attempt:
+    def _attempt(self, role: str, example: Example, trial: Future[Trial]) -> Attempt:
         wait([trial])
         started = time.perf_counter()
         verdict, reason, message = self._judge(trial)
-        separated = reason is answer.expect if answer.expect else reason not in UNTRIED
-        refused = verdict is not Verdict.PASSED and separated
+        passed, expect = verdict is Verdict.PASSED, example.expect
+        tried = reason is expect if expect else reason not in UNTRIED
         return Attempt(
-            name=answer.name,
+            name=example.name,
             role=role,
-            note=answer.note,
+            note=example.note,
             verdict=verdict,
             reason=reason,
             message=message,
             seconds=time.perf_counter() - started,
-            as_expected=verdict is Verdict.PASSED if role == "honest" else refused,
-            expect=answer.expect,
+            as_expected=passed if role == "honest" else tried and not passed,
+            expect=expect,
         )
 
-    def repeat(self, kept: Sequence[Answer], attempts: Sequence[Attempt]) -> Repeat:
-        """Return the ratio of an honest implementation's speedup to its earlier one."""
-        right = [
-            (attempt.seconds, answer)
-            for (role, answer), attempt in zip(kept, attempts, strict=True)
-            if role == "honest" and attempt.as_expected
+    def repeat(self, chosen: Sequence[Implementation], attempts: Sequence[Attempt]) -> Repeat:
+        """Return the ratio of a speedup to an earlier one, of the honest one judged fastest."""
+        honest = [
+            (attempt.seconds, example)
+            for (_, example), attempt in zip(chosen, attempts, strict=True)
+            if attempt.role == "honest" and attempt.as_expected
         ]
-        if not right or languages()[self.task.track.target].judged_here():
+        if not honest or languages()[self.task.track.target].judged_here():
             return Repeat()
-        _, honest = min(right, key=lambda timed: timed[0])
+        _, example = min(honest, key=lambda timed: timed[0])
         try:
-            before = self._speedup(honest)
+            before = self._speedup(example)
             for _ in range(MAX_REPEATS):
-                now = self._speedup(honest)
+                now = self._speedup(example)
                 ratio = Interval(
                     now.speedup / before.speedup, now.low / before.high, now.high / before.low
                 )
-                if _steady(ratio):
+                if _is_steady(ratio):
                     break
                 before = now
         except SubmissionError as error:
-            told = f"honest {honest.name}, when timed ({error.reason}): {error.message}"
-            return Repeat(problem=told)
+            place = f"honest {example.name}, when timed"
+            return Repeat(problem=f"{place} ({error.reason}): {error.message}")
         return Repeat(ratio)
 
-    def _speedup(self, answer: Example) -> Interval:
-        files = {self.task.target_file: answer.source}
+    def _speedup(self, example: Example) -> Interval:
+        files = {self.task.target_file: example.source}
         plan = dataclasses.replace(plans.plan_for(self.task.kind, final=True), every_regime=False)
-        with self._start(build(self.task, answer.language, files, self.cache)) as judge:
-            total = overall([judge.measure(case, plan) for case in self.task.cases(Split.SEEN)])
+        with self._start(build(self.task, example.language, files, self.cache)) as session:
+            total = overall([session.measure(case, plan) for case in self.task.cases(Split.SEEN)])
         assert total is not None, "a task has seen cases"
         return total
 
-    def _built(self, answer: Example) -> Trial:
-        """Return an implementation past the gates that need no device. Raises SubmissionError."""
-        files = {self.task.target_file: answer.source}
+    def _build(self, example: Example) -> Trial:
+        """Pass an implementation through the gates without a device. Raises SubmissionError."""
+        files = {self.task.target_file: example.source}
         trial = Trial(self.task, files, self.cache, final=True, start=self._start)
         integrity.judge(trial)
         compilation.judge(trial)
@@ -231,12 +230,12 @@ class _Bench:
         try:
             trial = built.result()
             assert trial.build is not None
-            with self._start(trial.build) as judge:
+            with self._start(trial.build) as session:
                 for case in trial.task.checked_cases(trial.max_elements):
-                    judge.check(case)
+                    session.check(case)
                 for case in hidden_cases(trial, secrets.randbits(63)):
                     try:
-                        judge.check(case)
+                        session.check(case)
                     except SubmissionError as error:
                         return Verdict.FAILED, error.reason, "refused on a hidden case"
         except Rejected as error:
@@ -246,38 +245,40 @@ class _Bench:
         return Verdict.PASSED, None, ""
 
     def _start(self, candidate: Build) -> MeasurementSession:
-        judge = MeasurementSession(self.task, self.fork_server, self.baselines[:1], self.cache)
-        return judge.set_candidate(candidate, self.device)
+        session = MeasurementSession(self.task, self.fork_server, self.baselines[:1], self.cache)
+        return session.set_candidate(candidate, self.device)
 
 
 def _problems(task: Task, attempts: Sequence[Attempt], repeat: Repeat) -> Iterator[str]:
     for attempt in attempts:
         if not attempt.as_expected:
-            yield f"{attempt.role} {attempt.name} {_surprise(attempt)}"
+            yield f"{attempt.role} {attempt.name} {_problem(attempt)}"
     language = task.track.target
-    wanted = (("honest", "honest", MIN_HONEST), ("mutant", "mutants", MIN_MUTANTS))
-    for role, folder, least in wanted:
+    for role, folder, least in (
+        ("honest", "honest", MIN_HONEST),
+        ("mutant", "mutants", MIN_MUTANTS),
+    ):
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:
             name = f"{folder}/<name>.{language}{languages()[language].suffix}"
-            yield f"{role} answers in {language}: {count}, at least {least} are wanted; add {name}"
+            yield f"{role} implementations in {language}: {count} of at least {least}; add {name}"
     if repeat.problem:
         yield repeat.problem
-    if (ratio := repeat.ratio) and not _steady(ratio):
+    if (ratio := repeat.ratio) and not _is_steady(ratio):
         yield f"times do not repeat: a speedup is {ratio.speedup:.2f} times what it was before"
 
 
-def _surprise(attempt: Attempt) -> str:
-    """Return the problem with an attempt's verdict; empty for an expected one."""
+def _problem(attempt: Attempt) -> str:
+    """Return what is wrong with an unexpected verdict, and what to do."""
     if attempt.verdict is Verdict.PASSED:
-        return "passed: it is right, or no case tells it from what is right"
-    told = f"{attempt.verdict} ({attempt.reason}): {attempt.message}"
+        return "passed: correct it, or add a case that it fails"
+    result = f"{attempt.verdict} ({attempt.reason}): {attempt.message}"
     if attempt.expect:
-        return f"{told}; expected was {attempt.expect}"
+        return f"{result}; expected was {attempt.expect}"
     if attempt.role != "honest":
-        return f"{told}; so it gave no answer, and nothing is known of the cases"
-    return told
+        return f"{result}; it gave no output, so no case was tested: correct it"
+    return result
 
 
-def _steady(ratio: Interval) -> bool:
+def _is_steady(ratio: Interval) -> bool:
     return 1 / (1 + SPREAD_BOUND) <= ratio.speedup <= 1 + SPREAD_BOUND

@@ -1,4 +1,4 @@
-"""A task is admitted when every wrong answer is refused and every honest one passes."""
+"""Tests of admission: wrong implementations must fail, honest ones pass, and times repeat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evaluation.admission.admit import (
     Admission,
     Attempt,
     admit,
-    answers,
+    implementations,
 )
 from evaluation.admission.trivial_submissions import NOTES
 from evaluation.errors import SubmissionError
@@ -39,7 +39,7 @@ MUTANTS = ("no_op", "overflowing", "sigmoid_only")
 
 @pytest.fixture
 def tasks(tmp_path: Path) -> Path:
-    """A folder of tasks that holds SwiGLU alone, cut down to what is quickly tried."""
+    """Return a folder of tasks with a small SwiGLU: few cases, sizes and mutants."""
     folder = tmp_path / "swiglu"
     shutil.copytree(TASKS / "swiglu", folder)
     toml = folder / "task.toml"
@@ -59,7 +59,7 @@ def judged(tasks: Path, cache: Path) -> Admission:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many answers were being built, each time that another was."""
+    """Count the implementations that are being built, whenever a build starts."""
     building, counts, compiled = set[int](), list[int](), compilation.judge
 
     def counted(trial: Trial) -> GateResult:
@@ -79,13 +79,13 @@ def problem_of(admission: Admission, name: str) -> str:
 
 
 @pytest.mark.serial
-def test_a_sound_task_is_admitted(
+def test_admit_sound_task_has_no_problems(
     tasks: Path, cache: Path, in_a_hurry: None, at_once: list[int]
 ) -> None:
-    heard: list[Attempt] = []
-    admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache, heard.append)
-    assert tuple(heard) == admission.attempts
-    assert all("as expected" in rendered_attempt(attempt) for attempt in heard)
+    reported: list[Attempt] = []
+    admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache, reported.append)
+    assert tuple(reported) == admission.attempts
+    assert all("as expected" in rendered_attempt(attempt) for attempt in reported)
     assert max(at_once) == min(MAX_BUILDS, len(os.sched_getaffinity(0)))
     assert all(attempt.as_expected for attempt in admission.attempts), admission.problems
     assert {a.name for a in admission.attempts if a.role == "probe"} == set(NOTES)
@@ -102,7 +102,7 @@ def refused(judge: MeasurementSession, case: Case, plan: Plan) -> None:
     raise SubmissionError(Reason.STALE_OUTPUT, f"case {case.name}: not written")
 
 
-def test_a_task_is_refused_for_each_answer_that_surprises(
+def test_admit_unexpected_verdicts_are_problems(
     tasks: Path, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MeasurementSession, "measure", refused)
@@ -123,22 +123,22 @@ def test_a_task_is_refused_for_each_answer_that_surprises(
     assert not admission.admitted
     assert problem_of(admission, "sound").startswith("mutant sound passed")
     assert problem_of(admission, "unsound").startswith("honest unsound failed (WRONG_VALUES)")
-    assert problem_of(admission, "sound").endswith("or no case tells it from what is right")
+    assert problem_of(admission, "sound").endswith("correct it, or add a case that it fails")
     assert problem_of(admission, "misnamed").startswith("mutant misnamed failed (WRONG_VALUES)")
     assert problem_of(admission, "misnamed").endswith("expected was OUT_OF_BOUNDS")
     assert problem_of(admission, "unbuilt").startswith("honest unbuilt failed (BUILD_ERROR): g++")
     assert problem_of(admission, "untried").startswith("mutant untried failed (BUILD_ERROR): g++")
-    assert problem_of(admission, "untried").endswith("nothing is known of the cases")
+    assert problem_of(admission, "untried").endswith("so no case was tested: correct it")
     assert problem_of(admission, "unread").startswith("honest unread rejected (FORBIDDEN): swiglu.")
-    told = problem_of(admission, "when timed")
-    assert told == "honest baseline, when timed (STALE_OUTPUT): case qwen3-expert: not written"
+    timed = problem_of(admission, "when timed")
+    assert timed == "honest baseline, when timed (STALE_OUTPUT): case qwen3-expert: not written"
     assert "not admitted" in rendered(admission)
 
 
-def test_every_track_has_answers_to_be_tried() -> None:
+def test_implementations_of_every_track_are_enough() -> None:
     for name in find_operators(TASKS):
         for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK):
-            roles = Counter(role for role, _ in answers(load_task(TASKS, name, track.slug)))
+            roles = Counter(role for role, _ in implementations(load_task(TASKS, name, track.slug)))
             assert roles["probe"] == len(NOTES)
             assert roles["honest"] >= MIN_HONEST
             assert roles["mutant"] >= MIN_MUTANTS

@@ -1,4 +1,4 @@
-"""A mistake in an operator's own files is told as such, with the function and the remedy."""
+"""Tests of the reference check: errors name the file, the function and the remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.admission.admit import admit
-from evaluation.admission.reference_check import rehearse
+from evaluation.admission.reference_check import check_reference
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import find_operators
 from evaluation.tracks.load import load_task
@@ -31,55 +31,65 @@ def changed(path: Path, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", find_operators(TASKS))
-def test_the_references_that_are_here_give_what_they_must(name: str, kind: str) -> None:
-    rehearse(load_task(TASKS, name, "torch-to-torch", kind))
+def test_check_reference_of_every_operator_passes(name: str, kind: str) -> None:
+    check_reference(load_task(TASKS, name, "torch-to-torch", kind))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("def inputs(", "def inputs(", ""),
         ("def reference(x, ", "def reference(", "reference: raised TypeError"),
-        ("def cost(case):", "def cost(case):\n    return 1.0", "cost: must give bytes moved"),
-        ("def cost(case):", "def cost(case):\n    return 0, 1", "cost: must give bytes moved"),
-        ("def inputs(case, draw):", "def inputs(case, draw):\n    return {}", "gave nothing"),
-        ("def inputs(case, draw):", "def inputs(case, draw):\n    return 3", "gave int"),
+        (
+            "def cost(case):",
+            "def cost(case):\n    return 1.0",
+            "cost: must return two numbers",
+        ),
+        (
+            "def cost(case):",
+            "def cost(case):\n    return 0, 1",
+            "cost: must return two numbers",
+        ),
+        ("def inputs(case, draw):", "def inputs(case, draw):\n    return {}", "returned nothing"),
+        ("def inputs(case, draw):", "def inputs(case, draw):\n    return 3", "returned int"),
         ("def inputs(case, draw):", "def inputs(case, draw):\n    1 / 0", "ZeroDivisionError"),
-        ("def reduction(case):", "def reduction(case):\n    return 0", "reduction: must give"),
+        ("def reduction(case):", "def reduction(case):\n    return 0", "reduction: must return"),
         ("def magnitude(", "def magnitude(*x, **y): return 1.0\ndef other(", "have the shape"),
-        ("def reference(", "def reference(*x, **y): return 1, 2\ndef other(", "gave 2 outputs"),
+        ("def reference(", "def reference(*x, **y): return 1, 2\ndef other(", "returned 2 outputs"),
         ("def cost(case):", "def cost(case:", "cannot be loaded: SyntaxError"),
     ],
 )
-def test_what_a_reference_gives_amiss_is_told(folder: Path, old: str, new: str, told: str) -> None:
+def test_check_reference_faulty_function_raises_task_error(
+    folder: Path, old: str, new: str, message: str
+) -> None:
     changed(folder / "reference.py", old, new)
     task = load_task(folder.parent, "scaled", "torch-to-cpp")
-    if not told:
-        rehearse(task)
+    if not message:
+        check_reference(task)
         return
-    with pytest.raises(TaskError, match=rf"reference\.py: .*{told}"):
-        rehearse(task)
+    with pytest.raises(TaskError, match=rf"reference\.py: .*{message}"):
+        check_reference(task)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ('role = "output"', 'role = "input"', "arguments: none has the role output"),
         ('split = "unseen"', 'split = "seen"', "cases: none is unseen"),
         ('"cpp-to-cpp"]', '"cpp-to-cpp", "cpp-to-cpp"]', "tracks: 'cpp-to-cpp' is there twice"),
     ],
 )
-def test_an_operator_that_cannot_be_judged_is_not_loaded(
-    folder: Path, old: str, new: str, told: str
+def test_load_task_that_cannot_be_judged_raises_task_error(
+    folder: Path, old: str, new: str, message: str
 ) -> None:
     toml = folder / "task.toml"
     changed(toml, old, new)
     toml.write_text(toml.read_text().replace(old, new))
-    with pytest.raises(TaskError, match=told):
+    with pytest.raises(TaskError, match=message):
         load_task(folder.parent, "scaled", "torch-to-cpp")
 
 
-def test_a_folder_without_its_table_is_told_so(folder: Path) -> None:
+def test_load_task_without_task_toml_raises_task_error(folder: Path) -> None:
     (folder / "task.toml").unlink()
     with pytest.raises(TaskError, match=r"task\.toml: no such file"):
         load_task(folder.parent, "scaled", "torch-to-cpp")
@@ -87,7 +97,7 @@ def test_a_folder_without_its_table_is_told_so(folder: Path) -> None:
         load_task(folder.parent, "none", "torch-to-cpp")
 
 
-def test_a_baseline_that_cannot_be_built_is_its_authors_fault(folder: Path, tmp_path: Path) -> None:
+def test_admit_baseline_that_does_not_build_raises_task_error(folder: Path, tmp_path: Path) -> None:
     (folder / "baseline" / "cpp.cpp").write_text("this is not C++\n")
     with pytest.raises(TaskError, match=r"baseline: g\+\+ refused the source"):
         admit(load_task(folder.parent, "scaled", "cpp-to-cpp"), tmp_path / "cache")

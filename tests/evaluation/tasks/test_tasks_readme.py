@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.admission.reference_check import rehearse
+from evaluation.admission.reference_check import check_reference
 from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Verdict
 from tests.evaluation.conftest import judged
@@ -28,7 +28,7 @@ def tasks(tmp_path: Path) -> Path:
 
 def test_what_is_written_out_is_judged(tasks: Path, cache: Path, in_a_hurry: None) -> None:
     task = load_task(tasks, "scaled_add", "cpp-to-cpp")
-    rehearse(task)
+    check_reference(task)
     right = judged(task, task.operator.baseline("cpp"), cache)
     assert right.verdict is Verdict.PASSED, right.message
     (mutant,) = task.operator.mutants()
