@@ -6,42 +6,41 @@ from __future__ import annotations
 class UserError(Exception):
     """A request that cannot be fulfilled; `status` is its HTTP status."""
 
-    code = "bad_request"
-    status = 400
+    code, status = "bad_request", 400
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
 
+    @property
+    def text(self) -> str:
+        """The message with the hint."""
+        return f"{self.message} {self.hint}".strip()
+
 
 class Invalid(UserError):
     """A value that is not one of the allowed ones."""
 
-    code = "invalid"
-    status = 422
+    code, status = "invalid", 422
 
 
 class NotFound(UserError):
-    code = "not_found"
-    status = 404
+    code, status = "not_found", 404
 
 
 class Unauthorized(UserError):
-    code = "unauthorized"
-    status = 401
+    code, status = "unauthorized", 401
 
 
 class Forbidden(UserError):
-    code = "forbidden"
-    status = 403
+    code, status = "forbidden", 403
 
 
 class Conflict(UserError):
     """An object whose state does not allow the request."""
 
-    code = "conflict"
-    status = 409
+    code, status = "conflict", 409
 
 
 class CannotJudge(Conflict):
@@ -57,5 +56,4 @@ class CannotWork(Conflict):
 
 
 class QuotaExceeded(UserError):
-    code = "quota_exceeded"
-    status = 429
+    code, status = "quota_exceeded", 429

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -106,20 +107,14 @@ def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
     agent = Agent.objects.filter(slug=slug).first()
     if agent is None:
         raise NotFound(f"There is no agent {slug!r}.")
-    values = {"adapter": agent.adapter, "model": agent.model, "settings": dict(settings)}
-    limits = {"tasks": agent.tasks, "kinds": agent.kinds, "open_book": agent.open_book}
+    inherited = ("adapter", "model", "tasks", "kinds", "open_book", "description")
+    values = {name: getattr(agent, name) for name in inherited} | {"settings": dict(settings)}
     known = Agent.objects.filter(slug=name).first()
-    if known and any(getattr(known, key) != value for key, value in values.items()):
+    identity = ("adapter", "model", "settings")
+    if known and any(getattr(known, key) != values[key] for key in identity):
         raise Conflict(f"{name!r} is an agent with other settings.", "Choose another name.")
-    title = f"{agent.title}, {name}"
-    defaults = {
-        **values,
-        **limits,
-        "title": title,
-        "description": agent.description,
-        "active": True,
-    }
-    varied, _ = Agent.objects.update_or_create(slug=name, defaults=defaults)
+    values |= {"title": f"{agent.title}, {name}", "active": True}
+    varied, _ = Agent.objects.update_or_create(slug=name, defaults=values)
     return varied
 
 
@@ -181,17 +176,10 @@ def remove_worker(name: str) -> None:
 
 def _sync_task(folder: TaskFolder, public: dict[str, Any], report: SyncReport) -> None:
     source = folder.operator
-    operator, _ = Operator.objects.update_or_create(
-        slug=source.name,
-        defaults={
-            "title": source.title,
-            "category": source.category,
-            "families": list(source.families),
-            "level": source.level,
-            "prompt": source.prompt,
-            "reference_source": read_text(source.folder / "reference.py"),
-        },
-    )
+    values = {name: getattr(source, name) for name in ("title", "category", "level", "prompt")}
+    values["families"] = list(source.families)
+    values["reference_source"] = read_text(source.folder / "reference.py")
+    operator, _ = Operator.objects.update_or_create(slug=source.name, defaults=values)
     task, added = Task.objects.update_or_create(
         operator=operator,
         track=folder.track.slug,
@@ -210,15 +198,12 @@ def _sync_task(folder: TaskFolder, public: dict[str, Any], report: SyncReport) -
 def _public(folder: TaskFolder) -> dict[str, Any]:
     """Return the public description of a task; of held-out cases, the count of each kind."""
     operator = folder.operator
-    hidden: dict[str, int] = {}
-    for case in folder.cases(Split.UNSEEN):
-        hidden[case.kind] = hidden.get(case.kind, 0) + 1
     return {
         "kind": folder.kind,
         "arguments": to_json(operator.arguments),
         "dtypes": list(folder.dtypes),
         "seen_cases": to_json(folder.cases(Split.SEEN)),
-        "hidden_cases": hidden,
+        "hidden_cases": dict(Counter(case.kind for case in folder.cases(Split.UNSEEN))),
         "starter": starter_files(folder),
         "target_file": folder.target_file,
         "baseline": folder.track.baseline,

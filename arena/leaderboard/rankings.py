@@ -18,7 +18,7 @@ from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
 from arena.leaderboard.intervals import measured, overlap, ratio
-from arena.runs.models import Evaluation, Run
+from arena.runs.models import OPERATOR, Evaluation, Run
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 from evaluation.intervals import geomean
 from evaluation.types import Interval
@@ -87,8 +87,8 @@ class JudgedRun:
 
 RENAMED = {
     "task_id": "task_version__task",
-    "category": "task_version__task__operator__category",
-    "families": "task_version__task__operator__families",
+    "category": f"{OPERATOR}__category",
+    "families": f"{OPERATOR}__families",
 }
 COLUMNS = tuple(RENAMED.get(field.name, field.name) for field in fields(JudgedRun))
 """The database columns of the fields of `JudgedRun`."""

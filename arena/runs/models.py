@@ -50,9 +50,6 @@ class Scores(models.Model):
     class Meta:
         abstract = True
 
-    def scores(self) -> dict[str, float | None]:
-        return {field.name: getattr(self, field.name) for field in Scores._meta.get_fields()}
-
 
 class Experiment(models.Model):
     """A labelled set of runs: agents x tasks x hardware x repeats."""
@@ -68,6 +65,16 @@ class Experiment(models.Model):
 
     def __str__(self) -> str:
         return self.slug
+
+
+OPERATOR = "task_version__task__operator"
+LOOKUPS = {
+    "operator": f"{OPERATOR}__slug",
+    "category": f"{OPERATOR}__category",
+    "track": "task_version__task__track",
+    "status": "status__in",
+}
+"""Lookups of filters of runs; any other filter is the slug of a related row."""
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -113,14 +120,13 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def with_names(self) -> Self:
         """Join what a list row names, and defer the long texts that it does not show."""
-        operator = "task_version__task__operator"
-        return self.select_related(operator, "agent", "hardware", "owner", "experiment").defer(
+        return self.select_related(OPERATOR, "agent", "hardware", "owner", "experiment").defer(
             "experiment__plan",
             "experiment__description",
             "task_version__public",
             "task_version__admission",
-            f"{operator}__prompt",
-            f"{operator}__reference_source",
+            f"{OPERATOR}__prompt",
+            f"{OPERATOR}__reference_source",
         )
 
     def matching(self, **filters: str | None) -> Self:
@@ -129,24 +135,14 @@ class RunQuerySet(models.QuerySet["Run"]):
         Empty values are ignored. `task` is `operator` or `operator/track`; `status` may be several,
         comma separated.
         """
-        lookups: dict[str, Any] = {}
-        for name, value in filters.items():
-            if not value:
-                continue
-            if name == "task":
-                operator, _, track = value.partition("/")
-                lookups["task_version__task__operator__slug"] = operator
-                if track:
-                    lookups["task_version__task__track"] = track
-            elif name == "category":
-                lookups["task_version__task__operator__category"] = value
-            elif name == "track":
-                lookups["task_version__task__track"] = value
-            elif name == "status":
-                lookups["status__in"] = value.split(",")
-            else:
-                lookups[f"{name}__slug"] = value
-        return self.filter(**lookups)
+        chosen: dict[str, Any] = {name: value for name, value in filters.items() if value}
+        if "task" in chosen:
+            chosen["operator"], _, track = chosen.pop("task").partition("/")
+            if track:
+                chosen.setdefault("track", track)
+        if "status" in chosen:
+            chosen["status"] = chosen["status"].split(",")
+        return self.filter(**{LOOKUPS.get(name, f"{name}__slug"): chosen[name] for name in chosen})
 
 
 class Run(Scores):

@@ -67,7 +67,7 @@ def start(request: HttpRequest) -> HttpResponse:
         try:
             return redirect(services.start_run(owner=signed_in(request), **form.arguments()))
         except UserError as error:
-            form.add_error(None, f"{error.message} {error.hint}".strip())
+            form.add_error(None, error.text)
     return render(request, "start.html", {"form": form}, status=422 if form.errors else 200)
 
 
@@ -163,7 +163,7 @@ def cancel(request: HttpRequest, run_id: str) -> HttpResponse:
     try:
         services.cancel_run(_run(request, run_id), signed_in(request))
     except UserError as error:
-        messages.error(request, f"{error.message} {error.hint}".strip())
+        messages.error(request, error.text)
     return redirect("run", run_id)
 
 

@@ -19,10 +19,10 @@ A plan is a TOML file:
     rounds = 6
     seconds = 60
 
-With --until-done everything happens in this process: no web server, no queue and no workers are
-needed, and Django is all that must be installed besides what the judge needs. Interrupted, it goes
-on where it stopped when it is called again; on another machine of the same hardware, when it is
-given the results so far by --continue.
+With --until-done this process executes everything, without a web server, a queue server or other
+workers. Besides what the judge needs, only Django, pydantic and dramatiq must be installed. After
+an interruption the same command continues; on another machine with the same hardware, --continue
+names the results so far.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Command(BaseCommand):
                 raise UserError(f"{alone} goes with --until-done.", "Add that, or leave it out.")
             started = experiments.start(plan)
         except UserError as error:
-            raise CommandError(f"{error.message} {error.hint}".strip()) from error
+            raise CommandError(error.text) from error
         runs = (*started.there, *started.runs)
         for line in started.left_out:
             self.stdout.write(f"left out: {line}")
@@ -119,9 +119,9 @@ class Command(BaseCommand):
         """Everything here and now; exit with 1 if something of it is not judged in the end."""
         if not settings.HEADLESS:
             raise CommandError("--until-done is an option of `manage.py` alone.")
-        carry_out = import_string(settings.EXECUTOR)
+        execute = import_string(settings.EXECUTOR)
         chosen = (options[name] for name in ALONE)
-        done = carry_out(plan, self.stdout.write, *chosen)
+        done = execute(plan, self.stdout.write, *chosen)
         self._export(done.experiment, options["export"])
         if not done.whole:
             raise SystemExit(1)

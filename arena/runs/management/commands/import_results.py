@@ -26,7 +26,7 @@ class Command(BaseCommand):
             try:
                 found = services.import_results(path)
             except UserError as error:
-                raise CommandError(f"{error.message} {error.hint}".strip()) from error
+                raise CommandError(error.text) from error
             for line in found.refused:
                 self.stderr.write(line)
             refused = refused or bool(found.refused)

@@ -43,7 +43,7 @@ class Command(BaseCommand):
                 )
                 self._check_workers(run)
         except UserError as error:
-            raise CommandError(f"{error.message} {error.hint}".strip()) from error
+            raise CommandError(error.text) from error
         self.stdout.write(f"run {run.pk}: {options['agent']} on {options['task']}, {run.hardware}")
         self._follow(run)
         run = Run.objects.with_names().get(pk=run.pk)
