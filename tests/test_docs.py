@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MAX_CONTRIBUTING_WORDS, MAX_RECORD_WORDS, MAX_RELEASE_LINES = 1500, 300, 60
 FOLDERS = "arena|benchmarks|docs|evaluation|runners|scripts|static|tasks|templates|tests"
-PATH = re.compile(rf"`(?:\./)?((?:{FOLDERS})/[\w./-]*)`")
+CODE = re.compile(r"`([^`\n]+)`|^ {4}(.+)$", re.MULTILINE)
+PATH = re.compile(rf"(?:\./)?((?:\.ci|{FOLDERS})/[\w./-]*)")
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]+))?\)")
 
 
@@ -30,10 +31,20 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
+def paths_in(text: str) -> set[str]:
+    """Return the paths from the root in quoted or indented code; placeholders are skipped."""
+    words = (word for code in CODE.findall(text) for word in "".join(code).split())
+    return {match[1] for word in words if (match := PATH.fullmatch(word))}
+
+
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_document_names_only_paths_that_exist(document: Path) -> None:
-    named = set(PATH.findall(document.read_text()))
-    assert {path for path in named if not (ROOT / path).exists()} == set()
+    assert {path for path in paths_in(document.read_text()) if not (ROOT / path).exists()} == set()
+
+
+def test_path_in_a_command_is_found() -> None:
+    text = "`cat docs/a.md tasks/<name>/b` and docs/prose\n\n    ./scripts/c tests/d -k e\n"
+    assert paths_in(text) == {"docs/a.md", "scripts/c", "tests/d"}
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))

@@ -17,12 +17,6 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 500
 PACKAGES = ("arena", "evaluation", "runners")
-FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-CODE = re.compile(r"`([^`\n]+)`|^ {4}(.+)$", re.MULTILINE)
-LINK = re.compile(r"\]\(([^)\s#]+)[^)]*\)")
-PATH = re.compile(
-    r"(\.ci|arena|benchmarks|docs|evaluation|runners|scripts|static|tasks|templates|tests)/[\w./-]*"
-)
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -258,32 +252,3 @@ def test_library_without_a_reason_is_refused() -> None:
     page = (ROOT / "docs/dependencies.md").read_text()
     explained = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
     assert explained == names
-
-
-def missing_paths(page: Path) -> set[str]:
-    """Return the links of a page, and the paths in its code, that do not exist.
-
-    Links are relative to the page, paths in code to the repository. A word with a placeholder or a
-    pattern is no path.
-    """
-    text = FENCED.sub("", page.read_text())
-    words = {word for code in CODE.findall(text) for word in "".join(code).split()}
-    paths = {word: ROOT / word for word in words if PATH.fullmatch(word)}
-    links = {link: page.parent / link for link in LINK.findall(text) if "://" not in link}
-    return {name for name, path in (paths | links).items() if not path.exists()}
-
-
-def test_paths_in_pages_exist() -> None:
-    pages = [page for page in tracked("*.md") if "vendor" not in page.parts]
-    missing = {str(page.relative_to(ROOT)): missing_paths(page) for page in pages}
-    assert {page: paths for page, paths in missing.items() if paths} == {}
-
-
-def test_a_page_with_a_dead_link_or_path_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "there.md").touch()
-    page = tmp_path / "page.md"
-    page.write_text(
-        "[a](there.md#b) [c](gone.md) [d](https://e.org/f)\n"
-        "`tests/test_house.py -k tasks/<name>/x` `tests/gone.py -x`\n\n    cat docs/gone/\n"
-    )
-    assert missing_paths(page) == {"gone.md", "tests/gone.py", "docs/gone/"}
