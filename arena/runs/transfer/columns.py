@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from arena.runs.strict import Int, Mismatch, Number, Strict, derived, read
 from arena.runs.trace.events import MAX_DEPTH, deeper_than
-from evaluation.types import KernelProfile as Kernel
+from evaluation import types
 
-KernelProfile = derived("KernelProfile", Kernel, Strict)
+KernelProfile = derived("KernelProfile", types.KernelProfile, Strict)
 
 MAX_CLOCK_SKEW = timedelta(minutes=10)
 """Between the clocks of two machines."""
@@ -32,22 +32,16 @@ Object = dict[str, Any]
 class Refused(ValueError):
     """A line that cannot be imported; the message says why and what to do."""
 
+    def __init__(self, reason: str, remedy: str = "Export it again.") -> None:
+        super().__init__(f"{reason} {remedy}".strip())
 
-class Json(Strict):
+
+class Json(Strict, extra="allow"):
     """Types of the JSON columns; a name means the same in every model."""
 
-    plan: Object = {}
-    settings: Object = {}
-    peaks: Object = {}
-    isolation: Object = {}
-    fingerprint: Object = {}
+    __pydantic_extra__: dict[str, Object]
     budget: dict[str, Int] = {}
     files: dict[str, str] = {}
-    report: Object = {}
-    private: Object = {}
-    detail: Object = {}
-    symbols: Object = {}
-    body: Object = {}
 
 
 class Known(Strict, extra="ignore"):
@@ -102,21 +96,19 @@ def columns(
     """
     row = model.__name__.lower()
     if unknown := sorted(data.keys() - {*names, *inner, "id"}):
-        raise Refused(f"{row}.{unknown[0]} is not known. Export it again.")
+        raise Refused(f"{row}.{unknown[0]} is not known.")
     values: dict[str, Any] = {}
     for name in names:
         column: Any = model._meta.get_field(name)
-        if name not in data:
-            if column.default is NOT_PROVIDED and not column.null:
-                raise Refused(f"{row}.{name} is missing. Export it again.")
-            continue
         try:
-            values[name] = _checked(column, data[name])
+            if name in data:
+                values[name] = _checked(column, data[name])
+            elif column.default is NOT_PROVIDED and not column.null:
+                raise Refused(f"{row}.{name} is missing.")
         except ValidationError as error:
-            message = "; ".join(error.messages)
-            raise Refused(f"{row}.{name}: {message} Export it again.") from error
+            raise Refused(f"{row}.{name}: {'; '.join(error.messages)}") from error
         except Mismatch as error:
-            raise Refused(f"{row}: {error}. Export it again.") from error
+            raise Refused(f"{row}: {error}.") from error
     return values
 
 

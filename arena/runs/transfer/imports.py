@@ -18,7 +18,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from arena import sockets
-from arena.catalog.models import Agent, Hardware, TaskVersion
+from arena.catalog.models import Agent, Hardware, Task, TaskVersion
 from arena.errors import NotFound
 from arena.runs.models import (
     Blob,
@@ -32,12 +32,12 @@ from arena.runs.models import (
     Submission,
 )
 from arena.runs.states import RUN_JUDGED, EvaluationStatus
-from arena.runs.strict import Mismatch, read
+from arena.runs.strict import Mismatch, Strict, read
 from arena.runs.trace.blobs import blob_of
 from arena.runs.trace.events import BODIES, BadEvent, EventDraft, checked_body
 from arena.runs.trace.redaction import clean
 from arena.runs.transfer import results
-from arena.runs.transfer.columns import Cuts, MetricDetail, Refused, columns
+from arena.runs.transfer.columns import Cuts, MetricDetail, Object, Refused, columns
 
 PRODUCER = "import"
 MAX_DIGITS = 20
@@ -46,10 +46,6 @@ MAX_LINES = 100_000
 MAX_PLAN_BYTES = 256 << 10
 MAX_REFUSAL_CHARACTERS = 500
 RUN_ID = re.compile(r"[0-9a-z]{12}")
-FIELDS = {
-    "arena_results", "task", "experiment", "agent", "hardware", "run", "submissions", "events",
-    "blobs",
-}  # fmt: skip
 
 
 @dataclass
@@ -104,22 +100,22 @@ def _import_lines(path: Path, outcome: Imported) -> None:
 def _import_line(line: bytes, source: str) -> tuple[str, bool]:
     """Load one run; return its id and whether it is new. Raises `Refused`."""
     if len(line) > results.MAX_LINE_BYTES:
-        raise Refused(f"longer than {results.MAX_LINE_BYTES >> 20} MiB. Export it again.")
+        raise Refused(f"longer than {results.MAX_LINE_BYTES >> 20} MiB.")
     try:
         whole = json.loads(
             line, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole
         )
         json.dumps(whole, ensure_ascii=False).encode()  # refuses lone surrogates
     except (ValueError, RecursionError) as error:
-        raise Refused(f"not JSON ({error}). Export it again.") from error
+        raise Refused(f"not JSON ({error}).") from error
     try:
-        return _store(_Line(whole), source)
+        return _store(_checked_line(whole), source)
     except Refused:
         raise
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Refused(f"not a run ({type(error).__name__}: {error}). Export it again.") from error
+        raise Refused(f"not a run ({type(error).__name__}: {error}).") from error
     except (ValueError, ValidationError, DatabaseError, OverflowError) as error:
-        raise Refused(f"{error}. Export it again.") from error
+        raise Refused(f"{error}.") from error
 
 
 def _refuse_constant(word: str) -> None:
@@ -138,61 +134,69 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-class _Line:
-    """One line of a file, with its outermost fields checked. Raises `Refused`."""
+class TaskName(Strict):
+    """Slug and content hash of a task."""
 
-    def __init__(self, whole: Any) -> None:
-        if not isinstance(whole, dict) or "arena_results" not in whole:
-            raise Refused("not a line of results. Write such files by `manage.py experiment`.")
-        if whole["arena_results"] != results.FORMAT:
-            raise Refused(
-                f"format {whole['arena_results']!r}, and {results.FORMAT} is read here. "
-                "Use the arena that wrote it, or export it again."
-            )
-        if wrong := sorted(FIELDS ^ whole.keys()):
-            raise Refused(f"{wrong[0]} is {'not known' if wrong[0] in whole else 'missing'}.")
-        self.task: dict[str, Any] = whole["task"]
-        self.experiment: dict[str, Any] | None = whole["experiment"]
-        self.agent: dict[str, Any] = whole["agent"]
-        self.hardware: dict[str, Any] = whole["hardware"]
-        self.run: dict[str, Any] = dict(whole["run"])
-        self.final_round: int | None = self.run.pop("final_round")
-        self.submissions: list[dict[str, Any]] = whole["submissions"]
-        self.events: list[dict[str, Any]] = whole["events"]
-        self.blobs: dict[str, str] = whole["blobs"]
-        if not RUN_ID.fullmatch(str(self.run["id"])):
-            raise Refused(f"{self.run['id']!r} is no id of a run. Export it again.")
-        if self.run["status"] not in RUN_JUDGED:
-            raise Refused(f"the run is {self.run['status']}, not judged. Export it when it is.")
-        if [event["seq"] for event in self.events] != list(range(1, self.run["last_seq"] + 1)):
-            raise Refused("its events are not numbered 1, 2, 3 and so on. Export it again.")
-
-    @property
-    def version(self) -> TaskVersion:
-        """Return the version of the task that was judged. Raises `Refused`."""
-        slug, digest = self.task["slug"], self.task["hash"]
-        operator, _, track = str(slug).partition("/")
-        versions = TaskVersion.objects.filter(task__operator__slug=operator, task__track=track)
-        if version := versions.filter(content_hash=digest).first():
-            return version
-        if here := versions.first():
-            raise Refused(
-                f"{slug} was judged as {str(digest)[:12]}, and here it is "
-                f"{here.content_hash[:12]}. Check out the commit that it was judged at, run "
-                "`python -m runners sync`, and import again."
-            )
-        raise Refused(f"there is no task {slug!r} here. Run `python -m runners sync` if it is new.")
+    slug: str
+    hash: str
 
 
-def _store(line: _Line, source: str) -> tuple[str, bool]:
-    run_id = str(line.run["id"])
-    version = line.version
+class Line(Strict):
+    """The outermost fields of a line."""
+
+    arena_results: int
+    task: TaskName
+    experiment: Object | None
+    agent: Object
+    hardware: Object
+    run: Object
+    submissions: list[Object]
+    events: list[Object]
+    blobs: dict[str, str]
+
+
+def _checked_line(whole: Any) -> Line:
+    """Return a line of a judged run with all its events. Raises `Refused`."""
+    if not isinstance(whole, dict) or "arena_results" not in whole:
+        remedy = "Write such files by `manage.py experiment`."
+        raise Refused("not a line of results.", remedy)
+    if whole["arena_results"] != results.FORMAT:
+        reason = f"format {whole['arena_results']!r}, and {results.FORMAT} is read here."
+        raise Refused(reason, "Use the arena that wrote it, or export it again.")
+    line = read(Line, whole)
+    run = line.run
+    if not RUN_ID.fullmatch(str(run["id"])):
+        raise Refused(f"{run['id']!r} is no id of a run.")
+    if run["status"] not in RUN_JUDGED:
+        raise Refused(f"the run is {run['status']}, not judged.", "Export it when it is.")
+    if [event["seq"] for event in line.events] != list(range(1, run["last_seq"] + 1)):
+        raise Refused("its events are not numbered 1, 2, 3 and so on.")
+    return line
+
+
+def _version(task: TaskName) -> TaskVersion:
+    """Return the version of the task that was judged. Raises `Refused`."""
+    versions = TaskVersion.objects.filter(task__in=Task.objects.by_slug(task.slug))
+    if version := versions.filter(content_hash=task.hash).first():
+        return version
+    if here := versions.first():
+        raise Refused(
+            f"{task.slug} was judged as {task.hash[:12]}, and here it is {here.content_hash[:12]}.",
+            "Check out the commit that it was judged at, run `python -m runners sync`, and import "
+            "again.",
+        )
+    remedy = "Run `python -m runners sync` if it is new."
+    raise Refused(f"there is no task {task.slug!r} here.", remedy)
+
+
+def _store(line: Line, source: str) -> tuple[str, bool]:
+    run_id, version = str(line.run["id"]), _version(line.task)
     if Run.objects.filter(pk=run_id).exists():
         return run_id, False
     ids: dict[str, str] = {}
-    values = columns(Run, results.RUN, line.run)
+    values = columns(Run, results.RUN, line.run, "final_round")
     if not values.get("ended_at"):
-        raise Refused("run.ended_at is missing. Export it again.")
+        raise Refused("run.ended_at is missing.")
     with transaction.atomic():
         run = Run.objects.create(
             **values,
@@ -211,7 +215,7 @@ def _store(line: _Line, source: str) -> tuple[str, bool]:
             for judged in data["evaluations"]:
                 evaluation = _store_evaluation(submission, judged)
                 ids[f"evaluation-{judged['id']}"] = f"evaluation-{evaluation.pk}"
-            if submission.round == line.final_round:
+            if submission.round == line.run["final_round"]:
                 run.final = submission
         run.save(update_fields=["final"])
         blobs = {digest: _blob(digest, content) for digest, content in line.blobs.items()}
@@ -227,7 +231,9 @@ def _store_evaluation(submission: Submission, data: Mapping[str, Any]) -> Evalua
         **columns(Evaluation, results.EVALUATION, data, "gates", "measurements"),
     )
     if evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
-        raise Refused(f"an evaluation of it is {evaluation.status}. Export it when it has ended.")
+        raise Refused(
+            f"an evaluation of it is {evaluation.status}.", "Export it when it has ended."
+        )
     for gate in data["gates"]:
         values = columns(GateResult, results.GATE, gate)
         GateResult.objects.create(evaluation=evaluation, **values)
@@ -245,11 +251,11 @@ def _event(
         raise Refused(f"event {data['seq']} is hidden, and events are public here.")
     values = columns(Event, results.EVENT, data, "visibility")
     if values["kind"] not in BODIES:
-        raise Refused(f"event {data['seq']} is of no known kind. Export it again.")
+        raise Refused(f"event {data['seq']} is of no known kind.")
     try:
         values["body"] = _body(values["kind"], values["rev"], values["body"], blobs)
     except (BadEvent, Mismatch) as error:
-        raise Refused(f"event {data['seq']}: {error}. Export it again.") from error
+        raise Refused(f"event {data['seq']}: {error}.") from error
     for name in ("event_id", "span", "parent"):
         first, slash, rest = values[name].partition("/")
         values[name] = f"{ids.get(first, first)}{slash}{rest}"
@@ -275,7 +281,7 @@ def _body(
 def _blob(digest: str, content: str) -> Blob:
     """Return a blob with its secrets redacted, keyed by the hash of the result."""
     if hashlib.sha256(content.encode()).hexdigest() != digest:
-        raise Refused(f"blob {digest[:12]} does not hold what its hash says. Export it again.")
+        raise Refused(f"blob {digest[:12]} does not hold what its hash says.")
     return blob_of(_redacted(content))
 
 
@@ -285,8 +291,7 @@ def _redacted(content: str) -> str:
         whole = json.loads(content)
         if (kept := clean(whole)) != whole:
             content = json.dumps(kept)
-    text: str = clean(content)
-    return text
+    return str(clean(content))
 
 
 def _agent(data: Mapping[str, Any]) -> Agent:
@@ -298,8 +303,7 @@ def _agent(data: Mapping[str, Any]) -> Agent:
     if here and any(getattr(here, name) != value for name, value in identity.items()):
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         slug = f"{slug[:90]}-{digest[:8]}"
-    agent, _ = Agent.objects.get_or_create(slug=slug, defaults={**values, "active": False})
-    return agent
+    return Agent.objects.get_or_create(slug=slug, defaults={**values, "active": False})[0]
 
 
 def _hardware(data: Mapping[str, Any], seen_at: datetime) -> Hardware:
@@ -310,13 +314,12 @@ def _hardware(data: Mapping[str, Any], seen_at: datetime) -> Hardware:
     values = columns(Hardware, results.HARDWARE, data)
     slug = values.pop("slug")
     if values["queue"] != f"hw.{slug}":
-        raise Refused(f"hardware.queue should be hw.{slug}. Export it again.")
+        raise Refused(f"hardware.queue should be hw.{slug}.")
     seen = {name: value for name, value in values.items() if name not in ("kind", "queue")}
     older = Hardware.objects.filter(slug=slug, seen_at__lt=seen_at)
     older.update(**seen, seen_at=seen_at)
-    defaults = {**values, "seen_at": seen_at}
-    hardware, _ = Hardware.objects.get_or_create(slug=slug, defaults=defaults)
-    return hardware
+    values["seen_at"] = seen_at
+    return Hardware.objects.get_or_create(slug=slug, defaults=values)[0]
 
 
 def _experiment(data: Mapping[str, Any] | None) -> Experiment | None:
@@ -325,6 +328,5 @@ def _experiment(data: Mapping[str, Any] | None) -> Experiment | None:
     values = columns(Experiment, results.EXPERIMENT, data)
     slug = values.pop("slug")
     if len(json.dumps(values["plan"])) > MAX_PLAN_BYTES:
-        raise Refused(f"experiment.plan has more than {MAX_PLAN_BYTES >> 10} KiB. Split it.")
-    experiment, _ = Experiment.objects.get_or_create(slug=slug, defaults=values)
-    return experiment
+        raise Refused(f"experiment.plan has more than {MAX_PLAN_BYTES >> 10} KiB.", "Split it.")
+    return Experiment.objects.get_or_create(slug=slug, defaults=values)[0]

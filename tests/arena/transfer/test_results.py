@@ -206,7 +206,7 @@ def changed(line: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("run.speedup", "fast", "run.speedup: “fast” value must be a float"),
         ("run.owner", "alice", "run.owner is not known"),
         ("run.last_seq", 3, "not numbered 1, 2, 3"),
-        ("run", None, "not a run (TypeError"),
+        ("run", None, "run should be an object"),
         ("submissions.0.round", -1, "greater than or equal to 0"),
         ("submissions.0.evaluations.0.status", "measuring", "an evaluation of it is measuring"),
         ("submissions.0.evaluations.0.scope", "secret", "'secret' is not a valid choice"),
