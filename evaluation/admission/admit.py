@@ -159,7 +159,7 @@ class _TaskJudge:
 
     def attempts(self, chosen: Sequence[Implementation]) -> Iterator[Attempt]:
         """Judge each implementation in turn, once it is built."""
-        isolation_features()  # found here, since threads would each look for them
+        isolation_features()  # detected once, before threads need them
         workers = min(MAX_BUILDS, len(os.sched_getaffinity(0)))
         with ThreadPoolExecutor(workers, "build") as pool:
             builds = [pool.submit(self._build, example) for _, example in chosen]

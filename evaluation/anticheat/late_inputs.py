@@ -64,7 +64,7 @@ class LateInputs:
     def write_decoys(self) -> None:
         """Refill the ring, with decoy inputs for the chosen launches."""
         self._ring.refill(self._region, self._first, self._launches)
-        self._slices.keep()
+        self._slices.save()
         self._slices.write(self._slices.decoy_inputs)
         self._unwritten = self._front_output()
         if self._ring.inputs.bytes.is_cuda:

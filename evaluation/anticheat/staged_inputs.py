@@ -15,7 +15,7 @@ import torch
 
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.host import HostMemory
-from evaluation.memory.input_slices import secret_part
+from evaluation.memory.input_slices import secret_slice
 from evaluation.timing.window import WindowTimer
 
 MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20
@@ -43,7 +43,7 @@ def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
         ring.refill(timer.region, first, count)
         rows.copy_(inputs)
         for number, row in enumerate(inputs):
-            part = secret_part(layout.stride)
+            part = secret_slice(layout.stride)
             row[part] = rows[(number + 1) % count, part]
         if inputs.is_cuda:
             torch.cuda.synchronize()

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import ALIGNMENT
+from evaluation.memory.ring import BufferRing
 
-if TYPE_CHECKING:
-    from evaluation.memory.ring import BufferRing
-
-TARGETS = 8
-"""Launches of a window whose inputs arrive late, at most."""
-MAX_BYTES = 1 << 20
-"""Bytes of a launch's inputs that arrive late, at most; copying more takes longer than a window."""
-
-MIN_BYTES = 256
-"""Bytes of a launch's inputs that arrive just before it, at least."""
+MAX_LATE_LAUNCHES = 8
+"""Launches of a window whose inputs arrive late."""
+MIN_BYTES, MAX_BYTES = 256, 1 << 20
+"""Bytes of a launch's inputs that arrive late; copying more takes longer than a window."""
 
 
 class InputSlices:
@@ -30,51 +24,52 @@ class InputSlices:
         """Choose slices for a window of three launches or more."""
         inputs = ring.inputs
         self.front = secrets.randbelow(launches - 2)
-        self.launches = _behind(self.front, launches)
+        self.launches = launches_behind(self.front, launches)
         slots = [(first + launch) % ring.slots for launch in self.launches]
-        parts = [secret_part(inputs.layout.stride, MAX_BYTES) for _ in slots]
-        self.places = [inputs.row(slot)[part] for slot, part in zip(slots, parts, strict=True)]
+        parts = [secret_slice(inputs.layout.stride, MAX_BYTES) for _ in slots]
+        self._slices = [inputs.row(slot)[part] for slot, part in zip(slots, parts, strict=True)]
         rows = ring.decoy_inputs(len(slots))
         self.decoy_inputs = [row[part] for row, part in zip(rows, parts, strict=True)]
         """Plausible values that belong to no launch."""
-        self._kept = [
-            torch.empty(place.shape, dtype=torch.uint8, pin_memory=place.is_cuda)
-            for place in self.places
+        self._saved = [
+            torch.empty(target.shape, dtype=torch.uint8, pin_memory=target.is_cuda)
+            for target in self._slices
         ]
 
-    def keep(self) -> None:
-        """Keep the current values of all slices."""
-        for kept, place in zip(self._kept, self.places, strict=True):
-            kept.copy_(place)
+    def save(self) -> None:
+        """Save the current values of all slices."""
+        for saved, source in zip(self._saved, self._slices, strict=True):
+            saved.copy_(source)
 
     def write(self, values: Sequence[torch.Tensor] | None = None) -> None:
-        """Write these values, or the kept ones, into all slices."""
-        for place, value in zip(self.places, values or self._kept, strict=True):
-            place.copy_(value)
+        """Write these values, or the saved ones, into all slices."""
+        for target, value in zip(self._slices, values or self._saved, strict=True):
+            target.copy_(value)
 
     def inject(self, number: int) -> None:
-        """Write the kept values of one slice; on a GPU by the copy engine."""
-        if (place := self.places[number]).is_cuda:
-            cuda_ipc.copy_to_device(self._kept[number], place)
+        """Write the saved values of one slice; on a GPU by the copy engine."""
+        if (target := self._slices[number]).is_cuda:
+            cuda_ipc.copy_to_device(self._saved[number], target)
         else:
-            place.copy_(self._kept[number])
+            target.copy_(self._saved[number])
 
 
-def _behind(front: int, launches: int) -> list[int]:
+def launches_behind(front: int, launches: int) -> list[int]:
     """Return launches after the next one, by log-uniform distance, in secret order."""
     random, room = secrets.SystemRandom(), launches - 2 - front
-    chosen = {front + 1 + min(room, int((room + 1) ** random.random())) for _ in range(TARGETS)}
+    distances = (min(room, int((room + 1) ** random.random())) for _ in range(MAX_LATE_LAUNCHES))
+    chosen = {front + 1 + distance for distance in distances}
     return random.sample(sorted(chosen), len(chosen))
 
 
-def secret_part(size: int, max_bytes: int | None = None) -> slice:
-    """Return a secret part of `size` bytes, of a log-uniform length from MIN_BYTES to `max_bytes`.
+def secret_slice(size: int, max_bytes: int | None = None) -> slice:
+    """Return a secret slice of `size` bytes, of a log-uniform length up to `max_bytes`.
 
-    One in four is the largest.
+    One in four has the largest length.
     """
     if max_bytes is not None and max_bytes < size:
         first = secrets.randbelow((size - max_bytes) // ALIGNMENT + 1) * ALIGNMENT
-        part = secret_part(max_bytes)
+        part = secret_slice(max_bytes)
         return slice(first + part.start, first + part.stop)
     if secrets.randbelow(4) == 0:
         return slice(0, size)

@@ -161,7 +161,7 @@ class WindowTimer:
             self.preparation.append(ready)
         ring.refill(self.region, first, filled)
         if slices:  # as for a window with late inputs, which must look the same
-            slices.keep()
+            slices.save()
             slices.write()
         gpu_clock = self._gpu_clock(first, launches) if 1 < launches <= filled else None
         with attribute_failure(self):

@@ -13,7 +13,7 @@ from evaluation.anticheat import launch_order
 from evaluation.anticheat.late_inputs import LateInputs, check, window_with_checks
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.host import HostMemory
-from evaluation.memory.input_slices import _behind
+from evaluation.memory.input_slices import launches_behind
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.timing.window import WindowTimer
@@ -160,7 +160,7 @@ def test_window_with_late_inputs_is_prepared_as_the_previous_one_left_it(ring: B
 @pytest.mark.parametrize("launches", [3, 12, 4096])
 def test_chosen_launches_are_near_and_far_and_never_the_next(launches: int) -> None:
     for front in (0, launches - 3):
-        chosen = {launch for _ in range(3000) for launch in _behind(front, launches)}
+        chosen = {launch for _ in range(3000) for launch in launches_behind(front, launches)}
         assert min(chosen) == front + 2 and max(chosen) > 0.98 * launches - 2
         assert max(chosen) <= launches - 1
 

@@ -304,7 +304,7 @@ def test_timed_window_writes_as_many_inputs_as_one_with_late_inputs(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    for name in ("keep", "write"):
+    for name in ("save", "write"):
         original = getattr(InputSlices, name)
 
         def noted(slices: InputSlices, *given: Any, name: str = name, of: Any = original) -> None:
@@ -313,7 +313,7 @@ def test_timed_window_writes_as_many_inputs_as_one_with_late_inputs(
 
         monkeypatch.setattr(InputSlices, name, noted)
     with timed(task, captures=False) as (timer, _):
-        for launches, wanted in ((MIN_LAUNCHES, ["keep", "write"]), (MIN_LAUNCHES - 1, [])):
+        for launches, wanted in ((MIN_LAUNCHES, ["save", "write"]), (MIN_LAUNCHES - 1, [])):
             done.clear()
             timer.resize(launches)
             timer.window()
