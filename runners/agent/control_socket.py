@@ -53,7 +53,7 @@ class ControlSocket:
     """Serves a Unix socket in `folder` while open, one request at a time, in its own thread.
 
     `check(note)` and `profile(case)` answer requests. An exception from them is the arena's fault:
-    the client is told so, and `failure` keeps it for the run.
+    the client receives that reply, and `failure` keeps it for the run.
     """
 
     def __init__(

@@ -66,16 +66,11 @@ def _parse(event: Any, number: int) -> EventDraft:
             for name in names.values():
                 if name and not ID.fullmatch(name):  # other ids belong to the arena
                     raise BadEvent(f"{name!r} is not an agent's id")
-            if kind in ("span_begin", "span_end"):
-                _check_span(body)
+            if kind.startswith("span_") and set(body) - SPAN_FIELDS:
+                raise BadEvent(f"a span of an agent has only {', '.join(sorted(SPAN_FIELDS))}")
+            if kind.startswith("span_") and body.get("span_kind") not in SPANS:
+                raise BadEvent(f"an agent's spans are of the kind {' or '.join(SPANS)}")
             names["id"] = names["id"] or f"agent-line-{number}"
             return EventDraft(kind, body, rev=event.get("rev", 0), producer_seq=number, **names)
         case _:
             raise BadEvent(f"an event has a body and a kind of {', '.join(sorted(KINDS))}")
-
-
-def _check_span(body: dict[str, Any]) -> None:
-    if set(body) - SPAN_FIELDS:
-        raise BadEvent(f"a span of an agent has only {', '.join(sorted(SPAN_FIELDS))}")
-    if body.get("span_kind") not in SPANS:
-        raise BadEvent(f"an agent's spans are of the kind {' or '.join(SPANS)}")

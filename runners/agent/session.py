@@ -1,21 +1,23 @@
 """Agent session: the brief, workspace and tools of an agent, and the events of its steps.
 
-The protocol between an agent's process and the arena is JSON, one object per line:
+The protocol with the arena is JSON, one object per line. The arena writes to stdin:
 
-    stdin    {"adapter": "tuner", "settings": {...},
-              "brief": {"task": "k/cpp-to-cpp", "target": "k.cpp", "rounds": 20, "seconds": 600}}
-    stdout   {"kind": "message", "id": "agent-1", "body": {"role": "assistant", "text": "..."}}
+    {"adapter": "tuner", "settings": {}, "brief": {"task": "k/cpp-to-cpp", "target": "k.cpp",
+     "rounds": 20, "seconds": 600}}
 
-A line of stdout is an event of the run. `runners.agent.recorder.KINDS` lists the kinds an agent may
-send, and `arena.runs.trace.events` has the fields of each body. `id` starts with `agent-`; an event
-with the id of an earlier one replaces it. `span` and `parent` are ids of spans, and optional. Any
-other line is kept as a log.
+The agent writes events to stdout; any other line is kept as a log:
 
-Verdicts and profiles come through `./arena-check` and `./arena-profile` in the workspace, or
-directly from the socket that these commands connect to:
+    {"kind": "message", "id": "agent-1", "body": {"role": "assistant", "text": "..."}}
 
-    request  {"op": "check", "note": "..."}    or    {"op": "profile", "case": "..."}
-    answer   {"exit": 0, "text": "...", "rounds_left": 19, "speedup": 1.5, "low": 1.4, ...}
+`runners.agent.recorder` lists the kinds, and `arena.runs.trace.events` the fields of each body. An
+event with the id of an earlier one replaces it; `span` and `parent` are optional ids of spans.
+
+A request to the socket `.arena-socket`, as `./arena-check` and `./arena-profile` send it, is either
+of the first two lines, and its answer the third:
+
+    {"op": "check", "note": "..."}
+    {"op": "profile", "case": "..."}
+    {"exit": 0, "text": "...", "rounds_left": 19, "speedup": 1.5, "low": 1.4, "high": 1.6}
 
 `exit` is 0 for passed, 1 for not passed, 2 for refused, 3 for a failure of the arena.
 """
@@ -84,12 +86,6 @@ class Verdict:
     speedup: float | None
     low: float | None
     high: float | None
-
-    @classmethod
-    def from_answer(cls, answer: Mapping[str, Any]) -> Verdict:
-        interval = (answer.get(name) for name in ("speedup", "low", "high"))
-        passed, refused = answer["exit"] == 0, answer["exit"] == 2
-        return cls(passed, refused, answer["text"], answer.get("reason") or "", *interval)
 
 
 class AgentSession:
@@ -161,7 +157,9 @@ class AgentSession:
         if result.code == ARENA_FAULT:
             raise ArenaFailed(answer["text"])
         self.rounds_left = int(answer.get("rounds_left", self.rounds_left))
-        return Verdict.from_answer(answer)
+        text, reason = answer["text"], answer.get("reason") or ""
+        interval = (answer.get(name) for name in ("speedup", "low", "high"))
+        return Verdict(result.code == 0, result.code == 2, text, reason, *interval)
 
     def profile(self, case: str = "") -> CommandResult:
         """Request a profile of the last round on a seen case, by default the largest.
