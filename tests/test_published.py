@@ -1,4 +1,4 @@
-"""What is published with the project can be loaded by it, and made again."""
+"""Published plans and results can be loaded, and match the tasks of this checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLISHED = Path(__file__).resolve().parent.parent / "benchmarks" / "published"
 
 
 @pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.toml")), ids=lambda path: path.name)
-def test_a_published_plan_names_agents_and_tasks_that_are_here(path: Path) -> None:
+def test_published_plans_name_existing_agents_and_tasks(path: Path) -> None:
     assert sync() == []
     known = set(Agent.objects.filter(active=True).values_list("slug", flat=True))
     plan = experiments.read_plan(str(path))
@@ -30,7 +30,7 @@ def test_a_published_plan_names_agents_and_tasks_that_are_here(path: Path) -> No
         assert Task.objects.by_slug(task).exists()
 
 
-def test_published_results_are_of_the_tasks_that_are_here() -> None:
+def test_published_results_match_the_current_tasks() -> None:
     sync_tasks(PUBLISHED.parent.parent / "tasks")
     refused = [
         line
@@ -40,7 +40,7 @@ def test_published_results_are_of_the_tasks_that_are_here() -> None:
     assert refused == []
 
 
-def test_a_launcher_loads_them_once_and_says_what_it_left_out(
+def test_launcher_loads_published_results_once_and_prints_what_it_left_out(
     start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = finished(start())
@@ -53,8 +53,8 @@ def test_a_launcher_loads_them_once_and_says_what_it_left_out(
     monkeypatch.setattr(launcher, "PUBLISHED", tmp_path)
     arena = launcher.Launcher(tmp_path, 8000)
     arena._load_published()
-    said = capsys.readouterr().out
-    assert "loaded 1 published runs of a.jsonl" in said
-    assert "b.jsonl:1: relu/cpp-to-cpp was judged as bbbb" in said and "(and 1 more)" in said
+    output = capsys.readouterr().out
+    assert "loaded 1 published runs of a.jsonl" in output
+    assert "b.jsonl:1: relu/cpp-to-cpp was judged as bbbb" in output and "(and 1 more)" in output
     arena._load_published()
     assert "loaded" not in capsys.readouterr().out

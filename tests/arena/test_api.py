@@ -5,6 +5,7 @@ import re
 
 import pytest
 from django.core.cache import cache
+from django.db import connection
 from django.test import Client
 
 from arena.accounts.models import ApiToken
@@ -317,13 +318,17 @@ def test_create_run_oversized_body_error_names_limit(client, start, alice):
     assert response.status_code == 413 and "2,621,440 bytes" in error_of(response)["hint"]
 
 
-def test_internal_error_hides_its_cause(client, start, monkeypatch):
-    def fail(event):
-        raise OSError("the disk is gone")
+def test_internal_error_hides_its_cause(client, start):
+    def fail(execute, sql, *parameters):
+        if "runs_event" in sql:
+            raise OSError("the disk is gone")
+        return execute(sql, *parameters)
+
+    run = start()
 
     client.raise_request_exception = False
-    monkeypatch.setattr(Event, "envelope", fail)
-    response = client.get(f"{RUNS}/{start().pk}/events")
+    with connection.execute_wrapper(fail):
+        response = client.get(f"{RUNS}/{run.pk}/events")
     assert response.status_code == 500 and error_of(response)["code"] == "internal"
     assert "disk" not in response.content.decode()
 

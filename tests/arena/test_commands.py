@@ -1,3 +1,5 @@
+"""Tests of the management commands for runs, experiments and the reaper."""
+
 from __future__ import annotations
 
 import io
@@ -13,7 +15,6 @@ from django.db import connection
 from arena.catalog.models import Task, TaskVersion, Worker
 from arena.runs import experiments, services
 from arena.runs.models import Event, Experiment, Run
-from arena.runs.terminal import follow
 from tests.arena.factories import LEASE, finished
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +34,7 @@ def workers(hardware) -> None:
 
 @pytest.fixture
 def in_background():
-    """Do something beside the test, on a database connection of its own."""
+    """Return a function that runs work in a thread with its own database connection."""
     threads = []
 
     def begin(work: Callable[[], object]) -> None:
@@ -67,39 +68,39 @@ RUN = ("run", "--agent", "tuner", "--task", "relu/cpp-to-cpp")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_run_follows_a_run_to_its_verdict(task, agent, workers, in_background, valkey):
+def test_run_prints_events_up_to_the_verdict(task, agent, workers, in_background, valkey):
     in_background(lambda: finished(next_run(), speedup=1.5))
-    told = call(*RUN, "--rounds", "3")
-    assert "round 1: relu.cpp" in told
-    assert "correctness     passed" in told
-    assert "relu/cpp-to-cpp by tuner on test-cpu: passed, 1.50x [1.42, 1.58] on seen" in told
+    output = call(*RUN, "--rounds", "3")
+    assert "round 1: relu.cpp" in output
+    assert "correctness     passed" in output
+    assert "relu/cpp-to-cpp by tuner on test-cpu: passed, 1.50x [1.42, 1.58] on seen" in output
     assert Run.objects.get().budget["rounds"] == 3
 
 
 @pytest.mark.django_db(transaction=True)
-def test_run_exits_with_one_when_the_run_failed(task, agent, workers, in_background, valkey):
+def test_run_that_failed_exits_with_1(task, agent, workers, in_background, valkey):
     in_background(lambda: finished(next_run(), verdict="failed"))
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         call(*RUN)
-    assert left.value.code == 1
+    assert exited.value.code == 1
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("missing", "message"),
     [
         ("agents", "no agent worker is online. Try again after: run `make arena`"),
         ("build", "no build worker is online"),
         ("hw.test-cpu", "no worker for Test CPU is online.* on a machine with this device"),
     ],
 )
-def test_run_says_so_when_no_worker_takes_a_queue(task, agent, workers, missing, said):
+def test_run_without_a_worker_for_a_queue_is_refused(task, agent, workers, missing, message):
     Worker.objects.filter(name=missing).delete()
-    with pytest.raises(CommandError, match=f"The run was not started: {said}"):
+    with pytest.raises(CommandError, match=f"The run was not started: {message}"):
         call(*RUN)
     assert not Run.objects.exists()
 
 
-def test_run_says_what_cannot_be_run(task, agent, workers):
+def test_run_with_an_invalid_request_is_refused(task, agent, workers):
     with pytest.raises(CommandError, match=r"no agent 'nobody'.*tuner"):
         call("run", "--agent", "nobody", "--task", "relu/cpp-to-cpp")
     with pytest.raises(CommandError, match="budget of rounds is 999"):
@@ -109,13 +110,11 @@ def test_run_says_what_cannot_be_run(task, agent, workers):
             call(*RUN, f"--{name}", "0")
 
 
-def test_an_interrupted_run_is_cancelled(task, agent, workers, monkeypatch):
-    def interrupted(run: Run, after: int = 0):
-        if not run.cancel_requested and not run.ended:
-            raise KeyboardInterrupt
-        yield from follow(run, after)
+def test_run_interrupted_is_cancelled(task, agent, workers, monkeypatch):
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr("arena.runs.management.commands.run.follow", interrupted)
+    monkeypatch.setattr(time, "sleep", interrupt)
     with pytest.raises(SystemExit):
         call(*RUN)
     assert Run.objects.get().status == "cancelled"
@@ -134,7 +133,7 @@ def plan(tmp_path, task, agent, hardware) -> Path:
     return path
 
 
-def test_an_experiment_starts_its_runs_once(plan):
+def test_experiment_starts_its_runs_once(plan):
     assert "2 started, 0 there" in call("experiment", str(plan))
     runs = Run.objects.order_by("repeat")
     assert [(run.repeat, run.label, run.budget["rounds"]) for run in runs] == [
@@ -145,7 +144,7 @@ def test_an_experiment_starts_its_runs_once(plan):
     assert "0 started, 2 there" in call("experiment", str(plan))
 
 
-def test_what_broke_or_was_cancelled_is_started_again(plan):
+def test_experiment_restarts_broken_and_cancelled_runs(plan):
     call("experiment", str(plan))
     first, second = Run.objects.all()
     services.cancel_run(first, None)
@@ -155,12 +154,12 @@ def test_what_broke_or_was_cancelled_is_started_again(plan):
     assert Experiment.objects.get().runs.count() == 4
 
 
-def test_an_experiment_waits_for_its_ends(plan, monkeypatch):
+def test_experiment_with_wait_prints_the_results(plan, monkeypatch):
     call("experiment", str(plan))
     for run in Run.objects.all():
         finished(run)
-    told = call("experiment", str(plan), "--wait")
-    assert told.count(": passed, 2.00x") == 2
+    output = call("experiment", str(plan), "--wait")
+    assert output.count(": passed, 2.00x") == 2
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_an_experiment_waits_for_its_ends(plan, monkeypatch):
         ('title = "x"\nagents = ["tuner"]\ntasks = ["relu/cpp-to-cpp", "a/b"]', "no task 'a/b'"),
     ],
 )
-def test_a_plan_that_is_wrong_is_refused_and_starts_nothing(plan, text, message):
+def test_experiment_with_an_invalid_plan_starts_nothing(plan, text, message):
     plan.write_text(text)
     with pytest.raises(CommandError, match=message):
         call("experiment", str(plan))
@@ -190,18 +189,18 @@ def test_a_plan_that_is_wrong_is_refused_and_starts_nothing(plan, text, message)
 
 
 @pytest.mark.parametrize("stem", ["a b", "x" * 101, "a\0b", "ä", ""])
-def test_a_plan_whose_file_names_no_experiment_is_refused(plan, stem):
+def test_experiment_with_an_invalid_file_name_is_refused(plan, stem):
     with pytest.raises(CommandError, match=r"names no experiment. Call the file letters of ASCII"):
         call("experiment", str(plan.with_name("p") / f"{stem}.toml"))
 
 
 @pytest.mark.parametrize("name", ["no\0where", "../settings", "no\0where/a.toml"])
-def test_what_cannot_be_a_file_is_no_experiment(plan, name):
+def test_experiment_name_that_is_no_path_is_refused(plan, name):
     with pytest.raises(CommandError, match=r"There is no experiment|embedded null byte"):
         call("experiment", name)
 
 
-def test_tasks_may_be_globs_and_agents_may_have_tasks_budgets_and_settings(plan):
+def test_experiment_expands_globs_and_applies_settings_of_agents(plan):
     plan.write_text(
         'title = "x"\ntasks = ["*/cpp-to-*"]\n[budget]\nrounds = 2\n'
         '[[agents]]\nagent = "tuner"\n'
@@ -235,57 +234,57 @@ VARIED = '[[agents]]\nagent = "tuner"\nname = "t"\nsettings = {{ seed = {} }}'
         ('[[agents]]\nagent = "nobody"\nname = "x"\nsettings = { a = 1 }', "no agent 'nobody'"),
     ],
 )
-def test_agents_of_a_plan_that_are_wrong_are_refused(plan, agents, message):
+def test_experiment_with_invalid_agents_starts_nothing(plan, agents, message):
     plan.write_text(f'title = "x"\ntasks = ["relu/cpp-to-cpp"]\n{agents}\n')
     with pytest.raises(CommandError, match=message):
         call("experiment", str(plan))
     assert not Run.objects.exists()
 
 
-def test_a_glob_that_matches_no_task_is_refused(plan):
+def test_experiment_with_a_glob_without_tasks_is_refused(plan):
     plan.write_text('title = "x"\nagents = ["tuner"]\ntasks = ["*/cuda-to-cuda"]\n')
     with pytest.raises(CommandError, match=r"No task matches '\*/cuda-to-cuda'"):
         call("experiment", str(plan))
 
 
-def test_what_no_hardware_here_judges_is_left_out_and_said(plan, task):
+def test_experiment_leaves_out_tasks_without_hardware(plan, task):
     Task.objects.create(operator=task.operator, track="cuda-to-cuda", status="published")
     version = {"content_hash": "b" * 64, "public": task.version.public}
     TaskVersion.objects.create(task=Task.objects.get(track="cuda-to-cuda"), **version)
     plan.write_text('title = "x"\nagents = ["tuner"]\ntasks = ["relu/*"]\n')
-    told = call("experiment", str(plan))
-    assert "left out: relu/cuda-to-cuda by tuner: Test CPU cannot judge" in told
-    assert "1 started" in told
+    output = call("experiment", str(plan))
+    assert "left out: relu/cuda-to-cuda by tuner: Test CPU cannot judge" in output
+    assert "1 started" in output
     plan.write_text('title = "x"\nagents = ["tuner"]\ntasks = ["*/cuda-to-cuda"]\n')
     Run.objects.all().delete()
     with pytest.raises(CommandError, match="None of it can be judged here"):
         call("experiment", str(plan))
 
 
-def test_an_experiment_is_exported_when_it_is_waited_for(plan, tmp_path):
+def test_experiment_with_export_writes_judged_runs(plan, tmp_path):
     call("experiment", str(plan))
     for run in Run.objects.all():
         finished(run)
-    told = call("experiment", str(plan), "--wait", "--export", str(tmp_path / "r.jsonl"))
-    assert "r.jsonl: 2 judged runs written." in told
+    output = call("experiment", str(plan), "--wait", "--export", str(tmp_path / "r.jsonl"))
+    assert "r.jsonl: 2 judged runs written." in output
     with pytest.raises(CommandError, match="cannot be written"):
         call("experiment", str(plan), "--export", str(tmp_path / "none" / "r.jsonl"))
 
 
-def test_an_unknown_experiment_is_answered_with_those_there_are():
+def test_experiment_with_an_unknown_name_lists_the_known():
     with pytest.raises(CommandError, match=r"no experiment 'nope'.*demo"):
         call("experiment", "nope")
 
 
-def test_the_built_in_plans_can_be_read():
+def test_experiment_list_names_readable_plans():
     assert "demo" in experiments.built_in()
-    told = call("experiment", "--list")
+    output = call("experiment", "--list")
     for name in experiments.built_in():
-        assert name in told and list(experiments.read_plan(name).cells())
+        assert name in output and list(experiments.read_plan(name).cells())
 
 
 @pytest.mark.parametrize("option", ["--at-once=2", "--start-within=9", "--continue=r.jsonl"])
-def test_what_is_of_this_process_alone_says_so_elsewhere(plan, option):
+def test_experiment_option_for_until_done_alone_is_refused(plan, option):
     name = option.partition("=")[0]
     with pytest.raises(CommandError, match=f"{name} goes with --until-done"):
         call("experiment", str(plan), option)
@@ -295,6 +294,6 @@ def test_what_is_of_this_process_alone_says_so_elsewhere(plan, option):
 # reap
 
 
-def test_reap_says_how_much_it_saw_to(start):
+def test_reap_prints_the_number_of_repairs(start):
     assert call("reap") == "0 seen to.\n"
     assert Event.objects.count() == 0

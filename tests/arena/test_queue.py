@@ -1,3 +1,5 @@
+"""Tests of messages to actors, with a real queue."""
+
 from __future__ import annotations
 
 import threading
@@ -13,8 +15,8 @@ from tests.arena.factories import messages_in
 
 
 @pytest.fixture
-def heard(valkey):
-    """What a real dramatiq worker hears on the queue `test-queue`."""
+def received(valkey):
+    """Return a function that waits for the messages a real worker gets from `test-queue`."""
     broker = RedisBroker(url=valkey)
     messages: list[tuple] = []
     arrived = threading.Event()
@@ -37,16 +39,16 @@ def heard(valkey):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_message_by_name_reaches_the_actor_of_a_real_worker(heard):
+def test_enqueue_reaches_the_actor_of_a_real_worker(received):
     queue.enqueue("listen", "test-queue", "run-1", 2)
-    assert heard() == [("run-1", 2)]
+    assert received() == [("run-1", 2)]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_rolled_back_is_not_sent(valkey):
+def test_enqueue_in_a_rolled_back_transaction_sends_nothing(valkey):
     with transaction.atomic():
-        queue.enqueue("listen", "regret-queue", 1)
+        queue.enqueue("listen", "rollback-queue", 1)
         transaction.set_rollback(True)
-    assert messages_in("regret-queue") == []
-    queue.enqueue("listen", "regret-queue", 2)
-    assert messages_in("regret-queue") == [("listen", (2,))]
+    assert messages_in("rollback-queue") == []
+    queue.enqueue("listen", "rollback-queue", 2)
+    assert messages_in("rollback-queue") == [("listen", (2,))]

@@ -262,14 +262,14 @@ def test_page_with_many_devices_and_categories_reads_the_runs_once(client, judge
 
 
 @pytest.mark.parametrize(("page", "shown"), [("leaderboard", 0), ("agents", 0), ("tasks", 2)])
-def test_page_over_all_runs_instantiates_only_those_shown(client, judged, monkeypatch, page, shown):
+def test_page_over_all_runs_instantiates_only_those_shown(
+    client, judged, count_instances, page, shown
+):
     for by, on in (("a", "relu"), ("b", "relu"), ("c", "relu"), ("a", "gelu")):
         judged(by, on, 2.0)
-    made = []
-    from_db = Run.from_db
-    monkeypatch.setattr(Run, "from_db", lambda *row: made.append(row) or from_db(*row))
+    created = count_instances(Run)
     assert client.get(reverse(page)).status_code == 200
-    assert len(made) == shown
+    assert len(created) == shown
 
 
 def test_ratio_of_intervals_is_wider_than_either():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
 
 from arena.catalog.models import Hardware, Worker
 from arena.runs import services
@@ -29,17 +30,17 @@ def test_claim_next_single_run_precedes_experiment_runs(start):
     assert [services.claim_next(lease) for lease in ("two", "three", "four")] == [*of_set, None]
 
 
-def test_claim_next_lost_race_claims_following_run(start, monkeypatch):
+def test_claim_next_lost_race_claims_following_run(start):
     first, second = start(), start()
-    taken = services.claim_run
+    rivals = ["another"]
 
-    def meanwhile(run_id, lease):
-        monkeypatch.undo()
-        assert taken(run_id, "another")
-        return taken(run_id, lease)
+    def claim_before(execute, sql, *parameters):
+        if sql.startswith("UPDATE") and rivals:
+            assert services.claim_run(first.pk, rivals.pop())
+        return execute(sql, *parameters)
 
-    monkeypatch.setattr("arena.runs.services.runs.claim_run", meanwhile)
-    assert services.claim_next("mine") == second
+    with connection.execute_wrapper(claim_before):
+        assert services.claim_next("mine") == second
     first.refresh_from_db()
     assert first.lease == "another"
 

@@ -55,16 +55,16 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    absent = [
+    skip_or_fail = [
         item
         for item in items
         if here in item.path.parents
         and item.get_closest_marker("gpu")
         and device_kind.gpu_vendor() != "nvidia"
     ]
-    if absent:
-        config.hook.pytest_deselected(items=absent)
-        items[:] = [item for item in items if item not in absent]
+    if skip_or_fail:
+        config.hook.pytest_deselected(items=skip_or_fail)
+        items[:] = [item for item in items if item not in skip_or_fail]
 
 
 @pytest.fixture(scope="session")

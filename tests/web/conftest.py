@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from tests.conftest import absent, free_port
+from tests.conftest import free_port, skip_or_fail
 from tests.web.world import World
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -102,7 +102,7 @@ def browser() -> Iterator[Any]:
     Playwright runs an event loop in this thread, in which Django would refuse database access.
     """
     if not shutil.which(CHROMIUM):
-        absent(f"no Chromium at {CHROMIUM}")
+        skip_or_fail(f"no Chromium at {CHROMIUM}")
     from playwright.sync_api import sync_playwright
 
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:

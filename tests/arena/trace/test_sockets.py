@@ -1,3 +1,5 @@
+"""Tests of the sockets that send a run's events and changes of the board."""
+
 from __future__ import annotations
 
 import asyncio
@@ -6,8 +8,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -15,6 +17,7 @@ from urllib.request import urlopen
 import pytest
 from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
+from django.db import connection
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as connect_now
 
@@ -70,14 +73,13 @@ async def test_follow_after_seq_sends_later_events_only(start):
     await ws.disconnect()
 
 
-async def test_follow_lost_nudge_sends_event_on_next_tick(start, monkeypatch):
-    monkeypatch.setattr("arena.sockets._send", lambda groups: None)
-    monkeypatch.setattr(consumers, "TICK_SECONDS", 0.2)
+async def test_follow_lost_nudge_sends_event_on_next_tick(start, settings):
     run = await sync_to_async(start)()
     ws = await opened(f"/ws/runs/{run.pk}/")
     await ws.send_json_to({"op": "follow", "after": 0})
     await seqs_until(ws, 1)
-    last = await sync_to_async(log)(run, "unheard")
+    settings.HEADLESS = True  # no nudge is sent
+    last = await sync_to_async(log)(run, "late")
     assert await seqs_until(ws, last) == [last]
     await ws.disconnect()
 
@@ -185,15 +187,27 @@ async def test_connect_unknown_url_closes_as_not_found(path):
     assert (closed["type"], closed["code"]) == ("websocket.close", consumers.NOT_FOUND)
 
 
-async def test_follow_failing_task_closes_socket(start, monkeypatch):
-    def fail(event):
-        raise OSError("the disk is gone")
+@asynccontextmanager
+async def queries_through(wrapper: Callable) -> AsyncIterator[None]:
+    """Execute the queries of asynchronous code through `wrapper`."""
+    await sync_to_async(lambda: connection.execute_wrappers.append(wrapper))()
+    try:
+        yield
+    finally:
+        await sync_to_async(lambda: connection.execute_wrappers.remove(wrapper))()
+
+
+async def test_follow_failing_task_closes_socket(start):
+    def fail(execute, sql, *parameters):
+        if "runs_event" in sql:
+            raise OSError("the disk is gone")
+        return execute(sql, *parameters)
 
     run = await sync_to_async(start)()
     ws = await opened(f"/ws/runs/{run.pk}/")
-    monkeypatch.setattr(Event, "envelope", fail)
-    await ws.send_json_to({"op": "follow", "after": 0})
-    closed = await ws.receive_output(timeout=5)
+    async with queries_through(fail):
+        await ws.send_json_to({"op": "follow", "after": 0})
+        closed = await ws.receive_output(timeout=5)
     assert (closed["type"], closed["code"]) == ("websocket.close", consumers.INTERNAL_ERROR)
 
 
