@@ -1,19 +1,19 @@
 """Messages to workers, by the names of actors and queues.
 
-An arena without a queue (`HEADLESS`) sends nothing: its executor reads the rows.
+With `HEADLESS` set, messages stay in this process, and so do the workers.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
-from django.db import transaction
-
-if TYPE_CHECKING:
-    from dramatiq.brokers.redis import RedisBroker
+from django.db import close_old_connections, transaction
+from dramatiq import Broker, Message, MessageProxy, Middleware
+from dramatiq.brokers.stub import StubBroker
+from dramatiq.errors import BrokerConnectionError
 
 logger = logging.getLogger(__name__)
 
@@ -21,35 +21,56 @@ AGENTS = "agents"
 BUILD = "build"
 
 
-@functools.cache
-def _broker(url: str) -> RedisBroker:
-    from dramatiq.brokers.redis import RedisBroker
+class FreshConnections(Middleware):
+    """Closes old database connections before and after each message, since threads live long."""
 
-    return RedisBroker(url=url, middleware=[])  # type: ignore[no-untyped-call]
+    def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
+        close_old_connections()
+
+    def after_process_message(
+        self,
+        broker: Broker,
+        message: MessageProxy,
+        *,
+        result: Any = None,
+        exception: BaseException | None = None,
+    ) -> None:
+        close_old_connections()
+
+
+def broker() -> Broker:
+    """Return the broker of this process: the server at REDIS_URL, or memory with `HEADLESS`."""
+    return _broker("" if settings.HEADLESS else settings.REDIS_URL)
+
+
+@functools.cache
+def _broker(url: str) -> Broker:
+    if not url:
+        return StubBroker(middleware=[FreshConnections()])
+    from dramatiq.brokers.redis import RedisBroker  # an offline GPU box has no Redis client
+
+    return RedisBroker(url=url, middleware=[FreshConnections()])  # type: ignore[no-untyped-call]
 
 
 def enqueue(actor: str, queue: str, *args: Any) -> None:
     """Send `actor(*args)` to `queue` once the open transaction has committed.
 
-    A message that cannot be sent is not an error of the caller: the row says what is due, and the
-    reaper sends it again.
+    A message that cannot be sent is not an error of the caller: the reaper sends it again.
     """
-    transaction.on_commit(lambda: _send(actor, queue, args))
-
-
-def _send(actor: str, queue: str, args: tuple[Any, ...]) -> None:
-    if settings.HEADLESS:
-        return
-    import redis
-    from dramatiq import Message
-    from dramatiq.errors import BrokerConnectionError
-
     message: Message[Any] = Message(
         queue_name=queue, actor_name=actor, args=args, kwargs={}, options={}
     )
+    transaction.on_commit(lambda: _send(message))
+
+
+def _send(message: Message[Any]) -> None:
+    broker().declare_queue(message.queue_name)
+    if settings.HEADLESS:
+        broker().enqueue(message)
+        return
+    import redis  # an offline GPU box has none
+
     try:
-        _broker(settings.REDIS_URL).enqueue(message)
+        broker().enqueue(message)
     except (redis.RedisError, BrokerConnectionError, OSError) as error:
-        logger.warning(
-            "%s%r waits for the reaper: the queue is unreachable: %s", actor, args, error
-        )
+        logger.warning("%s waits for the reaper: the queue is unreachable: %s", message, error)

@@ -1,6 +1,7 @@
 """Settings of the arena; values that differ between machines come from the environment.
 
-With ARENA_HEADLESS=1 there is neither a web server nor a queue, and Django and pydantic suffice.
+With ARENA_HEADLESS=1 there is no web server and no queue server: Django, pydantic and dramatiq
+are enough.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("CSRF_TRUSTED_ORIGINS", "").sp
 DATABASES = {"default": _database()}
 REDIS_URL = _redis_url()
 
-EXECUTOR = "runners.local.carry_out"
+EXECUTOR = "runners.local.execute"
 """Runs an experiment in this process, without workers."""
 
 HEADLESS_APPS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import os
 import shutil
@@ -11,9 +12,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from runners.home import CannotStart, locked, made
 from runners.process.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,13 +35,40 @@ WORKERS = {
 }
 
 
+class CannotStart(Exception):
+    """Raised where a requirement is missing; the message is one line that says what to do."""
+
+
+@contextmanager
+def locked_home(home: Path) -> Iterator[None]:
+    """Create the data folder if needed, and lock it for one arena at a time.
+
+    Raises: CannotStart if it is not writable or another arena runs in it.
+    """
+    try:
+        (home / "logs").mkdir(parents=True, exist_ok=True)
+        lock = open(home / "lock", "a")  # noqa: SIM115  (closed below)
+    except OSError as error:
+        raise CannotStart(
+            f"{home} cannot be written to ({error.strerror}): name another by ARENA_HOME=."
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotStart(
+                f"an arena runs in {home} already: stop it, or name another by ARENA_HOME=."
+            ) from None
+        yield
+
+
 def launch() -> int:
     """Run the arena until SIGINT or SIGTERM; return 1 when it cannot start."""
     try:
         port = _port(os.environ.get("PORT", "8000"))
         _check_compiler()
-        home = made(Path(os.environ.get("ARENA_HOME", ROOT / ".arena")).resolve())
-        with locked(home):
+        home = Path(os.environ.get("ARENA_HOME", ROOT / ".arena")).resolve()
+        with locked_home(home):
             Launcher(home, port).run()
     except CannotStart as reason:
         print(f"arena: {reason}", file=sys.stderr)

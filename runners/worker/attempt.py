@@ -30,7 +30,6 @@ from runners.agent.recorder import MAX_BYTES, MAX_EVENTS, Recorder
 from runners.agent.workspace import Unreadable, Workspace
 from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
-from runners.worker.lease import new_lease
 
 logger = logging.getLogger(__name__)
 
@@ -43,21 +42,12 @@ HEARING_SECONDS = 3.0
 """Time for an agent to end once the arena cannot judge its submissions."""
 
 
-def attempt(run_id: str) -> None:
-    """Execute a queued run, at most once whoever asks."""
-    lease = new_lease()
-    if run := services.claim_run(run_id, lease):
-        _carry_out(run, lease)
-
-
-def attempt_next() -> None:
-    """Execute the next queued run, if there is one."""
-    lease = new_lease()
-    if run := services.claim_next(lease):
-        _carry_out(run, lease)
-
-
-def _carry_out(run: Run, lease: str) -> None:
+def attempt(run_id: str = "") -> None:
+    """Execute a queued run, by default the next in turn; only one caller claims it."""
+    lease = services.new_lease()
+    run = services.claim_run(run_id, lease) if run_id else services.claim_next(lease)
+    if run is None:
+        return
     try:
         sweep()
         _Attempt(run, lease).carry_out()
@@ -167,7 +157,7 @@ class _Attempt:
         except Unreadable as error:
             return self._refuse("note", text=str(error))
         except UserError as error:
-            return self._refuse("note", text=f"{error.message} {error.hint}".strip())
+            return self._refuse("note", text=error.text)
         finally:
             connections.close_all()
 

@@ -55,10 +55,10 @@ def find_devices(name: str | None = None) -> dict[str, Found]:
 
 
 def _listed() -> list[dict[str, Any]]:
-    said: list[str] = []
+    lines: list[str] = []
     child = Child(
         [*judging.COMMAND, "hardware", "--json", "--cache", str(judging.cache())],
-        on_lines=said.extend,
+        on_lines=lines.extend,
         cwd=settings.BASE_DIR,
         env=judging.environment(),
     )
@@ -67,7 +67,7 @@ def _listed() -> list[dict[str, Any]]:
     if ended.ending is not Ending.EXITED or ended.code != 0:
         why = ended.stderr.splitlines()[-1:] or [ended.ending]
         raise NoHardware(f"the judge cannot say what is here: {why[0]}")
-    listed: list[dict[str, Any]] = json.loads(said[-1])["devices"]
+    listed: list[dict[str, Any]] = json.loads(lines[-1])["devices"]
     return listed
 
 

@@ -21,9 +21,8 @@ from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
 from evaluation.building import nvcc
 from evaluation.types import GateResult, Profile, Report, from_json
-from runners.process.supervisor import Child, Ended, Ending
+from runners.process.supervisor import Child, Ended, Ending, stopping
 from runners.worker.bench import Bench, here, taken
-from runners.worker.lease import new_lease
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +57,9 @@ class JudgeBroke(Exception):
 
 
 def build(evaluation_id: int) -> None:
-    """Execute the build stage of a waiting evaluation."""
-    _judge(evaluation_id, BUILD)
+    """Execute the build stage of a waiting evaluation, unless this process stops."""
+    if not stopping.is_set():
+        _judge(evaluation_id, BUILD)
 
 
 def measure(evaluation_id: int) -> None:
@@ -73,7 +73,7 @@ def measure(evaluation_id: int) -> None:
 
 def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None:
     """Execute `stage` of an evaluation that waits for it."""
-    lease = new_lease()
+    lease = services.new_lease()
     evaluation = services.claim_evaluation(evaluation_id, stage.takes, stage.holds, lease)
     if evaluation is None:
         return

@@ -6,19 +6,19 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, close_old_connections, connections
 from dramatiq import Worker as Consumer
 
-import runners.worker.actors  # noqa: F401  (declares on the broker what messages start)
 from arena.catalog import services as catalog
 from arena.catalog.models import Hardware
 from arena.runs import services as runs
 from runners.process.supervisor import stopping
 from runners.worker import bench
-from runners.worker.broker import broker
+from runners.worker.actors import broker
 from runners.worker.devices import find_devices
 
 logger = logging.getLogger(__name__)
@@ -49,19 +49,31 @@ def serve(*duties: Duty) -> None:
     """Work until SIGTERM or SIGINT, which also stop current work."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    consumers = [_consumer(duty) for duty in duties]
-    for duty, consumer in zip(duties, consumers, strict=True):
-        consumer.start()
-        logger.info("%s is ready", ", ".join(duty.names))
-    while not stopping.is_set():
-        for duty in duties:
-            _poll(duty)
-        stopping.wait(POLL_SECONDS)
-    for duty, consumer in zip(duties, consumers, strict=True):
-        consumer.stop(timeout=SHUTDOWN_MS)
-        for name in duty.names:
-            catalog.remove_worker(name)
+    with serving(*duties):
+        while not stopping.is_set():
+            poll(*duties)
+            stopping.wait(POLL_SECONDS)
     bench.clear_here()
+
+
+@contextmanager
+def serving(*duties: Duty) -> Iterator[None]:
+    """Execute messages in threads of this process; the end stops current work.
+
+    The caller must `poll` every `POLL_SECONDS`.
+    """
+    consumers = [_consumer(duty) for duty in duties]
+    try:
+        for duty, consumer in zip(duties, consumers, strict=True):
+            consumer.start()
+            logger.info("%s is ready", ", ".join(duty.names))
+        yield
+    finally:
+        stopping.set()
+        for duty, consumer in zip(duties, consumers, strict=True):
+            consumer.stop(timeout=SHUTDOWN_MS)
+            for name in duty.names:
+                catalog.remove_worker(name)
 
 
 def _consumer(duty: Duty) -> Consumer:
@@ -77,32 +89,42 @@ def _consumer(duty: Duty) -> Consumer:
     return consumer
 
 
-def _poll(duty: Duty) -> None:
-    """Send a heartbeat and reap; an unavailable database is tried again later."""
+def poll(*duties: Duty) -> None:
+    """Send heartbeats and reap; any failure is logged, and the next call tries again."""
+    try:
+        with database_errors_logged():
+            for duty in duties:
+                for name in duty.names:
+                    catalog.heartbeat_worker(
+                        name, queues=duty.queues, pid=os.getpid(), hardware=duty.hardware
+                    )
+            if count := runs.reap():
+                logger.info("reaped or sent again: %s", count)
+    except Exception:  # a worker that ends takes along all that it works on
+        logger.exception("the reaper failed")
+
+
+@contextmanager
+def database_errors_logged() -> Iterator[None]:
+    """Log database errors of a loop that tries again, and reconnect."""
     close_old_connections()
     try:
-        for name in duty.names:
-            catalog.heartbeat_worker(
-                name, queues=duty.queues, pid=os.getpid(), hardware=duty.hardware
-            )
-        if count := runs.reap():
-            logger.info("reaped or sent again: %s", count)
+        yield
     except DatabaseError as error:
-        logger.warning("not tended: %s", error)
-    except Exception:  # a worker that ends takes along all that it works on
-        logger.exception("not tended")
+        logger.warning("the database is tried again later: %s", error)
+        connections.close_all()
 
 
-def hardware_duties(device: str | None) -> list[Duty]:
+def hardware_duties(device: str | None = None, every_kind: bool = False) -> list[Duty]:
     """Return one duty for each model, with a thread for each of its devices.
 
     The device can be named by slug, number or UUID. The default is all GPUs, else the CPU, whose
-    cores builds and the judges of GPUs use.
+    cores builds and the judges of GPUs use; `every_kind` is GPUs and CPU.
 
     Raises: NoHardware.
     """
     found = find_devices(device)
-    if device is None:
+    if device is None and not every_kind:
         best = next(iter(found.values())).model["kind"]
         found = {slug: each for slug, each in found.items() if each.model["kind"] == best}
     duties = []

@@ -11,7 +11,6 @@ from arena.runs import services
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.reaper import QUEUE_HEAD
 from arena.runs.services.runs import end_run
-from runners.worker import worker
 from tests.arena.factories import LEASE, ask_for_verdict, judge, messages_in, report
 
 pytestmark = pytest.mark.django_db
@@ -91,19 +90,19 @@ def test_a_run_that_is_being_judged_needs_no_agent(start):
 def test_a_lost_message_is_sent_again_and_only_once_and_once_the_run_can_be_judged(
     start, hardware, valkey, django_capture_on_commit_callbacks
 ):
-    run = start()  # in a transaction that never commits: its message is never sent
+    start()  # in a transaction that never commits: its message is never sent
     Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
     assert services.reap() == 0, "nobody would judge it"
-    Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
+    Worker.objects.create(name="all", queues=["agents", "build", hardware.queue], pid=1)
     with django_capture_on_commit_callbacks(execute=True):
         assert services.reap() == 1
-    assert messages_in(queue.AGENTS) == [("run_agent", (run.pk,))]
+    assert messages_in(queue.AGENTS) == [("run_agent", ())]
     assert services.reap() == 0
 
 
 def test_a_message_that_was_sent_again_is_claimed_once(start, hardware, valkey):
     run = start()
-    Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
+    Worker.objects.create(name="all", queues=["agents", "build", hardware.queue], pid=1)
     Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
     assert services.reap() == 1
     assert services.claim_run(run.pk, LEASE) is not None
@@ -114,7 +113,7 @@ def test_a_message_that_was_sent_again_is_claimed_once(start, hardware, valkey):
 
 
 def test_a_long_queue_is_sent_again_by_its_head(start, hardware, valkey):
-    Worker.objects.create(name="all", queues=["build", hardware.queue], pid=1)
+    Worker.objects.create(name="all", queues=["agents", "build", hardware.queue], pid=1)
     for _ in range(QUEUE_HEAD + 2):
         start()
     Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
@@ -134,13 +133,3 @@ def test_the_message_of_a_built_evaluation_goes_to_its_hardware(
     with django_capture_on_commit_callbacks(execute=True):
         assert services.reap() == 1
     assert messages_in(hardware.queue) == [("measure", (evaluation.pk,))]
-
-
-def test_a_worker_goes_on_whatever_fails_while_it_polls(monkeypatch, caplog):
-    def reap():
-        raise OverflowError("Python int too large to convert to SQLite INTEGER")
-
-    monkeypatch.setattr(worker, "close_old_connections", lambda: None)
-    monkeypatch.setattr(worker.runs, "reap", reap)
-    worker._poll(worker.Duty(("build",)))
-    assert "not tended" in caplog.text

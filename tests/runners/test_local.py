@@ -8,21 +8,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from django.db import OperationalError
 
-from runners import local
 from tests.runners.house import ROOT, TARGET, House
 
-QUICK = Path(__file__).with_name("quick_headless.py")
+QUICK = Path(__file__).with_name("quick_local.py")
 PLAN = """
 title = "Pair"
 agents = ["test"]
@@ -223,26 +219,3 @@ def test_it_is_an_option_of_the_command_line_alone(box: Box) -> None:
         "except CommandError as error: print(error)"
     )
     assert "`manage.py` alone" in box.python(program)
-
-
-def test_a_database_that_cannot_be_asked_for_a_moment_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    turns: list[Exception | None] = [OperationalError("database is locked"), None]
-
-    def turn(shop: local.Shop, *_: object) -> None:
-        if error := turns.pop(0):
-            raise error
-        shop._runs.clear()
-
-    stopping = threading.Event()
-    monkeypatch.setattr(local, "stopping", stopping)
-    monkeypatch.setattr(local.Shop, "_turn", turn)
-    monkeypatch.setattr(local.Shop, "_stopped", False)
-    run = SimpleNamespace(pk="r", ended=False)
-    local.Shop([run], [], print, 1, None).work()  # type: ignore[list-item]
-    assert turns == []
-    turns.append(RuntimeError("no such luck"))
-    with pytest.raises(RuntimeError):
-        local.Shop([run], [], print, 1, None).work()  # type: ignore[list-item]
-    assert stopping.is_set(), "what was at work is told to end"

@@ -19,6 +19,7 @@ from arena.runs.services.runs import (
     claim_run,
     finish_run,
     heartbeat_run,
+    new_lease,
     show_run,
     start_run,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "heartbeat_evaluation",
     "heartbeat_run",
     "import_results",
+    "new_lease",
     "reap",
     "record",
     "record_gate",

@@ -11,6 +11,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from arena import queue
+from arena.catalog.models import Worker
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.evaluations import break_evaluation
 from arena.runs.services.runs import end_run
@@ -80,26 +81,25 @@ def _send_again() -> int:
     so that a long queue does not grow while all workers are busy.
     """
     before = timezone.now() - MESSAGE_GRACE
-    runs = Run.objects.in_turn().served().filter(heartbeat_at__lt=before)
-    work: list[tuple[str, str, Run | Evaluation]] = [
-        ("run_agent", queue.AGENTS, run) for run in runs[:QUEUE_HEAD]
-    ]
-    waiting = (
-        Evaluation.objects.filter(heartbeat_at__lt=before).order_by("pk").select_related("hardware")
-    )
-    for evaluation in waiting.filter(status=EvaluationStatus.QUEUED)[:QUEUE_HEAD]:
-        work.append(("build", queue.BUILD, evaluation))
-    for evaluation in waiting.filter(status=EvaluationStatus.BUILT)[:QUEUE_HEAD]:
-        work.append(("measure", evaluation.hardware.queue, evaluation))
-    return sum(_sent_again(*each) for each in work)
+    count = 0
+    if Worker.objects.serving(queue.AGENTS):
+        runs = Run.objects.in_turn().served().filter(heartbeat_at__lt=before)
+        count += sum(_sent_again(run, "run_agent", queue.AGENTS) for run in runs[:QUEUE_HEAD])
+    waiting = Evaluation.objects.filter(heartbeat_at__lt=before).order_by("pk")
+    for row in waiting.filter(status=EvaluationStatus.QUEUED)[:QUEUE_HEAD]:
+        count += _sent_again(row, "build", queue.BUILD, row.pk)
+    built = waiting.filter(status=EvaluationStatus.BUILT).select_related("hardware")
+    for row in built[:QUEUE_HEAD]:
+        count += _sent_again(row, "measure", row.hardware.queue, row.pk)
+    return count
 
 
-def _sent_again(actor: str, name: str, row: Run | Evaluation) -> bool:
+def _sent_again(row: Run | Evaluation, actor: str, name: str, *args: Any) -> bool:
     """Send one message, unless another worker has just done so or the row was claimed."""
     unchanged = type(row).objects.filter(
         pk=row.pk, status=row.status, heartbeat_at=row.heartbeat_at
     )
     if not unchanged.update(heartbeat_at=timezone.now()):
         return False
-    queue.enqueue(actor, name, row.pk)
+    queue.enqueue(actor, name, *args)
     return True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -81,8 +84,13 @@ def start_run(
         )
         place = Run.objects.ahead_of(run).count() + 1
         record_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS, queue_position=place)
-        queue.enqueue("run_agent", queue.AGENTS, run.pk)
+        queue.enqueue("run_agent", queue.AGENTS)
     return run
+
+
+def new_lease() -> str:
+    """Return the name of a claim, which no other claim has."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def claim_run(run_id: str, lease: str) -> Run | None:

