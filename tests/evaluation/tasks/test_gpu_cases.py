@@ -1,4 +1,4 @@
-"""What is judged on a GPU has sizes of production: every operator's `gpu.toml` keeps to them."""
+"""Tests of every `gpu.toml`: its cases have the sizes of production."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ UNSEEN = {
     "asymmetric": 1,
     "production": 2,
 }
-# Of an H200, a second: bytes that a copy moves, operations of its matrix units, and those in single
-# and in double precision.
-COPIED = 4.3e12
+# An H200 in one second: bytes moved by a copy, operations of its matrix units, and operations in
+# single or double precision.
+COPY_BYTES = 4.3e12
 FLOPS, WIDE_FLOPS = 1e15, 6e13
 
 
@@ -35,7 +35,7 @@ def operator(request: pytest.FixtureRequest) -> Operator:
     return load_operator(TASKS / request.param, GPU)
 
 
-def test_its_cases_cover_every_kind_and_dtype(operator: Operator) -> None:
+def test_gpu_cases_cover_every_kind_and_dtype(operator: Operator) -> None:
     seen = [case for case in operator.cases if case.split is Split.SEEN]
     unseen = [case for case in operator.cases if case.split is Split.UNSEEN]
     assert 3 <= len(seen) <= 6
@@ -45,21 +45,23 @@ def test_its_cases_cover_every_kind_and_dtype(operator: Operator) -> None:
         assert {case.dtype for case in cases} == set(operator.domain.dtypes)
 
 
-def test_its_seen_cases_are_worth_timing(operator: Operator) -> None:
+def test_gpu_seen_cases_take_microseconds_to_milliseconds(operator: Operator) -> None:
     for case in operator.cases:
         if case.split is Split.SEEN:
             moved, flops = operator.module().cost(case)
-            least = max(moved / COPIED, flops / (WIDE_FLOPS if case.dtype == "float32" else FLOPS))
+            least = max(
+                moved / COPY_BYTES, flops / (WIDE_FLOPS if case.dtype == "float32" else FLOPS)
+            )
             assert 1.5e-6 < least < 2e-3, case.name
 
 
-def test_its_truth_is_computed_in_double_soon_and_fits(operator: Operator) -> None:
+def test_gpu_expected_outputs_are_fast_and_fit_in_memory(operator: Operator) -> None:
     for case in operator.cases:
         assert tensor_bytes(operator.arguments, case) <= 1536 * 2**20, case.name
         assert operator.module().cost(case)[1] / WIDE_FLOPS < 0.2, case.name
 
 
-def test_its_boundary_cases_reach_past_every_tile_of_a_kernel(operator: Operator) -> None:
+def test_gpu_boundary_cases_exceed_every_tile_of_a_kernel(operator: Operator) -> None:
     largest = max(
         max(case[symbol] for symbol in operator.sizes) for case in operator.domain.boundaries()
     )

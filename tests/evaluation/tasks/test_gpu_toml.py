@@ -1,4 +1,4 @@
-"""Where a task is judged on a GPU, `gpu.toml` gives its cases, its domain and its limits."""
+"""Tests of `gpu.toml`: on a GPU it replaces the cases, the domain and the limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def edited(folder: Path) -> Callable[[str, str], Path]:
-    """A copy of an operator folder with one piece of its gpu.toml replaced."""
+    """Replace one piece of the gpu.toml in a copy of an operator folder."""
 
     def edit(old: str, new: str) -> Path:
         text = (folder / "gpu.toml").read_text()
@@ -35,7 +35,7 @@ def edited(folder: Path) -> Callable[[str, str], Path]:
     return edit
 
 
-def test_on_a_gpu_cases_domain_and_limits_are_others_and_the_rest_is_the_same() -> None:
+def test_gpu_toml_replaces_cases_domain_and_limits_only() -> None:
     for track in ("torch-to-cuda", "torch-to-triton"):
         cpu, gpu = (load_task(TASKS, "rms_norm", track, kind) for kind in ("cpu", "gpu"))
         assert (cpu.kind, gpu.kind) == ("cpu", "gpu")
@@ -51,27 +51,27 @@ def test_on_a_gpu_cases_domain_and_limits_are_others_and_the_rest_is_the_same() 
         assert {case.dtype for case in gpu.cases(Split.SEEN)} <= set(gpu.dtypes)
 
 
-def test_a_task_for_processors_alone_is_never_judged_by_it() -> None:
+def test_gpu_toml_of_a_cpu_task_is_not_used() -> None:
     task = load_task(TASKS, "rms_norm", "torch-to-cpp")
     assert task.kind == "cpu"
     assert task.operator == load_operator(TASKS / "rms_norm")
 
 
-def test_without_it_a_gpu_gets_the_configurations_of_every_device(folder: Path) -> None:
+def test_gpu_toml_missing_uses_task_toml(folder: Path) -> None:
     (folder / "gpu.toml").unlink()
     on_gpu = load_task(folder.parent, "rms_norm", "torch-to-cuda", "gpu")
     assert on_gpu.kind == "gpu"
     assert on_gpu.operator == load_operator(folder)
 
 
-def test_the_hash_changes_with_it(folder: Path) -> None:
+def test_gpu_toml_change_changes_the_hash(folder: Path) -> None:
     before = load_task(folder.parent, "rms_norm", "torch-to-cuda").hash
     (folder / "gpu.toml").write_text((folder / "gpu.toml").read_text() + "\n")
     assert load_task(folder.parent, "rms_norm", "torch-to-cuda").hash != before
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("[limits]", "[limits", "not TOML"),
         ("[limits]", "[limitz]", "limits: missing"),
@@ -87,18 +87,18 @@ def test_the_hash_changes_with_it(folder: Path) -> None:
         ('kind = "edge"', 'kind = "odd"', "kind: must be one of nominal"),
     ],
 )
-def test_a_malformed_one_is_refused_with_its_name_and_its_key(
-    edited: Callable[[str, str], Path], old: str, new: str, said: str
+def test_gpu_toml_malformed_raises_task_error_with_the_key(
+    edited: Callable[[str, str], Path], old: str, new: str, message: str
 ) -> None:
     folder = edited(old, new)
     with pytest.raises(TaskError) as refused:
         load_operator(folder, "gpu")
     assert "gpu.toml" in str(refused.value)
-    assert said in str(refused.value)
-    load_operator(folder)  # on a processor nobody reads it
+    assert message in str(refused.value)
+    load_operator(folder)  # not read for a CPU
 
 
-def test_a_dtype_for_gpus_alone_has_its_tolerance_in_task_toml(tmp_path: Path) -> None:
+def test_tolerance_of_a_gpu_dtype_is_in_task_toml(tmp_path: Path) -> None:
     folder = tmp_path / "attention"
     shutil.copytree(TASKS / "attention", folder)
     assert "bfloat16" not in load_operator(folder).domain.dtypes
@@ -112,7 +112,7 @@ def test_a_dtype_for_gpus_alone_has_its_tolerance_in_task_toml(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", find_operators(TASKS))
-def test_every_operator_has_one_that_loads_on_each_of_its_tracks(name: str) -> None:
+def test_gpu_toml_of_every_operator_loads_on_every_track(name: str) -> None:
     assert (TASKS / name / "gpu.toml").is_file()
     for track in load_operator(TASKS / name).tracks:
         task = load_task(TASKS, name, track.slug, "gpu")

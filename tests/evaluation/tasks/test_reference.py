@@ -1,4 +1,4 @@
-"""Truths of many launches are the truths of each, and what is not right is never acceptable."""
+"""Tests of expected outputs, and of comparing outputs with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS, COLS, SECRET = 5, 7, 0x1234_5678_9ABC
 
 
 def row_sums() -> Any:
-    """Return an operator that sums all but two integers of each row and finds the largest."""
+    """Return a reference that sums integers by row without the last ones, and finds the largest."""
 
     def reference(x: torch.Tensor, skip: int) -> tuple[torch.Tensor, torch.Tensor]:
         kept = x[:, :-skip]
@@ -36,24 +36,28 @@ def row_sums() -> Any:
     )
 
 
-class Integers(Operator):
-    """An operator of integers alone."""
+def with_reference(operator: Operator, reference: Any, **changes: Any) -> Operator:
+    """Return a changed operator whose `reference.py` is another."""
 
-    def module(self) -> Any:
-        return row_sums()
+    class Changed(Operator):
+        def module(self) -> Any:
+            return reference
+
+    fields = {f.name: getattr(operator, f.name) for f in dataclasses.fields(operator)}
+    return Changed(**{**fields, **changes})
 
 
 @pytest.fixture
 def integers(task: Task) -> Reference:
-    given = {f.name: getattr(task.operator, f.name) for f in dataclasses.fields(task.operator)}
-    given["arguments"] = (
+    arguments = (
         Argument("x", "input", "int64", ("rows", "cols")),
         Argument("total", "output", "int64", ("rows",)),
         Argument("place", "output", "int64", ("rows",)),
         Argument("skip", "scalar", "int64", ()),
     )
+    operator = with_reference(task.operator, row_sums(), arguments=arguments)
     symbols = {"rows": ROWS, "cols": COLS, "skip": 2}
-    return Reference(Integers(**given), Case("mine", Split.SEEN, "nominal", "float32", symbols))
+    return Reference(operator, Case("mine", Split.SEEN, "nominal", "float32", symbols))
 
 
 @pytest.fixture
@@ -68,54 +72,55 @@ def stacked(reference: Reference, launches: int) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("launches", [1, 2, 9])
 @pytest.mark.parametrize("kind", ["floats", "integers"])
-def test_the_truths_of_many_launches_are_the_truth_of_each(
+def test_expected_of_many_equals_expected_of_each(
     launches: int, kind: str, request: pytest.FixtureRequest
 ) -> None:
     reference = cast(Reference, request.getfixturevalue(kind))
     inputs = stacked(reference, launches)
-    truths = reference.expected_of_many(inputs)
-    assert list(truths) == [argument.name for argument in reference.operator.outputs]
+    expected_of_all = reference.expected_of_many(inputs)
+    assert list(expected_of_all) == [argument.name for argument in reference.operator.outputs]
     for index in range(launches):
         alone = reference.expected({name: tensor[index] for name, tensor in inputs.items()})
         for name, expected in alone.items():
-            assert truths[name].dtype is expected.dtype
-            assert truths[name].exact.shape == (launches, *expected.exact.shape)
-            torch.testing.assert_close(truths[name].exact[index], expected.exact)
-            torch.testing.assert_close(truths[name].allowed[index], expected.allowed)
+            assert expected_of_all[name].dtype is expected.dtype
+            assert expected_of_all[name].exact.shape == (launches, *expected.exact.shape)
+            torch.testing.assert_close(expected_of_all[name].exact[index], expected.exact)
+            torch.testing.assert_close(expected_of_all[name].allowed[index], expected.allowed)
 
 
-def test_a_reference_that_takes_one_launch_at_a_time_is_given_one(floats: Reference) -> None:
-    module, called = floats._reference, []
+def test_expected_of_many_without_vmap_calls_each_launch(floats: Reference) -> None:
+    module, called = floats.operator.module(), []
 
-    def reference(**given: Any) -> Any:
-        called.append(next(iter(given.values())).max().item())  # which vmap cannot do
-        return module.reference(**given)
+    def reference(**inputs: Any) -> Any:
+        called.append(next(iter(inputs.values())).max().item())  # fails under vmap
+        return module.reference(**inputs)
 
+    changed = SimpleNamespace(**{**vars(module), "reference": reference})
+    unbatched = Reference(with_reference(floats.operator, changed), floats.case)
     inputs = stacked(floats, 3)
     expected = floats.expected_of_many(inputs)
-    floats._reference = cast(Any, SimpleNamespace(**{**vars(module), "reference": reference}))
     for times in (1, 2):
-        found = floats.expected_of_many(inputs)
+        found = unbatched.expected_of_many(inputs)
         assert len(called) == 3 * times
     for name, output in expected.items():
         torch.testing.assert_close(found[name].exact, output.exact)
         torch.testing.assert_close(found[name].allowed, output.allowed)
 
 
-def test_integers_are_exact(integers: Reference) -> None:
+def test_integer_outputs_must_be_exact(integers: Reference) -> None:
     inputs = stacked(integers, 3)
-    truths = integers.expected_of_many(inputs)
-    right = {name: expected.rounded for name, expected in truths.items()}
-    assert not any(expected.allowed.any() for expected in truths.values())
-    assert acceptable(right, truths)
+    expected_of_all = integers.expected_of_many(inputs)
+    right = {name: expected.rounded for name, expected in expected_of_all.items()}
+    assert not any(expected.allowed.any() for expected in expected_of_all.values())
+    assert acceptable(right, expected_of_all)
     off = {**right, "total": right["total"] + (torch.arange(ROWS) == 2)}
-    assert not acceptable(off, truths)
+    assert not acceptable(off, expected_of_all)
     with pytest.raises(SubmissionError, match=r"total\[0, 2\] is wrong") as caught:
-        compare(off, truths, SECRET, "here")
+        compare(off, expected_of_all, SECRET, "here")
     assert caught.value.reason is Reason.WRONG_VALUES
 
 
-def test_an_answer_may_be_off_by_what_is_allowed_and_no_more(floats: Reference) -> None:
+def test_outputs_within_the_allowed_error_are_acceptable(floats: Reference) -> None:
     expected = floats.expected(floats.draw())["out"]
     exact = dataclasses.replace(expected, dtype=torch.float64)
     for share, right in ((0.99, True), (1.01, False)):
@@ -126,7 +131,7 @@ def test_an_answer_may_be_off_by_what_is_allowed_and_no_more(floats: Reference) 
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_what_is_not_finite_is_right_only_where_the_truth_is_the_same(value: float) -> None:
+def test_non_finite_outputs_must_equal_the_expected_ones(value: float) -> None:
     exact = torch.tensor([1.0, value], dtype=torch.float64)
     expected = {"y": ExpectedOutput(exact, torch.full_like(exact, 1e-6), torch.float32)}
     assert compare({"y": exact.float()}, expected, SECRET, "here") == 0.0
@@ -138,7 +143,7 @@ def test_what_is_not_finite_is_right_only_where_the_truth_is_the_same(value: flo
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
-def test_an_output_that_still_holds_its_poison_is_told_as_such(dtype: torch.dtype) -> None:
+def test_poisoned_output_is_stale(dtype: torch.dtype) -> None:
     exact = torch.ones(4, dtype=torch.float64)
     expected = {"y": ExpectedOutput(exact, torch.full_like(exact, 1e9), dtype)}
     got = torch.ones(4, dtype=dtype)
@@ -149,7 +154,7 @@ def test_an_output_that_still_holds_its_poison_is_told_as_such(dtype: torch.dtyp
     assert caught.value.reason is Reason.STALE_OUTPUT
 
 
-def test_an_empty_output_is_right() -> None:
+def test_empty_output_is_acceptable() -> None:
     empty = torch.empty(0, 3, dtype=torch.float64)
     expected = {"y": ExpectedOutput(empty, empty, torch.float32)}
     assert acceptable({"y": empty.float()}, expected)

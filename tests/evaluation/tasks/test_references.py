@@ -1,4 +1,4 @@
-"""References judge many launches at once: batched by vmap they say what they say one by one."""
+"""Tests of every operator's reference under vmap."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def launches(operator: Operator, case: Case) -> list[Wide]:
 
 
 @pytest.mark.parametrize("function", ["reference", "magnitude"])
-def test_batched_launches_get_the_answers_of_single_ones(operator: Operator, function: str) -> None:
+def test_vmap_of_a_reference_equals_single_calls(operator: Operator, function: str) -> None:
     call = getattr(operator.module(), function)
     for case in small_cases(operator):
         scalars = {argument.name: case[argument.name] for argument in operator.scalars}
 
-        def answers(wide: Wide, scalars: dict[str, float] = scalars) -> tuple[torch.Tensor, ...]:
-            answer = call(**wide, **scalars)
-            return answer if isinstance(answer, tuple) else (answer,)
+        def outputs(wide: Wide, scalars: dict[str, float] = scalars) -> tuple[torch.Tensor, ...]:
+            result = call(**wide, **scalars)
+            return result if isinstance(result, tuple) else (result,)
 
         single = launches(operator, case)
         stacked = {name: torch.stack([wide[name] for wide in single]) for name in single[0]}
-        batched = torch.vmap(answers)(stacked)
+        batched = torch.vmap(outputs)(stacked)
         for index, wide in enumerate(single):
-            for got, expected in zip(batched, answers(wide), strict=True):
-                # Sums may be taken in another order, which shows where they nearly cancel.
+            for got, expected in zip(batched, outputs(wide), strict=True):
+                # The order of a sum can differ, which shows where terms nearly cancel.
                 atol = 1e-14 * float(expected.abs().max()) + 1e-300
                 torch.testing.assert_close(got[index], expected, rtol=1e-11, atol=atol)

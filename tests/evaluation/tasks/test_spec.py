@@ -1,4 +1,4 @@
-"""A task folder is read whole, or refused with the file, the key and what to change."""
+"""Tests of tasks: reading `task.toml`, cases, implementations and hashes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TASKS = Path(__file__).resolve().parents[3] / "tasks"
 
 @pytest.fixture
 def edited(tmp_path: Path) -> Callable[[str, str], Path]:
-    """A copy of an operator folder with one piece of its task.toml replaced."""
+    """Replace one piece of the task.toml in a copy of an operator folder."""
 
     def edit(old: str, new: str) -> Path:
         folder = tmp_path / "rms_norm"
@@ -42,7 +42,7 @@ def edited(tmp_path: Path) -> Callable[[str, str], Path]:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('title = "RMS norm"', "", "title: missing"),
         ('title = "RMS norm"', "title = 7", "title: must be a string"),
@@ -67,16 +67,16 @@ def edited(tmp_path: Path) -> Callable[[str, str], Path]:
         ("[domain]", "[domain", "not TOML"),
     ],
 )
-def test_a_malformed_task_is_refused_with_its_key(
-    edited: Callable[[str, str], Path], old: str, new: str, said: str
+def test_load_operator_malformed_raises_task_error_with_the_key(
+    edited: Callable[[str, str], Path], old: str, new: str, message: str
 ) -> None:
     with pytest.raises(TaskError) as refused:
         load_operator(edited(old, new))
     assert "task.toml" in str(refused.value)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_an_unknown_operator_or_track_is_refused_with_those_there_are() -> None:
+def test_load_task_unknown_raises_task_error_with_known_ones() -> None:
     with pytest.raises(TaskError, match=r"no such operator.*rms_norm"):
         load_task(TASKS, "rms_nrom", "torch-to-cpp")
     with pytest.raises(TaskError, match="no track torch-to-fortran; there are: torch-to-cpp"):
@@ -85,7 +85,7 @@ def test_an_unknown_operator_or_track_is_refused_with_those_there_are() -> None:
         find_operators(TASKS / "nowhere")
 
 
-def test_the_tasks_of_an_operator_are_those_of_its_tracks() -> None:
+def test_load_tasks_returns_one_task_for_each_track() -> None:
     for name in find_operators(TASKS):
         slugs = [track.slug for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK)]
         alone = [load_task(TASKS, name, slug) for slug in slugs]
@@ -94,18 +94,18 @@ def test_the_tasks_of_an_operator_are_those_of_its_tracks() -> None:
         assert together == alone
 
 
-def test_a_track_that_knows_the_dtype_of_no_case_is_refused(tmp_path: Path) -> None:
+def test_load_task_without_a_case_raises_task_error(tmp_path: Path) -> None:
     toml = shutil.copytree(TASKS / "rms_norm", tmp_path / "rms_norm") / "task.toml"
     toml.write_text(re.sub(r'(split = "seen".*)"float32"', r'\1"float16"', toml.read_text()))
-    said = "cpp-to-cpp has no seen case on a cpu, where it is judged in float32; add one"
-    with pytest.raises(TaskError, match=said):
+    message = "cpp-to-cpp has no seen case on a cpu, where it is judged in float32; add one"
+    with pytest.raises(TaskError, match=message):
         load_task(tmp_path, "rms_norm", "cpp-to-cpp")
     with pytest.raises(TaskError, match="torch-to-cpp has no seen case"):
         load_tasks(toml.parent)
     assert load_task(tmp_path, "rms_norm", "triton-to-triton", "cpu").cases(Split.SEEN)
 
 
-def test_every_operator_is_judged_against_itself_in_pytorch_though_it_does_not_say_so() -> None:
+def test_open_track_exists_for_every_operator() -> None:
     for name in find_operators(TASKS):
         task = load_task(TASKS, name, "torch-to-torch")
         assert task.target_file == f"{name}.py" and task.dtypes
@@ -118,22 +118,22 @@ def test_every_operator_is_judged_against_itself_in_pytorch_though_it_does_not_s
         assert "`ModelNew`" in brief and "load_inline`" in brief
 
 
-def test_a_baseline_in_pytorch_pays_for_no_copy(tmp_path: Path) -> None:
+def test_pytorch_baseline_discards_its_results(tmp_path: Path) -> None:
     for track in ("torch-to-torch", "torch-to-cpp"):
         for baseline in baselines(load_task(TASKS, "rms_norm", track), tmp_path):
             source = (baseline.folder / "rms_norm.py").read_text()
             assert baseline.discards and "discards_result = True" in source, baseline.name
 
 
-def test_an_example_without_a_note_or_with_a_strange_name_is_refused(tmp_path: Path) -> None:
+def test_mutants_without_note_or_valid_name_raise_task_error(tmp_path: Path) -> None:
     folder = tmp_path / "rms_norm"
     shutil.copytree(TASKS / "rms_norm", folder)
     silent = folder / "mutants" / "silent.cpp.cpp"
     silent.write_text("int x;\n")
     with pytest.raises(TaskError, match=r"silent\.cpp\.cpp: begin with a comment"):
         load_operator(folder).mutants()
-    silent.write_text("// mutant: says nothing\n")
-    for name, told in (
+    silent.write_text("// mutant: without effect\n")
+    for name, message in (
         ("silent.txt", r"silent\.txt: name it <name>"),
         ("silent.no.cpp.cpp", r"silent\.no\.cpp\.cpp: name it <name>"),
         ("silent.rust.rs", r"silent\.rust\.rs: rust is no language; there are: cpp, cuda"),
@@ -144,7 +144,7 @@ def test_an_example_without_a_note_or_with_a_strange_name_is_refused(tmp_path: P
         ("no_eps.cpp.cpp", r"no_eps\.cpp\.toml: no_eps in cpp is there twice; rename one"),
     ):
         silent.rename(folder / "mutants" / name)
-        with pytest.raises(TaskError, match=told):
+        with pytest.raises(TaskError, match=message):
             load_operator(folder).mutants()
         (folder / "mutants" / name).rename(silent)
 
@@ -157,7 +157,7 @@ edits = [[' * weight', ''], ['return 0;', 'return 1;']]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("", "", ""),
         (
@@ -178,16 +178,16 @@ edits = [[' * weight', ''], ['return 0;', 'return 1;']]
         ("of =", "to = 1\nof =", r"bare\.cpp\.toml: to: unknown key"),
     ],
 )
-def test_an_answer_may_be_told_as_edits_of_another(
-    tmp_path: Path, old: str, new: str, told: str
+def test_mutant_written_as_edits_is_applied_or_refused(
+    tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     folder = tmp_path / "rms_norm"
     shutil.copytree(TASKS / "rms_norm", folder)
     right = "int scaled(int x, int weight) {\n    x = x * weight;\n    return 0;\n}\n"
     (folder / "honest" / "lanes.cpp.cpp").write_text(right)
     (folder / "mutants" / "bare.cpp.toml").write_text(EDITED.replace(old, new, 1))
-    if told:
-        with pytest.raises(TaskError, match=told):
+    if message:
+        with pytest.raises(TaskError, match=message):
             load_operator(folder).mutants()
         return
     (bare,) = (e for e in load_operator(folder).mutants() if e.name == "bare")
@@ -195,7 +195,7 @@ def test_an_answer_may_be_told_as_edits_of_another(
     assert (bare.language, bare.note, bare.source) == ("cpp", "leaves out the weight", wrong)
 
 
-def test_a_reference_without_its_functions_is_refused(tmp_path: Path) -> None:
+def test_reference_without_a_function_raises_task_error(tmp_path: Path) -> None:
     folder = tmp_path / "rms_norm"
     shutil.copytree(TASKS / "rms_norm", folder)
     (folder / "reference.py").write_text("def reference(x): return x\n")
@@ -203,7 +203,7 @@ def test_a_reference_without_its_functions_is_refused(tmp_path: Path) -> None:
         load_operator(folder).module()
 
 
-def test_the_hash_changes_with_any_file_but_kept_answers_and_with_the_track(
+def test_hash_changes_with_track_and_files_but_not_implementations(
     edited: Callable[[str, str], Path],
 ) -> None:
     folder = edited("level = 1", "level = 1")
@@ -220,26 +220,26 @@ def test_the_hash_changes_with_any_file_but_kept_answers_and_with_the_track(
     (folder / "__pycache__").mkdir(exist_ok=True)
     second = current()
     (folder / "__pycache__" / "reference.pyc").write_bytes(b"compiled")
-    for answers in ("honest", "mutants"):
-        (folder / answers / "further.cpp.cpp").write_text("int x;\n")
+    for implementations in ("honest", "mutants"):
+        (folder / implementations / "further.cpp.cpp").write_text("int x;\n")
     assert current() == second
     (folder / "baseline" / "further.cpp").write_text("int x;\n")
     assert current() != second
 
 
-def test_a_dimension_may_be_a_size_a_symbol_or_a_product() -> None:
+def test_extent_of_a_size_symbol_or_product() -> None:
     symbols = {"heads": 4, "half": 16}
     assert [extent(d, symbols) for d in (3, "heads", "2*half", "heads*2*half")] == [3, 4, 32, 128]
 
 
-def test_output_shapes_follow_the_symbols() -> None:
+def test_output_shapes_have_the_sizes_of_the_case() -> None:
     rope = load_operator(TASKS / "rope")
     sizes = {"tokens": 5, "heads": 4, "kv_heads": 2, "half_dim": 8}
     case = Case("mine", Split.SEEN, "nominal", "float32", sizes)
     assert output_shapes(rope, case) == ((5, 4, 16), (5, 2, 16))
 
 
-def test_sampled_cases_lie_in_the_domain_and_under_the_limits() -> None:
+def test_sample_lies_in_the_domain_and_limits() -> None:
     operator = load_operator(TASKS / "matmul")
     random = Random(7)
     drawn = [operator.domain.sample(random, f"s{i}") for i in range(200)]
@@ -248,28 +248,28 @@ def test_sampled_cases_lie_in_the_domain_and_under_the_limits() -> None:
         assert all(r.holds(case[s]) for s, r in operator.domain.symbols.items())
         assert tensor_bytes(operator.arguments, case) <= operator.limits.case_mb * 2**20
     assert {case.dtype for case in drawn} == set(operator.domain.dtypes)
-    assert sum(case["n"] % 2 for case in drawn) > 80, "odd sizes are drawn on purpose"
+    assert sum(case["n"] % 2 for case in drawn) > 80, "half of all sizes are odd"
     assert len({case["n"].bit_length() for case in drawn}) > 8, "every magnitude is drawn"
 
 
-def test_sampling_respects_the_callers_dtypes_and_elements() -> None:
+def test_sample_has_the_requested_dtype_and_size() -> None:
     operator = load_operator(TASKS / "rope")
     for i in range(50):
         case = operator.domain.sample(Random(i), "s", ("float16",), max_elements=4096)
         assert case.dtype == "float16"
         assert elements(operator.arguments, case) <= 4096
-        assert case["tokens"] <= 4096 // 32, "a long dimension is many programs to interpret"
+        assert case["tokens"] <= 4096 // 32, "the interpreter runs one program a row"
     with pytest.raises(TaskError, match="smallest case is larger than 3 elements"):
         operator.domain.sample(Random(0), "s", max_elements=3)
 
 
-def test_sampling_repeats_with_its_seed_alone() -> None:
+def test_sample_repeats_with_its_seed() -> None:
     domain = load_operator(TASKS / "softmax").domain
     assert domain.sample(Random(5), "s") == domain.sample(Random(5), "s")
     assert domain.sample(Random(5), "s") != domain.sample(Random(6), "s")
 
 
-def test_every_boundary_size_of_every_symbol_is_among_the_boundary_cases() -> None:
+def test_boundaries_have_every_boundary_size_of_every_symbol() -> None:
     operator = load_operator(TASKS / "rms_norm")
     cases = operator.domain.boundaries()
     assert {1, 3, 7, 15, 16, 17, 1023, 1024, 1025} <= {case["rows"] for case in cases}
@@ -278,7 +278,7 @@ def test_every_boundary_size_of_every_symbol_is_among_the_boundary_cases() -> No
     assert len({case.name for case in cases}) == len(cases)
 
 
-def test_a_range_keeps_to_its_bounds_and_multiples() -> None:
+def test_ranges_draw_within_bounds_and_multiples() -> None:
     sizes = LogUniform(8, 100, multiple_of=8)
     drawn = {sizes.draw(Random(i)) for i in range(300)}
     assert drawn <= {8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96}
@@ -288,7 +288,7 @@ def test_a_range_keeps_to_its_bounds_and_multiples() -> None:
     assert Choices((32, 64)).draw(Random(0)) in (32, 64)
 
 
-def test_neither_reading_a_task_nor_building_imports_torch() -> None:
+def test_loading_a_task_does_not_import_torch() -> None:
     code = (
         "import sys; from pathlib import Path; from evaluation.tracks.load import load_task;"
         "from evaluation.tracks.workspace_files import starter_files;"

@@ -1,4 +1,4 @@
-"""Every operator under tasks/ keeps the promises of a task, and shows nothing hidden."""
+"""Tests of every operator under `tasks/`, and of its workspace files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.building.static_analysis import load_function
 from evaluation.errors import SubmissionError
+from evaluation.languages._python import load_function
 from evaluation.memory.verify import compare
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
@@ -51,13 +51,13 @@ def small_cases(operator: Operator) -> list[Case]:
     return [case for case in cases if elements(operator.arguments, case) <= SMALL]
 
 
-def test_it_says_what_it_is(operator: Operator) -> None:
+def test_operator_has_category_level_and_prompt(operator: Operator) -> None:
     assert operator.category in CATEGORIES
     assert operator.level in (1, 2, 3)
     assert len(operator.prompt) > 200
 
 
-def test_its_float32_cases_cover_every_kind(operator: Operator) -> None:
+def test_operator_float32_cases_cover_every_kind(operator: Operator) -> None:
     cases = [case for case in operator.cases if case.dtype == "float32"]
     assert 3 <= sum(case.split is Split.SEEN for case in cases) <= 6
     kinds = Counter(case.kind for case in cases if case.split is Split.UNSEEN)
@@ -65,14 +65,14 @@ def test_its_float32_cases_cover_every_kind(operator: Operator) -> None:
     assert all(kinds[kind] >= least for kind, least in UNSEEN.items())
 
 
-def test_every_dtype_has_seen_and_unseen_cases(operator: Operator) -> None:
+def test_operator_has_seen_and_unseen_cases_of_every_dtype(operator: Operator) -> None:
     for dtype in operator.domain.dtypes:
         assert {case.split for case in operator.cases if case.dtype == dtype} == {*Split} - {
             Split.SAMPLED
         }
 
 
-def test_it_keeps_answers_right_and_wrong(operator: Operator) -> None:
+def test_operator_has_honest_implementations_and_mutants(operator: Operator) -> None:
     honest = Counter(example.language for example in operator.honest())
     mutants = Counter(example.language for example in operator.mutants())
     assert honest["torch"] >= 1
@@ -82,25 +82,25 @@ def test_it_keeps_answers_right_and_wrong(operator: Operator) -> None:
         assert mutants[language] >= (4 if language == "cpp" else 3), language
 
 
-def test_its_reference_gives_the_declared_shapes(operator: Operator) -> None:
+def test_reference_returns_the_declared_shapes(operator: Operator) -> None:
     for case in small_cases(operator):
         reference = Reference(operator, case)
         for family in FAMILIES:
             inputs = reference.draw(family)
             assert [*inputs] == [argument.name for argument in operator.inputs]
-            truths = reference.expected(inputs)
-            assert tuple(t.exact.shape for t in truths.values()) == output_shapes(operator, case)
-            for expected in truths.values():
+            outputs = reference.expected(inputs)
+            assert tuple(t.exact.shape for t in outputs.values()) == output_shapes(operator, case)
+            for expected in outputs.values():
                 assert expected.allowed.shape == expected.exact.shape
                 assert torch.isfinite(expected.rounded).all(), (case.name, family)
                 assert torch.isfinite(expected.allowed).all(), (case.name, family)
 
 
-def test_its_cost_counts_every_tensor_once(operator: Operator) -> None:
+def test_cost_counts_every_tensor_once(operator: Operator) -> None:
     for case in operator.cases:
         moved, flops = operator.module().cost(case)
         inputs = elements(operator.arguments, case)
-        # Of a cache of pages, a call reads what sequences have filled: at least half of it.
+        # A call reads the filled part of a paged cache: at least half of it.
         assert inputs <= moved <= 8 * inputs
         assert flops > 0
 
@@ -109,14 +109,14 @@ def judge_torch(operator: Operator, example: Example, folder: Path) -> float:
     """Return the share of the allowed error of a PyTorch implementation."""
     path = folder / f"{example.name}.py"
     path.write_text(example.source)
-    answer = load_function(path, operator.name)
+    implementation = load_function(path, operator.name)
     worst = 0.0
     for case in small_cases(operator):
         reference = Reference(operator, case)
         scalars = [case[argument.name] for argument in operator.scalars]
         for family in FAMILIES:
             inputs = reference.draw(family)
-            results = answer(*(tensor.clone() for tensor in inputs.values()), *scalars)
+            results = implementation(*(tensor.clone() for tensor in inputs.values()), *scalars)
             results = results if isinstance(results, tuple) else (results,)
             outputs = dict(zip((a.name for a in operator.outputs), results, strict=True))
             where = f"{case.name}, {family}"
@@ -124,15 +124,15 @@ def judge_torch(operator: Operator, example: Example, folder: Path) -> float:
     return worst
 
 
-def test_honest_torch_does_not_need_all_of_the_tolerance(
+def test_honest_torch_implementation_stays_within_the_tolerance(
     operator: Operator, tmp_path: Path
 ) -> None:
     for example in operator.honest():
-        if example.language == "torch":  # mostly half; of 280 tries of the worst one took 0.78
+        if example.language == "torch":  # usually half; at most 0.78 in 280 runs
             assert judge_torch(operator, example, tmp_path) < 0.9
 
 
-def test_torch_mutants_are_told_apart(operator: Operator, tmp_path: Path) -> None:
+def test_torch_mutants_fail_with_the_expected_reason(operator: Operator, tmp_path: Path) -> None:
     for example in operator.mutants():
         if example.language == "torch":
             with pytest.raises(SubmissionError) as refused:
@@ -140,7 +140,7 @@ def test_torch_mutants_are_told_apart(operator: Operator, tmp_path: Path) -> Non
             assert refused.value.reason is example.expect
 
 
-def test_a_baseline_declares_tunables_that_hold_its_own_values(operator: Operator) -> None:
+def test_baseline_tunables_include_its_own_values(operator: Operator) -> None:
     targets = {track.target for track in operator.tracks}
     for language in targets:
         define = r"^{} = (\S+)" if language == "triton" else r"^#define {} (\S+)"
@@ -161,7 +161,7 @@ def test_a_baseline_declares_tunables_that_hold_its_own_values(operator: Operato
 
 
 @pytest.mark.parametrize(("name", "track"), SLUGS)
-def test_a_starter_holds_what_is_needed_and_nothing_hidden(name: str, track: str) -> None:
+def test_starter_files_are_complete_and_show_nothing_hidden(name: str, track: str) -> None:
     task = load_task(TASKS, name, track)
     files = starter_files(task)
     assert {task.target_file, "TASK.md", "reference.py"} <= files.keys()
@@ -181,7 +181,7 @@ def test_a_starter_holds_what_is_needed_and_nothing_hidden(name: str, track: str
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_a_starter_is_the_baseline_or_a_skeleton_with_its_signature(name: str) -> None:
+def test_starter_target_is_the_baseline_or_a_skeleton(name: str) -> None:
     operator = load_operator(TASKS / name)
     triton = starter_files(load_task(TASKS, name, "triton-to-triton"))[f"{name}.py"]
     assert triton == operator.baseline("triton")

@@ -1,4 +1,4 @@
-"""The operator that `tasks/README.md` writes out is one: it loads, and its baseline is judged."""
+"""Test of the example operator in `tasks/README.md`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tasks(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_written_out_is_judged(tasks: Path, cache: Path, in_a_hurry: None) -> None:
+def test_readme_operator_is_judged(tasks: Path, cache: Path, in_a_hurry: None) -> None:
     task = load_task(tasks, "scaled_add", "cpp-to-cpp")
     check_reference(task)
     right = judged(task, task.operator.baseline("cpp"), cache)
