@@ -92,7 +92,7 @@ class Task(models.Model):
 
     @property
     def takes_runs(self) -> bool:
-        """Whether the task is one of the `runnable`."""
+        """Return whether runs of the task can start, as for those in `runnable`."""
         return self.status == Task.Status.PUBLISHED and self.in_tree
 
     @property

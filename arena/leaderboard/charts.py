@@ -73,7 +73,7 @@ def progress_chart(columns: Sequence[Column]) -> Figure:
 
 
 def _line(number: int, **trace: Any) -> Figure:
-    """Return a line with markers, told from the others by colour and dash."""
+    """Return a line with markers, distinguished by colour and dash."""
     colour = SERIES[number % len(SERIES)]
     return {
         "type": "scatter",

@@ -124,7 +124,7 @@ def get_blob(request: HttpRequest, run_id: str, seq: int, path: str = "") -> Htt
 
 
 def _check_names(request: HttpRequest, filters: RunFilters) -> None:
-    """Raise Invalid for a filter that names nothing, which would look like an empty list."""
+    """Raise Invalid for a filter that names nothing, which would return an empty list."""
     operator, _, track = (filters.task or "").partition("/")
     tasks = Task.objects.visible_to(request.user).filter(operator__slug=operator)
     listed = {

@@ -1,4 +1,4 @@
-"""What a run that makes no progress waits for: which queue, how many ahead, and who serves it."""
+"""Reason why a run makes no progress: its queue, the work ahead of it, and its workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arena.runs.states import EVALUATION_WAITING, EvaluationStatus, RunStatus
 
 @dataclass(frozen=True)
 class Waiting:
-    """`served` says whether a live worker takes the queue: if none does, nothing will happen."""
+    """The queue of a run, the evaluations or runs ahead, and whether a live worker serves it."""
 
     queue: str
     ahead: int

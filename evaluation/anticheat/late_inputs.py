@@ -109,7 +109,7 @@ def window_with_checks(
 ) -> Callable[[], float]:
     """Return `timer.window`, preceded by an untimed window with a check in a share of its calls.
 
-    The candidate cannot tell these windows apart, so it must be honest in all of them. Baselines
+    The candidate cannot distinguish these windows, so it must be honest in all of them. Baselines
     get them too, so that both have the same surroundings.
     """
     checks = checks_of(timer, detector)

@@ -73,8 +73,8 @@ def build(
         workshop.mkdir()
         outputs = tuple(maker.build(files, task, workshop))
         if (size := untrusted_files.size(workshop)) > MAX_RETAINED:
-            said = f"what was built takes {size >> 20} MiB; {MAX_RETAINED >> 20} are kept at most"
-            raise BuildError(said, outputs)
+            message = f"the artefact takes {size >> 20} MiB; the limit is {MAX_RETAINED >> 20} MiB"
+            raise BuildError(message, outputs)
         (workshop / DONE).write_text(json.dumps(to_json(outputs)))
         untrusted_files.make_readable(workshop)
         try:

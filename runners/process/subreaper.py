@@ -54,13 +54,13 @@ def _wait_for(child: int, seconds: float = math.inf) -> int | None:
     end = time.monotonic() + seconds
     while True:
         left = min(max(0.0, end - time.monotonic()), HOUR)
-        told = signal.sigtimedwait(_AWAITED, left)
+        received = signal.sigtimedwait(_AWAITED, left)
         while (ended := _reap()) is not None:
             pid, status = ended
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
-        if time.monotonic() >= end or (told and told.si_signo != signal.SIGCHLD):
+        if time.monotonic() >= end or (received and received.si_signo != signal.SIGCHLD):
             return None
 
 

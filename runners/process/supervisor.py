@@ -141,9 +141,9 @@ class Child:
         with self._draining:
             if self._closed:
                 return False
-            for data in _said(self._err):
+            for data in _chunks(self._err):
                 self._stderr = (self._stderr + data)[-STDERR_BYTES:]
-            for data in () if self._cut else _said(self._out):
+            for data in () if self._cut else _chunks(self._out):
                 try:
                     if lines := self._lines.feed(data) if data else self._lines.end():
                         self.on_lines(lines)
@@ -206,7 +206,7 @@ class Child:
 
     def _end(self) -> None:
         """End the child and all its descendants; nothing happens if it has ended."""
-        self._process.terminate()  # the shepherd, which takes the family with it
+        self._process.terminate()  # the subreaper, which ends all descendants
         try:
             self._process.wait(GRACE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -227,7 +227,7 @@ def under_subreaper(command: Sequence[str], grace_seconds: float = 0) -> list[st
     return [*subreaper, *command]
 
 
-def _said(stream: int) -> Iterator[bytes]:
+def _chunks(stream: int) -> Iterator[bytes]:
     """Return the present content of a pipe; at its end the last item is empty."""
     left = int.from_bytes(fcntl.ioctl(stream, termios.FIONREAD, bytes(4)), sys.byteorder)
     while left >= 0:  # once more when all is read: the end may stand behind it
