@@ -55,16 +55,16 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    skip_or_fail = [
+    absent = [
         item
         for item in items
         if here in item.path.parents
         and item.get_closest_marker("gpu")
         and device_kind.gpu_vendor() != "nvidia"
     ]
-    if skip_or_fail:
-        config.hook.pytest_deselected(items=skip_or_fail)
-        items[:] = [item for item in items if item not in skip_or_fail]
+    if absent:
+        config.hook.pytest_deselected(items=absent)
+        items[:] = [item for item in items if item not in absent]
 
 
 @pytest.fixture(scope="session")
