@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 500
 PACKAGES = ("arena", "evaluation", "runners")
+BANNED_OPENERS = re.compile(r"(what|who|whose|whom|whether|where|how)\b", re.IGNORECASE)
+PRIVATE_WORDS = re.compile(r"contestant|inmate|zygote|shepherd|warden|leavings", re.IGNORECASE)
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -252,3 +255,32 @@ def test_library_without_a_reason_is_refused() -> None:
     page = (ROOT / "docs/dependencies.md").read_text()
     explained = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
     assert explained == names
+
+
+def docstrings(module: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the docstring of a module and of its classes and functions."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text
+
+
+def test_docstrings_open_with_a_noun_phrase_or_an_imperative() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {text.splitlines()[0]}"
+        for path in modules()
+        for line, text in docstrings(path)
+        if BANNED_OPENERS.match(text)
+    ]
+    assert found == []
+
+
+def test_words_that_the_glossary_replaced_are_not_used() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()}"
+        for path in modules()
+        if "migrations" not in path.parts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if PRIVATE_WORDS.search(line)
+    ]
+    assert found == []
