@@ -1,4 +1,4 @@
-"""Plans of experiments: which runs a labelled set has, and which are still to be started."""
+"""Experiments: the plans of their runs, and the start of the missing runs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from arena.runs.states import RunStatus
 from arena.runs.strict import Int, Mismatch, Strict, read
 
 FOLDER = Path(__file__).parent / "plans"
-AGAIN = (RunStatus.BROKEN, RunStatus.CANCELLED)
+RESTARTED = (RunStatus.BROKEN, RunStatus.CANCELLED)
 MAX_REPEATS = 100
 MAX_TITLE = 200
 MAX_NAME = 100
 Cell = tuple[str, str, str | None, int]
-"""Of a plan: (task, agent, hardware, repeat); no hardware where the plan names none."""
+"""One run of a plan: task, agent, hardware (None if the plan names none) and repeat."""
 NAME = f"letters of ASCII, digits, - and _, {MAX_NAME} at most"
 
 
 class Entrant(Strict):
-    """An agent of a plan; what it does not say of tasks and budget is as the plan says.
+    """An agent of a plan; its tasks and its budget default to those of the plan.
 
-    With `settings`, it enters as another agent, called `name`.
+    With `settings` it becomes another agent, called `name`.
     """
 
     agent: str
@@ -52,7 +52,7 @@ class Entrant(Strict):
 
 
 class Plan(Strict):
-    """Every agent on its tasks, on every hardware, so many times. Tasks may be globs."""
+    """Every agent on its tasks and on every hardware, `repeats` times. Tasks may be globs."""
 
     slug: str
     title: str
@@ -64,7 +64,7 @@ class Plan(Strict):
     budget: dict[str, Int] = {}
 
     def cells(self) -> Iterator[tuple[str, Entrant, str | None, int]]:
-        """Each with its entrant; the first of everything comes before a second repeat."""
+        """Yield each run of the plan; all first repeats come before the second ones."""
         every = dict.fromkeys(task for e in self.agents for task in e.tasks or self.tasks)
         for repeat in range(self.repeats):
             for task in every:
@@ -75,17 +75,16 @@ class Plan(Strict):
 
     @cached_property
     def tasks_of(self) -> dict[str, frozenset[str]]:
-        """What each agent is to work on, by its slug."""
-        everybodys = frozenset(self.tasks)
-        return {e.slug: frozenset(e.tasks) if e.tasks else everybodys for e in self.agents}
+        """The tasks of each agent, by its slug."""
+        return {e.slug: frozenset(e.tasks or self.tasks) for e in self.agents}
 
     def size(self) -> int:
-        """How many runs it has, of tasks that are no globs."""
+        """Return the number of runs of an expanded plan."""
         tasks = sum(map(len, self.tasks_of.values()))
         return tasks * len(set(self.hardware) or {None}) * self.repeats
 
     def place(self, task: str, agent: str, hardware: str, repeat: int) -> Cell | None:
-        """Which of its cells a run is; None for none of them."""
+        """Return the cell of a run; None if the plan has no such cell."""
         if task not in self.tasks_of.get(agent, ()) or repeat >= self.repeats:
             return None
         if self.hardware and hardware not in self.hardware:
@@ -95,7 +94,7 @@ class Plan(Strict):
 
 @dataclass(frozen=True)
 class Started:
-    """What came of a plan: runs started now, those there were, and why others cannot be."""
+    """The runs of a plan: started now, there before, and a reason for each that was left out."""
 
     experiment: Experiment
     runs: list[Run]
@@ -104,21 +103,21 @@ class Started:
 
 
 def built_in() -> list[str]:
+    """Return the names of the plans of this package."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def read_plan(name_or_file: str) -> Plan:
-    """Return the plan of this name, or of this file. Raises UserError."""
-    own, known = name_or_file.endswith(".toml"), built_in()
-    path = Path(name_or_file) if own else FOLDER / f"{name_or_file}.toml"
-    if own and not _is_name(path.stem):
-        raise UserError(f"{path.stem!r} names no experiment.", f"Call the file {NAME}.")
-    absent = NotFound(
-        f"There is no experiment {name_or_file!r}.",
-        f"Here are: {', '.join(known)}; or name a .toml file.",
-    )
-    if not own and name_or_file not in known:
+    """Return a built-in plan, or the plan of a TOML file. Raises UserError."""
+    path, known = Path(name_or_file), built_in()
+    hint = f"Here are: {', '.join(known)}; or name a .toml file."
+    absent = NotFound(f"There is no experiment {name_or_file!r}.", hint)
+    if name_or_file in known:
+        path = FOLDER / f"{name_or_file}.toml"
+    elif not name_or_file.endswith(".toml"):
         raise absent
+    elif not _is_name(path.stem):
+        raise UserError(f"{path.stem!r} names no experiment.", f"Call the file {NAME}.")
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -132,10 +131,9 @@ def read_plan(name_or_file: str) -> Plan:
 
 @transaction.atomic
 def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
-    """Start the runs of `plan` that have not been.
+    """Start the missing runs of `plan`, and again those that broke or were cancelled.
 
-    What broke or was cancelled is started again, so that asking again completes the set. Imported
-    runs stand for one's own on the hardware named, where a plan is gone on with.
+    Imported runs on the hardware `going_on` count too: a plan continues on another machine.
     """
     plan = expanded(plan)
     experiment, _ = Experiment.objects.update_or_create(
@@ -147,7 +145,7 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
             vary_agent(entrant.agent, entrant.name, entrant.settings)
     done: dict[Cell, Run] = {}
     ours = experiment.runs.with_names().filter(Q(imported_at=None) | Q(hardware__in=going_on))
-    for run in ours.exclude(status__in=AGAIN):
+    for run in ours.exclude(status__in=RESTARTED):
         names = run.task_version.task.slug, run.agent.slug, run.hardware.slug
         if place := plan.place(*names, run.repeat):
             done[place] = run
@@ -176,13 +174,13 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
 
 
 def visible_to(user: Viewer) -> QuerySet[Experiment]:
-    """Those of which this user may see a run."""
+    """Return the experiments with a run that `user` can see."""
     runs = Run.objects.visible_to(user).exclude(experiment=None)
     return Experiment.objects.filter(pk__in=runs.values("experiment")).defer("plan")
 
 
 def plan_of(experiment: Experiment) -> Plan | None:
-    """Return the last plan of an experiment; None where it is unreadable, as after an import."""
+    """Return the last plan of an experiment; None if it is unreadable, as after an import."""
     try:
         plan = read(Plan, experiment.plan)
     except Mismatch:
@@ -191,14 +189,14 @@ def plan_of(experiment: Experiment) -> Plan | None:
 
 
 def missing(experiment: Experiment, plan: Plan) -> int | None:
-    """Return how many runs of an experiment's plan are to be started, first or again.
+    """Return the number of runs that `start` would start.
 
-    It is None where some were executed elsewhere, since the others may have been, too.
+    None if some runs were imported: the missing ones may exist elsewhere.
     """
     if experiment.runs.exclude(imported_at=None).exists():
         return None
     task = "task_version__task__operator__slug", "task_version__task__track"
-    there = experiment.runs.exclude(status__in=AGAIN).values_list(
+    there = experiment.runs.exclude(status__in=RESTARTED).values_list(
         *task, "agent__slug", "hardware__slug", "repeat"
     )
     places = {plan.place(f"{operator}/{track}", *rest) for operator, track, *rest in there}
@@ -213,7 +211,7 @@ def expanded(plan: Plan) -> Plan:
 
 
 def _matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the named tasks in order; a name without a glob is checked by the catalogue."""
+    """Return the matching tasks in order; names without a glob are kept unchecked."""
     found: list[str] = []
     for pattern in patterns:
         if not any(sign in pattern for sign in "*?["):
@@ -227,17 +225,15 @@ def _matching(patterns: Sequence[str], known: Sequence[str]) -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    """Whether it can stand in an address, as names of experiments and of agents do."""
+    """Return whether a text can be part of a URL, as the names of experiments and agents are."""
     return len(text) <= MAX_NAME and slug_re.match(text) is not None
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}…")
-
-
 def _checked(path: Path, data: Mapping[str, Any]) -> Plan:
-    def wrong(what: str, should: str) -> UserError:
-        return UserError(f"{path}: {what}.", f"It should be {should}.")
+    """Return the plan of a file's data. Raises UserError."""
+
+    def wrong(fault: str, remedy: str) -> UserError:
+        return UserError(f"{path}: {fault}.", f"It should be {remedy}.")
 
     agents = data.get("agents")
     if isinstance(agents, list):
@@ -248,7 +244,9 @@ def _checked(path: Path, data: Mapping[str, Any]) -> Plan:
     except Mismatch as error:
         raise UserError(f"{path}: {error}.", "See `manage.py experiment --help`.") from error
     if not 1 <= len(plan.title) <= MAX_TITLE or not plan.title.isprintable():
-        raise wrong(f"title is {_short(plan.title)}", f"one line, 1 to {MAX_TITLE} characters")
+        raise wrong(
+            f"title is {plan.title[:MAX_TITLE]!r}", f"one line, 1 to {MAX_TITLE} characters"
+        )
     if "\0" in plan.description:
         raise wrong("description has a NUL", "text")
     if not plan.agents:
@@ -258,12 +256,12 @@ def _checked(path: Path, data: Mapping[str, Any]) -> Plan:
     for entrant in plan.agents:
         for name in (entrant.agent, entrant.slug):
             if not _is_name(name):
-                raise wrong(f"an agent is called {_short(name)}", NAME)
+                raise wrong(f"an agent is called {name[:MAX_TITLE]!r}", NAME)
         try:
             json.dumps(entrant.settings, allow_nan=False)
         except (TypeError, ValueError) as error:
-            should = "texts, finite numbers, true, false, lists and tables of them"
-            raise wrong(f"settings of {entrant.slug}: {error}", should) from error
+            remedy = "texts, finite numbers, true, false, lists and tables of them"
+            raise wrong(f"settings of {entrant.slug}: {error}", remedy) from error
         if not (entrant.tasks or plan.tasks):
             raise wrong("tasks is []", f"a list of at least one task for {entrant.slug}")
         if entrant.settings and not entrant.name:

@@ -1,10 +1,10 @@
-"""A labelled set of runs: the missing are started, the finished are not repeated.
+"""Start the missing runs of an experiment; finished runs are not repeated.
 
 A plan is a TOML file:
 
     title = "Two searches"
     tasks = ["*/cuda-to-cuda", "softmax/triton-to-triton"]      # globs or names
-    hardware = ["nvidia-h200"]        # default: the best of this machine that judges the task
+    hardware = ["nvidia-h200"]        # default: the best on this machine for the task
     repeats = 2                       # default 1
     agents = ["expert"]               # or tables:
 
@@ -38,14 +38,17 @@ from django.utils.module_loading import import_string
 
 from arena.errors import UserError
 from arena.runs import experiments
-from arena.runs.models import Run
-from arena.runs.states import RUN_ACTIVE, RunStatus
+from arena.runs.experiments import Plan
+from arena.runs.models import Experiment, Run
+from arena.runs.states import RUN_ACTIVE
 from arena.runs.terminal import verdict_of
 from arena.runs.transfer import results
 
 POLL_SECONDS = 2
-ALONE = {"at_once": "--at-once", "start_within": "--start-within", "results_so_far": "--continue"}
-"""Options for what works in this process alone."""
+UNTIL_DONE = {
+    "at_once": "--at-once", "start_within": "--start-within", "results_so_far": "--continue",
+}  # fmt: skip
+"""Options that need --until-done."""
 
 
 class Command(BaseCommand):
@@ -57,35 +60,19 @@ class Command(BaseCommand):
         return parser
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("plan", nargs="?", help="a name that --list shows, or a TOML file")
-        parser.add_argument("--list", action="store_true", help="name the plans that are here")
-        parser.add_argument("--wait", action="store_true", help="wait for every run to end")
-        parser.add_argument(
-            "--until-done", action="store_true", help="work it off here and now, in this process"
-        )
-        parser.add_argument(
-            "--at-once", type=int, metavar="N", help="so many runs at a time (with --until-done)"
-        )
-        parser.add_argument(
-            "--start-within",
-            type=float,
-            metavar="SECONDS",
-            help="start no run later than that (with --until-done); call again for the rest",
-        )
-        parser.add_argument(
-            "--continue",
-            type=Path,
-            metavar="FILE",
-            dest="results_so_far",
-            help="load these results first; what they hold of this machine's hardware is not"
-            " repeated (with --until-done)",
-        )
-        parser.add_argument(
-            "--export",
-            type=Path,
-            metavar="FILE",
-            help="write the judged runs: .jsonl, .gz or .xz",
-        )
+        add = parser.add_argument
+        add("plan", nargs="?", help="a name that --list shows, or a TOML file")
+        add("--list", action="store_true", help="list the built-in plans")
+        add("--wait", action="store_true", help="wait for every run to end")
+        add("--until-done", action="store_true", help="execute all runs in this process")
+        about = "number of parallel runs (with --until-done)"
+        add("--at-once", type=int, metavar="N", help=about)
+        about = "start no run later than this (with --until-done); call again for the rest"
+        add("--start-within", type=float, metavar="SECONDS", help=about)
+        about = "import these results first; runs on this hardware in them are not repeated"
+        about += " (with --until-done)"
+        add("--continue", type=Path, metavar="FILE", dest="results_so_far", help=about)
+        add("--export", type=Path, metavar="FILE", help="write the judged runs: .jsonl, .gz, .xz")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["list"] or not options["plan"]:
@@ -94,53 +81,52 @@ class Command(BaseCommand):
             return
         try:
             plan = experiments.read_plan(options["plan"])
-            if options["until_done"]:
-                self._work_off(plan, options)
-                return
-            if alone := next((name for key, name in ALONE.items() if options[key] is not None), ""):
-                raise UserError(f"{alone} goes with --until-done.", "Add that, or leave it out.")
-            started = experiments.start(plan)
+            execute = self._execute if options["until_done"] else self._start
+            experiment, complete = execute(plan, options)
         except UserError as error:
             raise CommandError(error.text) from error
+        if options["export"]:
+            self._export(experiment, options["export"])
+        if not complete:
+            raise SystemExit(1)
+
+    def _start(self, plan: Plan, options: dict[str, Any]) -> tuple[Experiment, bool]:
+        """Start the missing runs; return False if a run that was waited for broke."""
+        if extra := [flag for name, flag in UNTIL_DONE.items() if options[name] is not None]:
+            raise UserError(f"{extra[0]} goes with --until-done.", "Add that, or leave it out.")
+        started = experiments.start(plan)
         runs = (*started.there, *started.runs)
         for line in started.left_out:
             self.stdout.write(f"left out: {line}")
         if options["verbosity"]:
             for run in runs:
                 self.stdout.write(f"{run.pk}  {verdict_of(run)}")
-            told = f"{len(started.runs)} started, {len(started.there)} there already"
-            self.stdout.write(f"{started.experiment}: {told}.")
-        broke = self._wait([run.pk for run in runs]) if options["wait"] else False
-        self._export(started.experiment, options["export"])
-        if broke:
-            raise SystemExit(1)
+            counts = f"{len(started.runs)} started, {len(started.there)} there already"
+            self.stdout.write(f"{started.experiment}: {counts}.")
+        return started.experiment, not options["wait"] or self._wait([run.pk for run in runs])
 
-    def _work_off(self, plan: experiments.Plan, options: dict[str, Any]) -> None:
-        """Everything here and now; exit with 1 if something of it is not judged in the end."""
+    def _execute(self, plan: Plan, options: dict[str, Any]) -> tuple[Experiment, bool]:
+        """Execute the missing runs in this process; return False if one is not judged."""
         if not settings.HEADLESS:
             raise CommandError("--until-done is an option of `manage.py` alone.")
-        execute = import_string(settings.EXECUTOR)
-        chosen = (options[name] for name in ALONE)
-        done = execute(plan, self.stdout.write, *chosen)
-        self._export(done.experiment, options["export"])
-        if not done.whole:
-            raise SystemExit(1)
+        chosen = (options[name] for name in UNTIL_DONE)
+        done = import_string(settings.EXECUTOR)(plan, self.stdout.write, *chosen)
+        return done.experiment, done.whole
 
-    def _export(self, experiment: Any, path: Path | None) -> None:
-        if path is not None:
-            try:
-                count = results.export(experiment, path)
-            except OSError as error:
-                raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
-            self.stdout.write(f"{path}: {count} judged runs written.")
+    def _export(self, experiment: Experiment, path: Path) -> None:
+        try:
+            count = results.export(experiment, path)
+        except OSError as error:
+            raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
+        self.stdout.write(f"{path}: {count} judged runs written.")
 
     def _wait(self, ids: list[str]) -> bool:
-        """Tell each end as it comes; whether a run broke or was cancelled."""
+        """Print each verdict as it comes; return False if a run broke or was cancelled."""
         runs = Run.objects.with_names().filter(pk__in=ids)
-        open_ids = set(runs.filter(status__in=RUN_ACTIVE).values_list("pk", flat=True))
+        open_ids = set(runs.active().values_list("pk", flat=True))
         while open_ids:
             for run in runs.filter(pk__in=open_ids).exclude(status__in=RUN_ACTIVE):
                 self.stdout.write(verdict_of(run))
                 open_ids.discard(run.pk)
             time.sleep(POLL_SECONDS if open_ids else 0)
-        return runs.filter(status__in=(RunStatus.BROKEN, RunStatus.CANCELLED)).exists()
+        return not runs.filter(status__in=experiments.RESTARTED).exists()

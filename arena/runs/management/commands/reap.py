@@ -1,4 +1,4 @@
-"""End what nobody keeps alive, and ask again for work whose message was lost."""
+"""End work without a heartbeat, and send lost messages to workers again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run from the terminal: started, followed, and ended with its verdict."""
+"""Start a run and follow it in the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from django.db import transaction
 
 from arena.errors import UserError
 from arena.runs import services
-from arena.runs.models import Run
+from arena.runs.models import Event, Run
+from arena.runs.services.runs import BUDGET
 from arena.runs.states import RunStatus
 from arena.runs.terminal import follow, line_of, verdict_of
 from arena.runs.waiting import dead_end, unserved
@@ -24,14 +25,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--agent", required=True, metavar="SLUG")
         parser.add_argument("--task", required=True, metavar="OPERATOR/TRACK")
-        parser.add_argument("--hardware", metavar="SLUG", help="default: what a live worker offers")
-        parser.add_argument("--rounds", type=int, help="how many verdicts the agent may ask for")
-        parser.add_argument("--seconds", type=int, help="how long it may work")
+        parser.add_argument("--hardware", metavar="SLUG", help="default: that of a live worker")
+        parser.add_argument("--rounds", type=int, help="limit on submissions")
+        parser.add_argument("--seconds", type=int, help="limit on time")
         parser.add_argument("--label", default="")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        asked = {name: options[name] for name in ("rounds", "seconds")}
-        budget = {name: value for name, value in asked.items() if value is not None}
+        budget = {name: options[name] for name in BUDGET if options[name] is not None}
         try:
             with transaction.atomic():
                 run = services.start_run(
@@ -57,18 +57,21 @@ class Command(BaseCommand):
             missing, remedy = unserved(nobody)
             raise CommandError(f"The run was not started: {missing}. Try again after: {remedy}.")
 
-    def _follow(self, run: Run, after: int = 0) -> None:
-        """Show the run to its end. Ctrl-C cancels it; a second one leaves at once."""
+    def _follow(self, run: Run) -> None:
+        """Print the events until the run ends. Ctrl-C cancels the run; a second one exits."""
+        after = 0
+        if ahead := Run.objects.ahead_of(run).count():
+            self.stdout.write(f"queued before it: {ahead}")
         try:
-            if ahead := Run.objects.ahead_of(run).count():
-                self.stdout.write(f"queued before it: {ahead}")
             for event in follow(run, after):
                 after = event.seq
-                if line := line_of(event):
-                    self.stdout.write(line)
+                self._print(event)
         except KeyboardInterrupt:
             self.stdout.write("cancelling …")
             services.cancel_run(run, None)
             for event in follow(run, after):
-                if line := line_of(event):
-                    self.stdout.write(line)
+                self._print(event)
+
+    def _print(self, event: Event) -> None:
+        if line := line_of(event):
+            self.stdout.write(line)
