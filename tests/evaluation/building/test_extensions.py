@@ -19,7 +19,7 @@ from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, build
 from evaluation.tracks.load import load_task
 from evaluation.types import Argument, Reason
-from tests.conftest import absent
+from tests.conftest import skip_or_fail
 from tests.evaluation.conftest import OPERATORS
 
 SOURCE = '''\
@@ -57,7 +57,7 @@ def task() -> Task:
 @pytest.fixture
 def tools() -> None:
     if lacks := extensions.lacking():
-        absent(lacks)
+        skip_or_fail(lacks)
 
 
 def built(source: str, task: Task, cache: Path) -> Build:

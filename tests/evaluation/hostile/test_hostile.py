@@ -23,7 +23,7 @@ from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.spec import Task
 from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Report, Verdict
-from tests.conftest import absent
+from tests.conftest import skip_or_fail
 
 HERE = Path(__file__).parent
 OPERATORS = HERE / "operators"
@@ -78,7 +78,7 @@ def task_for(path: Path, seconds: float | None = None) -> Task:
 
 def judged(path: Path, source: str, cache: Path, seconds: float | None = None) -> Report:
     if extensions.requested({path.name: source}) and (lacks := extensions.lacking()):
-        absent(lacks)
+        skip_or_fail(lacks)
     task = task_for(path, seconds)
     files = {task.target_file: source}
     if path.suffix == ".cpp":

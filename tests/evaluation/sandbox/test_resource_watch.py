@@ -21,7 +21,7 @@ from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, ResourceUsage
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_task
-from tests.conftest import absent
+from tests.conftest import skip_or_fail
 from tests.evaluation.conftest import OPERATORS
 from tests.evaluation.languages.machine import needs_nvcc
 from tests.evaluation.languages.test_triton import HONEST
@@ -265,7 +265,7 @@ def test_build_in_any_language_is_watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if language == "torch" and (lacks := extensions.lacking()):
-        absent(lacks)
+        skip_or_fail(lacks)
     monkeypatch.setattr(
         resource_watch, "BUILD_LIMITS", dataclasses.replace(BUILD_LIMITS, processes=1)
     )
