@@ -50,8 +50,9 @@ def _check_tensors(
     """Raise TaskError unless `found` holds a tensor of the right shape for each argument."""
     names = [argument.name for argument in wanted]
     if not isinstance(found, dict) or set(found) != set(names):
-        got = ", ".join(found) if isinstance(found, dict) else type(found).__name__
-        _fail(task, function, f"must return {', '.join(names)}, returned {got or 'nothing'}")
+        returned = ", ".join(found) if isinstance(found, dict) else type(found).__name__
+        advice = f"must return {', '.join(names)}, returned {returned or 'nothing'}"
+        _fail(task, function, advice)
     for argument in wanted:
         tensor, shape = found[argument.name], shape_of(argument, case)
         if not isinstance(tensor, torch.Tensor) or tensor.shape != shape:

@@ -1,4 +1,4 @@
-"""A probe is a sound program in its language, whatever the operator, and computes nothing of it."""
+"""Tests of trivial submissions: valid programs in every language, for every operator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def operators() -> list[Operator]:
     return [load_operator(TASKS / name, "gpu") for name in NAMES]
 
 
-def test_in_every_language_there_are_all_and_they_break_no_rule(operators: list[Operator]) -> None:
+def test_trivial_submissions_of_every_language_break_no_rule(operators: list[Operator]) -> None:
     for operator in operators:
         for language in languages().values():
             task = Task(operator, Track(language.name, language.name), "", language.kinds[0])
@@ -50,10 +50,10 @@ def test_in_every_language_there_are_all_and_they_break_no_rule(operators: list[
 
 
 @needs_nvcc
-def test_nvcc_takes_those_of_every_operator_in_every_dtype(
+def test_trivial_submissions_compile_with_nvcc_in_every_dtype(
     operators: list[Operator], tmp_path: Path
 ) -> None:
-    """All in one translation unit, each in a namespace of its own: to start nvcc is what takes."""
+    """Compile all as one translation unit, each in its namespace, since nvcc starts slowly."""
     unit = tmp_path / "all.cu"
     included = "".join(f"#include <hip/{path.name}>\n" for path in INCLUDE.glob("hip/hip_*16.h"))
     unit.write_text(included + "".join(_namespaces(operators)))
@@ -74,7 +74,7 @@ def _namespaces(operators: list[Operator]) -> Iterator[str]:
                 include = f'#include "{operator.name}.h"\n'
                 assert include in probe.source
                 text = probe.source.replace(include, languages()[language].header(operator))
-                # A function of C would be the same one in every namespace.
+                # A C function would be the same in every namespace.
                 text = text.replace('extern "C" ', "")
                 yield (
                     f"#define ARENA_{dtype.upper()} 1\n"
@@ -84,7 +84,7 @@ def _namespaces(operators: list[Operator]) -> Iterator[str]:
 
 
 @needs_nvcc
-def test_a_probe_becomes_libraries_like_any_answer(
+def test_trivial_submission_builds_like_any_submission(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvcc, "CROSS_ARCHITECTURES", ())
@@ -97,7 +97,7 @@ def test_a_probe_becomes_libraries_like_any_answer(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_in_pytorch_a_probe_returns_what_is_asked_for(name: str, tmp_path: Path) -> None:
+def test_trivial_submission_in_pytorch_returns_its_values(name: str, tmp_path: Path) -> None:
     operator = load_operator(TASKS / name)
     case = list(operator.domain.boundaries(operator.domain.dtypes, max_elements=1 << 16))[2]
     slot = _slot(operator, case)
@@ -116,7 +116,7 @@ def test_in_pytorch_a_probe_returns_what_is_asked_for(name: str, tmp_path: Path)
 
 
 def _slot(operator: Operator, case: Case) -> dict[str, Any]:
-    """Tensors that count up from zero, sizes and scalars."""
+    """Return tensors that count up from zero, sizes and scalars."""
     tensors = {
         a.name: torch.arange(math.prod(shape_of(a, case)))
         .to(getattr(torch, dtype_of(a, case)))
