@@ -5,7 +5,6 @@ from __future__ import annotations
 from evaluation.languages import languages
 from evaluation.tasks.domain import factors
 from evaluation.tasks.operator import Example, Operator, symbols_of
-from evaluation.tracks.workspace_files import parameters
 from evaluation.types import Argument
 
 NOTES = {
@@ -29,7 +28,7 @@ def _written(operator: Operator, language: str, probe: str) -> str:
     words = {
         "name": operator.name,
         "language": language,
-        "parameters": parameters(operator),
+        "parameters": ", ".join(a.name for a in operator.arguments),
         "input": first.name,
         "input_size": _c_size(first),
         "sizes": "".join(f"{size}, " for size in sizes),

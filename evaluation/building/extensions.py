@@ -12,7 +12,6 @@ import re
 import shutil
 import sys
 import sysconfig
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -20,21 +19,17 @@ from typing import Any
 
 from evaluation import device_kind
 from evaluation.building import native, nvcc
-from evaluation.building.native import compiler_version, target
+from evaluation.building.compile_jobs import MAX_TEXT, run_compiler
 from evaluation.errors import Broken, BuildError, SubmissionError
-from evaluation.sandbox import launch, resource_watch, untrusted_files
-from evaluation.sandbox.features import isolation_features
-from evaluation.sandbox.policy import Policy
+from evaluation.sandbox import untrusted_files
 from evaluation.sandboxed import build_torch
 from evaluation.types import CompilerOutput, Reason
 
 REQUESTED_BY = "load_inline"
 FOLDER = "extensions"
-BUILD_MEMORY = 8 << 30
-PATIENCE = 4
+LIMIT_FACTOR = 4
 """Build time as a multiple of the task's limit: PyTorch's headers alone take up to a minute."""
 MAX_LIBRARIES = 16
-MAX_TEXT = 64_000
 _SCRIPT = Path(build_torch.__file__)
 _PATH = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
 _LIBRARY = re.compile(r"[A-Za-z_]\w{0,99}\.[0-9a-f]{40}\.so")
@@ -49,67 +44,60 @@ def key() -> str:
     """Return the compilers that affect a build."""
     toolkit = _toolkit()
     cuda = f"{toolkit.tool} for {nvcc.architecture()}" if toolkit else ""
-    return "\n".join((compiler_version(), target(), cuda, sys.version, _SCRIPT.read_text()))
+    return "\n".join(
+        (native.compiler_version(), native.target(), cuda, sys.version, _SCRIPT.read_text())
+    )
 
 
 def build(source: Path, seconds: float) -> CompilerOutput:
-    """Import the file `source` in the sandbox, and keep its libraries in `extensions` beside it.
+    """Import the file `source` in the sandbox, and move its libraries to `extensions` beside it.
 
-    It may take PATIENCE times `seconds`.
+    The time limit is LIMIT_FACTOR times `seconds`.
 
     Raises: BuildError; Broken where this machine lacks a tool that any build needs.
     """
     if lacks := lacking():
         raise Broken(lacks)
-    folder, limit = source.parent, PATIENCE * seconds
+    folder, toolkit = source.parent, _toolkit()
     kept = folder / FOLDER
     kept.mkdir()
-    started = time.perf_counter()
     with untrusted_files.scratch(folder.parent, "extensions-") as work:
-        done = _imported(source, str(work), limit)
-        work.chmod(0o700)  # whatever was done to it
-        _keep(work, kept)
-    said = re.sub(rf"(?:{work}|{folder})/(?:[0-9a-f]{{40}}/)?", "", done.stdout)[-MAX_TEXT:]
-    found, resources = nvcc.read(said)
+        env = {
+            "PATH": _PATH,
+            "TORCH_EXTENSIONS_DIR": str(work),
+            "CXX": native.COMPILER,
+            "MAX_JOBS": str(len(os.sched_getaffinity(0))),
+        }
+        readable = [sys.prefix, sys.base_prefix, str(_SCRIPT), str(folder)]
+        if toolkit:
+            env["CUDA_HOME"] = str(toolkit.root)
+            env["TORCH_CUDA_ARCH_LIST"] = _capability(nvcc.architecture())
+            readable.append(str(toolkit.root))
+        argv = [sys.executable, "-I", str(_SCRIPT), str(source), str(work)]
+        limit = LIMIT_FACTOR * seconds
+        completed, milliseconds = run_compiler(argv, work, readable, limit, env=env)
+        work.chmod(0o700)  # the candidate may have changed it
+        _move_libraries(work, kept)
+    text = re.sub(rf"(?:{work}|{folder})/(?:[0-9a-f]{{40}}/)?", "", completed.stdout)[-MAX_TEXT:]
+    diagnostics, resources = nvcc.read(text)
+    code = completed.returncode
     output = CompilerOutput(
         tool=REQUESTED_BY,
-        arch=nvcc.architecture() if _toolkit() else target(),
-        ok=done.returncode == 0,
-        duration_ms=(time.perf_counter() - started) * 1e3,
-        text=said,
-        diagnostics=found,
+        arch=nvcc.architecture() if toolkit else native.target(),
+        ok=code == 0,
+        duration_ms=milliseconds,
+        text=text,
+        diagnostics=diagnostics,
         resources=resources,
     )
-    if done.exceeded:
-        raise BuildError(f"building its extensions {done.exceeded}", [output])
-    if done.returncode == build_torch.REFUSED:
-        first = native.first_error(found) or "\n".join(said.splitlines()[-4:])
+    if completed.exceeded:
+        raise BuildError(f"building its extensions {completed.exceeded}", [output])
+    if code == build_torch.REFUSED:
+        first = native.first_error(diagnostics) or "\n".join(text.splitlines()[-4:])
         raise BuildError(f"an extension was refused: {first}", [output])
-    if done.returncode:
-        code = done.returncode
+    if code:
         raise BuildError(f"the process that builds extensions ended with code {code}", [output])
     return output
-
-
-def _imported(source: Path, work: str, limit: float) -> launch.Completed:
-    """Run the script that imports `source`, with `work` as its only writable folder."""
-    env = {"PATH": _PATH, "HOME": work, "TMPDIR": work, "TORCH_EXTENSIONS_DIR": work}
-    env |= {"CXX": "g++", "MAX_JOBS": str(len(os.sched_getaffinity(0)))}
-    readable = [sys.prefix, sys.base_prefix, str(_SCRIPT), str(source.parent)]
-    if toolkit := _toolkit():
-        env["CUDA_HOME"] = str(toolkit.root)
-        env["TORCH_CUDA_ARCH_LIST"] = _capability(nvcc.architecture())
-        readable.append(str(toolkit.root))
-    policy = Policy(
-        features=isolation_features(),
-        readable=tuple(readable),
-        writable=(work,),
-        memory_bytes=BUILD_MEMORY,
-    )
-    argv = [sys.executable, "-I", str(_SCRIPT), str(source), work]
-    return launch.run(
-        argv, policy, timeout=limit, cwd=work, env=env, limits=resource_watch.BUILD_LIMITS
-    )
 
 
 def _toolkit() -> nvcc.Toolkit | None:
@@ -136,14 +124,14 @@ def lacking() -> str:
     return ""
 
 
-def _keep(work: Path, kept: Path) -> None:
-    """Copy the libraries out of an untrusted folder: regular files only, limited in number."""
+def _move_libraries(work: Path, kept: Path) -> None:
+    """Move libraries out of an untrusted folder: regular files only, and a limited number."""
     names = sorted(name for name in os.listdir(work) if _LIBRARY.fullmatch(name))
     for name in names[:MAX_LIBRARIES]:
         untrusted_files.move(work / name, kept / name)
 
 
-def stand_in(folder: Path) -> None:
+def replace_load_inline(folder: Path) -> None:
     """Let `load_inline` find the libraries in `folder` without a compiler.
 
     This runs in a candidate process.

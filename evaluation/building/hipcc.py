@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.building import native
-from evaluation.building.device_build import PRELUDE_NAME, Job
+from evaluation.building.c_kernel import GPU_LOOP_FILE
+from evaluation.building.compile_jobs import Job, library_name
 from evaluation.errors import Broken
 from evaluation.types import Diagnostic
 
@@ -21,8 +22,8 @@ ARCHITECTURES = ("gfx942", "gfx90a")
 FLAGS = ("-std=c++17", "-O3", "-Rpass-analysis=kernel-resource-usage")
 LIBRARY_FLAGS = ("-shared", "-fPIC", "-Wl,--no-undefined")
 _COMMAND = ("env", "HIP_PLATFORM=amd")
-"""Without this, hipcc calls nvcc where it finds one and no `clang++`."""
-_SAME = {
+"""Without the variable, hipcc calls nvcc where it finds nvcc and no `clang++`."""
+_EQUIVALENT_FLAGS = {
     "-O1": "-O1",
     "-O2": "-O2",
     "-O3": "-O3",
@@ -33,9 +34,9 @@ _SAME = {
     "-std=c++17": "-std=c++17",
     "-std=c++20": "-std=c++20",
 }
-"""AMD's flags for nvcc's.
+"""hipcc's flags for nvcc's.
 
-Its own -ffast-math would go further: no infinities, no NaN, sums in any order.
+-ffast-math would also exclude infinities and NaN, and reorder sums.
 """
 
 # Clang's remarks, one line for each number:
@@ -43,7 +44,7 @@ Its own -ffast-math would go further: no infinities, no NaN, sums in any order.
 _REMARK = re.compile(
     r"remark: *(?P<name>[^\s:][^:\n]*): (?P<value>\S+) \[-Rpass-analysis=kernel-res"
 )
-# What the driver, the linkers and clang's back end say of no line.
+# Messages of the driver, the linkers and clang's back end, which name no line.
 _UNPLACED = re.compile(
     r"^(?:(?P<tool>[\w.+/-]+): |[^\s:()]+:\([^\s()]+\): )?"
     r"(?:(?P<severity>fatal error|error): (?P<text>.*)|(?P<undefined>undefined reference to .*))$",
@@ -71,8 +72,8 @@ def compiler() -> str:
 
 @functools.cache
 def release() -> str:
-    said = subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
-    found = re.search(r"HIP version: (\S+)", said)
+    output = subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
+    found = re.search(r"HIP version: (\S+)", output)
     return f"hipcc {found[1] if found else ''}".strip()
 
 
@@ -87,8 +88,8 @@ def architectures_here() -> tuple[str, ...]:
     tool = shutil.which("rocm_agent_enumerator", path=f"{os.environ.get('PATH')}:/opt/rocm/bin")
     if tool is None or not Path("/dev/kfd").exists():
         return ()
-    said = subprocess.run([tool], capture_output=True, text=True, timeout=60).stdout
-    return tuple(name for name in said.split() if name.startswith("gfx") and name != "gfx000")
+    names = subprocess.run([tool], capture_output=True, text=True, timeout=60).stdout.split()
+    return tuple(name for name in names if name.startswith("gfx") and name != "gfx000")
 
 
 def architecture() -> str:
@@ -113,26 +114,31 @@ def jobs(
     if not compiler():
         return []
     names = [re.sub("^--", "-", flag) for flag in flags]
-    options = [word for name in names for word in _SAME.get(name, "").split()]
+    options = [word for name in names for word in _EQUIVALENT_FLAGS.get(name, "").split()]
 
     def argv(dtype: str, arch: str, *more: str) -> tuple[str, ...]:
         define = f"-DARENA_{dtype.upper()}=1"
-        words = (*FLAGS, *options, f"--offload-arch={arch}", define, "-include", PRELUDE_NAME)
+        words = (*FLAGS, *options, f"--offload-arch={arch}", define, "-include", GPU_LOOP_FILE)
         return (*_COMMAND, compiler(), *words, *more, "-x", "hip")
 
-    made = []
     here = architecture() if libraries else ""
-    if here:
-        made += [
-            Job(release(), here, (*argv(dtype, here, *LIBRARY_FLAGS), *units), read, dtype)
-            for dtype in dtypes
-        ]
-    made += [
+    made = [
+        Job(
+            release(),
+            f"{here} {dtype}",
+            (*argv(dtype, here, *LIBRARY_FLAGS), *units),
+            read,
+            library_name(dtype),
+        )
+        for dtype in dtypes
+        if here
+    ]
+    trials = [
         Job(release(), arch, (*argv(dtypes[0], arch, "-c", "--cuda-device-only"), units[0]), read)
         for arch in ARCHITECTURES
         if arch != here and knows(arch)
     ]
-    return made
+    return made + trials
 
 
 @functools.cache
@@ -142,21 +148,21 @@ def knows(arch: str) -> bool:
     return not subprocess.run([*_COMMAND, compiler(), *words], capture_output=True).returncode
 
 
-def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
+def read(output: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
     """Return diagnostics and each kernel's resources from hipcc's output."""
     kernels: dict[str, dict[str, int]] = {}
     function = ""
-    for match in _REMARK.finditer(said):
+    for match in _REMARK.finditer(output):
         if match["name"] == "Function Name":
             function = match["value"]
             kernels[function] = {}
         elif match["name"] in _RESOURCES and function and match["value"].isdigit():
             kernels[function][_RESOURCES[match["name"]]] = int(match["value"])
     names = native.demangled(tuple(kernels))
-    found = list(native.diagnostics(said))
+    found = list(native.diagnostics(output))
     found += [
         Diagnostic(m["tool"] or "clang", 0, m["severity"] or "error", m["text"] or m["undefined"])
-        for m in _UNPLACED.finditer(said)
+        for m in _UNPLACED.finditer(output)
     ]
-    # The host's pass says again what the GPU's has said.
+    # The host's pass repeats messages of the GPU's pass.
     return tuple(dict.fromkeys(found)), {names[name]: used for name, used in kernels.items()}

@@ -1,4 +1,4 @@
-"""nvcc: its place, its target architecture, its flags and its output."""
+"""nvcc: its path, its target architecture, its flags and its output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.building import native
-from evaluation.building.device_build import PRELUDE_NAME, Job
+from evaluation.building.c_kernel import GPU_LOOP_FILE
+from evaluation.building.compile_jobs import Job, library_name
 from evaluation.errors import Broken
 from evaluation.types import Diagnostic
 
@@ -97,16 +98,16 @@ def toolkit() -> Toolkit:
     nvcc = compiler()
     if not nvcc:
         raise Broken(
-            "nvcc is not installed; install the CUDA toolkit (13.0, say) and put its bin folder"
-            " on the path, or name it by CUDA_HOME"
+            "nvcc is not installed; install the CUDA toolkit (such as 13.0) and put its bin folder"
+            " on PATH, or set CUDA_HOME"
         )
-    # What is on the path may be a link or a script; nvcc itself says where it lives.
-    said = subprocess.run([nvcc, "--dryrun", "nothing.cu"], capture_output=True, text=True).stderr
-    here = _HERE.search(said)
+    # The file on PATH can be a link or a script; a dry run names nvcc's own folder.
+    dry_run = [nvcc, "--dryrun", "nothing.cu"]
+    here = _HERE.search(subprocess.run(dry_run, capture_output=True, text=True).stderr)
     version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
     release = re.search(r"\bV(\d+(?:\.\d+)+)", version)
     if here is None or release is None:
-        raise Broken(f"{nvcc} does not say where it lives; reinstall the CUDA toolkit")
+        raise Broken(f"{nvcc} does not name its folder or release; reinstall the CUDA toolkit")
     return Toolkit(Path(here[1]).resolve().parent, release[1])
 
 
@@ -151,49 +152,55 @@ def source_flags(source: str) -> list[str]:
 def jobs(
     units: Sequence[str], flags: Sequence[str], dtypes: Sequence[str], entry: str
 ) -> list[Job]:
-    """Return one library for each dtype, and the other architectures with the first dtype."""
+    """Return the jobs: a library for each dtype, and a trial for each other architecture."""
 
     def argv(dtype: str, arch: str, *more: str) -> tuple[str, ...]:
         target = f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}"
         define = f"-DARENA_{dtype.upper()}=1"
-        words = (*COMMON_FLAGS, *flags, target, define, "-include", PRELUDE_NAME, *more)
+        words = (*COMMON_FLAGS, *flags, target, define, "-include", GPU_LOOP_FILE, *more)
         return (toolkit().nvcc, *words, "-x", "cu")
 
     here, tool = architecture(), toolkit().tool
     needed = (*LIBRARY_FLAGS, f"-Xlinker=--require-defined={entry}")
     listing = f"{Path(units[0]).stem}.ptx"
-    made = [
-        Job(tool, here, (*argv(dtype, here, *needed), *units), read, dtype, listing)
+    libraries = [
+        Job(
+            tool,
+            f"{here} {dtype}",
+            (*argv(dtype, here, *needed), *units),
+            read,
+            library_name(dtype),
+            listing,
+        )
         for dtype in dtypes
     ]
-    family = here.rstrip("af")
-    made += [
+    trials = [
         Job(tool, arch, (*argv(dtypes[0], arch, "-cubin"), units[0]), read)
         for arch in CROSS_ARCHITECTURES
-        if arch != family
+        if arch != here.rstrip("af")
     ]
-    return made
+    return libraries + trials
 
 
-def read(said: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
+def read(output: str) -> tuple[tuple[Diagnostic, ...], dict[str, dict[str, int]]]:
     """Return diagnostics and each kernel's resources from the output of nvcc and ptxas."""
     found = [
         Diagnostic(m["file"], int(m["line"]), m["severity"], m["text"])
-        for m in _MESSAGE.finditer(said)
+        for m in _MESSAGE.finditer(output)
     ]
-    found += native.diagnostics(said)
-    for m in _ASSEMBLER.finditer(said):
+    found += native.diagnostics(output)
+    for m in _ASSEMBLER.finditer(output):
         severity = m["severity"].replace("fatal", "fatal error")
         found.append(Diagnostic(m["tool"], int(m["line"] or 0), severity, m["text"]))
-    found += [Diagnostic("ptxas", 0, "note", m[1]) for m in _ADVICE.finditer(said)]
-    return tuple(found), resources(said)
+    found += [Diagnostic("ptxas", 0, "note", m[1]) for m in _ADVICE.finditer(output)]
+    return tuple(found), resources(output)
 
 
-def resources(said: str) -> dict[str, dict[str, int]]:
+def resources(output: str) -> dict[str, dict[str, int]]:
     """Return the resources of each kernel from `ptxas -v`, by demangled name where known."""
     kernels: dict[str, dict[str, int]] = {}
     function = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if match := _FUNCTION.search(line):
             function = match[2]
             if match[1].startswith("Compiling"):

@@ -1,20 +1,14 @@
-"""Static analysis of Python source: syntax, imports, calls, assignments; and loading of modules."""
+"""Static analysis of Python source: syntax, imports, calls and assignments."""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import io
-import linecache
-import sys
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
-from evaluation.errors import Rejected, SubmissionError
-from evaluation.types import Diagnostic, Reason
+from evaluation.errors import Rejected
+from evaluation.types import Diagnostic
 
 PURE_MODULES = frozenset(
     "__future__ abc collections contextlib dataclasses enum functools itertools math numbers"
@@ -67,10 +61,11 @@ class Source:
         self._paths: dict[ast.AST, str] = {}
         self._texts: dict[ast.AST, str] = {}
         self._of_modules: set[ast.AST] = set()
-        for node in reversed(self.nodes):  # inner ones first: no chain is gone along twice
-            self._note(node)
+        for node in reversed(self.nodes):  # inner ones first, so that each is resolved once
+            self._resolve(node)
 
-    def _note(self, node: ast.AST) -> None:
+    def _resolve(self, node: ast.AST) -> None:
+        """Add the dotted name or the string of a node, from those of its parts."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._texts[node] = node.value[:MAX_PATH]
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -94,9 +89,9 @@ class Source:
 
     def quote(self, node: ast.AST) -> str:
         """Return the text of an expression, shortened in the middle where it is long."""
-        said = " ".join((ast.get_source_segment(self.text, node) or "").split())
+        text = " ".join((ast.get_source_segment(self.text, node) or "").split())
         half = MAX_QUOTED // 2
-        return said if len(said) <= MAX_QUOTED else f"{said[:half]} ... {said[-half:]}"
+        return text if len(text) <= MAX_QUOTED else f"{text[:half]} ... {text[-half:]}"
 
     def path(self, node: ast.AST) -> str:
         """Return the dotted name of an expression: `F.relu` -> `torch.nn.functional.relu`.
@@ -119,7 +114,7 @@ class Source:
         return node in self._of_modules
 
 
-def refuse_breaches(
+def check_source(
     source: Source, modules: frozenset[str], exempt: frozenset[str] = frozenset()
 ) -> None:
     """Raise Rejected for imports beyond `modules`, calls that run or open things, and patching.
@@ -132,42 +127,36 @@ def refuse_breaches(
         raise source.reject(source.tree, "nesting", "nested too deeply to be read")
     for node in source.nodes:
         for module in _imported_by(node):
-            if module in exempt:
-                continue
-            if module.partition(".")[0] not in modules or _within_torch(module):
-                known = ", ".join(sorted(modules - {"__future__"}))
-                raise source.reject(
-                    node,
-                    "import",
-                    f"`{module[:MAX_PATH]}` may not be imported here; these may: {known}",
-                )
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in _CALLS
-        ):
-            raise source.reject(node, "call", f"`{node.func.id}(...)` has no place in a kernel")
-        if (
-            isinstance(node, ast.Call)
-            and source.path(node.func) == "setattr"
-            and any(source.of_module(argument) for argument in node.args[:1])
-        ):
-            raise source.reject(
-                node, "patching", f"`{source.quote(node.args[0])}` is not yours to change"
-            )
-        named = node.attr if isinstance(node, ast.Attribute) else source.spelled(node)
-        if named in _DUNDERS:
-            raise source.reject(node, "introspection", f"`{named}` has no place in a kernel")
-        if isinstance(node, ast.Attribute) and node.attr in _MACHINE and source.of_module(node):
-            raise source.reject(node, "introspection", f"`{source.quote(node)}` is not for kernels")
-        path = source.path(node) if isinstance(node, ast.Attribute) else ""
+            known = module.partition(".")[0] in modules and not _within_torch(module)
+            if module not in exempt and not known:
+                allowed = ", ".join(sorted(modules - {"__future__"}))
+                message = f"`{module[:MAX_PATH]}` may not be imported here; these may: {allowed}"
+                raise source.reject(node, "import", message)
+        if violation := _violation(source, node, exempt):
+            raise source.reject(node, *violation)
+
+
+def _violation(source: Source, node: ast.AST, exempt: frozenset[str]) -> tuple[str, str] | None:
+    """Return the rule that a node breaks, and a message; None where it breaks none."""
+    if isinstance(node, ast.Call):
+        function = node.func
+        if isinstance(function, ast.Name) and function.id in _CALLS:
+            return "call", f"`{function.id}(...)` has no place in a kernel"
+        if source.path(function) == "setattr" and any(map(source.of_module, node.args[:1])):
+            return "patching", f"`{source.quote(node.args[0])}` is not yours to change"
+    name = node.attr if isinstance(node, ast.Attribute) else source.spelled(node)
+    if name in _DUNDERS:
+        return "introspection", f"`{name}` has no place in a kernel"
+    if isinstance(node, ast.Attribute):
+        if node.attr in _MACHINE and source.of_module(node):
+            return "introspection", f"`{source.quote(node)}` is not for kernels"
+        path = source.path(node)
         if path not in exempt and _within_torch(path):
-            raise source.reject(node, "call", f"`{path}` has no place in a kernel")
-        changed = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(
-            node.ctx, ast.Load
-        )
-        if changed and source.of_module(node):
-            raise source.reject(node, "patching", f"`{source.quote(node)}` is not yours to change")
+            return "call", f"`{path}` has no place in a kernel"
+    changed = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+    if changed and source.of_module(node):
+        return "patching", f"`{source.quote(node)}` is not yours to change"
+    return None
 
 
 def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
@@ -181,31 +170,6 @@ def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
         except (ValueError, RecursionError, MemoryError) as error:
             found.append(Diagnostic(name, 1, "error", f"cannot be compiled: {error}"))
     return tuple(found)
-
-
-def load_module(path: Path) -> ModuleType:
-    """Run a file as a private module; its exceptions pass through."""
-    spec = importlib.util.spec_from_file_location(f"_candidate_{path.stem}", path)
-    assert spec is not None and spec.loader is not None, f"{path} is no Python file"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    linecache.checkcache(str(path))
-    spec.loader.exec_module(module)
-    return module
-
-
-def load_function(path: Path, entry: str) -> Callable[..., Any]:
-    """Run a file as a private module and return its function `entry`; its exceptions pass through.
-
-    Raises: SubmissionError(MISSING_ENTRY) without the function.
-    """
-    function = getattr(load_module(path), entry, None)
-    if not callable(function):
-        raise SubmissionError(
-            Reason.MISSING_ENTRY, f"no function `{entry}` in {path.name}; define it"
-        )
-    loaded: Callable[..., Any] = function
-    return loaded
 
 
 def _encoding(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Triton's compiled kernels, kept in an artefact and found by the process that runs it.
+"""Triton's compiled kernels, kept in an artefact and restored in the process that runs it.
 
-A GPU waits while Triton compiles. So a build compiles the calls of all public cases, and keeps
+A GPU is idle while Triton compiles. So a build compiles the calls of all public cases, and keeps
 Triton's cache. Other calls are compiled when they are made.
 """
 
@@ -23,32 +23,33 @@ GROUP = "__grp__"
 """Prefix of files that list the paths of others."""
 
 
-def keep(left: Path, folder: Path) -> None:
+def keep(cache: Path, folder: Path) -> None:
     """Copy Triton's cache from an untrusted folder into an artefact.
 
     Only well-formed entries are copied, and a limited number.
     """
-    files, room = MAX_FILES, MAX_BYTES
-    for entry in _within(left):
-        found = {
-            file.name: untrusted_files.read(file, room + 1)
-            for file in _within(entry)
+    files_left, bytes_left = MAX_FILES, MAX_BYTES
+    for entry in _list(cache):
+        contents = {
+            file.name: untrusted_files.read(file, bytes_left + 1)
+            for file in _list(entry)
             if file.name.endswith(RETAINED) and not file.name.endswith(TIMED)
         }
-        files, room = files - len(found) - 1, room - sum(map(len, found.values()))
-        if min(files, room) < 0:
+        files_left -= len(contents) + 1
+        bytes_left -= sum(map(len, contents.values()))
+        if min(files_left, bytes_left) < 0:
             return
         target = folder / FOLDER / entry.name
         target.mkdir(parents=True)
-        for name, content in found.items():
-            if content:  # else it was a link, a pipe, or nothing
+        for name, content in contents.items():
+            if content:  # else it was a link, a pipe, or empty
                 (target / name).write_bytes(content)
 
 
-def at_hand(folder: Path, cache: Path) -> None:
-    """Let Triton find the entries of a build in `cache`, each whole or not at all.
+def restore(folder: Path, cache: Path) -> None:
+    """Copy the entries of an artefact to Triton's cache, each whole or not at all.
 
-    A baseline's cache serves several processes at once. An entry that cannot be copied is compiled.
+    A baseline's cache serves several processes at once. Triton compiles what cannot be copied.
     """
     for entry in sorted((folder / FOLDER).glob("*")):
         with contextlib.suppress(OSError):
@@ -59,19 +60,19 @@ def at_hand(folder: Path, cache: Path) -> None:
 def _copy(entry: Path, target: Path) -> None:
     if target.exists():
         return
-    with tempfile.TemporaryDirectory(dir=target.parent) as made:
-        copy = Path(made) / target.name
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        copy = Path(scratch) / target.name
         copy.mkdir()
         for file in entry.iterdir():
             content = file.read_bytes()
             if file.name.startswith(GROUP):
-                content = _pointing(content, target)
+                content = _with_paths_in(target, content)
             (copy / file.name).write_bytes(content)
-        copy.rename(target)  # or somebody else was first
+        copy.rename(target)  # fails where another process was first
 
 
-def _pointing(group: bytes, folder: Path) -> bytes:
-    """Return a group with the current paths of its files."""
+def _with_paths_in(folder: Path, group: bytes) -> bytes:
+    """Return a group with the paths that its files have in `folder`."""
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         names = json.loads(group)["child_paths"]
         paths = {name: str(folder / Path(path).name) for name, path in names.items()}
@@ -79,7 +80,7 @@ def _pointing(group: bytes, folder: Path) -> bytes:
     return group
 
 
-def _within(folder: Path) -> list[Path]:
+def _list(folder: Path) -> list[Path]:
     """Return the files of a folder; none where it is a link or unreadable."""
     with contextlib.suppress(OSError):
         if not folder.is_symlink():

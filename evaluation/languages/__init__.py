@@ -1,18 +1,20 @@
-"""Languages: how a source is checked, built and called.
+"""Languages of candidates and baselines.
 
-A module of this folder is a language, and adding one is adding a module.
+A module here is a language, and adding one is adding a module that defines `LANGUAGE`. Everything
+that depends on a language is declared in it. Modules that begin with `_` are shared code.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from evaluation.languages._texts import Texts
 from evaluation.types import Argument, BufferSet, CompilerOutput, Launch
 
 if TYPE_CHECKING:
@@ -20,52 +22,29 @@ if TYPE_CHECKING:
     from evaluation.tasks.spec import Task
 
 
-class Language(Protocol):
-    """One language: `check` and `build` on the judge's side, `load` in the candidate process.
+@dataclass(frozen=True)
+class TrivialSource:
+    """A template of the trivial submissions; `admission.trivial_submissions` has its words."""
 
-    The judge never imports an artefact.
-    """
+    values: Mapping[str, str]
+    """The value of an output by the name of the submission."""
+    each: str
+    """The lines for each output."""
+    source: str
 
-    name: str
-    suffix: str
-    dtypes: frozenset[str]
-    """Case dtypes on which the language is judged."""
-    kinds: tuple[str, ...]
-    """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
-    texts: Texts
 
-    def header(self, operator: Operator) -> str:
-        """Return the generated C header of an operator; empty for a language without one."""
+@dataclass(frozen=True)
+class Texts:
+    """Templates of the files of an agent's workspace; `tracks.workspace_files` has their words."""
 
-    def check(self, files: Mapping[str, str], task: Task) -> None:
-        """Check the source against the rules. Raises `Rejected` with the rule and the line."""
-
-    def key(self, files: Mapping[str, str], task: Task) -> str:
-        """Return all but the source that affects a build: compiler version, flags, header."""
-
-    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
-        """Return whether these files start a compiler when they run on a device kind."""
-
-    def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
-        """Fill `folder` with what `load` needs, compiling in the sandbox.
-
-        Raises: `BuildError` (a `SubmissionError` with the compiler's output) for a faulty source.
-        """
-
-    def judged_here(self) -> str:
-        """Return why this machine cannot time the language; empty when it can."""
-
-    def runs_here(self) -> str:
-        """Return why this machine can only build the language; empty when it can run it."""
-
-    def prepare(self) -> None:
-        """Import slow modules once, in the fork server of GPU processes."""
-
-    def load(self, folder: Path, entry: str) -> Kernel:
-        """Load the artefact, in the candidate process.
-
-        Raises: `SubmissionError(MISSING_ENTRY)` without `entry`.
-        """
+    skeleton: str
+    """The target file where there is no baseline to start from."""
+    convention: str
+    """The form of the entry point."""
+    rules: str
+    trivial: TrivialSource
+    profiled: bool = True
+    """Whether a profiler exists for the language."""
 
 
 class Kernel(Protocol):
@@ -75,13 +54,65 @@ class Kernel(Protocol):
         """Prepare launches over `slots`, so that each is as cheap as the language allows."""
 
 
+class Language(ABC):
+    """One language: `check` and `build` on the judge's side, `load` in the candidate process.
+
+    The judge never imports an artefact.
+    """
+
+    name: str
+    suffix: str
+    texts: Texts
+    dtypes: frozenset[str] = frozenset({"float32", "float16", "bfloat16"})
+    """Case dtypes on which the language is judged."""
+    kinds: tuple[str, ...] = ("gpu",)
+    """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
+
+    def header(self, operator: Operator) -> str:
+        """Return the generated C header of an operator; empty for a language without one."""
+        return ""
+
+    @abstractmethod
+    def check(self, files: Mapping[str, str], task: Task) -> None:
+        """Check the source against the rules. Raises `Rejected` with the rule and the line."""
+
+    @abstractmethod
+    def key(self, files: Mapping[str, str], task: Task) -> str:
+        """Return all but the source that affects a build: compiler version, flags, header."""
+
+    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
+        """Return whether these files start a compiler when they run on a device kind."""
+        return False
+
+    @abstractmethod
+    def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
+        """Fill `folder` with what `load` needs, compiling in the sandbox.
+
+        Raises: `BuildError` (a `SubmissionError` with the compiler's output) for a faulty source.
+        """
+
+    def judged_here(self) -> str:
+        """Return why this machine cannot time the language; empty when it can."""
+        return ""
+
+    def runs_here(self) -> str:
+        """Return why this machine can only build the language; empty when it can run it."""
+        return ""
+
+    def prepare(self) -> None:  # noqa: B027 - most languages import nothing slow
+        """Import slow modules once, in the fork server of GPU processes."""
+
+    @abstractmethod
+    def load(self, folder: Path, entry: str) -> Kernel:
+        """Load the artefact, in the candidate process.
+
+        Raises: `SubmissionError(MISSING_ENTRY)` without `entry`.
+        """
+
+
 @cache
 def languages() -> dict[str, Language]:
     """Return every language by name: the modules of this folder that have `LANGUAGE`."""
-    found: dict[str, Language] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.name.startswith("_"):
-            continue
-        language: Language = importlib.import_module(f"{__name__}.{module.name}").LANGUAGE
-        found[language.name] = language
-    return found
+    names = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
+    found = [importlib.import_module(f"{__name__}.{name}").LANGUAGE for name in names]
+    return {language.name: language for language in found}

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evaluation import device_kind
 from evaluation.building import native, nvcc
-from evaluation.building.c_header import GpuDialect, gpu_header
-from evaluation.building.device_build import PRELUDE, PRELUDE_NAME, compile_all
-from evaluation.building.device_kernel import DeviceKernel
-from evaluation.languages import Kernel
-from evaluation.languages._texts import GPU_SKELETON, GPU_TRIVIAL, Texts
-from evaluation.types import CompilerOutput
+from evaluation.building.compile_jobs import Job
+from evaluation.languages import Texts
+from evaluation.languages._gpu import SKELETON, TRIVIAL, GpuLanguage
 
 if TYPE_CHECKING:
-    from evaluation.tasks.operator import Operator
     from evaluation.tasks.spec import Task
 
 _LIBRARIES = (
     "cublas|cublasLt|cublasXt|cudnn|cufft|cusparse|cusolver|cutensor|curand\\.|cutlass|cute|thrust"
     "|nvrtc|nccl|npp|torch|ATen|c10"
 )
-BREACHES: tuple[native.Breach, ...] = (
-    *native.BREACHES,
+RULES: tuple[native.Rule, ...] = (
+    *native.RULES,
     ("library-wrapper", re.compile(rf"#\s*include\s*[<\"](?:{_LIBRARIES})[\w./]*[>\"]")),
     (
         "device-state",
@@ -42,17 +37,15 @@ BREACHES: tuple[native.Breach, ...] = (
             r"|DeviceEnablePeer|CtxEnablePeer|HostRegister|MemHostRegister)\w*)\b"
         ),
     ),
-    # A stream that waits for a value in memory leaves the GPU at rest until the judge writes it.
+    # A stream that waits for a value in memory leaves the GPU idle until the judge writes it.
     (
         "waiting-work",
         re.compile(r"\b(?:cuda|cu)(?:Stream(?:Wait|Write)Value|\w*BatchMemOp)\w*\b"),
     ),
 )
-_PRELUDE = PRELUDE.format(runtime="cuda_runtime.h", prefix="cuda")
-
 
 TEXTS = Texts(
-    skeleton=GPU_SKELETON,
+    skeleton=SKELETON,
     convention=(
         "`{file}` includes `{name}.h` and defines `{name}`, which launches kernels that fill\n"
         "{outputs} on `stream` and returns 0, or a `cudaError_t` as an int. Launches must be\n"
@@ -67,69 +60,29 @@ TEXTS = Texts(
         "- The device's limits and the L2 cache's policy stay as they are.\n"
         "- No files, processes or network, and no state kept from one call to the next."
     ),
-    trivial=GPU_TRIVIAL,
-)
-DIALECT = GpuDialect(
-    includes="#include <cuda_runtime.h>\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>",
-    bfloat16="__nv_bfloat16",
-    stream="cudaStream_t",
+    trivial=TRIVIAL,
 )
 
 
-class Cuda:
-    texts = TEXTS
+class Cuda(GpuLanguage):
     name = "cuda"
     suffix = ".cu"
-    dtypes = frozenset({"float32", "float16", "bfloat16"})
-    kinds = ("gpu",)
+    texts = TEXTS
+    rules = RULES
+    runtime = "cuda_runtime.h"
+    includes = "#include <cuda_runtime.h>\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>"
+    bfloat16 = "__nv_bfloat16"
 
-    def header(self, operator: Operator) -> str:
-        return gpu_header(operator, DIALECT)
+    def jobs(self, units: Sequence[str], flags: Sequence[str], task: Task) -> list[Job]:
+        return nvcc.jobs(units, flags, task.dtypes, task.operator.name)
 
-    def check(self, files: Mapping[str, str], task: Task) -> None:
-        for text in files.values():
-            nvcc.source_flags(text)
-        native.refuse_breaches(files, BREACHES)
-
-    def key(self, files: Mapping[str, str], task: Task) -> str:
-        jobs = nvcc.jobs([task.target_file], [], task.dtypes, task.operator.name)
-        commands = (" ".join((job.tool, *job.argv)) for job in jobs)
-        return "\n".join((*commands, _PRELUDE, gpu_header(task.operator, DIALECT)))
-
-    def compiles(self, files: Mapping[str, str], kind: str) -> bool:
-        return False
-
-    def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
-        entry, target = task.operator.name, task.operator.name + self.suffix
-        units = [target, *(n for n in files if n.endswith(self.suffix) and n != target)]
-        flags = nvcc.source_flags(files[target])
-        sources = {
-            **files,
-            f"{entry}.h": gpu_header(task.operator, DIALECT),
-            PRELUDE_NAME: _PRELUDE,
-        }
-        return compile_all(
-            nvcc.jobs(units, flags, task.dtypes, entry),
-            sources,
-            folder,
-            readable=(str(nvcc.toolkit().root), "/etc/gcc"),
-            seconds=task.operator.limits.seconds,
-            entry=entry,
-        )
+    def readable(self) -> tuple[str, ...]:
+        return str(nvcc.toolkit().root), "/etc/gcc"
 
     def judged_here(self) -> str:
         if device_kind.gpu_vendor() == "nvidia":
             return ""
         return "no NVIDIA GPU is here that PyTorch was built for: CUDA is compiled, not run"
-
-    def runs_here(self) -> str:
-        return self.judged_here()
-
-    def prepare(self) -> None:
-        """Do nothing: PyTorch is imported already."""
-
-    def load(self, folder: Path, entry: str) -> Kernel:
-        return DeviceKernel.load(folder, entry)
 
 
 LANGUAGE = Cuda()

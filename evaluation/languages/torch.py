@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any
 from evaluation.building import extensions, native, static_analysis
 from evaluation.device_kind import GPU
 from evaluation.errors import BuildError, SubmissionError
-from evaluation.languages import Kernel
-from evaluation.languages._texts import Texts, TrivialSource
-from evaluation.languages.cuda import BREACHES
+from evaluation.languages import Kernel, Language, Texts, TrivialSource
+from evaluation.languages._python import load_module
+from evaluation.languages.cuda import RULES
 from evaluation.types import Argument, BufferSet, CompilerOutput, Launch, Reason
 
 if TYPE_CHECKING:
     import torch
 
-    from evaluation.tasks.operator import Operator
     from evaluation.tasks.spec import Task
+
+# torch is imported in functions, because that takes a second.
 
 MODEL = "ModelNew"
 """Name of an implementation that is a `torch.nn.Module`, as in KernelBench."""
@@ -36,14 +37,14 @@ DISCARDS = "discards_result"
 
 A candidate that sets it has written no output.
 """
-WATCHED = 16
+CHECKED_LAUNCHES = 16
 """Launches of each binding whose results are checked for shared memory."""
 COMPILER = {
-    # In this process, of which the judge sees the end, and not in a pool of others.
+    # Compile in this process, whose end the judge sees, and not in a pool of processes.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    # To precompile them takes longer than a few kernels make up for.
+    # Precompiling headers takes longer than it saves for a few kernels.
     "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
-    # Its common vectors are taken as the processor says, not compiled and run to see.
+    # Trust the processor's flags for vector instructions, and compile no test programs.
     "TORCHINDUCTOR_VEC_ISA_OK": "1",
 }
 """Environment variables that `torch.compile` reads at its first call."""
@@ -53,7 +54,7 @@ MAX_SHAPES = 1 << 12
 A verdict has some forty cases; the default of eight would silently run the rest eagerly.
 """
 _LOAD_INLINE, _COMPILE = "torch.utils.cpp_extension.load_inline", "torch.compile"
-_IN_EXTENSIONS = tuple(breach for breach in BREACHES if breach[0] != "library-wrapper")
+_EXTENSION_RULES = tuple(rule for rule in RULES if rule[0] != "library-wrapper")
 """Rules for C++ or CUDA in a string; PyTorch's own headers are allowed there."""
 
 
@@ -115,24 +116,19 @@ class ModelNew(torch.nn.Module):
 )
 
 
-class Torch:
-    texts = TEXTS
+class Torch(Language):
     name = "torch"
     suffix = ".py"
-    dtypes = frozenset({"float32", "float16", "bfloat16"})
+    texts = TEXTS
     kinds = ("gpu", "cpu")
-
-    def header(self, operator: Operator) -> str:
-        return ""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         modules = static_analysis.PURE_MODULES | {"torch"}
         exempt = frozenset({_COMPILE if self.compiles(files, task.kind) else _LOAD_INLINE})
         for name, text in files.items():
-            source = static_analysis.Source(name, text)
-            static_analysis.refuse_breaches(source, modules, exempt)
+            static_analysis.check_source(static_analysis.Source(name, text), modules, exempt)
             if extensions.requested({name: text}):
-                native.refuse_breaches({name: text}, _IN_EXTENSIONS)
+                native.check_rules({name: text}, _EXTENSION_RULES)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
         compilers = extensions.key() if extensions.requested(files) else ""
@@ -143,9 +139,7 @@ class Torch:
 
         Native code of a candidate must not start processes.
         """
-        if kind != GPU or extensions.requested(files):
-            return False
-        return _compiles(files)
+        return kind == GPU and not extensions.requested(files) and _uses_compile(files)
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         started = time.perf_counter()
@@ -167,51 +161,46 @@ class Torch:
         source = folder / task.target_file
         return [output, extensions.build(source, task.operator.limits.seconds)]
 
-    def judged_here(self) -> str:
-        return ""
-
-    def runs_here(self) -> str:
-        return ""
-
     def prepare(self) -> None:
         """Import PyTorch's compiler, which takes seconds."""
         import torch
 
         os.environ.update(COMPILER)
-        asks = torch.cuda.is_available
-        torch.cuda.is_available = lambda: True  # it is asked, and no fork of who asks can use CUDA
+        is_available = torch.cuda.is_available
+        # The import calls it, after which no fork of this process could use CUDA.
+        torch.cuda.is_available = lambda: True
         try:
             import torch._inductor.compile_fx
         finally:
-            torch.cuda.is_available = asks
-            tempfile.tempdir = None  # it has asked where ours is, which is not theirs
+            torch.cuda.is_available = is_available
+            tempfile.tempdir = None  # the import has cached our folder; a fork has its own
 
     def load(self, folder: Path, entry: str) -> Kernel:
         os.environ.update(COMPILER)
-        # Else its default, which asks who the user is.
+        # The default folder needs a user's name, which a candidate process does not have.
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/inductor")
         if (folder / extensions.FOLDER).exists():
-            extensions.stand_in(folder)
-        if _compiles({path.name: path.read_text("utf-8") for path in folder.glob("*.py")}):
-            compile_any_number()
-        module = static_analysis.load_module(folder / f"{entry}.py")
+            extensions.replace_load_inline(folder)
+        if _uses_compile({path.name: path.read_text("utf-8") for path in folder.glob("*.py")}):
+            _allow_recompilations()
+        module = load_module(folder / f"{entry}.py")
         for name in (entry, MODEL):
-            if callable(answer := getattr(module, name, None)):
-                return TorchKernel(answer)
+            if callable(function := getattr(module, name, None)):
+                return TorchKernel(function)
         raise SubmissionError(
             Reason.MISSING_ENTRY,
             f"no function `{entry}` in {entry}.py, nor a torch.nn.Module `{MODEL}`; define one",
         )
 
 
-def _compiles(files: Mapping[str, str]) -> bool:
+def _uses_compile(files: Mapping[str, str]) -> bool:
     """Return whether one of these sources uses `torch.compile`."""
     return any(static_analysis.Source(name, text).uses(_COMPILE) for name, text in files.items())
 
 
-def compile_any_number() -> None:
+def _allow_recompilations() -> None:
     """Let `torch.compile` compile as many cases as there are."""
-    import torch._dynamo  # takes a second or two, of which only who compiles pays
+    import torch._dynamo  # takes a second or two
 
     torch._dynamo.config.recompile_limit = MAX_SHAPES
     torch._dynamo.config.accumulated_recompile_limit = MAX_SHAPES
@@ -220,162 +209,176 @@ def compile_any_number() -> None:
 class TorchKernel:
     """A function of inputs and scalars, or a module.
 
-    A function takes all outputs by name and fills them, or returns one tensor or a tuple of them. A
-    module is made once for each binding. Sizes and scalars that `__init__` names are passed there
-    by name; `forward` gets the inputs and the other scalars, in calling order.
+    A function has all outputs as parameters and fills them, or returns one tensor or a tuple of
+    them. A module is made once for each binding. Sizes and scalars that `__init__` names are passed
+    there by name; `forward` gets the inputs and the other scalars, in calling order.
     """
 
-    def __init__(self, answer: Callable[..., Any]) -> None:
-        self.answer = answer
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
         import torch
 
-        given = [a.name for a in arguments if a.role != "output"]
-        wanted = [a.name for a in arguments if a.role == "output"]
-        function = self.answer
+        inputs = [a.name for a in arguments if a.role != "output"]
+        outputs = [a.name for a in arguments if a.role == "output"]
+        function = self.function
         if isinstance(function, type) and issubclass(function, torch.nn.Module):
-            taken = _taken_by(function, slots[0])
-            given = [name for name in given if name not in taken]
-            function = function(**taken).to(slots[0][wanted[0]].device)
-        if into := _filled_by(function, given, wanted):
-            return _filling(function, into, slots)
-        calls = [([slot[n] for n in given], [slot[n] for n in wanted]) for slot in slots]
-        ring = len(calls)
-        discards = getattr(function, DISCARDS, False)
-        sharing: Sharing | None = Sharing(wanted)
-
-        @torch.inference_mode()
-        def run(first: int, count: int) -> None:
-            nonlocal sharing
-            for index in range(first, first + count):
-                inputs, outputs = calls[index % ring]
-                returned = function(*inputs)
-                if discards:
-                    continue
-                results = returned if type(returned) is tuple else (returned,)
-                if sharing is not None:
-                    sharing = sharing if sharing.holds(inputs, results) else None
-                if len(results) != len(outputs):
-                    raise _mismatch(results, outputs, wanted)
-                for output, result in zip(outputs, results, strict=True):
-                    if (
-                        type(result) is not torch.Tensor
-                        or result.shape != output.shape
-                        or result.dtype is not output.dtype
-                        or result.device != output.device
-                    ):
-                        raise _mismatch(results, outputs, wanted)
-                    if _is_plain(result) and result.data_ptr() == output.data_ptr() != 0:
-                        raise SubmissionError(
-                            Reason.ALIASED_OUTPUT,
-                            "returned the judge's own output; return a tensor of its own",
-                        )
-                    output.copy_(result)
-
-        return run
+            options = _init_arguments(function, slots[0])
+            inputs = [name for name in inputs if name not in options]
+            function = function(**options).to(slots[0][outputs[0]].device)
+        if names := _names_with_outputs(function, inputs, outputs):
+            return _launch_filling(function, *names, slots)
+        return _launch_returning(function, inputs, outputs, slots)
 
 
-def _taken_by(model: Callable[..., Any], slot: BufferSet) -> dict[str, int | float]:
+def _init_arguments(model: Callable[..., Any], slot: BufferSet) -> dict[str, int | float]:
     """Return the sizes and scalars that `__init__` names.
 
-    Raises SubmissionError for another name.
+    Raises: SubmissionError for another name.
     """
-    offered = {n: value for n, value in slot.items() if isinstance(value, int | float)}
-    taken = {}
+    values = {n: value for n, value in slot.items() if isinstance(value, int | float)}
+    options = {}
     for name, parameter in inspect.signature(model).parameters.items():
-        if name in offered:
-            taken[name] = offered[name]
+        if name in values:
+            options[name] = values[name]
         elif parameter.default is parameter.empty and parameter.kind not in (
             parameter.VAR_POSITIONAL,
             parameter.VAR_KEYWORD,
         ):
             raise SubmissionError(
                 Reason.CALL_ERROR,
-                f"`{MODEL}.__init__` asks for `{name}`; it may ask for {', '.join(offered)}",
+                f"`{MODEL}.__init__` asks for `{name}`; it may ask for {', '.join(values)}",
             )
-    return taken
+    return options
 
 
-def _filled_by(
-    function: Callable[..., Any], given: Sequence[str], wanted: Sequence[str]
+def _names_with_outputs(
+    function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]
 ) -> tuple[list[str], list[str]] | None:
-    """Return the arguments of a function that takes its outputs; None where it returns them.
+    """Return the positional and the keyword arguments of a function with outputs as parameters.
 
-    Raises: SubmissionError where it takes some of them.
+    Returns None where it has none of them. Raises: SubmissionError where it has some of them.
     """
-    plain = getattr(function, "_orig_mod", function)  # of a module that PyTorch compiles
+    plain = getattr(function, "_orig_mod", function)  # of a compiled module
     try:
         parameters = inspect.signature(getattr(plain, "forward", plain)).parameters
-    except (TypeError, ValueError):  # as many a function of PyTorch's own
+    except (TypeError, ValueError):  # many functions of PyTorch have no signature
         return None
-    taken = [name for name in wanted if name in parameters]
-    if not taken:
+    named = [name for name in outputs if name in parameters]
+    if not named:
         return None
-    if len(taken) < len(wanted):
+    if len(named) < len(outputs):
         raise SubmissionError(
             Reason.CALL_ERROR,
-            f"takes {', '.join(taken)}, of the outputs {', '.join(wanted)}; take all or none",
+            f"takes {', '.join(named)}, of the outputs {', '.join(outputs)}; take all or none",
         )
-    positions, rest = [], list(given)
+    positions, rest = [], list(inputs)
     for name, parameter in parameters.items():
         by_position = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        if not by_position or not (name in wanted or rest):
+        if not by_position or not (name in outputs or rest):
             break
-        positions.append(name if name in wanted else rest.pop(0))
+        positions.append(name if name in outputs else rest.pop(0))
     positions += rest
-    return positions, [name for name in wanted if name not in positions]
+    return positions, [name for name in outputs if name not in positions]
 
 
-def _filling(
-    function: Callable[..., Any], taken: tuple[list[str], list[str]], slots: Sequence[BufferSet]
+def _launch_filling(
+    function: Callable[..., Any],
+    positions: Sequence[str],
+    keywords: Sequence[str],
+    slots: Sequence[BufferSet],
 ) -> Launch:
     """Return launches of a function that fills its outputs; its results are dropped."""
     import torch
 
-    positions, keywords = taken
     calls = [([slot[n] for n in positions], {n: slot[n] for n in keywords}) for slot in slots]
     ring = len(calls)
 
     @torch.inference_mode()
     def run(first: int, count: int) -> None:
         for index in range(first, first + count):
-            given, named = calls[index % ring]
-            function(*given, **named)
+            by_position, by_name = calls[index % ring]
+            function(*by_position, **by_name)
 
     return run
 
 
-class Sharing:
+def _launch_returning(
+    function: Callable[..., Any],
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    slots: Sequence[BufferSet],
+) -> Launch:
+    """Return launches of a function whose results are checked and copied to the outputs."""
+    import torch
+
+    calls = [([slot[n] for n in input_names], [slot[n] for n in output_names]) for slot in slots]
+    ring = len(calls)
+    discards = getattr(function, DISCARDS, False)
+    checks: AliasCheck | None = AliasCheck(output_names)
+
+    @torch.inference_mode()
+    def run(first: int, count: int) -> None:
+        nonlocal checks
+        for index in range(first, first + count):
+            inputs, outputs = calls[index % ring]
+            returned = function(*inputs)
+            if discards:
+                continue
+            results = returned if type(returned) is tuple else (returned,)
+            if checks is not None:
+                checks = checks if checks.check(inputs, results) else None
+            if len(results) != len(outputs):
+                raise _mismatch(results, outputs, output_names)
+            for output, result in zip(outputs, results, strict=True):
+                if (
+                    type(result) is not torch.Tensor
+                    or result.shape != output.shape
+                    or result.dtype is not output.dtype
+                    or result.device != output.device
+                ):
+                    raise _mismatch(results, outputs, output_names)
+                if _is_plain(result) and result.data_ptr() == output.data_ptr() != 0:
+                    raise SubmissionError(
+                        Reason.ALIASED_OUTPUT,
+                        "returned the judge's own output; return a tensor of its own",
+                    )
+                output.copy_(result)
+
+    return run
+
+
+class AliasCheck:
     """Finds results that share memory with an input or with the previous call's result."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
-        self.seen = 0
+        self.count = 0
         self.previous: tuple[Any, ...] = ()
 
-    def holds(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> bool:
+    def check(self, inputs: Sequence[Any], results: tuple[Any, ...]) -> bool:
         """Check one call; return False when enough were checked. Raises SubmissionError."""
-        for others, whose in (
+        for others, owner in (
             (inputs, "an input"),
             (self.previous, "the result of the call before"),
         ):
-            taken = {_storage(other) for other in others if _is_plain(other)}
-            for name, result in zip(self.names, results):  # noqa: B905 - a wrong number is told by _mismatch
-                if _is_plain(result) and result.numel() and _storage(result) in taken:
+            used = {_storage(other) for other in others if _is_plain(other)}
+            for name, result in zip(self.names, results):  # noqa: B905 - _mismatch reports lengths
+                if _is_plain(result) and result.numel() and _storage(result) in used:
                     raise SubmissionError(
                         Reason.ALIASED_OUTPUT,
-                        f"{name} shares memory with {whose}; return a tensor of its own",
+                        f"{name} shares memory with {owner}; return a tensor of its own",
                     )
         self.previous = results
-        self.seen += 1
-        return self.seen < WATCHED
+        self.count += 1
+        return self.count < CHECKED_LAUNCHES
 
 
 def _mismatch(
     results: tuple[Any, ...], outputs: Sequence[torch.Tensor], names: Sequence[str]
 ) -> SubmissionError:
-    """Return the message for a result of another number, shape or dtype than required."""
+    """Return the error for results of another number, shape or dtype than the outputs."""
     if len(results) != len(outputs):
         return SubmissionError(
             Reason.WRONG_SHAPE,
@@ -383,16 +386,12 @@ def _mismatch(
         )
     for name, result, output in zip(names, results, outputs, strict=True):
         if not _is_plain(result) or result.device != output.device:
-            what = f"{type(result).__name__} on {getattr(result, 'device', 'nothing')}"
-            return SubmissionError(
-                Reason.WRONG_DTYPE,
-                f"{name}: expected a plain torch.Tensor on {output.device}, got {what}",
-            )
+            got = f"{type(result).__name__} on {getattr(result, 'device', 'nothing')}"
+            message = f"{name}: expected a plain torch.Tensor on {output.device}, got {got}"
+            return SubmissionError(Reason.WRONG_DTYPE, message)
         if result.shape != output.shape:
-            expected, got = list(output.shape), list(result.shape)
-            return SubmissionError(
-                Reason.WRONG_SHAPE, f"{name}: expected shape {expected}, got {got}"
-            )
+            message = f"{name}: expected shape {list(output.shape)}, got {list(result.shape)}"
+            return SubmissionError(Reason.WRONG_SHAPE, message)
     expected_dtypes, got_dtypes = [o.dtype for o in outputs], [r.dtype for r in results]
     return SubmissionError(Reason.WRONG_DTYPE, f"expected {expected_dtypes}, got {got_dtypes}")
 

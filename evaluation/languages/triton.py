@@ -8,19 +8,18 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import device_kind
 from evaluation.building import nvcc, static_analysis, triton_cache
+from evaluation.building.compile_jobs import run_compiler
 from evaluation.errors import BuildError, Rejected, SubmissionError
-from evaluation.languages import Kernel
-from evaluation.languages._texts import Texts, TrivialSource
-from evaluation.sandbox import launch, resource_watch, untrusted_files
-from evaluation.sandbox.features import isolation_features
-from evaluation.sandbox.policy import Policy
+from evaluation.languages import Kernel, Language, Texts, TrivialSource
+from evaluation.languages._python import load_function
+from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandboxed import build_triton
 from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.types import (
@@ -35,15 +34,16 @@ from evaluation.types import (
 )
 
 if TYPE_CHECKING:
-    from evaluation.tasks.operator import Operator
     from evaluation.tasks.spec import Task
+
+# torch and triton are imported in functions, because that takes seconds.
 
 Target = tuple[str, int | str, int, int]
 """Backend, architecture, threads of a warp, bytes of shared memory of a block."""
 
 # Source of the sizes: CUDA C++ programming guide, technical specifications by compute capability.
 SHARED_BYTES = {75: 65_536, 80: 166_912, 90: 232_448, 100: 232_448, 103: 232_448}
-OTHERS_BYTES = 101_376
+OTHER_SHARED_BYTES = 101_376
 INTERPRETED: Target = ("cuda", 90, 32, SHARED_BYTES[90])
 TRIED: dict[str, Target] = {
     "hip:gfx942": ("hip", "gfx942", 64, 65_536),
@@ -51,8 +51,7 @@ TRIED: dict[str, Target] = {
 }
 """Further targets that every kernel is compiled for; a failure there is no failure of the build."""
 
-BUILD_MEMORY = 8 << 30
-MAX_ANSWER = 16 << 20
+MAX_RESULT_BYTES = 16 << 20
 _COMPILER = Path(build_triton.__file__)
 
 _ALLOCATING = frozenset(
@@ -118,23 +117,17 @@ def {name}({parameters}):
 )
 
 
-class Triton:
-    texts = TEXTS
+class Triton(Language):
     name = "triton"
     suffix = ".py"
-    dtypes = frozenset({"float32", "float16", "bfloat16"})
+    texts = TEXTS
     kinds = ("gpu", "cpu")
-
-    def header(self, operator: Operator) -> str:
-        return ""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():
             source = static_analysis.Source(name, text)
-            static_analysis.refuse_breaches(
-                source, static_analysis.PURE_MODULES | {"torch", "triton"}
-            )
-            _refuse_wrappers(source)
+            static_analysis.check_source(source, static_analysis.PURE_MODULES | {"torch", "triton"})
+            _check_host_code(source)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
         parts = (_version(), json.dumps(targets()), _COMPILER.read_text(), json.dumps(_calls(task)))
@@ -146,61 +139,46 @@ class Triton:
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        work = folder / "work"
+        work, request = folder / "work", folder / "request.json"
         work.mkdir()
         first, *others = _calls(task)
-        request = {
+        values = {
             "source": str(folder / (task.operator.name + self.suffix)),
             "entry": task.operator.name,
             "targets": list(targets().values()),
             "arguments": first,
             "others": others,
         }
-        (folder / "request.json").write_text(json.dumps(request))
-        policy = Policy(
-            features=isolation_features(),
-            readable=(sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
-            writable=(str(work),),
-            memory_bytes=BUILD_MEMORY,
+        request.write_text(json.dumps(values))
+        completed, milliseconds = run_compiler(
+            [sys.executable, "-I", str(_COMPILER), str(request), str(work / "result")],
+            work,
+            (sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
+            task.operator.limits.seconds,
+            env={
+                "TRITON_CACHE_DIR": str(work / "cache"),
+                "OMP_NUM_THREADS": "1",  # one thread for each core would exceed the address space
+            },
         )
-        argv = [
-            sys.executable,
-            "-I",
-            str(_COMPILER),
-            str(folder / "request.json"),
-            str(work / "answer"),
-        ]
-        env = {
-            "HOME": str(work),
-            "TMPDIR": str(work),
-            "TRITON_CACHE_DIR": str(work / "cache"),
-            "OMP_NUM_THREADS": "1",  # a team for each of many cores would outgrow BUILD_MEMORY
-        }
-        seconds = task.operator.limits.seconds
-        started = time.perf_counter()
-        done = launch.run(
-            argv, policy, timeout=seconds, cwd=work, env=env, limits=resource_watch.BUILD_LIMITS
-        )
-        said = done.stdout.replace(f"{folder}/", "")[-16_000:]
-        milliseconds = (time.perf_counter() - started) * 1e3
-        answers = [_read_answer(work / f"answer.{n}") for n in range(len(targets()))]
+        text = completed.stdout.replace(f"{folder}/", "")[-16_000:]
+        results = [_read_result(work / f"result.{n}") for n in range(len(targets()))]
         triton_cache.keep(work / "cache.0", folder)
         untrusted_files.remove(work)
-        late = done.exceeded and done.exceeded.name == resource_watch.SECONDS
-        if done.exceeded and not (late and answers[0]):  # then only what it compiled ahead is less
-            raise BuildError(f"compiling {done.exceeded}", [_nothing(said, milliseconds)])
-        if answers[0] is None:
-            message = f"the process that compiles ended with code {done.returncode} and no result"
-            raise BuildError(message, [_nothing(said, milliseconds)])
-        return _concluded(answers, task, said, milliseconds)
+        output = CompilerOutput(_version(), ", ".join(targets()), False, milliseconds, text)
+        exceeded = completed.exceeded
+        # At the time limit, a result for the first target is enough: the rest is compiled ahead.
+        if exceeded and not (exceeded.name == resource_watch.SECONDS and results[0]):
+            raise BuildError(f"compiling {exceeded}", [output])
+        if results[0] is None:
+            code = completed.returncode
+            message = f"the process that compiles ended with code {code} and no result"
+            raise BuildError(message, [output])
+        return _outputs(results, task, output)
 
     def judged_here(self) -> str:
         if device_kind.kind_of(self.kinds) == device_kind.GPU:
             return ""
         return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
-
-    def runs_here(self) -> str:
-        return ""
 
     def prepare(self) -> None:
         """Import Triton and compute its cache key, a digest of all its files."""
@@ -209,38 +187,13 @@ class Triton:
         triton_key()
 
     def load(self, folder: Path, entry: str) -> Kernel:
-        if _on_gpu():
-            triton_cache.at_hand(folder, Path.home() / ".triton" / "cache")
+        import torch
+
+        if torch.cuda.is_available():
+            triton_cache.restore(folder, Path.home() / ".triton" / "cache")
         else:
             _interpret()
-        return TritonKernel(static_analysis.load_function(folder / f"{entry}.py", entry))
-
-
-def targets() -> dict[str, Target]:
-    """Return the targets: first this machine's GPU, as for CUDA, then others."""
-    number = int(re.sub(r"\D", "", nvcc.architecture()))
-    here: Target = ("cuda", number, 32, SHARED_BYTES.get(number, OTHERS_BYTES))
-    return {f"cuda:{number}": here, **TRIED}
-
-
-def _on_gpu() -> bool:
-    """Return whether this candidate process has a GPU."""
-    import torch
-
-    return torch.cuda.is_available()
-
-
-def _interpret() -> None:
-    """Run every kernel of this process by the interpreter."""
-    os.environ["TRITON_INTERPRET"] = "1"
-    from triton.backends.compiler import GPUTarget
-    from triton.runtime import driver
-
-    from evaluation.sandboxed.build_triton import CompilingDriver
-
-    backend, arch, warp, shared = INTERPRETED
-    # for autotuners alone
-    driver.set_active(CompilingDriver(GPUTarget(backend, arch, warp), shared))
+        return TritonKernel(load_function(folder / f"{entry}.py", entry))
 
 
 class TritonKernel:
@@ -258,6 +211,24 @@ class TritonKernel:
                 self.function(*calls[index % len(calls)])
 
         return run
+
+
+def targets() -> dict[str, Target]:
+    """Return the targets: first this machine's GPU, as for CUDA, then others."""
+    number = int(re.sub(r"\D", "", nvcc.architecture()))
+    here: Target = ("cuda", number, 32, SHARED_BYTES.get(number, OTHER_SHARED_BYTES))
+    return {f"cuda:{number}": here, **TRIED}
+
+
+def _interpret() -> None:
+    """Let this process interpret every kernel."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    backend, arch, warp, shared = INTERPRETED
+    # Only autotuners need a driver.
+    driver.set_active(build_triton.CompilingDriver(GPUTarget(backend, arch, warp), shared))
 
 
 def _in_order(arguments: Sequence[Argument]) -> list[Argument]:
@@ -287,99 +258,86 @@ def _version() -> str:
     return f"triton {importlib.metadata.version('triton')}"
 
 
-def _refuse_wrappers(source: static_analysis.Source) -> None:
+def _check_host_code(source: static_analysis.Source) -> None:
     """Raise Rejected for host code that computes by library, and for a file without kernels."""
     if source.tree.body and not any(_is_kernel(source, node) for node in source.nodes):
         raise Rejected("no-kernel", f"{source.name}: no function is decorated with @triton.jit")
     for node in _host_nodes(source):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            raise source.reject(
-                node, "library-wrapper", "`@` is PyTorch's matrix product; write the kernel"
-            )
+            message = "`@` is PyTorch's matrix product; write the kernel"
+            raise source.reject(node, "library-wrapper", message)
         if isinstance(node, ast.Call):
             path = source.path(node.func)
             wraps = path.startswith("torch.") and path not in _ALLOCATING
             method = isinstance(node.func, ast.Attribute) and node.func.attr in _COMPUTING
             if wraps or method:
-                what = path or source.quote(node.func)
-                raise source.reject(
-                    node, "library-wrapper", f"`{what}` computes outside your kernels"
-                )
+                message = f"`{path or source.quote(node.func)}` computes outside your kernels"
+                raise source.reject(node, "library-wrapper", message)
 
 
 def _host_nodes(source: static_analysis.Source) -> Iterator[ast.AST]:
-    """Return every node outside kernels."""
-    left: list[ast.AST] = [source.tree]
-    while left:
-        node = left.pop()
+    """Yield every node outside kernels."""
+    stack: list[ast.AST] = [source.tree]
+    while stack:
+        node = stack.pop()
         yield node
-        within = [child for child in ast.iter_child_nodes(node) if not _is_kernel(source, child)]
-        left.extend(reversed(within))
+        children = [child for child in ast.iter_child_nodes(node) if not _is_kernel(source, child)]
+        stack.extend(reversed(children))
 
 
 def _is_kernel(source: static_analysis.Source, node: ast.AST) -> bool:
     if not isinstance(node, ast.FunctionDef):
         return False
     decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
-    return any(
-        source.path(decorator) in ("triton.jit", "triton.runtime.jit.jit")
-        for decorator in decorators
-    )
+    return any(source.path(d) in ("triton.jit", "triton.runtime.jit.jit") for d in decorators)
 
 
-def _read_answer(path: Path) -> Any:
-    """Return the untrusted output of the compiling process for one target; None without any."""
+def _read_result(path: Path) -> Any:
+    """Return the untrusted result of the compiling process for one target; None without any."""
     try:
-        return json.loads(untrusted_files.read(path, MAX_ANSWER))
+        return json.loads(untrusted_files.read(path, MAX_RESULT_BYTES))
     except (ValueError, RecursionError):
         return None
 
 
-def _concluded(
-    answers: Sequence[Any], task: Task, said: str, milliseconds: float
-) -> list[CompilerOutput]:
-    """Return one CompilerOutput for each target. Raises BuildError when this machine's failed."""
-    outputs = []
-    for arch, answer in zip(targets(), answers, strict=True):
-        try:
-            outputs.append(_output(arch, answer or _LOST, task, said, milliseconds))
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise BuildError(
-                "the compiler's result cannot be read", [_nothing(said, milliseconds)]
-            ) from None
-    if outputs[0].ok:
-        return outputs
-    first = outputs[0].diagnostics[0]
-    if answers[0].get("error", {}).get("type") == "MissingEntry":
-        raise SubmissionError(Reason.MISSING_ENTRY, first.message)
-    message = f"for {outputs[0].arch}: {first.file}:{first.line}: {first.message}"
-    raise BuildError(message, outputs)
-
-
-_LOST = {
+_NO_RESULT = {
     "kernels": [],
     "error": {"type": "Crash", "line": 1, "message": "the process that compiles left no result"},
 }
 
 
-def _output(
-    arch: str, answer: Mapping[str, Any], task: Task, said: str, milliseconds: float
-) -> CompilerOutput:
-    kernels = answer["kernels"]
-    diagnostics = []
-    if error := answer.get("error"):
-        message = f"{error['type']}: {error['message']}"
-        diagnostics.append(Diagnostic(task.target_file, int(error["line"]), "error", message))
+def _outputs(results: Sequence[Any], task: Task, output: CompilerOutput) -> list[CompilerOutput]:
+    """Return `output` for each target, with its result.
+
+    Raises: BuildError where the result for this machine is a failure, or one cannot be read.
+    """
+    outputs = []
+    for arch, result in zip(targets(), results, strict=True):
+        try:
+            outputs.append(_output(result or _NO_RESULT, task, replace(output, arch=arch)))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise BuildError("the compiler's result cannot be read", [output]) from None
+    if outputs[0].ok:
+        return outputs
+    first = outputs[0].diagnostics[0]
+    if results[0].get("error", {}).get("type") == "MissingEntry":
+        raise SubmissionError(Reason.MISSING_ENTRY, first.message)
+    message = f"for {outputs[0].arch}: {first.file}:{first.line}: {first.message}"
+    raise BuildError(message, outputs)
+
+
+def _output(result: Mapping[str, Any], task: Task, output: CompilerOutput) -> CompilerOutput:
+    kernels, line, message = result["kernels"], 1, ""
+    if error := result.get("error"):
+        line, message = int(error["line"]), f"{error['type']}: {error['message']}"
     elif not kernels:
         message = f"`{task.operator.name}` launched no Triton kernel"
-        diagnostics.append(Diagnostic(task.target_file, 1, "error", message))
-    return CompilerOutput(
-        tool=_version(),
-        arch=arch,
-        ok=not diagnostics,
-        duration_ms=milliseconds,
-        text="\n".join([*(d.message for d in diagnostics), said]).strip(),
-        diagnostics=tuple(diagnostics),
+    error_found = Diagnostic(task.target_file, line, "error", message)
+    return replace(
+        output,
+        ok=not message,
+        text=f"{message}\n{output.text}".strip(),
+        diagnostics=(error_found,) if message else (),
         resources={
             str(k["name"]): {str(n): int(v) for n, v in k["resources"].items()} for k in kernels
         },
@@ -388,12 +346,6 @@ def _output(
             for k in kernels
             for kind, text in k["listings"].items()
         },
-    )
-
-
-def _nothing(said: str, milliseconds: float) -> CompilerOutput:
-    return CompilerOutput(
-        _version(), ", ".join(targets()), ok=False, duration_ms=milliseconds, text=said
     )
 
 

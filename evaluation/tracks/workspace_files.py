@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evaluation.languages import languages
-from evaluation.tasks.domain import Choices, LogUniform, Range
+from evaluation.tasks.domain import Choices, Range
+from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Argument, Case, Split
 
 if TYPE_CHECKING:
@@ -62,70 +63,46 @@ share of memory and compute, occupancy, registers, what warps wait for. `./arena
 another case than the largest. It needs a GPU, counts as no round, and a run has a dozen.
 """
 
+_BASELINE = "The file holds the baseline: what it does now is what must be beaten."
+_SKELETON = "The file is a skeleton. To be beaten: `reference`, eager or compiled."
+
 
 def starter_files(task: Task) -> dict[str, str]:
     """Return the files by name: the target, TASK.md, reference.py, and any header."""
-    files = {
-        task.target_file: _target(task),
-        "TASK.md": _brief(task),
-        "reference.py": (task.operator.folder / "reference.py").read_text(encoding="utf-8"),
-    }
-    if text := languages()[task.track.target].header(task.operator):
-        files[f"{task.operator.name}.h"] = text
-    return files
-
-
-def parameters(operator: Operator) -> str:
-    """Return the parameters of a Python entry point, outputs included."""
-    return ", ".join(argument.name for argument in operator.arguments)
-
-
-def _target(task: Task) -> str:
-    track, operator = task.track, task.operator
-    if _starts_from_baseline(task):
-        return operator.baseline(track.source)
-    skeleton = languages()[track.target].texts.skeleton
-    return skeleton.format(**_words(task), stream=f"{track.target}Stream_t")
-
-
-def _starts_from_baseline(task: Task) -> bool:
-    """Return whether the baseline is a file to change; for torch it is the reference."""
-    return task.track.source == task.track.target != "torch"
-
-
-def _words(task: Task) -> dict[str, str]:
-    return {
-        "name": task.operator.name,
-        "file": task.target_file,
-        "outputs": " and ".join(f"`{argument.name}`" for argument in task.operator.outputs),
-        "parameters": parameters(task.operator),
-    }
-
-
-def _brief(task: Task) -> str:
     operator, track = task.operator, task.track
-    words = _words(task)
     language = languages()[track.target]
-    signature = language.header(operator)
-    return _BRIEF.format(
+    header = language.header(operator)
+    # In torch the baseline is the reference, which is no file to change.
+    from_baseline = track.source == track.target != "torch"
+    words = {
+        "name": operator.name,
+        "language": language.name,
+        "file": task.target_file,
+        "outputs": " and ".join(f"`{argument.name}`" for argument in operator.outputs),
+        "parameters": ", ".join(argument.name for argument in operator.arguments),
+    }
+    brief = _BRIEF.format(
         **words,
         title=operator.title,
         source=track.source,
         target=track.target,
         prompt=operator.prompt.strip(),
         convention=language.texts.convention.format(**words),
-        signature=f"```c\n{signature}```" if signature else "",
+        signature=f"```c\n{header}```" if header else "",
         arguments="\n".join(_argument_row(argument) for argument in operator.arguments),
-        start=(
-            "The file holds the baseline: what it does now is what must be beaten."
-            if _starts_from_baseline(task)
-            else "The file is a skeleton. To be beaten: `reference`, eager or compiled."
-        ),
+        start=_BASELINE if from_baseline else _SKELETON,
         cases=_case_table(operator, task.cases(Split.SEEN)),
         domain=_domain_table(task),
         rules=language.texts.rules,
         profile=_PROFILE if language.texts.profiled else "",
     )
+    skeleton = language.texts.skeleton.format(**words)
+    files = {
+        task.target_file: operator.baseline(track.source) if from_baseline else skeleton,
+        "TASK.md": brief,
+        "reference.py": read_text(operator.folder / "reference.py"),
+    }
+    return files | ({f"{operator.name}.h": header} if header else {})
 
 
 def _argument_row(argument: Argument) -> str:
@@ -142,18 +119,14 @@ def _case_table(operator: Operator, cases: tuple[Case, ...]) -> str:
 
 
 def _domain_table(task: Task) -> str:
-    rows = [
-        f"| {symbol} | {_range(values)} |"
-        for symbol, values in task.operator.domain.symbols.items()
-    ]
-    return "\n".join(
-        ("| symbol | values |", "|---|---|", f"| dtype | {', '.join(task.dtypes)} |", *rows)
-    )
+    ranges = {name: _range(values) for name, values in task.operator.domain.symbols.items()}
+    rows = {"dtype": ", ".join(task.dtypes), **ranges}
+    lines = (f"| {name} | {values} |" for name, values in rows.items())
+    return "\n".join(("| symbol | values |", "|---|---|", *lines))
 
 
 def _range(values: Range) -> str:
-    match values:
-        case Choices(values=choices):
-            return ", ".join(str(choice) for choice in choices)
-        case LogUniform(low=low, high=high, multiple_of=multiple):
-            return f"{low} to {high}" + (f", multiples of {multiple}" if multiple > 1 else "")
+    if isinstance(values, Choices):
+        return ", ".join(map(str, values.values))
+    multiples = f", multiples of {values.multiple_of}" if values.multiple_of > 1 else ""
+    return f"{values.low} to {values.high}{multiples}"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.building import extensions
+from evaluation.building import extensions, native
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.languages import languages
 from evaluation.sandboxed import build_torch
@@ -182,12 +182,12 @@ def test_a_missing_tool_is_the_machines_fault(
 def test_plain_pytorch_is_built_by_no_compiler(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extensions, "compiler_version", None)
+    monkeypatch.setattr(native, "compiler_version", None)
     plain = "def scaled(x, scale):\n    return x * scale\n"
     assert [output.tool for output in built(plain, task, cache).outputs] == ["python"]
 
 
-def test_a_stranger_leaves_libraries_of_its_own_and_nothing_else(tmp_path: Path) -> None:
+def test_only_regular_libraries_are_moved_out_of_the_sandbox(tmp_path: Path) -> None:
     work, kept = tmp_path / "work", tmp_path / "kept"
     work.mkdir()
     kept.mkdir()
@@ -197,7 +197,7 @@ def test_a_stranger_leaves_libraries_of_its_own_and_nothing_else(tmp_path: Path)
     (work / f"folder.{key}.so").mkdir()
     (work / "short.00.so").write_text("no key")
     (work / "..so").write_text("no name")
-    extensions._keep(work, kept)
+    extensions._move_libraries(work, kept)
     assert [path.name for path in kept.iterdir()] == [f"good.{key}.so"]
 
 

@@ -32,7 +32,7 @@ COUNT = 100_000
 )
 def test_to_read_a_source_takes_a_time_that_grows_with_its_length_alone(text: str) -> None:
     started = time.process_time()
-    native.refuse_breaches({"a.cu": text}, cuda.BREACHES)
+    native.check_rules({"a.cu": text}, cuda.RULES)
     with contextlib.suppress(Rejected):  # of flags that are none
         nvcc.source_flags(text)
     assert time.process_time() - started < 2  # it took minutes, where a pattern began again
@@ -44,14 +44,14 @@ def test_to_read_a_source_takes_a_time_that_grows_with_its_length_alone(text: st
 )
 def test_a_system_call_is_found_wherever_it_stands(text: str) -> None:
     with pytest.raises(Rejected, match="has no place in a kernel"):
-        native.refuse_breaches({"a.cpp": text}, native.BREACHES)
+        native.check_rules({"a.cpp": text}, native.RULES)
 
 
 @pytest.mark.parametrize(
     "text", ["// system(1)", "/* fork() */", "/* fork()", "int asm_; // syscall"]
 )
 def test_comments_are_not_read(text: str) -> None:
-    native.refuse_breaches({"a.cpp": text}, native.BREACHES)
+    native.check_rules({"a.cpp": text}, native.RULES)
 
 
 @pytest.mark.parametrize(

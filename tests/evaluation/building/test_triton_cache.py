@@ -29,10 +29,10 @@ import torch, triton
 from triton.backends.compiler import GPUTarget
 from evaluation.building import triton_cache
 from evaluation.sandboxed.build_triton import CompilingDriver
-from evaluation.building.static_analysis import load_function
+from evaluation.languages._python import load_function
 
 folder, elements = Path(sys.argv[1]), json.loads(sys.argv[2])
-triton_cache.at_hand(folder, Path.home() / ".triton" / "cache")
+triton_cache.restore(folder, Path.home() / ".triton" / "cache")
 triton.runtime.driver.set_active(CompilingDriver(GPUTarget("cuda", 90, 32), 232448))
 found = []
 triton.knobs.compilation.listener = lambda *, cache_hit, **rest: found.append(cache_hit)
@@ -181,7 +181,7 @@ def test_entries_without_bytes_take_room_too(
 def test_what_cannot_be_copied_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "compiled" / "entry").mkdir(parents=True)
     (tmp_path / "home").write_text("in the way")
-    triton_cache.at_hand(tmp_path, tmp_path / "home" / "cache")
+    triton_cache.restore(tmp_path, tmp_path / "home" / "cache")
     assert (tmp_path / "home").is_file()
 
 
@@ -190,5 +190,5 @@ def test_a_group_that_cannot_be_read_is_nobodys_end(tmp_path: Path) -> None:
     entry.mkdir(parents=True)
     for number, text in enumerate(["no JSON", "[]", '{"child_paths": [1]}', '{"child_paths": {}}']):
         (entry / f"__grp__{number}.json").write_text(text)
-    triton_cache.at_hand(tmp_path, tmp_path / "home")
+    triton_cache.restore(tmp_path, tmp_path / "home")
     assert len(list((tmp_path / "home" / "entry").iterdir())) == 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.building import nvcc
-from evaluation.building.device_kernel import DeviceKernel
+from evaluation.building.c_kernel import GpuKernel
 from evaluation.errors import BuildError, Rejected
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
@@ -259,7 +259,7 @@ def test_without_a_gpu_a_verdict_is_skipped_after_compiling(task: Task, cache: P
 @pytest.mark.usefixtures("every_dtype")
 def test_what_was_built_can_be_loaded_where_nothing_of_it_runs(task: Task, cache: Path) -> None:
     folder = build(task, "cuda", {"shifted.cu": KERNEL}, cache).folder
-    assert set(DeviceKernel.load(folder, "shifted").libraries) == set(DTYPES)
+    assert set(GpuKernel.load(folder, "shifted").libraries) == set(DTYPES)
     library = ctypes.CDLL(str(folder / "kernel.float32.so"))
     library.arena_error.restype = ctypes.c_char_p
     assert library.arena_error(1) == b"invalid argument"

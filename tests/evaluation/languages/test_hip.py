@@ -15,7 +15,7 @@ from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_task
 from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Reason, Verdict
-from tests.conftest import absent
+from tests.conftest import skip_or_fail
 from tests.evaluation.languages.machine import needs_nvcc, without_gpu
 
 HIP = languages()["hip"]
@@ -141,7 +141,7 @@ def test_a_wave_of_so_many_lanes_is_noted_when_compiling(task: Task, cache: Path
     ],
 )
 def test_literal_widths_of_a_wave_are_found(line: str, lanes: list[int]) -> None:
-    notes = list(hip.waves("a.hip", f"\n{line}\n"))
+    notes = list(hip.wave_width_notes("a.hip", f"\n{line}\n"))
     assert [note.message.split("wave of ")[1].split()[0] for note in notes] == [
         str(number) for number in lanes
     ]
@@ -212,8 +212,9 @@ def test_flags_are_translated_for_hipcc(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(hipcc, "knows", lambda arch: True)
     flags = ["--use_fast_math", "-maxrregcount=64", "-O2"]
     first, second, tried = hipcc.jobs(["a.hip"], flags, ["float32", "float16"], libraries=True)
-    assert (first.arch, first.dtype, second.dtype) == ("gfx942", "float32", "float16")
-    assert (tried.arch, tried.dtype) == ("gfx90a", "")
+    assert (first.arch, second.arch) == ("gfx942 float32", "gfx942 float16")
+    assert (first.library, second.library) == ("kernel.float32.so", "kernel.float16.so")
+    assert (tried.arch, tried.library) == ("gfx90a", "")
     assert {"-fapprox-func", "-O2", "-DARENA_FLOAT32=1", "HIP_PLATFORM=amd"} <= set(first.argv)
     assert "-ffast-math" not in first.argv
     assert not any("maxrregcount" in word for word in first.argv)
@@ -246,7 +247,7 @@ def test_without_a_gpu_a_verdict_is_skipped_after_compiling(task: Task, cache: P
 @pytest.mark.usefixtures("everywhere")
 def test_amds_gpus_are_tried_beside_the_one_that_is_here(task: Task, cache: Path) -> None:
     if not hipcc.compiler():
-        absent("no hipcc is here")
+        skip_or_fail("no hipcc is here")
     outputs = build(task, "hip", {"shifted.hip": KERNEL}, cache).outputs
     tried = {output.arch: output for output in outputs if output.tool.startswith("hipcc")}
     assert tried["gfx90a"].ok and tried["gfx90a"].resources
@@ -257,8 +258,8 @@ def test_amds_gpus_are_tried_beside_the_one_that_is_here(task: Task, cache: Path
 def on_an_amd_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if one were here: what is built is not run."""
     if not hipcc.compiler():
-        absent("no hipcc is here")
-    monkeypatch.setattr(hip, "_by_hipcc", lambda: True)
+        skip_or_fail("no hipcc is here")
+    monkeypatch.setattr(hip, "_built_by_hipcc", lambda: True)
     monkeypatch.setattr(hipcc, "architectures_here", lambda: ("gfx90a",))
 
 
@@ -277,7 +278,7 @@ def test_where_only_hipcc_is_installed_it_builds_and_nothing_runs(
     task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not hipcc.compiler():
-        absent("no hipcc is here")
+        skip_or_fail("no hipcc is here")
     monkeypatch.setattr(nvcc, "compiler", lambda: "")
     monkeypatch.setattr(hipcc, "ARCHITECTURES", ("gfx90a",))
     report = evaluate(Request(task, {"shifted.hip": KERNEL}, cache))

@@ -301,5 +301,5 @@ def test_a_compiler_is_not_given_up_on_after_eight_shapes(
     for name in ("recompile_limit", "accumulated_recompile_limit"):
         monkeypatch.setattr(config, name, getattr(config, name))  # put back afterwards
     TORCH.build({"twice.py": COUNTS}, TASK, tmp_path)
-    answer = TORCH.load(tmp_path, "twice").answer
+    answer = TORCH.load(tmp_path, "twice").function
     assert [answer(torch.zeros(n), 2.0)[1] for n in range(2, 22)] == list(range(1, 21))

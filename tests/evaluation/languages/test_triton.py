@@ -12,7 +12,7 @@ import pytest
 
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import languages
-from evaluation.languages.triton import _read_answer, targets
+from evaluation.languages.triton import _read_result, targets
 from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import build
@@ -247,9 +247,9 @@ raise RuntimeError(refusals)
 
 @pytest.mark.parametrize("leave", [os.mkfifo, os.mkdir, lambda path: path.write_text("[1, 2")])
 def test_what_is_no_answer_is_none(leave: Callable[[Path], object], tmp_path: Path) -> None:
-    assert _read_answer(tmp_path / "answer.0") is None
-    leave(tmp_path / "answer.0")
-    assert _read_answer(tmp_path / "answer.0") is None
+    assert _read_result(tmp_path / "result.0") is None
+    leave(tmp_path / "result.0")
+    assert _read_result(tmp_path / "result.0") is None
 
 
 def test_compiling_for_ever_ends_at_the_limit(task: Task, cache: Path) -> None:

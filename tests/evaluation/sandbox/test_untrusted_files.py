@@ -129,7 +129,7 @@ def test_build_over_the_size_limit_is_refused(
     source = (
         '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // kept?\n'
     )
-    with pytest.raises(BuildError, match="the artefact takes .* the limit is"):
+    with pytest.raises(BuildError, match=r"the artefact takes .* the limit is"):
         builds.build(task, "cpp", {task.target_file: source}, tmp_path)
     assert list((tmp_path / "builds").iterdir()) == []
 

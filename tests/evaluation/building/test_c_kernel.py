@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.building.device_kernel import DeviceKernel
+from evaluation.building.c_kernel import GpuKernel
 from evaluation.errors import SubmissionError
 from evaluation.types import Argument, Reason
 
@@ -74,21 +74,21 @@ def test_launches_go_to_the_library_of_the_dtype(
     dtype: torch.dtype, mark: int, stand_ins: Path
 ) -> None:
     slots = slots_of(dtype, 3)
-    launch = DeviceKernel.load(stand_ins, "shifted").bind(ARGUMENTS, slots)
+    launch = GpuKernel.load(stand_ins, "shifted").bind(ARGUMENTS, slots)
     launch(2, 2)  # the third slot, then the first
     written = [bool(torch.any(slot["out"].view(torch.uint8) == mark)) for slot in slots]
     assert written == [True, False, True]
 
 
 def test_an_error_of_a_launch_is_told_with_its_text(stand_ins: Path) -> None:
-    launch = DeviceKernel.load(stand_ins, "shifted").bind(ARGUMENTS, slots_of(torch.float32, 1, 7))
+    launch = GpuKernel.load(stand_ins, "shifted").bind(ARGUMENTS, slots_of(torch.float32, 1, 7))
     with pytest.raises(SubmissionError, match="returned 9, out of everything") as caught:
         launch(0, 1)
     assert caught.value.reason is Reason.CALL_ERROR
 
 
 def test_an_error_is_told_once(stand_ins: Path) -> None:
-    kernel = DeviceKernel.load(stand_ins, "shifted")
+    kernel = GpuKernel.load(stand_ins, "shifted")
     refused, right = slots_of(torch.float32, 1, 7), slots_of(torch.float32, 1)
     with pytest.raises(SubmissionError):
         kernel.bind(ARGUMENTS, refused)(0, 1)
@@ -97,5 +97,5 @@ def test_an_error_is_told_once(stand_ins: Path) -> None:
 
 def test_a_library_without_the_entry_point_is_refused(stand_ins: Path) -> None:
     with pytest.raises(SubmissionError) as caught:
-        DeviceKernel.load(stand_ins, "drifted")
+        GpuKernel.load(stand_ins, "drifted")
     assert caught.value.reason is Reason.MISSING_ENTRY

@@ -1,0 +1,39 @@
+"""Loading of Python candidates, in a candidate process."""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from evaluation.errors import SubmissionError
+from evaluation.types import Reason
+
+
+def load_module(path: Path) -> ModuleType:
+    """Run a file as a private module; its exceptions pass through."""
+    spec = importlib.util.spec_from_file_location(f"_candidate_{path.stem}", path)
+    assert spec is not None and spec.loader is not None, f"{path} is no Python file"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    linecache.checkcache(str(path))
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_function(path: Path, entry: str) -> Callable[..., Any]:
+    """Run a file as a private module and return its function `entry`; its exceptions pass through.
+
+    Raises: SubmissionError(MISSING_ENTRY) without the function.
+    """
+    function = getattr(load_module(path), entry, None)
+    if not callable(function):
+        raise SubmissionError(
+            Reason.MISSING_ENTRY, f"no function `{entry}` in {path.name}; define it"
+        )
+    loaded: Callable[..., Any] = function
+    return loaded
