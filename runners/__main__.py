@@ -1,4 +1,4 @@
-"""The command line of what executes.
+"""Command line of the launcher, the catalogue sync and the workers.
 
 python -m runners                               the whole arena on this machine
 python -m runners sync                          tasks and agents into the catalog
@@ -6,7 +6,10 @@ python -m runners worker --queues build         a worker for these queues
 python -m runners worker --hardware [--device]  a worker for all GPUs of this machine, or for one
 """
 
+# Imports in functions: Django's models can be imported only after `django.setup`.
+
 import argparse
+import logging
 import os
 import sys
 
@@ -26,15 +29,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="command")
     sync = commands.add_parser("sync", help="read tasks and agents into the catalog")
     sync.set_defaults(command=_sync)
-    worker = commands.add_parser("worker", help="take work from queues")
-    taken = worker.add_mutually_exclusive_group(required=True)
-    taken.add_argument("--queues", nargs="+", metavar="QUEUE", help="such as build, agents")
-    taken.add_argument("--hardware", action="store_true", help="the queues of what is found here")
+    worker = commands.add_parser("worker", help="execute messages of queues")
+    queues = worker.add_mutually_exclusive_group(required=True)
+    queues.add_argument("--queues", nargs="+", metavar="QUEUE", help="such as build, agents")
+    queues.add_argument("--hardware", action="store_true", help="the queues of the devices here")
     worker.add_argument(
-        "--device", help="which, by slug, number or UUID; default: all GPUs, else the processor"
+        "--device", help="one device by slug, number or UUID; default: all GPUs, else the CPU"
     )
-    worker.add_argument("--threads", type=int, default=1, help="how much at a time (default 1)")
-    worker.add_argument("--nice", type=int, default=0, help="give way to others by this much")
+    worker.add_argument("--threads", type=int, default=1, help="parallel messages (default 1)")
+    worker.add_argument("--nice", type=int, default=0, help="niceness of the process (default 0)")
     worker.set_defaults(command=_worker)
     return parser
 
@@ -51,15 +54,16 @@ def _sync(options: argparse.Namespace) -> int:
     django.setup()
     from runners.catalog import sync
 
-    problems = sync()
-    for problem in problems:
+    report = sync()
+    for change in ("added", "changed", "missing"):
+        for slug in getattr(report, change):
+            print(f"{change}: {slug}")
+    for problem in report.problems:
         print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    return 1 if report.problems else 0
 
 
 def _worker(options: argparse.Namespace) -> int:
-    import logging
-
     import django
 
     logging.basicConfig(

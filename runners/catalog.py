@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from django.conf import settings
 
 from arena.catalog.models import Agent
-from arena.catalog.services import AgentSpec, keep_admissions, sync_agents, sync_tasks
+from arena.catalog.services import (
+    AgentSpec,
+    SyncReport,
+    keep_admissions,
+    sync_agents,
+    sync_tasks,
+)
 from runners.agents import BadAgent, Spec, load, names, path_of
 
 
-def sync() -> list[str]:
-    """Sync everything; return a message for each task folder or agent module that is left out."""
-    specs, problems = _offered()
+def sync() -> SyncReport:
+    """Sync everything; report task folders and agent modules that are left out as problems."""
+    adapters, problems = _adapters()
     sync_agents(
-        AgentSpec(adapter=adapter, **vars(spec))
-        for adapter, found in specs.items()
-        for spec in found
+        AgentSpec(adapter=adapter, **asdict(spec))
+        for adapter, specs in adapters.items()
+        for spec in specs
     )
-    problems += sync_tasks(settings.ARENA_TASKS).problems
+    report = sync_tasks(settings.ARENA_TASKS)
+    report.problems = problems + report.problems
     keep_admissions(settings.ADMISSIONS)
-    return problems
+    return report
 
 
-def _offered() -> tuple[dict[str, tuple[Spec, ...]], list[str]]:
-    """Return what each adapter offers, and why others are left out.
+def _adapters() -> tuple[dict[str, tuple[Spec, ...]], list[str]]:
+    """Return the agents of each adapter, and the reasons why others are left out.
 
     An existing slug keeps its adapter.
     """
-    specs: dict[str, tuple[Spec, ...]] = {}
+    adapters: dict[str, tuple[Spec, ...]] = {}
     problems: list[str] = []
     owners: dict[str, str] = {}
     known = set(Agent.objects.filter(active=True).values_list("adapter", flat=True))
     for name in sorted(names(), key=lambda name: name not in known):
         try:
-            found = load(name).SPECS
+            specs = load(name).SPECS
         except BadAgent as error:
             problems.append(str(error))
             continue
-        if taken := [spec.slug for spec in found if spec.slug in owners]:
+        if taken := [spec.slug for spec in specs if spec.slug in owners]:
             owner = path_of(owners[taken[0]])
             problems.append(f"{path_of(name)}: its slug {taken[0]!r} is that of {owner}")
             continue
-        specs[name] = found
-        owners.update(dict.fromkeys((spec.slug for spec in found), name))
-    return specs, problems
+        adapters[name] = specs
+        owners.update(dict.fromkeys((spec.slug for spec in specs), name))
+    return adapters, problems

@@ -101,6 +101,24 @@ def _check_compiler() -> None:
         raise CannotStart("there is no g++: install it, on Debian and Ubuntu by apt install g++.")
 
 
+def load_published(folder: Path) -> Iterator[str]:
+    """Import the results that come with the project, and yield messages about them."""
+    from arena.errors import UserError
+    from arena.runs import services
+
+    for path in sorted(folder.glob("*.jsonl*")):
+        try:
+            found = services.import_results(path)
+        except UserError as error:
+            yield f"left out: {error.message} {error.hint}"
+            continue
+        if found.loaded:
+            yield f"loaded {len(found.loaded)} published runs of {path.name}"
+        if found.refused:
+            more = f" (and {len(found.refused) - 1} more)" if found.refused[1:] else ""
+            yield f"left out: {found.refused[0]}{more}"
+
+
 class Launcher:
     """Starts the services of an arena, keeps them running, and ends exactly those."""
 
@@ -117,7 +135,7 @@ class Launcher:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self.ending.set())
         try:
-            self._say(f"data and logs are in {self.home}")
+            self._print(f"data and logs are in {self.home}")
             self._start_valkey()
             self._start_web()  # loads while the rest is made ready, and is told of only then
             self._prepare()
@@ -127,7 +145,7 @@ class Launcher:
         finally:
             self._end()
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(f"arena: {text}", flush=True)
 
     def _start_valkey(self) -> None:
@@ -136,7 +154,7 @@ class Launcher:
         REDIS_URL names another server instead.
         """
         if "REDIS_URL" in os.environ:
-            self._say("the queue is where REDIS_URL says")
+            self._print("the queue is where REDIS_URL says")
             return
         address = self.home / "redis.url"
         port = _valkey_port(address)
@@ -144,7 +162,7 @@ class Launcher:
         address.write_text(f"redis://{HOST}:{port}/0\n")
         self.valkey = self._service("valkey", _valkey_command(port, self.home / "valkey"))
         self.valkey.start()
-        self._say(f"the queue, Valkey, is on port {port}")
+        self._print(f"the queue, Valkey, is on port {port}")
 
     def _prepare(self) -> None:
         """Bring the database and the catalogue up to date."""
@@ -158,29 +176,13 @@ class Launcher:
         from runners.catalog import sync
 
         call_command("migrate", verbosity=0, interactive=False)
-        for problem in sync():
-            self._say(f"left out: {problem}")
-        self._load_published()
+        for problem in sync().problems:
+            self._print(f"left out: {problem}")
+        for message in load_published(PUBLISHED):
+            self._print(message)
         tasks, agents = Task.objects.runnable().count(), Agent.objects.filter(active=True).count()
-        self._say(f"the database is ready: {tasks} tasks, {agents} agents")
+        self._print(f"the database is ready: {tasks} tasks, {agents} agents")
         connection.close()
-
-    def _load_published(self) -> None:
-        """Import the results that come with the project, from machines that a user may not have."""
-        from arena.errors import UserError
-        from arena.runs import services
-
-        for path in sorted(PUBLISHED.glob("*.jsonl*")):
-            try:
-                found = services.import_results(path)
-            except UserError as error:
-                self._say(f"left out: {error.message} {error.hint}")
-                continue
-            if found.loaded:
-                self._say(f"loaded {len(found.loaded)} published runs of {path.name}")
-            if found.refused:
-                more = f" (and {len(found.refused) - 1} more)" if found.refused[1:] else ""
-                self._say(f"left out: {found.refused[0]}{more}")
 
     def _start_web(self) -> None:
         address = ("--bind", HOST, "--port", str(self.port))
@@ -189,7 +191,7 @@ class Launcher:
     def _start_workers(self) -> None:
         for name, words in WORKERS.items():
             self._start(name, "runners", "worker", *words)
-        self._say(f"starting: web server, {', '.join(WORKERS)}")
+        self._print(f"starting: web server, {', '.join(WORKERS)}")
 
     def _start(self, name: str, module: str, *words: str) -> None:
         service = self._service(name, (sys.executable, "-m", module, *words))
@@ -208,10 +210,10 @@ class Launcher:
                 return
             self._poll()
             if time.monotonic() > end:
-                self._say(f"the web server does not answer yet: see {self.home}/logs")
+                self._print(f"the web server does not answer yet: see {self.home}/logs")
                 end += PATIENCE_SECONDS
         took = time.monotonic() - self.began
-        self._say(f"open http://{HOST}:{self.port} (up in {took:.1f} s; Ctrl-C ends it all)")
+        self._print(f"open http://{HOST}:{self.port} (up in {took:.1f} s; Ctrl-C ends it all)")
 
     def _keep(self) -> None:
         """Keep everything running until stopped, and start the demonstration."""
@@ -220,13 +222,13 @@ class Launcher:
             self._poll()
             if waiting_for_hardware and (name := _live_hardware()):
                 waiting_for_hardware = False
-                self._say(f"kernels are measured on {name}")
+                self._print(f"kernels are measured on {name}")
                 self._demonstrate()
 
     def _poll(self) -> None:
         for service in filter(None, (self.valkey, *self.services)):
             if news := service.poll():
-                self._say(news)
+                self._print(news)
 
     def _demonstrate(self) -> None:
         """Start a demonstration run where no run was ever judged or is waiting."""
@@ -242,19 +244,19 @@ class Launcher:
             try:
                 call_command("experiment", plan, verbosity=0)
             except CommandError as error:
-                self._say(f"no demonstration {plan}: {error}")
+                self._print(f"no demonstration {plan}: {error}")
             else:
-                self._say(f"there were no runs yet: started the demonstration {plan}")
+                self._print(f"there were no runs yet: started the demonstration {plan}")
 
     def _end(self) -> None:
         """End the started services, the queue last, and nothing else."""
-        self._say("ending")
+        self._print("ending")
         for group in (self.services, [self.valkey] if self.valkey else []):
             for service in group:
                 service.stop()
             for service in group:
                 service.wait()
-        self._say("ended")
+        self._print("ended")
 
 
 def _valkey_port(address: Path) -> int:

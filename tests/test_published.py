@@ -21,7 +21,7 @@ PUBLISHED = Path(__file__).resolve().parent.parent / "benchmarks" / "published"
 
 @pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.toml")), ids=lambda path: path.name)
 def test_published_plans_name_existing_agents_and_tasks(path: Path) -> None:
-    assert sync() == []
+    assert sync().problems == []
     known = set(Agent.objects.filter(active=True).values_list("slug", flat=True))
     plan = experiments.read_plan(str(path))
     cells = list(experiments.expanded(plan).cells())
@@ -40,21 +40,15 @@ def test_published_results_match_the_current_tasks() -> None:
     assert refused == []
 
 
-def test_launcher_loads_published_results_once_and_prints_what_it_left_out(
-    start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_load_published_loads_once_and_names_what_it_left_out(start, tmp_path: Path) -> None:
     run = finished(start())
     line = json.loads(results.line_of(run))
     run.delete()
     stale = {**line, "task": {**line["task"], "hash": "b" * 64}}
     (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
     (tmp_path / "b.jsonl").write_text(2 * (json.dumps(stale) + "\n"))
-    monkeypatch.setenv("ARENA_HOME", str(tmp_path))  # a launcher names its own
-    monkeypatch.setattr(launcher, "PUBLISHED", tmp_path)
-    arena = launcher.Launcher(tmp_path, 8000)
-    arena._load_published()
-    output = capsys.readouterr().out
-    assert "loaded 1 published runs of a.jsonl" in output
-    assert "b.jsonl:1: relu/cpp-to-cpp was judged as bbbb" in output and "(and 1 more)" in output
-    arena._load_published()
-    assert "loaded" not in capsys.readouterr().out
+    loaded, left_out = launcher.load_published(tmp_path)
+    assert "loaded 1 published runs of a.jsonl" in loaded
+    assert "b.jsonl:1: relu/cpp-to-cpp was judged as bbbb" in left_out
+    assert "(and 1 more)" in left_out
+    assert not any("loaded" in message for message in launcher.load_published(tmp_path))

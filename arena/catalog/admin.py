@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import Prefetch, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from arena.admin import ReadOnlyAdmin
@@ -32,8 +32,7 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
-        versions = TaskVersion.objects.defer("public", "admission")
-        return super().get_queryset(request).prefetch_related(Prefetch("versions", versions))
+        return Task.objects.with_versions()
 
     @admin.display(boolean=True)
     def admitted(self, task: Task) -> bool:

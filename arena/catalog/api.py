@@ -69,12 +69,7 @@ class HardwareOut(Schema):
 
 @router.get("/tasks", response=list[TaskOut])
 def list_tasks(request: HttpRequest, category: str = "", track: str = "") -> Any:
-    tasks = Task.objects.listed(request.user)
-    if category:
-        tasks = tasks.filter(operator__category=category)
-    if track:
-        tasks = tasks.filter(track=track)
-    return tasks
+    return Task.objects.listed(request.user).matching(category, track)
 
 
 @router.get("/tasks/{operator}/{track}", response=TaskDetail)

@@ -42,9 +42,17 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def listed(self, user: Viewer) -> Self:
         """Return the visible tasks with the related rows that a list reads."""
-        shown = self.visible_to(user).select_related("operator")
+        return self.visible_to(user).select_related("operator").with_versions()
+
+    def matching(self, category: str = "", track: str = "") -> Self:
+        """Filter by category and track; empty values are ignored."""
+        lookups = {"operator__category": category, "track": track}
+        return self.filter(**{name: value for name, value in lookups.items() if value})
+
+    def with_versions(self) -> Self:
+        """Prefetch the versions without their long columns."""
         versions = TaskVersion.objects.defer("public", "admission")
-        return shown.prefetch_related(models.Prefetch("versions", versions))
+        return self.prefetch_related(models.Prefetch("versions", versions))
 
     def values_of(self, field: str) -> list[str]:
         """Return the distinct values of a column, in order."""

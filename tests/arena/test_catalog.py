@@ -101,10 +101,6 @@ def test_sync_with_a_malformed_folder_reports_it_and_goes_on(tasks):
     assert len(report.problems) == 1 and "rms_norm/task.toml" in report.problems[0]
     assert report.missing == []
     assert "softmax/cpp-to-cpp" in report.unchanged
-    out = io.StringIO()
-    with pytest.raises(CommandError, match="1 folders could not be read"):
-        call_command("sync", "--tasks", tasks, stdout=out, stderr=out)
-    assert "rms_norm/task.toml" in out.getvalue()
 
 
 def test_sync_without_a_folder_stops_runs_until_it_is_back(tasks):

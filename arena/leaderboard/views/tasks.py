@@ -28,10 +28,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     chosen = {name: request.GET.get(name, "") for name in ("category", "track")}
     visible = Task.objects.visible_to(request.user)
     found = visible.filter(status=Task.Status.PUBLISHED).select_related("operator")
-    if chosen["category"]:
-        found = found.filter(operator__category=chosen["category"])
-    if chosen["track"]:
-        found = found.filter(track=chosen["track"])
+    found = found.matching(**chosen)
     fastest = _fastest(Run.objects.visible_to(request.user))
     operators = [
         (operator, [(task, fastest.get(task.pk)) for task in its_tasks])

@@ -78,7 +78,7 @@ def test_sync_leaves_out_only_malformed_modules(
 ) -> None:
     (folder / "aa.py").write_text(UNFINISHED)
     (folder / "mine.py").write_text(MINE)
-    (problem,) = sync()
+    (problem,) = sync().problems
     assert problem.startswith("runners/agents/aa.py: SyntaxError: ")
     assert Agent.objects.get(slug="mine", active=True).adapter == "mine"
     assert Agent.objects.get(slug="tuner", active=True).adapter == "tuner"
@@ -89,7 +89,8 @@ def test_sync_keeps_a_slug_with_its_first_module(folder: Path) -> None:
     sync_agents([AgentSpec("mine", "Mine", "mine")])
     for name in ("copy", "mine"):
         (folder / f"{name}.py").write_text(MINE)
-    assert sync() == ["runners/agents/copy.py: its slug 'mine' is that of runners/agents/mine.py"]
+    (problem,) = sync().problems
+    assert problem == "runners/agents/copy.py: its slug 'mine' is that of runners/agents/mine.py"
     assert Agent.objects.get(slug="mine").adapter == "mine"
 
 

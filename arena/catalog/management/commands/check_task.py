@@ -50,7 +50,9 @@ class Command(BaseCommand):
                 continue
             self.stdout.write(report_text.admission(admission))
             if not store_admission(task.hash, to_json(admission), admission.admitted):
-                raise CommandError(f"{slug} is newer than the catalog: run `manage.py sync` first.")
+                raise CommandError(
+                    f"{slug} is newer than the catalog: run `python -m runners sync` first."
+                )
             if not admission.admitted:
                 refused.append(slug)
         if refused:
@@ -65,7 +67,7 @@ class Command(BaseCommand):
             found = [slug for slug in known if slug == name or slug.startswith(f"{name}/")]
             if not found:
                 raise CommandError(
-                    f"There is no task {name!r}: run `manage.py sync`, or see /tasks/."
+                    f"There is no task {name!r}: run `python -m runners sync`, or see /tasks/."
                 )
             chosen += found
         return chosen or known
