@@ -53,11 +53,10 @@ def rounds_of(run: Run) -> list[Round]:
     """Return every round in order."""
     submissions = run.submissions.order_by("round").prefetch_related("evaluations").defer("files")
     verdicts = [_verdicts(submission) for submission in submissions]
-    best = list(best_so_far(own for own, _ in verdicts))
     rounds = []
-    for at, (submission, (own, final)) in enumerate(zip(submissions, verdicts, strict=True)):
+    best_after = best_so_far(own for own, _ in verdicts)
+    for submission, (own, final), best in zip(submissions, verdicts, best_after, strict=True):
         passed = own if own and own.verdict == "passed" else None
-        so_far = best[at]
         rounds.append(
             Round(
                 number=submission.round,
@@ -67,8 +66,8 @@ def rounds_of(run: Run) -> list[Round]:
                 speedup=passed.speedup if passed else None,
                 low=passed.low if passed else None,
                 high=passed.high if passed else None,
-                best=so_far.speedup if so_far else None,
-                is_best=so_far is not None and so_far is own,
+                best=best.speedup if best else None,
+                is_best=best is not None and best is own,
             )
         )
     return rounds

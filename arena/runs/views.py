@@ -213,7 +213,7 @@ def _again(shown: Run) -> str:
     task, agent = shown.task_version.task, shown.agent
     if not (agent.active and task.takes_runs):
         return ""
-    asked = {
+    values = {
         "task": task.slug,
         "agent": agent.slug,
         "hardware": "" if shown.imported_at else shown.hardware.slug,
@@ -221,7 +221,7 @@ def _again(shown: Run) -> str:
         "label": "" if shown.experiment_id else shown.label,
         "visibility": shown.visibility,
     }
-    return urlencode(asked)
+    return urlencode(values)
 
 
 def _judged_round(rounds: list[Round]) -> Round | None:
@@ -237,11 +237,10 @@ def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
     results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
     cases = list(evaluation.measurements.public()) if evaluation else []
     judging = evaluation is not None and evaluation.ended_at is None
-    waiting = [name for name in GATES if name not in results] if judging else []
     return {
         "evaluation": evaluation,
         "gates": [(name, results.get(name)) for name in GATES],
-        "next_gate": waiting[0] if waiting else "",
+        "next_gate": next((name for name in GATES if judging and name not in results), ""),
         "cases": cases,
         "case_scale": Scale.over(cases),
         "hidden": results.get("generalization"),
@@ -254,13 +253,12 @@ def _stream(request: HttpRequest, shown: Run) -> dict[str, Any]:
     if words:
         return {"query": words, "found": timeline.matching(shown.events.all(), words)}
     last = timeline.chunk_of(shown.last_seq)
-    if "at" in request.GET or "chunk" in request.GET:
-        asked = _number(request, "chunk")
-        if "at" in request.GET:
-            asked = timeline.chunk_of(_number(request, "at"))
-        numbers = [min(asked, last)]
+    if "at" in request.GET:
+        numbers = [min(timeline.chunk_of(_number(request, "at")), last)]
+    elif "chunk" in request.GET:
+        numbers = [min(_number(request, "chunk"), last)]
     else:
-        numbers = [last - 1, last] if last else [last]
+        numbers = list(range(max(last - 1, 0), last + 1))
     address = reverse("run", args=[shown.pk])
     return {
         "chunks": [timeline.chunk(shown.events.all(), number) for number in numbers],
