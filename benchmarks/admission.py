@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -38,14 +39,14 @@ from evaluation.types import to_json
 from runners.worker.bench import Bench, shares, taken
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Check the chosen tasks; the exit code is 0 if all are admitted."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS")
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--output", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     cache = options.cache.absolute()
     devices = _devices(cache)
     output = options.output or ROOT / f"benchmarks/results/admission-{devices[0].kind}.json"

@@ -97,7 +97,7 @@ def execute(
 def _prepare(log: Log) -> list[Duty]:
     """Prepare database, catalogue and devices."""
     call_command("migrate", verbosity=0, interactive=False)
-    for problem in sync():
+    for problem in sync().problems:
         log(f"left out: {problem}")
     log("looking at this machine (the first time its peaks are measured)")
     devices = worker.hardware_duties(every_kind=True)

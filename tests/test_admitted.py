@@ -64,14 +64,13 @@ def test_benchmark_checks_only_new_and_changed_tasks(
         return SimpleNamespace(returncode=0, stdout=json.dumps(result))
 
     output = tmp_path / "results.json"
-    argv = ["admission.py", "rope/*cpp", "--output", str(output), "--cache", str(tmp_path)]
+    arguments = ["rope/*cpp", "--output", str(output), "--cache", str(tmp_path)]
     about = {"fingerprint": {}, "environment": {}, "uuid": "", "unjudged": ""}
     processor = SimpleNamespace(kind="cpu", slug="cpu", **about)
     found = {"gpu": (), "cpu": (processor,)}
     monkeypatch.setattr(admission.detect, "devices", lambda cache, kinds: found[kinds[0]])
     monkeypatch.setattr(subprocess, "run", admit)
-    monkeypatch.setattr("sys.argv", argv)
-    assert admission.main() == 1
+    assert admission.main(arguments) == 1
     text = capsys.readouterr().out
     assert "1 of 2 tasks are admitted\nrefused: rope/torch-to-cpp\n" in text
     assert sorted(checked) == ["rope/cpp-to-cpp", "rope/torch-to-cpp"]
@@ -79,10 +78,8 @@ def test_benchmark_checks_only_new_and_changed_tasks(
     assert data["tasks"]["rope/cpp-to-cpp"]["answers"]["probe"] == 1
     data["tasks"]["rope/cpp-to-cpp"][changed] = "another"
     output.write_text(json.dumps(data))
-    monkeypatch.setattr("sys.argv", [*argv, "--within", "0"])
-    assert admission.main() == 1 and len(checked) == 2
+    assert admission.main([*arguments, "--within", "0"]) == 1 and len(checked) == 2
     text = capsys.readouterr().out
     assert "0 of 2" in text and "not checked: rope/cpp-to-cpp" in text
-    monkeypatch.setattr("sys.argv", argv)
-    admission.main()
+    admission.main(arguments)
     assert checked[2:] == ["rope/cpp-to-cpp"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +20,16 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 500
 PACKAGES = ("arena", "evaluation", "runners")
-BANNED_OPENERS = re.compile(r"(what|who|whose|whom|whether|where|how)\b", re.IGNORECASE)
-PRIVATE_WORDS = re.compile(r"contestant|inmate|zygote|shepherd|warden|leavings", re.IGNORECASE)
+BANNED_OPENERS = re.compile(r"(what|who|whose|whom|whether|where|how|when|why)\b", re.IGNORECASE)
+PRIVATE_WORDS = re.compile(
+    r"contestant|inmate|zygote|shepherd|warden|leavings|glance|witness|oracle|confession|thawed"
+    r"|\b(strays|rig|desk|doors?|sights?|crowds?|strangers?)\b",
+    re.IGNORECASE,
+)
+PRIVATE_VERBS = set("hear hears heard lay lays laid look looks looked meet meets met".split())
+PRIVATE_VERBS |= set("said say says tell tells told tend tends tended MOST LEAST".split())
+"""Parts of names that a plainer verb, or MAX and MIN, replaced."""
+NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -282,5 +292,15 @@ def test_words_that_the_glossary_replaced_are_not_used() -> None:
         if "migrations" not in path.parts
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if PRIVATE_WORDS.search(line)
+    ]
+    assert found == []
+
+
+def test_verbs_that_the_glossary_replaced_are_in_no_name() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{token.start[0]} {token.string}"
+        for path in [*modules(), *tracked("benchmarks/*.py")]
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.NAME and PRIVATE_VERBS & set(NAME_PART.findall(token.string))
     ]
     assert found == []

@@ -146,7 +146,7 @@ class _Attempt:
         return self._answer(lambda: self._profiled(case[:MAX_CASE].strip()))
 
     def _answer(self, find: Callable[[], Answer]) -> Answer:
-        self.agent.drain()  # what it said before it asked comes before the answer
+        self.agent.drain()  # its output before the request precedes the answer
         try:
             with self.clock.paused():
                 if self.broken:  # what it says of the last answer has been heard
@@ -222,10 +222,10 @@ class _Attempt:
         return True
 
     def _refuse(self, kind: str, **body: Any) -> Answer:
-        self._say(kind, body)
+        self._record(kind, body)
         return refused(body["text"])
 
-    def _say(self, kind: str, body: dict[str, Any]) -> None:
+    def _record(self, kind: str, body: dict[str, Any]) -> None:
         draft = EventDraft(kind, body, actor="arena")
         services.record(self.run.pk, [draft], producer=self.lease)
 
@@ -246,13 +246,13 @@ class _Attempt:
 
     def _conclude(self, ended: Ended) -> None:
         """Request the final judging of the best round, or end the run with a reason."""
-        self._say_stderr(ended)
+        self._record_stderr(ended)
         if self.broken:
             self._finish(RunStatus.BROKEN, self.broken, Fault.ARENA)
         elif ended.ending is Ending.STOPPED:
             self._finish_stopped()
         else:
-            self._say_how_it_ended(ended)
+            self._record_ending(ended)
             chosen = self._chosen()
             if chosen is not None:
                 services.request_evaluation(chosen, Scope.FINAL)
@@ -275,33 +275,33 @@ class _Attempt:
     def _crashed(self, ended: Ended) -> bool:
         return ended.ending is Ending.EXITED and ended.code != 0 and not self.broken
 
-    def _say_stderr(self, ended: Ended) -> None:
+    def _record_stderr(self, ended: Ended) -> None:
         """Record the end of its stderr, unless a crash shows it as the error."""
         held = Run.objects.active().filter(pk=self.run.pk, lease=self.lease)
         if ended.stderr and not self._crashed(ended) and held.exists():
-            self._say("log", {"text": ended.stderr, "stream": "stderr"})
+            self._record("log", {"text": ended.stderr, "stream": "stderr"})
 
-    def _say_how_it_ended(self, ended: Ended) -> None:
+    def _record_ending(self, ended: Ended) -> None:
         match ended.ending:
             case Ending.DEADLINE:
                 seconds = self.run.budget["seconds"]
                 text = f"Its {seconds:g} seconds are spent."
-                self._say("limit", {"name": "seconds", "limit": seconds, "text": text})
+                self._record("limit", {"name": "seconds", "limit": seconds, "text": text})
             case Ending.FLOOD:
-                most = f"{MAX_EVENTS:,} events or {MAX_BYTES >> 20} MiB"
-                text = f"It said more than {most}, the most a run may hold."
-                self._say("limit", {"name": "events", "limit": MAX_EVENTS, "text": text})
+                limit = f"{MAX_EVENTS:,} events or {MAX_BYTES >> 20} MiB"
+                text = f"Its output exceeds the limit of a run, {limit}."
+                self._record("limit", {"name": "events", "limit": MAX_EVENTS, "text": text})
             case Ending.LONG_LINE:
-                text = f"It said a line of more than {LINE_BYTES >> 20} MiB."
-                self._say("limit", {"name": "line_bytes", "limit": LINE_BYTES, "text": text})
+                text = f"A line of its output exceeds {LINE_BYTES >> 20} MiB."
+                self._record("limit", {"name": "line_bytes", "limit": LINE_BYTES, "text": text})
             case Ending.EXCESS if ended.excess:
                 over = ended.excess
                 body = {"name": over.name, "limit": over.limit, "used": over.found}
-                self._say("limit", {**body, "text": f"It {over}."})
+                self._record("limit", {**body, "text": f"It {over}."})
             case Ending.EXITED if self._crashed(ended):
                 text = f"The agent ended with status {ended.code}."
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}
-                self._say("error", body)
+                self._record("error", body)
 
     def _chosen(self) -> Submission | None:
         """Return the passed round whose interval lies highest.

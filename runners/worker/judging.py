@@ -172,9 +172,9 @@ class _Judging:
                     if self.bench:
                         self.bench.prepare(self._start)
                 case "gate":
-                    if message["verdict"] == "broken":  # it is tried again, and this forgotten
-                        said = json.dumps(message["private"], indent=1).replace("\\n", "\n")
-                        logger.error("evaluation %s broke: %s", self.evaluation.pk, said)
+                    if message["verdict"] == "broken":  # it is tried again, and this result dropped
+                        detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")
+                        logger.error("evaluation %s broke: %s", self.evaluation.pk, detail)
                     services.record_gate(self.evaluation.pk, from_json(GateResult, message))
                 case "report" | "profile":
                     self.report = message
@@ -193,8 +193,8 @@ class _Judging:
             case Ending.EXCESS:
                 return f"The judge {ended.excess}."
             case Ending.FLOOD | Ending.LONG_LINE:
-                return "The judge said more than can be heard."
+                return "The output of the judge exceeds its limit."
             case Ending.EXITED:
                 message = self.report["message"] if self.report else self.error
-                said = message or (ended.stderr.splitlines() or ["nothing"])[-1]
-                return f"The judge ended with status {ended.code}: {said}"
+                detail = message or (ended.stderr.splitlines() or ["nothing"])[-1]
+                return f"The judge ended with status {ended.code}: {detail}"

@@ -31,6 +31,7 @@ django.setup()
 
 from django.core.management import execute_from_command_line  # noqa: E402
 
+from arena.catalog.services import SyncReport  # noqa: E402
 from runners import local  # noqa: E402
 from runners.process import supervisor  # noqa: E402
 from runners.worker import attempt, bench, judging, worker  # noqa: E402
@@ -41,5 +42,5 @@ supervisor.HEARTBEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 50
 worker.POLL_SECONDS = 0.5
 bench.MIN_CORES = bench.CORES_AHEAD = 1  # machines that run tests have few
-local.sync = list
+local.sync = SyncReport
 execute_from_command_line(sys.argv)

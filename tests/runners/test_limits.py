@@ -1,4 +1,4 @@
-"""An agent that takes too much with all that it started is ended, and what it left is judged."""
+"""Resource limits of an agent with all its processes: it is ended, and its file is judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.runners.house import TARGET, House
 
 FORKS = """
 import os, time
-for _ in range({most}):
+for _ in range({count}):
     if os.fork() == 0:
         os.setsid()
         time.sleep({seconds})
@@ -27,17 +27,17 @@ time.sleep({seconds})
 """
 
 
-def at_work(code: str) -> list[dict[str, Any]]:
+def steps_that_run(code: str) -> list[dict[str, Any]]:
     """Return the steps of an agent that writes a submission, then runs this."""
-    answer = {"write": TARGET, "text": "speedup 1.4"}
-    return [answer, {"write": "it.py", "text": code}, {"run": "python3 it.py"}]
+    implementation = {"write": TARGET, "text": "speedup 1.4"}
+    return [implementation, {"write": "it.py", "text": code}, {"run": "python3 it.py"}]
 
 
 @pytest.mark.parametrize(
     ("code", "name", "limit", "text"),
     [
         (
-            FORKS.format(most=600, seconds=60),
+            FORKS.format(count=600, seconds=60),
             "processes",
             256,
             " processes at a time; the limit is 256.",
@@ -51,11 +51,11 @@ def at_work(code: str) -> list[dict[str, Any]]:
     ],
     ids=["forks", "disk"],
 )
-def test_an_agent_that_takes_too_much_is_ended_and_what_it_left_is_judged(
+def test_agent_above_a_limit_is_ended_and_its_file_judged(
     house: House, code: str, name: str, limit: int, text: str
 ) -> None:
     begun = time.monotonic()
-    row = house.ended(run := house.run(at_work(code)))
+    row = house.ended(run := house.run(steps_that_run(code)))
     assert time.monotonic() - begun < 50
     assert (row["status"], row["speedup"]) == ("passed", 1.4)
     (event,) = house.events(run, "limit")
@@ -67,9 +67,9 @@ def test_an_agent_that_takes_too_much_is_ended_and_what_it_left_is_judged(
 
 
 @pytest.mark.parametrize(
-    "code", [FORKS.format(most=30, seconds=1), FILLS.format(files=3, seconds=1)]
+    "code", [FORKS.format(count=30, seconds=1), FILLS.format(files=3, seconds=1)]
 )
-def test_an_agent_that_takes_less_is_left_alone(house: House, code: str) -> None:
-    row = house.ended(run := house.run(at_work(code)))
+def test_agent_below_the_limits_continues(house: House, code: str) -> None:
+    row = house.ended(run := house.run(steps_that_run(code)))
     assert (row["status"], row["speedup"]) == ("passed", 1.4)
     assert house.events(run, "limit") == []

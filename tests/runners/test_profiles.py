@@ -1,4 +1,4 @@
-"""An agent is told where the time of its last round goes, so often, and it costs no round."""
+"""Profiles of an agent's last round: limited in number, and without cost of rounds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tests.runners.house import CASES, TARGET, House
 from tests.runners.worker.test_attempt import hand_in, tool_outputs
 
 
-def test_a_profile_is_told_to_the_agent_and_stands_in_the_trace(house: House) -> None:
+def test_profile_is_answered_and_recorded(house: House) -> None:
     run = house.run([*hand_in("speedup 1.5"), {"profile": "wide"}, *hand_in("speedup 1.2")])
     row = house.ended(run)
     assert (row["status"], row["rounds"], row["speedup"]) == ("passed", 2, 1.5)
-    told = tool_outputs(house, run)[1].splitlines()
-    assert told == [
+    output = tool_outputs(house, run)[1].splitlines()
+    assert output == [
         f"profile of round 1, {PROFILES - 1} of {PROFILES} left",
         "case wide: k<float> 12.50",
     ]
@@ -28,7 +28,7 @@ def test_a_profile_is_told_to_the_agent_and_stands_in_the_trace(house: House) ->
     assert [(end["ok"], end["verdict"]) for end in ends] == [(True, "")]
 
 
-def test_a_profile_is_of_what_was_judged_and_says_when_that_has_changed(house: House) -> None:
+def test_profile_of_a_changed_file_says_so(house: House) -> None:
     edit = {"write": TARGET, "text": "speedup 9"}
     run = house.run([{"profile": ""}, *hand_in("speedup 1.5"), edit, {"profile": ""}])
     house.ended(run)
@@ -38,35 +38,36 @@ def test_a_profile_is_of_what_was_judged_and_says_when_that_has_changed(house: H
     assert "the file has changed since that round" in after
 
 
-def test_profiles_are_bounded_and_the_same_one_again_is_not_another(house: House) -> None:
-    asks = [{"profile": f"case {number}"} for number in range(PROFILES)]
-    run = house.run([*hand_in("speedup 1.5"), *asks, asks[0], {"profile": "wide"}])
+def test_profiles_are_limited_and_repeats_are_free(house: House) -> None:
+    requests = [{"profile": f"case {number}"} for number in range(PROFILES)]
+    run = house.run([*hand_in("speedup 1.5"), *requests, requests[0], {"profile": "wide"}])
     house.ended(run, 60)
-    told = tool_outputs(house, run)[1:]
-    assert told[PROFILES - 1].startswith(f"profile of round 1, 0 of {PROFILES} left")
-    assert told[PROFILES] == told[0].replace(f"{PROFILES - 1} of", "0 of")
+    output = tool_outputs(house, run)[1:]
+    assert output[PROFILES - 1].startswith(f"profile of round 1, 0 of {PROFILES} left")
+    assert output[PROFILES] == output[0].replace(f"{PROFILES - 1} of", "0 of")
     assert (
-        told[PROFILES + 1] == f"All {PROFILES} profiles of this run are spent; verdicts are not.\n"
+        output[PROFILES + 1]
+        == f"All {PROFILES} profiles of this run are spent; verdicts are not.\n"
     )
     (limit,) = house.events(run, "limit")
     assert (limit["body"]["name"], limit["body"]["used"]) == ("profiles", PROFILES)
     assert len(house.events(run, "profiler_output")) == PROFILES
 
 
-def test_a_name_of_no_seen_case_is_refused_with_those_there_are_and_costs_nothing(
+def test_profile_of_an_unknown_case_is_refused_and_free(
     house: House,
 ) -> None:
     run = house.run([*hand_in("speedup 1.5"), {"profile": "wid"}, {"profile": "wide"}])
     house.ended(run)
-    _, refused, told = tool_outputs(house, run)
+    _, refused, output = tool_outputs(house, run)
     assert refused == f"There is no seen case 'wid'; there are: {', '.join(CASES)}.\n"
-    assert told.startswith(f"profile of round 1, {PROFILES - 1} of {PROFILES} left")
+    assert output.startswith(f"profile of round 1, {PROFILES - 1} of {PROFILES} left")
     (note,) = house.events(run, "note")
     assert note["body"]["text"] == refused.strip()
     assert len(house.events(run, "profiler_output")) == 1
 
 
-def test_where_there_is_no_profiler_the_agent_is_told_so(house: House) -> None:
+def test_profile_without_a_profiler_gives_the_reason(house: House) -> None:
     run = house.run([*hand_in("speedup 1.5 no profiler"), {"profile": ""}])
     assert house.ended(run)["status"] == "passed"
     assert "no profiler for the CPU here: needs a GPU" in tool_outputs(house, run)[1]
@@ -75,13 +76,13 @@ def test_where_there_is_no_profiler_the_agent_is_told_so(house: House) -> None:
     assert event["body"]["message"] == "no profiler for the CPU here: needs a GPU"
 
 
-def test_what_did_not_compile_cannot_be_profiled(house: House) -> None:
+def test_profile_of_an_uncompiled_round_is_refused(house: House) -> None:
     run = house.run([*hand_in("does not compile"), {"profile": ""}])
     house.ended(run)
     assert "Round 1 did not compile" in tool_outputs(house, run)[1]
 
 
-def test_a_profiler_that_breaks_ends_no_run(house: House) -> None:
+def test_broken_profiler_does_not_end_the_run(house: House) -> None:
     run = house.run([*hand_in("speedup 1.5, spoils a profile"), {"profile": ""}])
     row = house.ended(run, 60)
     assert (row["status"], row["speedup"]) == ("passed", 1.5)

@@ -146,9 +146,9 @@ def written_by(command: str) -> list[dict[str, Any]]:
             "yes",
             "events",
             20_000,
-            "It said more than 20,000 events or 256 MiB, the most a run may hold.",
+            "Its output exceeds the limit of a run, 20,000 events or 256 MiB.",
         ),
-        ("head -c 9000000 /dev/zero", "line_bytes", 8 << 20, "It said a line of more than 8 MiB."),
+        ("head -c 9000000 /dev/zero", "line_bytes", 8 << 20, "A line of its output exceeds 8 MiB."),
     ],
 )
 def test_an_agent_that_says_too_much_is_told_of_which_limit(

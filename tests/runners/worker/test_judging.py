@@ -41,7 +41,7 @@ def test_what_a_candidate_may_take_is_over_before_its_judge_is_taken_to_have_fai
         operator = load_operator(ROOT / "tasks" / name, kind)
         limit = operator.limits.seconds
         one_by_one = (len(operator.domain.dtypes) + len(nvcc.CROSS_ARCHITECTURES)) * limit
-        assert max(one_by_one, extensions.PATIENCE * limit) + 60 < judging.BUILD.seconds, name
+        assert max(one_by_one, extensions.LIMIT_FACTOR * limit) + 60 < judging.BUILD.seconds, name
         assert handle.max_total_seconds(limit) + 240 < judging.MEASURE.seconds, name
 
 

@@ -20,6 +20,7 @@ def test_poll_with_a_failing_reaper_is_logged(
     assert "the reaper failed" in caplog.text
 
 
+@pytest.mark.django_db(transaction=True)
 def test_database_error_in_a_loop_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with worker.database_errors_logged():
         raise OperationalError("database is locked")
