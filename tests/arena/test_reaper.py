@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+import redis
 from django.utils import timezone
 
 from arena import queue
@@ -90,6 +91,7 @@ def test_a_run_that_is_being_judged_needs_no_agent(start):
 def test_a_lost_message_is_sent_again_and_only_once_and_once_the_run_can_be_judged(
     start, hardware, valkey, django_capture_on_commit_callbacks
 ):
+    redis.from_url(valkey).flushdb()
     start()  # in a transaction that never commits: its message is never sent
     Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
     assert services.reap() == 0, "nobody would judge it"

@@ -78,6 +78,8 @@ def test_a_killed_judge_is_replaced_and_the_run_passes(
     house: House, role: str, status: str
 ) -> None:
     if role == "build":
+        registered = "SELECT 1 FROM catalog_worker WHERE queues LIKE '%build%'"
+        house.wait_until(lambda: bool(house.rows(registered)), 30)  # else no run would start
         house.kill(role)
     run = house.run(ROUND)
     house.wait_until(lambda: is_at(house, run, status), 30)
