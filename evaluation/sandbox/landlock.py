@@ -31,7 +31,7 @@ def restrict(policy: Policy) -> None:
     """Limit this process to the paths of a policy, irrevocably."""
     abi = policy.features.landlock
     every = max(rights for version, rights in _ALL_RIGHTS.items() if version <= abi)
-    network = 3 if abi >= 4 else 0
+    network = 3 if abi >= 4 and not policy.loopback else 0
     scope = 3 if abi >= 6 else 0
     attributes = struct.pack("QQQ", every, network, scope)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.sandbox import landlock, mounts, seccomp
+from evaluation.sandbox import landlock, loopback, mounts, seccomp
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import SECONDS, Excess, ResourceUsage, ResourceWatch
 from evaluation.sandbox.syscalls import PR_SET_DUMPABLE, checked, die_with_parent, libc, prctl
@@ -47,6 +47,10 @@ def contain(policy: Policy, body: Callable[[], None]) -> int:
     user = FIRST_UNPRIVILEGED_UID + os.getpid() if other_user else 0
     if policy.features.namespaces:
         mounts.enter_namespaces(policy.features.user_namespace)
+    if policy.loopback:
+        if not policy.features.namespaces:
+            raise OSError("a loopback network needs network namespaces, and this machine has none")
+        loopback.open_in_sandbox(policy.loopback_control)
     init = os.fork()
     if init == 0:
         _exit_after(lambda: _serve_as_init(policy, body, user))

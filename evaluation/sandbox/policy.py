@@ -45,11 +45,18 @@ class Policy:
     pinned: bool = False
     """Whether it must keep the CPU affinity that it is given."""
     unix_sockets: bool = False
+    loopback_control: int = -1
+    """Descriptor of a Unix socket that gets the sockets of its loopback network; -1 for none."""
     gpu: bool = False
     unprivileged_user: bool = False
     """Whether it runs as a user of its own. Its writable folders must then be in memory."""
     minimal_root: bool = False
     """Whether all other paths are hidden. `unix_sockets` reach every socket with a visible path."""
+
+    @property
+    def loopback(self) -> bool:
+        """Whether it has a loopback network of its own."""
+        return self.loopback_control >= 0
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -59,6 +59,7 @@ _DENIED = NUMBERS.keys() - {*_STARTS_PROCESS, *_FILTERED, "sched_setaffinity"}
 _CLONE_THREAD = 0x10000
 _CLONE_NEW = 0x7E020000
 """All namespaces that clone makes: in a new user namespace a process has all capabilities."""
+_AF_INET, _AF_INET6 = 2, 10
 _AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCKET_TYPES = 1, 2, 5, 15
 _MADV_COLLAPSE = 25
 """It would give a candidate huge pages where the judge has small ones in shared memory."""
@@ -77,15 +78,24 @@ def restrict(policy: Policy) -> None:
     """Install the filter of a policy on this process, irrevocably."""
     unix = "any" if policy.unix_sockets else "packets" if policy.gpu else ""
     architecture = ARCHITECTURES[platform.machine()]
-    code = ctypes.create_string_buffer(program(policy.fork, unix, policy.pinned, architecture))
+    code = ctypes.create_string_buffer(
+        program(policy.fork, unix, policy.pinned, architecture, policy.loopback)
+    )
     header = struct.pack("HxxxxxxP", (len(code) - 1) // 8, ctypes.addressof(code))
     checked(libc.prctl(PR_SET_SECCOMP, _FILTER_MODE, header, 0, 0), "seccomp")
 
 
-def program(fork: bool, unix_sockets: str, pinned: bool, architecture: Architecture) -> bytes:
+def program(
+    fork: bool,
+    unix_sockets: str,
+    pinned: bool,
+    architecture: Architecture,
+    loopback: bool = False,
+) -> bytes:
     """Return the filter as a BPF program.
 
     `fork` allows new processes and programs; `pinned` refuses a change of CPU affinity.
+    `loopback` allows sockets of IP, beside Unix sockets of any kind.
     `unix_sockets` is `any`, `packets` or empty for none. A GPU's driver opens sockets of
     SOCK_SEQPACKET; services listen on streams. A pair of datagram sockets counts as a socket, since
     either end can be connected anew.
@@ -112,7 +122,9 @@ def program(fork: bool, unix_sockets: str, pinned: bool, architecture: Architect
     allow, refuse, kill = op(_RETURN, _ALLOW), op(_RETURN, _EPERM), op(_RETURN, _KILL)
     sockets = [refuse]
     if unix_sockets == "any":
-        sockets = allow_if(0, _EQUAL, _AF_UNIX)
+        families = (_AF_UNIX, _AF_INET, _AF_INET6) if loopback else (_AF_UNIX,)
+        tests = [op(_EQUAL, name, len(families) - n, 0) for n, name in enumerate(families)]
+        sockets = [op(_LOAD, _ARGUMENT), *tests, refuse, allow]
     elif unix_sockets:
         packets = allow_if(1, _EQUAL, _SOCK_SEQPACKET, _SOCKET_TYPES)
         sockets = [op(_LOAD, _ARGUMENT), op(_EQUAL, _AF_UNIX, 1, 0), refuse, *packets]

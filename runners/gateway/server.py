@@ -1,0 +1,475 @@
+"""The gateway's HTTP server: one run, one provider.
+
+A request is checked against the run's token, the provider's wire formats and the run's budget. Its
+answer is streamed through unchanged. Overload and connection errors before the first byte of an
+answer are retried with back-off; the report says so, and the run's clock stands still meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import random
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from evaluation.sandbox import loopback
+from runners.gateway.providers import Provider
+from runners.gateway.traffic import Exchange, Replay, TrafficWriter
+from runners.gateway.wire import FORMATS, AnswerReader, Reading, Usage, WireFormat
+
+MAX_REQUEST_BYTES = 64 << 20
+PIECE_BYTES = 64 << 10
+RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
+KEY_REFUSED = frozenset({401, 403})
+_NOT_FORWARDED = frozenset(
+    "host connection keep-alive proxy-authorization proxy-connection te trailer transfer-encoding"
+    " upgrade content-length authorization x-api-key x-goog-api-key cookie accept-encoding"
+    " content-encoding set-cookie".split()
+)
+"""Headers of one connection, of credentials, and of an encoding that the gateway undoes."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run may use: 0 for no limit of tokens or dollars.
+
+    `patience_seconds` limits retries of one call, `silence_seconds` the wait for the next byte.
+    """
+
+    token: str
+    max_tokens: int = 0
+    max_usd: float = 0.0
+    patience_seconds: float = 600.0
+    silence_seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """One call of a model, as it is reported. Times are in milliseconds."""
+
+    provider: str
+    wire: str
+    model: str
+    status: int
+    usage: Usage | None
+    cost_usd: float | None
+    latency_ms: float
+    first_byte_ms: float | None
+    stop_reason: str = ""
+    retries: int = 0
+    replayed: bool = False
+    error: str = ""
+
+
+Report = Callable[[str, Mapping[str, Any]], None]
+"""Called with a kind (`model_call`, `budget`, `refused`, `waiting`, `working`, `failed`) and its facts."""
+
+
+class ProviderFailed(Exception):
+    """Raised when the provider gave no answer within the patience of the settings."""
+
+
+class Gateway:
+    """Answers the requests of one run's agent."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        key: str,
+        settings: Settings,
+        report: Report,
+        *,
+        replay: Replay | None = None,
+        live: bool = True,
+        writer: TrafficWriter | None = None,
+    ) -> None:
+        """`live` allows calls that `replay` does not have."""
+        self.tokens = 0
+        self.usd = 0.0
+        self._provider, self._key, self._settings = provider, key, settings
+        self._wires = [FORMATS[name] for name in provider.wires]
+        self._report, self._replay, self._live, self._writer = report, replay, live, writer
+        self._starts: deque[float] = deque()
+        self._waiting_calls = 0
+        self._session: aiohttp.ClientSession | None = None
+        self._app = web.Application(client_max_size=MAX_REQUEST_BYTES)
+        self._app.router.add_route("*", "/{path:.*}", self._answer)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, listener: socket.socket) -> Any:
+        """Serve on a listening socket while the context lasts."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
+        connector = aiohttp.TCPConnector(limit=0)
+        runner = web.AppRunner(
+            self._app, access_log=None, handler_cancellation=True, shutdown_timeout=1
+        )
+        async with aiohttp.ClientSession(
+            timeout=timeout, connector=connector, auto_decompress=True
+        ) as self._session:
+            await runner.setup()
+            await web.SockSite(runner, listener).start()
+            try:
+                yield self
+            finally:
+                await runner.cleanup()
+
+    def watch(self, packets: socket.socket) -> None:
+        """Report the connections that the sandbox refused, each once."""
+        seen: set[loopback.Attempt] = set()
+
+        def read() -> None:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    attempt = loopback.read_attempt(packets)
+                    if attempt and attempt not in seen and len(seen) < 1000:
+                        seen.add(attempt)
+                        self._report("refused", {**asdict(attempt), "text": f"{attempt} refused"})
+
+        packets.setblocking(False)
+        asyncio.get_running_loop().add_reader(packets, read)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        wire = next((w for w in self._wires if w.allows(request.method, request.path)), None)
+        shown = wire or self._wires[0]
+        if not self._has_token(request):
+            return _refusal(shown, 401, "authentication_error", "the run's token is wrong")
+        if wire is None:
+            text = (
+                f"{request.method} {request.path} is not a model endpoint of {self._provider.name}"
+            )
+            self._report("refused", {"text": f"{text}: refused"})
+            return _refusal(shown, 404, "not_found_error", text)
+        body = await request.read()
+        if not wire.model_call.fullmatch(request.path):
+            return await self._pass_free(request, wire, body)
+        asked = _asked(request.path, body)
+        if problem := self._over_budget() or self._unpriced(asked.model):
+            self._report("budget", {"text": problem, "tokens": self.tokens, "usd": self.usd})
+            return _refusal(wire, 429, "insufficient_quota", problem)
+        return await self._call_model(request, wire, asked)
+
+    def _has_token(self, request: web.Request) -> bool:
+        given = [request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key")]
+        given.append(request.headers.get("authorization", "").removeprefix("Bearer "))
+        given.append(request.query.get("key", ""))
+        token = self._settings.token.encode()
+        return any(hmac.compare_digest(each.encode(), token) for each in given)
+
+    def _over_budget(self) -> str:
+        limits = self._settings
+        if limits.max_tokens and self.tokens >= limits.max_tokens:
+            return f"the run's {limits.max_tokens:,} tokens are spent"
+        if limits.max_usd and self.usd >= limits.max_usd:
+            return f"the run's {limits.max_usd:g} dollars are spent"
+        return ""
+
+    def _unpriced(self, model: str) -> str:
+        """Return why a model cannot be used within a budget of dollars."""
+        if not self._settings.max_usd or self._provider.cost_usd(model, Usage()) is not None:
+            return ""
+        return (
+            f"the price of {model} is unknown, so the run's budget of dollars cannot be kept: "
+            f"add it under prices of [{self._provider.name}] in providers.toml"
+        )
+
+    async def _pass_free(
+        self, request: web.Request, wire: WireFormat, body: bytes
+    ) -> web.StreamResponse:
+        """Answer a request that costs nothing, from the provider or from the recording."""
+        if not self._live:
+            return _refusal(wire, 404, "not_found_error", "a replay has no network")
+        try:
+            async with self._send(request, wire, body) as answer:
+                content = await answer.read()
+                return web.Response(
+                    status=answer.status, body=content, content_type=answer.content_type
+                )
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return _refusal(wire, 502, "api_error", f"{self._provider.name}: {_text(error)}")
+
+    async def _call_model(
+        self, request: web.Request, wire: WireFormat, asked: _Asked
+    ) -> web.StreamResponse:
+        call = _Call(self._provider.name, wire, asked, keep=self._writer is not None)
+        if self._replay and (
+            exchange := self._replay.take(request.method, request.path, asked.model)
+        ):
+            return await self._play_back(request, call, exchange)
+        if not self._live:
+            text = "the recording has no further answer for this request"
+            self._report("failed", {"text": text, "fault": "arena"})
+            return _refusal(wire, 410, "invalid_request_error", text)
+        try:
+            async with self._answered(request, call) as answer:
+                return await self._pass_through(request, call, answer)
+        except ProviderFailed as error:
+            call.error = str(error)
+            self._finish(call)
+            self._report("failed", {"text": str(error), "fault": "provider"})
+            return _refusal(wire, 503, "api_error", str(error))
+
+    @contextlib.asynccontextmanager
+    async def _answered(self, request: web.Request, call: _Call) -> Any:
+        """The provider's answer to a call, with retries until it is worth passing on.
+
+        Raises: ProviderFailed.
+        """
+        ends = time.monotonic() + self._settings.patience_seconds
+        backoff = FIRST_BACKOFF_SECONDS
+        waits = False
+        try:
+            while True:
+                await self._keep_rate()
+                stack = contextlib.AsyncExitStack()
+                async with stack:
+                    why, retry_after = "", 0.0
+                    try:
+                        answer = await stack.enter_async_context(
+                            self._send(request, call.wire, call.asked.body)
+                        )
+                        if answer.status not in RETRIED:
+                            if waits:
+                                waits = self._wait(False, "")
+                            yield answer
+                            return
+                        why = f"HTTP {answer.status}"
+                        retry_after = _retry_after(answer.headers.get("retry-after", ""))
+                    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                        if call.begun:
+                            raise
+                        why = _text(error)
+                call.retries += 1
+                pause = min(max(retry_after, backoff * random.uniform(1, 1.5)), MAX_BACKOFF_SECONDS)
+                text = f"{self._provider.name} does not answer: {why}"
+                if time.monotonic() + pause > ends:
+                    raise ProviderFailed(f"{text}, {call.retries} times")
+                if not waits:
+                    waits = self._wait(True, f"{text}; trying again")
+                await asyncio.sleep(pause)
+                backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+        finally:
+            if waits:
+                self._wait(False, "")
+
+    def _wait(self, waits: bool, text: str) -> bool:
+        """Count the calls that wait for the provider, and report the first and the last."""
+        self._waiting_calls += 1 if waits else -1
+        if waits and self._waiting_calls == 1:
+            self._report("waiting", {"text": text})
+        elif not waits and self._waiting_calls == 0:
+            self._report("working", {})
+        return waits
+
+    async def _keep_rate(self) -> None:
+        """Wait until the provider's limit of requests per minute allows one more."""
+        limit = self._provider.requests_per_minute
+        while limit:
+            now = time.monotonic()
+            while self._starts and self._starts[0] <= now - 60:
+                self._starts.popleft()
+            if len(self._starts) < limit:
+                self._starts.append(now)
+                return
+            await asyncio.sleep(self._starts[0] + 60 - now)
+
+    def _send(self, request: web.Request, wire: WireFormat, body: bytes) -> Any:
+        assert self._session, "the gateway serves"
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _NOT_FORWARDED
+        }
+        if self._key:
+            headers[wire.key_header] = wire.key_prefix + self._key
+        version = request.path.split("/", 2)[1]
+        query = {name: value for name, value in request.query.items() if name != "key"}
+        url = self._provider.base_url.rstrip("/") + request.path.removeprefix(f"/{version}")
+        return self._session.request(
+            request.method,
+            url,
+            params=query,
+            data=body or None,
+            headers=headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=30, sock_read=self._settings.silence_seconds
+            ),
+        )
+
+    async def _pass_through(
+        self, request: web.Request, call: _Call, answer: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        """Stream an answer to the agent and read its usage on the way."""
+        response = web.StreamResponse(status=answer.status)
+        for name, value in answer.headers.items():
+            if name.lower() not in _NOT_FORWARDED:
+                response.headers.add(name, value)
+        call.status = answer.status
+        call.content_type = answer.content_type
+        reader = AnswerReader(call.wire, answer.content_type == "text/event-stream")
+        try:
+            await response.prepare(request)
+            call.begun = True
+            async for piece in answer.content.iter_any():
+                call.add(piece)
+                reader.feed(piece)
+                await response.write(piece)
+        except (aiohttp.ClientPayloadError, TimeoutError) as error:
+            call.error = f"the answer was cut: {_text(error)}"
+        except (ConnectionError, asyncio.CancelledError):
+            call.error = "the agent hung up"
+        reading = reader.end()
+        if reader.malformed and not call.error:
+            call.error = "the answer is not what its format says"
+        if answer.status in KEY_REFUSED:
+            text = f"{self._provider.name} refused the key of the worker: HTTP {answer.status}"
+            self._report("failed", {"text": text, "fault": "user"})
+        self._finish(call, reading)
+        if call.error.startswith("the answer was cut") and request.transport:
+            request.transport.abort()  # the agent must see that it was cut
+        else:
+            with contextlib.suppress(ConnectionError):
+                await response.write_eof()
+        return response
+
+    async def _play_back(
+        self, request: web.Request, call: _Call, exchange: Exchange
+    ) -> web.StreamResponse:
+        call.status, call.replayed, call.content_type = exchange.status, True, exchange.content_type
+        response = web.StreamResponse(status=exchange.status)
+        response.content_type = exchange.content_type
+        reader = AnswerReader(call.wire, exchange.content_type == "text/event-stream")
+        await response.prepare(request)
+        for _, text in exchange.pieces:
+            call.add(text.encode())
+            reader.feed(text.encode())
+            await response.write(text.encode())
+        self._finish(call, reader.end())
+        await response.write_eof()
+        return response
+
+    def _finish(self, call: _Call, reading: Reading | None = None) -> None:
+        """Add a call to the sums, keep its traffic, and report it."""
+        reading = reading or Reading()
+        cost = None
+        if reading.usage:
+            cost = self._provider.cost_usd(call.asked.model or reading.model, reading.usage)
+            self.tokens += reading.usage.total
+            self.usd += cost or 0.0
+        done = call.reported(reading, cost)
+        if call.replayed:
+            done = replace(done, cost_usd=0.0 if reading.usage else None)
+        if self._writer and not call.error and call.begun:
+            self._writer.add(call.exchange())
+        self._report("model_call", asdict(done))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request for a model call."""
+
+    method: str
+    path: str
+    model: str
+    body: bytes
+
+
+class _Call:
+    """A model call under way."""
+
+    def __init__(self, provider: str, wire: WireFormat, asked: _Asked, keep: bool) -> None:
+        """`keep` keeps the answer, to be recorded."""
+        self.provider, self.wire, self.asked, self._keep = provider, wire, asked, keep
+        self.status = self.retries = 0
+        self.error = self.content_type = ""
+        self.begun = self.replayed = False
+        self._started = time.monotonic()
+        self._pieces: list[tuple[float, str]] = []
+        self._first: float | None = None
+        self._bytes = bytearray()
+
+    def add(self, piece: bytes) -> None:
+        """Keep a piece of the answer; one that ends within a character waits for the next."""
+        seconds = time.monotonic() - self._started
+        self._first = self._first if self._first is not None else seconds
+        if not self._keep:
+            return
+        self._bytes += piece
+        with contextlib.suppress(UnicodeDecodeError):
+            self._pieces.append((round(seconds, 4), self._bytes.decode()))
+            self._bytes.clear()
+
+    def reported(self, reading: Reading, cost_usd: float | None) -> ModelCall:
+        first = None if self._first is None else round(1000 * self._first, 1)
+        return ModelCall(
+            provider=self.provider,
+            wire=self.wire.name,
+            model=reading.model or self.asked.model,
+            status=self.status,
+            usage=reading.usage,
+            cost_usd=cost_usd,
+            latency_ms=round(1000 * (time.monotonic() - self._started), 1),
+            first_byte_ms=first,
+            stop_reason=reading.stop_reason,
+            retries=self.retries,
+            replayed=self.replayed,
+            error=self.error,
+        )
+
+    def exchange(self) -> Exchange:
+        return Exchange(
+            self.asked.method,
+            self.asked.path,
+            self.asked.model,
+            self.asked.body.decode(errors="replace"),
+            self.status,
+            self.content_type,
+            self._pieces,
+        )
+
+
+def _asked(path: str, body: bytes) -> _Asked:
+    """Return what a request asks for; a stream of Chat Completions is made to tell its usage."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        data = None
+    model = data.get("model") if isinstance(data, dict) else None
+    if path.endswith("/chat/completions") and isinstance(data, dict) and data.get("stream"):
+        options = data.get("stream_options")
+        data["stream_options"] = {**(options if isinstance(options, dict) else {})}
+        data["stream_options"]["include_usage"] = True
+        body = json.dumps(data).encode()
+    if not isinstance(model, str):
+        model = path.rpartition("/models/")[2].partition(":")[0] if "/models/" in path else ""
+    return _Asked("POST", path, model, body)
+
+
+def _refusal(wire: WireFormat, status: int, kind: str, message: str) -> web.Response:
+    body = wire.error(status, kind, message)
+    # A client library must not try again what will not change.
+    headers = {"x-should-retry": "false"}
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def _retry_after(text: str) -> float:
+    """Return the seconds of a Retry-After header; 0 for a date or none."""
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "cut")

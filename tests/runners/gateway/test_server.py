@@ -1,0 +1,332 @@
+"""The gateway between a client and a provider, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from runners.gateway import server
+from runners.gateway.providers import Provider
+from runners.gateway.server import Gateway, Settings
+from runners.gateway.traffic import Replay, TrafficWriter
+
+KEY, TOKEN = "sk-real", "run-token"
+STREAM = (
+    {"type": "message_start", "message": {"model": "m-1", "usage": {"input_tokens": 10}}},
+    {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "héllo"}},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+    {"type": "message_stop"},
+)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def sse(*events: Any) -> bytes:
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+async def streamed(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+    await response.prepare(request)
+    for event in STREAM:
+        await response.write(sse(event))
+    return response
+
+
+def listening() -> socket.socket:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    return listener
+
+
+class Bench:
+    """A provider, a gateway in front of it, and a client."""
+
+    def __init__(self, gateway: Gateway, url: str, client: aiohttp.ClientSession) -> None:
+        self.gateway, self.url, self.client = gateway, url, client
+        self.reports: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[web.Request, bytes]] = []
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [facts for each, facts in self.reports if each == kind]
+
+    async def post(
+        self, path: str = "/v1/messages", body: Any = None, token: str = TOKEN
+    ) -> tuple[int, bytes]:
+        body = {"model": "m-1", "stream": True} if body is None else body
+        headers = {"x-api-key": token}
+        async with self.client.post(self.url + path, json=body, headers=headers) as answer:
+            return answer.status, await answer.read()
+
+
+@asynccontextmanager
+async def bench(
+    handler: Handler = streamed, settings: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[Bench]:
+    requests: list[tuple[web.Request, bytes]] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        requests.append((request, await request.read()))
+        return await handler(request)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    upstream, listener = listening(), listening()
+    await web.SockSite(runner, upstream).start()
+    prices = options.pop("prices", {"m-*": {"input": 1, "output": 2}})
+    provider = Provider(
+        name="test",
+        wires=("messages", "responses", "chat-completions", "generate-content"),
+        base_url=f"http://127.0.0.1:{upstream.getsockname()[1]}/api/v1",
+        prices=prices,
+        requests_per_minute=options.pop("requests_per_minute", 0),
+    )
+    limits = Settings(token=TOKEN, **(settings or {}))
+    reports: list[tuple[str, dict[str, Any]]] = []
+    gateway = Gateway(
+        provider, KEY, limits, lambda kind, facts: reports.append((kind, dict(facts))), **options
+    )
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with gateway.serving(listener), aiohttp.ClientSession() as client:
+        found = Bench(gateway, url, client)
+        found.reports, found.requests = reports, requests
+        yield found
+    await runner.cleanup()
+
+
+def test_a_streamed_call_passes_unchanged_and_is_reported() -> None:
+    async def case() -> None:
+        async with bench() as b:
+            assert await b.post() == (200, sse(*STREAM))
+            ((request, body),) = b.requests
+            assert request.path == "/api/v1/messages"
+            assert request.headers["x-api-key"] == KEY
+            assert TOKEN not in str(request.headers)
+            assert json.loads(body) == {"model": "m-1", "stream": True}
+            (call,) = b.of("model_call")
+            assert call["usage"] == {
+                "input_tokens": 10,
+                "output_tokens": 5,
+                "cached_tokens": 0,
+                "cache_write_tokens": 0,
+                "reasoning_tokens": 0,
+            }
+            assert call["cost_usd"] == pytest.approx(20e-6)
+            assert (call["model"], call["stop_reason"], call["status"]) == ("m-1", "end_turn", 200)
+            assert 0 < call["first_byte_ms"] <= call["latency_ms"]
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize(
+    ("path", "token", "status"),
+    [
+        ("/v1/messages", "another", 401),
+        ("/v1/files", TOKEN, 404),
+        ("/v1/messages/batches", TOKEN, 404),
+        ("/v1/organizations/api_keys", TOKEN, 404),
+        ("/", TOKEN, 404),
+    ],
+)
+def test_a_request_without_token_or_outside_the_endpoints_is_refused(
+    path: str, token: str, status: int
+) -> None:
+    async def case() -> None:
+        async with bench() as b:
+            found, body = await b.post(path, token=token)
+            assert found == status and json.loads(body)["type"] == "error"
+            assert b.requests == []
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize("limit", [{"max_tokens": 15}, {"max_usd": 20e-6}])
+def test_a_spent_budget_is_answered_as_a_quota_error(limit: dict[str, Any]) -> None:
+    async def case() -> None:
+        async with bench(settings=limit) as b:
+            assert (await b.post())[0] == 200
+            status, body = await b.post()
+            assert status == 429 and json.loads(body)["error"]["type"] == "insufficient_quota"
+            assert len(b.requests) == 1 and "spent" in b.of("budget")[0]["text"]
+
+    asyncio.run(case())
+
+
+def test_a_model_without_price_is_refused_within_a_budget_of_dollars() -> None:
+    async def case() -> None:
+        async with bench(settings={"max_usd": 1.0}, prices={}) as b:
+            status, body = await b.post(body={"model": "unheard-of"})
+            assert status == 429 and "unheard-of" in json.loads(body)["error"]["message"]
+            assert b.requests == []
+
+    asyncio.run(case())
+
+
+def test_overload_is_retried_and_the_run_is_told_that_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "FIRST_BACKOFF_SECONDS", 0.01)
+    left = [429, 529, 503]
+
+    async def overloaded(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=left.pop(0)) if left else await streamed(request)
+
+    async def case() -> None:
+        async with bench(overloaded) as b:
+            assert await b.post() == (200, sse(*STREAM))
+            assert [kind for kind, _ in b.reports] == ["waiting", "working", "model_call"]
+            assert b.of("model_call")[0]["retries"] == 3
+            assert "HTTP 429" in b.of("waiting")[0]["text"]
+
+    asyncio.run(case())
+
+
+def test_a_provider_that_stays_overloaded_fails_after_the_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "FIRST_BACKOFF_SECONDS", 0.05)
+
+    async def overloaded(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=529)
+
+    async def case() -> None:
+        async with bench(overloaded, {"patience_seconds": 0.2}) as b:
+            status, _ = await b.post()
+            assert status == 503
+            (failed,) = b.of("failed")
+            assert failed["fault"] == "provider" and "HTTP 529" in failed["text"]
+            assert b.reports[-1][0] == "failed" or b.reports[-1][0] == "working"
+
+    asyncio.run(case())
+
+
+def test_a_silent_provider_fails_after_the_silence() -> None:
+    async def silent(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    async def case() -> None:
+        async with bench(silent, {"silence_seconds": 0.1, "patience_seconds": 0.3}) as b:
+            began = time.monotonic()
+            assert (await b.post())[0] == 503
+            assert time.monotonic() - began < 5
+            assert b.of("failed")[0]["fault"] == "provider"
+
+    asyncio.run(case())
+
+
+def test_a_cut_stream_reaches_the_agent_as_cut_and_keeps_its_usage() -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(sse(STREAM[0]))
+        assert request.transport
+        request.transport.abort()
+        return response
+
+    async def case() -> None:
+        async with bench(cut) as b:
+            with pytest.raises(aiohttp.ClientError):
+                await b.post()
+            await asyncio.sleep(0.1)
+            (call,) = b.of("model_call")
+            assert call["usage"]["input_tokens"] == 10 and "cut" in call["error"]
+
+    asyncio.run(case())
+
+
+def test_an_answer_that_is_not_json_passes_and_is_reported() -> None:
+    async def garbage(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"<html>oops", content_type="text/html")
+
+    async def case() -> None:
+        async with bench(garbage) as b:
+            assert await b.post() == (200, b"<html>oops")
+            (call,) = b.of("model_call")
+            assert call["usage"] is None and call["error"]
+
+    asyncio.run(case())
+
+
+def test_a_refused_key_is_the_users_fault() -> None:
+    async def refused(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"type": "error"}, status=401)
+
+    async def case() -> None:
+        async with bench(refused) as b:
+            assert (await b.post())[0] == 401
+            assert b.of("failed")[0]["fault"] == "user"
+
+    asyncio.run(case())
+
+
+def test_recorded_traffic_is_replayed_without_the_provider(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+
+    async def record() -> None:
+        async with bench(writer=TrafficWriter(path)) as b:
+            await b.post()
+            await b.post()
+
+    async def replay() -> None:
+        async with bench(replay=Replay.read(path), live=False) as b:
+            assert await b.post() == (200, sse(*STREAM))
+            assert await b.post() == (200, sse(*STREAM))
+            assert (await b.post())[0] == 410
+            assert b.requests == []
+            first, second = b.of("model_call")
+            assert first["replayed"] and first["usage"]["input_tokens"] == 10
+            assert first["cost_usd"] == second["cost_usd"] == 0
+
+    asyncio.run(record())
+    assert KEY not in path.read_text() and TOKEN not in path.read_text()
+    asyncio.run(replay())
+
+
+def test_a_replay_goes_on_live_where_it_may(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.jsonl"
+
+    async def record() -> None:
+        async with bench(writer=TrafficWriter(path)) as b:
+            await b.post()
+
+    async def resume() -> None:
+        async with bench(replay=Replay.read(path)) as b:
+            await b.post()
+            await b.post()
+            assert [call["replayed"] for call in b.of("model_call")] == [True, False]
+            assert len(b.requests) == 1
+
+    asyncio.run(record())
+    asyncio.run(resume())
+
+
+def test_a_rate_limit_delays_what_exceeds_it() -> None:
+    async def case() -> None:
+        async with bench(requests_per_minute=1) as b:
+            await b.post()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(b.post(), 0.3)
+
+    asyncio.run(case())
+
+
+def test_a_stream_of_chat_completions_is_made_to_tell_its_usage() -> None:
+    async def case() -> None:
+        async with bench() as b:
+            await b.post("/v1/chat/completions", {"model": "m-1", "stream": True})
+            assert json.loads(b.requests[0][1])["stream_options"] == {"include_usage": True}
+
+    asyncio.run(case())
