@@ -73,7 +73,11 @@ class ModelCall:
 
 
 Report = Callable[[str, Mapping[str, Any]], None]
-"""Called with a kind (`model_call`, `budget`, `refused`, `waiting`, `working`, `failed`) and its facts."""
+"""Called with a kind and its facts.
+
+The kinds: `model_call`, `budget` (it is spent), `refused` (a connection or path), `waiting` (for the
+provider) and `working` (again), `failed` (with the `fault` of the provider, the user or the arena).
+"""
 
 
 class ProviderFailed(Exception):
