@@ -1,8 +1,8 @@
 """The gateway's process: its configuration on stdin, one report a line on stdout.
 
 Its argument is the descriptor of the Unix socket over which the sandbox hands out the sockets of
-its loopback network. Stdin is a JSON object: `provider` (the fields of a `Provider`), `key`, `settings`
-(those of `Settings`), and the paths `record` and `replay`, empty for none. With `live` false, calls
+its loopback network. Stdin is a JSON object: `provider` (the fields of a `Provider`), `key`,
+`settings` (those of `Settings`), and the paths `record` and `replay`, empty for none. With `live` false, calls
 that the replay does not have are refused. SIGTERM ends it.
 """
 

@@ -75,8 +75,8 @@ class ModelCall:
 Report = Callable[[str, Mapping[str, Any]], None]
 """Called with a kind and its facts.
 
-The kinds: `model_call`, `budget` (it is spent), `refused` (a connection or path), `waiting` (for the
-provider) and `working` (again), `failed` (with the `fault` of the provider, the user or the arena).
+The kinds: `model_call`, `budget` (it is spent), `refused` (a connection or path), `waiting` (for
+the provider) and `working` (again), `failed` (with the `fault` of the provider, the user or the arena).
 """
 
 
