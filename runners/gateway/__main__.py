@@ -2,8 +2,8 @@
 
 Its argument is the descriptor of the Unix socket over which the sandbox hands out the sockets of
 its loopback network. Stdin is a JSON object: `provider` (the fields of a `Provider`), `key`,
-`settings` (those of `Settings`), and the paths `record` and `replay`, empty for none. With `live` false, calls
-that the replay does not have are refused. SIGTERM ends it.
+`settings` (those of `Settings`), and the paths `record` and `replay`, empty for none. With `live`
+false, calls that the replay does not have are refused. SIGTERM ends it.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ Report = Callable[[str, Mapping[str, Any]], None]
 """Called with a kind and its facts.
 
 The kinds: `model_call`, `budget` (it is spent), `refused` (a connection or path), `waiting` (for
-the provider) and `working` (again), `failed` (with the `fault` of the provider, the user or the arena).
+the provider) and `working` (again), `failed` (with the `fault` of the provider, user or arena).
 """
 
 
@@ -225,7 +225,7 @@ class Gateway:
 
     @contextlib.asynccontextmanager
     async def _answered(self, request: web.Request, call: _Call) -> Any:
-        """The provider's answer to a call, with retries until it is worth passing on.
+        """Return the provider's answer to a call, with retries until it is worth passing on.
 
         Raises: ProviderFailed.
         """
