@@ -9,12 +9,14 @@ from django.conf import settings
 from arena.catalog.models import Agent
 from arena.catalog.services import (
     AgentSpec,
+    HarnessSpec,
     SyncReport,
     keep_admissions,
     sync_agents,
+    sync_harnesses,
     sync_tasks,
 )
-from runners.agents import BadAgent, Spec, load, names, path_of
+from runners.agents import BadAgent, Spec, harness, load, names, path_of, settings_schema
 
 
 def sync() -> SyncReport:
@@ -25,10 +27,23 @@ def sync() -> SyncReport:
         for adapter, specs in adapters.items()
         for spec in specs
     )
+    sync_harnesses(_harness_spec(adapter) for adapter in adapters)
     report = sync_tasks(settings.ARENA_TASKS)
     report.problems = problems + report.problems
     keep_admissions(settings.ADMISSIONS)
     return report
+
+
+def _harness_spec(adapter: str) -> HarnessSpec:
+    needs = harness(adapter)
+    return HarnessSpec(
+        name=adapter,
+        title=needs.title,
+        wires=needs.wires,
+        program=needs.program,
+        install=needs.install if needs.program else "",
+        settings_schema=settings_schema(adapter),
+    )
 
 
 def _adapters() -> tuple[dict[str, tuple[Spec, ...]], list[str]]:

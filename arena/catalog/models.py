@@ -132,6 +132,24 @@ class TaskVersion(models.Model):
         return f"{self.task}@{self.content_hash[:8]}"
 
 
+class Harness(models.Model):
+    """An adapter of the last sync: what its settings are and what it needs."""
+
+    name = models.CharField(max_length=100, unique=True)
+    title = models.CharField(max_length=200)
+    wires = models.JSONField(default=list, help_text="Wire formats it can use; empty: no model.")
+    program = models.CharField(max_length=100, blank=True)
+    install = models.CharField(max_length=200, blank=True)
+    settings_schema = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "harnesses"
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Agent(models.Model):
     """A harness with a model and settings; another model is another agent."""
 
@@ -139,6 +157,9 @@ class Agent(models.Model):
     title = models.CharField(max_length=200)
     adapter = models.CharField(max_length=100)
     model = models.CharField(max_length=100, blank=True)
+    provider = models.CharField(
+        max_length=100, blank=True, help_text="Name in providers.toml of who serves the model."
+    )
     settings = models.JSONField(default=dict, blank=True)
     description = models.TextField(blank=True)
     tasks = models.JSONField(
@@ -154,6 +175,9 @@ class Agent(models.Model):
         help_text="It is given reference solutions: listed, not ranked.",
     )
     active = models.BooleanField(default=True)
+    shipped = models.BooleanField(
+        default=False, help_text="It comes with an adapter, and a sync keeps it up to date."
+    )
 
     class Meta:
         ordering = ["slug"]
@@ -218,6 +242,12 @@ class Worker(models.Model):
         Hardware, models.SET_NULL, null=True, blank=True, related_name="workers"
     )
     queues: Any = models.JSONField(default=list)
+    capabilities: Any = models.JSONField(default=dict, blank=True)
+    """Of a worker that runs agents, what it found at its last look; a problem is empty for none.
+
+    `{"harnesses": {name: {"version": text, "problem": text}},
+    "providers": {name: {"wires": [text], "problem": text}}}`
+    """
     pid = models.PositiveIntegerField()
     started_at = models.DateTimeField(default=timezone.now)
     last_seen_at = models.DateTimeField(default=timezone.now)

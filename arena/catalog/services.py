@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion, Worker
+from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, TaskVersion, Worker
 from arena.errors import Conflict, NotFound
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import Task as TaskFolder
@@ -32,6 +32,7 @@ class AgentSpec:
     title: str
     adapter: str
     model: str = ""
+    provider: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     description: str = ""
     tasks: Sequence[str] = ()
@@ -39,6 +40,18 @@ class AgentSpec:
     kinds: Sequence[str] = ()
     """Kinds of device it supports; empty for all."""
     open_book: bool = False
+
+
+@dataclass(frozen=True)
+class HarnessSpec:
+    """An adapter as its module describes it; the fields are those of `Harness`."""
+
+    name: str
+    title: str
+    wires: Sequence[str] = ()
+    program: str = ""
+    install: str = ""
+    settings_schema: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -86,17 +99,30 @@ def sync_tasks(root: Path) -> SyncReport:
 
 
 def sync_agents(specs: Iterable[AgentSpec]) -> list[str]:
-    """Write a row for each agent, deactivate all others, and return the slugs."""
+    """Write a row for each agent that comes with an adapter, and return the slugs.
+
+    Those that no longer come are deactivated. Agents that people made stay as they are.
+    """
     slugs = []
     with transaction.atomic():
         for spec in specs:
-            values = asdict(spec)
-            Agent.objects.update_or_create(
-                slug=values.pop("slug"), defaults={**values, "active": True}
-            )
+            values = asdict(spec) | {"active": True, "shipped": True}
+            Agent.objects.update_or_create(slug=values.pop("slug"), defaults=values)
             slugs.append(spec.slug)
-        Agent.objects.exclude(slug__in=slugs).update(active=False)
+        Agent.objects.filter(shipped=True).exclude(slug__in=slugs).update(active=False)
     return slugs
+
+
+def sync_harnesses(specs: Iterable[HarnessSpec]) -> None:
+    """Write a row for each harness; remove all others, and deactivate their agents."""
+    names = []
+    with transaction.atomic():
+        for spec in specs:
+            values = asdict(spec)
+            Harness.objects.update_or_create(name=values.pop("name"), defaults=values)
+            names.append(spec.name)
+        Harness.objects.exclude(name__in=names).delete()
+        Agent.objects.exclude(adapter__in=names).update(active=False)
 
 
 def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
@@ -107,10 +133,10 @@ def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
     agent = Agent.objects.filter(slug=slug).first()
     if agent is None:
         raise NotFound(f"There is no agent {slug!r}.")
-    inherited = ("adapter", "model", "tasks", "kinds", "open_book", "description")
+    inherited = ("adapter", "model", "provider", "tasks", "kinds", "open_book", "description")
     values = {name: getattr(agent, name) for name in inherited} | {"settings": dict(settings)}
     known = Agent.objects.filter(slug=name).first()
-    identity = ("adapter", "model", "settings")
+    identity = ("adapter", "model", "provider", "settings")
     if known and any(getattr(known, key) != values[key] for key in identity):
         raise Conflict(f"{name!r} is an agent with other settings.", "Choose another name.")
     values |= {"title": f"{agent.title}, {name}", "active": True}
@@ -129,15 +155,24 @@ def register_hardware(device: Mapping[str, Any]) -> Hardware:
 
 
 def heartbeat_worker(
-    name: str, *, queues: Collection[str], pid: int, hardware: Hardware | None = None
+    name: str,
+    *,
+    queues: Collection[str],
+    pid: int,
+    hardware: Hardware | None = None,
+    capabilities: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record a heartbeat of a worker and its queues; a worker without one for 30 s is offline."""
+    """Record a heartbeat of a worker and its queues; a worker without one for 30 s is offline.
+
+    `capabilities` is what `Worker` says of them; None leaves them as they are.
+    """
     now = timezone.now()
-    alive = Worker.objects.filter(name=name, pid=pid).update(
-        last_seen_at=now, queues=list(queues), hardware=hardware
-    )
+    values: dict[str, Any] = {"queues": list(queues), "hardware": hardware}
+    if capabilities is not None:
+        values["capabilities"] = dict(capabilities)
+    alive = Worker.objects.filter(name=name, pid=pid).update(last_seen_at=now, **values)
     if not alive:
-        values = {"queues": list(queues), "pid": pid, "hardware": hardware, "started_at": now}
+        values |= {"pid": pid, "started_at": now}
         Worker.objects.update_or_create(name=name, defaults={**values, "last_seen_at": now})
     if hardware is not None:
         Hardware.objects.filter(pk=hardware.pk).update(seen_at=now)

@@ -21,7 +21,7 @@ _SEEN_BY = {
 
 
 def _budgeted(name: str) -> forms.IntegerField:
-    low, high = BUDGET_BOUNDS[name]
+    low, high = map(int, BUDGET_BOUNDS[name])
     return forms.IntegerField(min_value=low, max_value=high, initial=BUDGET[name])
 
 

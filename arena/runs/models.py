@@ -183,6 +183,11 @@ class Run(Scores):
     )
     cost_usd = models.FloatField(null=True, blank=True)
     tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    continues = models.OneToOneField(
+        "self", models.SET_NULL, null=True, blank=True, related_name="continued_by"
+    )
+    """The interrupted run whose recorded model traffic this one replays before it goes on."""
+    harness_version = models.CharField(max_length=100, blank=True)
     imported_at = models.DateTimeField(null=True, blank=True)
     imported_from = models.CharField(max_length=200, blank=True)
 

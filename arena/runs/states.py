@@ -34,6 +34,8 @@ class Fault(models.TextChoices):
     CANDIDATE = "candidate"
     ARENA = "arena"
     USER = "user"
+    PROVIDER = "provider"
+    """The provider of the model."""
 
 
 class EvaluationStatus(models.TextChoices):

@@ -15,15 +15,17 @@ from arena.runs.trace.events import BadEvent, EventDraft, checked_body
 KINDS = frozenset(
     {
         "message", "tool_call", "tool_result", "output_chunk", "file_edit", "profiler_output",
-        "span_begin", "span_end", "note", "log", "error",
+        "span_begin", "span_end", "note", "log", "error", "todo_list",
     }
 )  # fmt: skip
 SPANS = ("turn", "subagent")
 SPAN_FIELDS = frozenset({"span_kind", "title", "note", "ok", "duration_ms", "message"})
 """Fields of an agent's spans; spans of submissions and evaluations are the arena's."""
 ID = re.compile(r"agent-[\w.-]{1,80}")
-MAX_EVENTS, MAX_BYTES = 20_000, 256 << 20
+MAX_EVENTS, MAX_BYTES = 100_000, 256 << 20
 """Limits of one run."""
+RAW_BYTES = 256 << 10
+"""Size of a harness's own output from which it is stored as an event."""
 
 
 class Recorder:
@@ -34,18 +36,47 @@ class Recorder:
         self._producer = producer
         self._max_bytes = max_bytes
         self._recorded = self._bytes = 0
+        self._raw: list[str] = []
+        self._raw_bytes = self._raw_parts = 0
 
     def record(self, lines: list[str]) -> None:
         """Record lines.
 
         Raises: OverflowError beyond `MAX_EVENTS` or `max_bytes` in all.
         """
+        lines = [line for line in lines if not self._keep_raw(line)]
         drafts = [self._draft(line, self._recorded + index) for index, line in enumerate(lines)]
         self._recorded += len(lines)
         self._bytes += sum(map(len, lines))
         if self._recorded > MAX_EVENTS or self._bytes > self._max_bytes:
             raise OverflowError(f"more than {MAX_EVENTS} events or {self._max_bytes} bytes")
         services.record(self._run_id, drafts, producer=self._producer)
+        if self._raw_bytes >= RAW_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Store the harness's own output so far as one event."""
+        if self._raw:
+            self._raw_parts += 1
+            body = {"part": self._raw_parts, "text": "\n".join(self._raw) + "\n"}
+            draft = EventDraft("raw_output", body, id=f"raw-output-{self._raw_parts}")
+            services.record(self._run_id, [draft], producer=self._producer)
+            self._raw, self._raw_bytes = [], 0
+
+    def _keep_raw(self, line: str) -> bool:
+        """Keep a line of the harness's own output until the next flush; False for any other."""
+        if not line.startswith('{"kind": "raw"'):
+            return False
+        try:
+            text = json.loads(line)["text"]
+        except (ValueError, KeyError, RecursionError):
+            return False
+        if not isinstance(text, str):
+            return False
+        self._raw.append(text)
+        self._raw_bytes += len(text)
+        self._bytes += len(text)
+        return True
 
     def _draft(self, line: str, number: int) -> EventDraft:
         """Return the event of a line; a malformed line is kept as a log."""

@@ -3,7 +3,7 @@
 The protocol with the arena is JSON, one object per line. The arena writes to stdin:
 
     {"adapter": "tuner", "settings": {}, "brief": {"task": "k/cpp-to-cpp", "target": "k.cpp",
-     "rounds": 20, "seconds": 600}}
+     "rounds": 20, "seconds": 600}, "model": null, "program": ""}
 
 The agent writes events to stdout; any other line is kept as a log:
 
@@ -11,6 +11,9 @@ The agent writes events to stdout; any other line is kept as a log:
 
 `runners.agent.recorder` lists the kinds, and `arena.runs.trace.events` the fields of each body. An
 event with the id of an earlier one replaces it; `span` and `parent` are optional ids of spans.
+A line of the harness's own output is kept as it is, and is no event:
+
+    {"kind": "raw", "text": "..."}
 
 A request to the socket `.arena-socket`, as `./arena-check` and `./arena-profile` send it, is either
 of the first two lines, and its answer the third:
@@ -32,6 +35,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -52,6 +56,20 @@ class TaskBrief:
     target: str
     rounds: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class ModelAccess:
+    """A model behind the gateway, which is all of a network that an agent has.
+
+    A request to `url` needs `token`, as a provider needs its key. `wires` are the wire formats of
+    the provider that the agent's harness can use, best first.
+    """
+
+    name: str
+    url: str
+    token: str
+    wires: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -91,11 +109,24 @@ class Verdict:
 class AgentSession:
     """A workspace as an agent sees it. Every step is written to `out` as an event."""
 
-    def __init__(self, folder: Path, brief: TaskBrief, out: TextIO) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        brief: TaskBrief,
+        out: TextIO,
+        model: ModelAccess | None = None,
+        program: str = "",
+    ) -> None:
+        """`program` is the path of the harness's executable, where it has one."""
         self.folder = folder
         self.brief = brief
+        self.model = model
+        self.program = program
+        self.span = ""
+        """Span of events that name none."""
         self.rounds_left = brief.rounds
         self._out = out
+        self._writing = threading.Lock()  # a harness's standard error has a thread of its own
         self._ids = itertools.count(1)
 
     def message(
@@ -106,20 +137,89 @@ class AgentSession:
         model: str = "",
         usage: Usage | None = None,
         cost_usd: float | None = None,
-    ) -> None:
-        """Record a message. The run shows the sums of tokens and cost."""
-        self._record(
+        stop_reason: str = "",
+        role: str = "assistant",
+        event: str = "",
+        span: str = "",
+    ) -> str:
+        """Record a message and return its id.
+
+        `usage` and `cost_usd` are only for a model that is not behind the gateway, which counts its
+        calls itself. An `event` id given again replaces the message.
+        """
+        return self.record(
             "message",
-            role="assistant",
+            event=event,
+            span=span,
+            role=role,
             text=text,
             reasoning=reasoning,
             model=model,
             usage=asdict(usage) if usage else None,
             cost_usd=cost_usd,
+            stop_reason=stop_reason,
         )
 
     def note(self, text: str, **detail: Any) -> None:
-        self._record("note", text=text, detail=detail)
+        self.record("note", text=text, detail=detail)
+
+    def log(self, text: str, level: str = "info", stream: str = "") -> None:
+        self.record("log", text=text, level=level, stream=stream)
+
+    def raw(self, line: str) -> None:
+        """Keep a line of the harness's output as it is, for who doubts the translation."""
+        self._write({"kind": "raw", "text": line})
+
+    def begin_span(self, kind: str, title: str, *, event: str = "", parent: str = "") -> str:
+        """Begin a `turn` or `subagent` and return its id, for the `span` of its events."""
+        span = event or f"agent-{kind}-{next(self._ids)}"
+        self.record("span_begin", event=f"{span}-begin", span=span, parent=parent, span_kind=kind,
+                    title=title)  # fmt: skip
+        return span
+
+    def end_span(self, span: str, kind: str, *, ok: bool | None = None, message: str = "") -> None:
+        self.record("span_end", event=f"{span}-end", span=span, span_kind=kind, ok=ok,
+                    message=message)  # fmt: skip
+
+    def tool_call(
+        self, tool: str, arguments: Mapping[str, Any], *, event: str = "", span: str = ""
+    ) -> str:
+        """Record a call of a harness's own tool and return its id."""
+        return self.record(
+            "tool_call", event=event, span=span, tool=tool, arguments=dict(arguments), cwd="."
+        )
+
+    def tool_result(
+        self,
+        call: str,
+        tool: str,
+        output: str,
+        *,
+        ok: bool = True,
+        exit_code: int | None = None,
+        duration_ms: float | None = None,
+        span: str = "",
+    ) -> None:
+        """Record the result of the tool call with the id `call`."""
+        self.record("tool_result", span=span, call=call, tool=tool, ok=ok, exit_code=exit_code,
+                    duration_ms=duration_ms, output=output)  # fmt: skip
+
+    def todo_list(self, items: Sequence[Mapping[str, str]], *, span: str = "") -> None:
+        """Record the whole list: `text` and `status` (pending, in_progress, completed) of each."""
+        self.record("todo_list", event="agent-todo-list", span=span, items=[dict(i) for i in items])
+
+    def file_edit(self, path: str, before: str | None, after: str | None, span: str = "") -> None:
+        """Record the change of a text file; None where it did not exist, or does not any more."""
+        operation = "create" if before is None else "delete" if after is None else "modify"
+        self.record(
+            "file_edit",
+            span=span,
+            path=path,
+            operation=operation,
+            before_hash=_digest(before) if before is not None else "",
+            after_hash=_digest(after) if after is not None else "",
+            diff=_unified_diff(path, before or "", after or ""),
+        )
 
     def read(self, path: str) -> str:
         return (self.folder / path).read_text(encoding="utf-8")
@@ -131,14 +231,7 @@ class AgentSession:
         if text == before:
             return
         file.write_text(text, encoding="utf-8")
-        self._record(
-            "file_edit",
-            path=path,
-            operation="create" if before is None else "modify",
-            before_hash=_digest(before) if before is not None else "",
-            after_hash=_digest(text),
-            diff=_unified_diff(path, before or "", text),
-        )
+        self.file_edit(path, before, text)
 
     def run(self, command: str, *, seconds: float = 60) -> CommandResult:
         """Run a shell command in the workspace; after `seconds` its process group is killed."""
@@ -177,18 +270,17 @@ class AgentSession:
         text_of: Callable[[str], str] = str,
     ) -> CommandResult:
         """Run a command as a tool call; `text_of` converts its output to the recorded text."""
-        call = self._record("tool_call", tool=tool, arguments=arguments, cwd=".")
+        call = self.tool_call(tool, arguments)
         began = time.monotonic()
         result = self._execute(command, seconds)
         milliseconds = (time.monotonic() - began) * 1000
-        self._record(
-            "tool_result",
-            call=call,
-            tool=tool,
+        self.tool_result(
+            call,
+            tool,
+            text_of(result.output),
             ok=result.code == 0,
             exit_code=result.code,
             duration_ms=round(milliseconds, 1),
-            output=text_of(result.output),
         )
         return result
 
@@ -216,11 +308,19 @@ class AgentSession:
             output += "\n"
         return CommandResult(code, output + timeout)
 
-    def _record(self, kind: str, **body: Any) -> str:
+    def record(
+        self, kind: str, *, event: str = "", span: str = "", parent: str = "", **body: Any
+    ) -> str:
         """Write an event and return its id."""
-        event = f"agent-{next(self._ids)}"
-        print(json.dumps({"kind": kind, "id": event, "body": body}), file=self._out, flush=True)
+        event = event or f"agent-{next(self._ids)}"
+        about = {"kind": kind, "id": event, "span": span or self.span, "parent": parent}
+        self._write({**about, "body": body})
         return event
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        with self._writing:
+            self._out.write(json.dumps(line) + "\n")
+            self._out.flush()
 
 
 def _answer(output: str) -> dict[str, Any]:

@@ -10,7 +10,9 @@
 
 `session` is an AgentSession of `runners.agent.session`. `python -m runners sync`, or a start of the
 arena, finds the new module; one that cannot be imported is left out with a message. Modules named
-`_*` are shared code. `work` cannot import `arena` or `evaluation`: its sandbox hides them.
+`_*` are shared code. A module that calls a model also defines `HARNESS`. One that has settings
+defines `Settings`, a pydantic model, from which forms and checks are made. `work` cannot import
+`arena` or `evaluation`: its sandbox hides them.
 """
 
 from __future__ import annotations
@@ -40,6 +42,21 @@ class BadAgent(Exception):
 
 
 @dataclass(frozen=True)
+class Harness:
+    """What a module needs from its machine: a program, and the formats of a model provider."""
+
+    title: str
+    wires: tuple[str, ...] = ()
+    """Wire formats of `runners.gateway.wire` that it can use, best first; empty without a model."""
+    program: str = ""
+    """Executable, searched in ARENA_HARNESSES and then on PATH; empty for none."""
+    package: str = ""
+    """Package that installs the program; its version is part of a run."""
+    install: str = "make agents"
+    """Command, or instruction, that installs the program."""
+
+
+@dataclass(frozen=True)
 class Spec:
     """One agent of the catalogue: an adapter with a model and settings.
 
@@ -50,6 +67,8 @@ class Spec:
     title: str
     description: str
     model: str = ""
+    provider: str = ""
+    """Name in providers.toml of the provider that serves the model."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: Sequence[str] = ()
     """Slugs of its only tasks, or globs of them; empty for all."""
@@ -59,7 +78,7 @@ class Spec:
     """Whether it gets reference solutions: shown for comparison, not ranked."""
 
     def __post_init__(self) -> None:
-        for name in ("slug", "title", "description", "model"):
+        for name in ("slug", "title", "description", "model", "provider"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} should be a text: {getattr(self, name)!r}")
         if not SLUG.fullmatch(self.slug):
@@ -86,6 +105,7 @@ class Agent(Protocol):
     """
 
     SPECS: tuple[Spec, ...]
+    """Optional further names are `HARNESS: Harness` and `Settings: type[pydantic.BaseModel]`."""
 
     def work(self, session: AgentSession, settings: Mapping[str, Any]) -> None: ...
 
@@ -121,6 +141,20 @@ def load(name: str) -> Agent:
     return found
 
 
+def harness(adapter: str) -> Harness:
+    """Return the needs of an adapter; without `HARNESS` it needs nothing. Raises as `load` does."""
+    module = load(adapter)
+    found: Harness = getattr(module, "HARNESS", None) or Harness(module.SPECS[0].title)
+    return found
+
+
+def settings_schema(adapter: str) -> dict[str, Any]:
+    """Return the JSON Schema of an adapter's settings; empty for one that does not check them."""
+    model = getattr(load(adapter), "Settings", None)
+    schema: dict[str, Any] = model.model_json_schema() if model else {}
+    return schema
+
+
 def workspace_files(adapter: str, folder: Path, track: str) -> Mapping[str, str]:
     """Return the files that an agent gets beyond the task's own, by path."""
     find = getattr(load(adapter), "workspace_files", None)
@@ -135,6 +169,12 @@ def _problem_of(module: Any) -> str:
         return "an agent has SPECS, a tuple of Spec"
     if not callable(getattr(module, "work", None)):
         return "an agent has work(session, settings)"
+    if not isinstance(getattr(module, "HARNESS", Harness("")), Harness):
+        return "HARNESS is a Harness"
+    if not hasattr(getattr(module, "Settings", None), "model_json_schema") and hasattr(
+        module, "Settings"
+    ):
+        return "Settings is a pydantic model"
     slugs = [spec.slug for spec in specs]
     twice = next((slug for slug in slugs if slugs.count(slug) > 1), None)
     return f"two of its SPECS have the slug {twice!r}" if twice else ""

@@ -13,9 +13,15 @@ if __name__ == "__main__":
     package.__path__ = [str(Path(__file__).parent.parent)]
     sys.modules["runners"] = package
 
-    from runners.agent.session import AgentSession, TaskBrief
+    from runners.agent.session import AgentSession, ModelAccess, TaskBrief
     from runners.agents import load
 
     request = json.load(sys.stdin)
-    session = AgentSession(Path.cwd(), TaskBrief(**request["brief"]), sys.stdout)
+    session = AgentSession(
+        Path.cwd(),
+        TaskBrief(**request["brief"]),
+        sys.stdout,
+        model=ModelAccess(**request["model"]) if request["model"] else None,
+        program=request["program"],
+    )
     load(request["adapter"]).work(session, request["settings"])

@@ -39,7 +39,14 @@ from evaluation.languages import languages
 
 _START_A_WORKER = "Start a worker: it registers what it finds."
 BUDGET = {"rounds": 12, "seconds": 300}
-BUDGET_BOUNDS = {"rounds": (1, 200), "seconds": (10, 24 * 3600)}
+BUDGET_BOUNDS = {
+    "rounds": (1, 200),
+    "seconds": (10, 24 * 3600),
+    "turns": (1, 10_000),
+    "tokens": (1000, 10**10),
+    "usd": (0.01, 10_000),
+}
+"""Limits of a run. `turns` are calls of the model; what `BUDGET` does not have is optional."""
 
 
 def start_run(
@@ -198,11 +205,16 @@ def record_status(run_id: str, state: str, **more: Any) -> None:
 
 
 def _spending(run_id: str) -> dict[str, float | int | None]:
-    """Return cost and tokens of a run's messages, each by its last revision; None if unknown."""
-    messages = Event.objects.filter(run=run_id, kind="message").order_by("seq")
-    last = dict(messages.values_list("event_id", "body"))
-    costs = [body["cost_usd"] for body in last.values() if body["cost_usd"] is not None]
-    usages = [body["usage"] for body in last.values() if body["usage"] is not None]
+    """Return cost and tokens of a run, each event by its last revision; None if unknown.
+
+    They are of model calls, and of messages of models that are not behind the gateway. A replayed
+    call was paid for by the run that it was recorded in.
+    """
+    events = Event.objects.filter(run=run_id, kind__in=("message", "model_call")).order_by("seq")
+    last = dict(events.values_list("event_id", "body")).values()
+    live = [body for body in last if not body.get("replayed")]
+    costs = [body["cost_usd"] for body in live if body["cost_usd"] is not None]
+    usages = [body["usage"] for body in live if body["usage"] is not None]
     tokens = [usage["input_tokens"] + usage["output_tokens"] for usage in usages]
     return {
         "cost_usd": sum(costs) if costs else None,
@@ -266,13 +278,14 @@ def _hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware:
     return hardware
 
 
-def _budget(asked: Mapping[str, Any] | None) -> dict[str, int]:
-    budget: dict[str, int] = dict(BUDGET)
+def _budget(asked: Mapping[str, Any] | None) -> dict[str, float]:
+    budget: dict[str, float] = dict(BUDGET)
     for name, value in (asked or {}).items():
         if name not in BUDGET_BOUNDS:
             raise UserError(f"Unknown budget {name!r}.", f"One of {', '.join(BUDGET_BOUNDS)}.")
         low, high = BUDGET_BOUNDS[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        kinds = (int, float) if name == "usd" else int
+        if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
             raise UserError(f"The budget of {name} is {value!r}.", f"A number, {low} to {high}.")
         budget[name] = value
     return budget

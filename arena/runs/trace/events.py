@@ -50,9 +50,13 @@ class SpanEnd(Strict):
 
 
 class Usage(Strict):
+    """Tokens of a call: cached and written ones are part of the input, reasoning of the output."""
+
     input_tokens: Tokens = 0
     output_tokens: Tokens = 0
     cached_tokens: Tokens = 0
+    cache_write_tokens: Tokens = 0
+    reasoning_tokens: Tokens = 0
 
 
 class Message(Strict):
@@ -64,6 +68,41 @@ class Message(Strict):
     usage: Usage | None = None
     cost_usd: Annotated[Number, between(0, MAX_USD)] | None = None
     latency_ms: Number | None = None
+
+
+class ModelCall(Strict):
+    """A call of a model through the gateway. A replayed one cost nothing again."""
+
+    provider: str
+    wire: str
+    model: str = ""
+    status: Int = 0
+    usage: Usage | None = None
+    cost_usd: Annotated[Number, between(0, MAX_USD)] | None = None
+    latency_ms: Number | None = None
+    first_byte_ms: Number | None = None
+    stop_reason: str = ""
+    retries: Int = 0
+    replayed: bool = False
+    error: str = ""
+
+
+class TodoItem(Strict):
+    text: str
+    status: Literal["pending", "in_progress", "completed", "cancelled"] = "pending"
+
+
+class TodoList(Strict):
+    """Plan of an agent, whole each time that it changes."""
+
+    items: list[TodoItem]
+
+
+class RawOutput(Strict):
+    """Output of a harness as it was, a part at a time."""
+
+    part: Int
+    text: str
 
 
 class ToolCall(Strict):
@@ -185,6 +224,9 @@ BODIES: dict[str, type[Strict]] = {
     "span_begin": SpanBegin,
     "span_end": SpanEnd,
     "message": Message,
+    "model_call": ModelCall,
+    "todo_list": TodoList,
+    "raw_output": RawOutput,
     "tool_call": ToolCall,
     "tool_result": ToolResult,
     "output_chunk": OutputChunk,

@@ -1,0 +1,121 @@
+"""Execution of a harness's command line inside an agent's session.
+
+An adapter starts the program with `run_harness`, and translates each line of its output to events.
+What it does not translate is kept as a log line; nothing is dropped, and nothing ends the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from runners.agent.edits import EditObserver
+
+if TYPE_CHECKING:
+    from runners.agent.session import AgentSession
+
+Translate = Callable[[Mapping[str, Any]], bool]
+"""Records the events of one JSON object of the output; False for one that it does not know."""
+
+MAX_LOG = 4000
+STDERR_LINES = 40
+PROMPT = """\
+You optimise a kernel. Read TASK.md in this folder: it has the task, the calling convention, the
+hardware, the cases and your budget. Edit {target}, then run ./arena-check in a shell to get a
+verdict; it submits {target} as it is and costs one of your {rounds} rounds. ./arena-profile shows
+where the time of the last round went. Make {target} correct first, then as fast as you can. Your
+best round counts. Stop when nothing more can be gained or your rounds are spent."""
+
+
+class HarnessFailed(Exception):
+    """Raised when a program ended with an error; the message is the end of its output."""
+
+
+def prompt(session: AgentSession, extra: str = "") -> str:
+    """Return the instruction that every harness gets, and `extra` of its settings."""
+    brief = session.brief
+    text = PROMPT.format(target=brief.target, rounds=brief.rounds).replace("\n", " ")
+    return f"{text}\n\n{extra}" if extra else text
+
+
+def run_harness(
+    session: AgentSession,
+    command: Sequence[str],
+    translate: Translate,
+    *,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+) -> None:
+    """Run `command` in the workspace until it ends, and translate its standard output.
+
+    `env` is added to the environment. Changes of text files in the workspace are recorded after
+    each line.
+
+    Raises: HarnessFailed when its exit code is not 0.
+    """
+    edits = EditObserver(session.folder)
+    process = subprocess.Popen(
+        command,
+        cwd=session.folder,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout and process.stderr
+    stderr: list[str] = []
+    threads = [threading.Thread(target=_collect, args=(session, process.stderr, stderr))]
+    if stdin:
+        threads.append(threading.Thread(target=_feed, args=(process.stdin, stdin)))
+    for thread in threads:
+        thread.start()
+    for data in process.stdout:
+        line = data.decode(errors="replace").rstrip("\n")
+        if line.strip():
+            translate_line(session, line, translate)
+            edits.record(session)
+    code = process.wait()
+    for thread in threads:
+        thread.join()
+    edits.record(session)
+    if code:
+        last = "\n".join(stderr[-STDERR_LINES:])
+        raise HarnessFailed(f"{Path(command[0]).name} ended with status {code}\n{last}".strip())
+
+
+def translate_line(session: AgentSession, line: str, translate: Translate) -> None:
+    """Keep a line as it is and translate it; one that cannot be translated becomes a log line."""
+    session.raw(line)
+    try:
+        record = json.loads(line)
+        known = isinstance(record, dict) and translate(record)
+        problem = "unknown record"
+    except (ValueError, RecursionError):
+        known, problem = False, ""
+    except Exception as error:  # an unexpected form of a record must not end the run
+        known, problem = False, f"not understood: {type(error).__name__}: {error}"
+    if not known:
+        text = line if len(line) <= MAX_LOG else f"{line[:MAX_LOG]}..."
+        session.log(f"{text}\n({problem})" if problem else text, stream="stdout")
+
+
+def _collect(session: AgentSession, stream: IO[bytes], lines: list[str]) -> None:
+    """Record a program's standard error as log lines."""
+    for data in stream:
+        if line := data.decode(errors="replace").rstrip():
+            lines.append(line)
+            session.log(line[:MAX_LOG], level="warning", stream="stderr")
+
+
+def _feed(stream: IO[bytes] | None, text: str) -> None:
+    assert stream
+    try:
+        with stream:
+            stream.write(text.encode())
+    except BrokenPipeError:
+        pass  # it ended without reading all of it
