@@ -5,7 +5,8 @@ BIN    := .venv/bin
 # An empty setting counts as unset: an empty ARENA_HOME would be the checkout itself.
 override PYTHON := $(or $(PYTHON),python3)
 override ARENA_HOME := $(or $(ARENA_HOME),$(CURDIR)/.arena)
-export PORT PYTHON ARENA_HOME
+override ARENA_HARNESSES := $(or $(ARENA_HARNESSES),$(ARENA_HOME)/harnesses)
+export PORT PYTHON ARENA_HOME ARENA_HARNESSES
 
 # A recipe that exits 1 has printed why. Under -q, make then exits 1 too and prints nothing itself.
 # Under -q only lines that begin with + run, like those of a sub-make. Under -n no line may run.
@@ -18,13 +19,16 @@ unexport MAKEFLAGS
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help arena test test-postgres test-gpu lint admin admit bench clean ready port extras
+.PHONY: help arena agents test test-postgres test-gpu lint admin admit bench clean ready port extras
 
 help:  ## list the targets
 	$(DO)@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 arena: ready port .venv/run.stamp  ## install what is missing and start the arena on http://127.0.0.1:8000 (PORT=)
 	$(DO)@exec $(BIN)/python -m runners
+
+agents:  ## install the command lines of agents: claude, codex, gemini, opencode, qwen, mini
+	$(DO)@scripts/agents
 
 test: ready .venv/dev.stamp extras  ## run every test, including those in a browser
 	$(DO)@$(BIN)/pytest -m serial $$(grep -rls mark.serial --include='*.py' tests) && alone=0 || alone=$$?; \
