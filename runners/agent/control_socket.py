@@ -30,23 +30,38 @@ def refused(text: str) -> Answer:
 
 
 class TimeBudget:
-    """Time of an agent, counted down from now; one thread may pause it while another reads it."""
+    """Time of an agent, counted down from now; any thread may pause it, also several at once."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
+        self._paused_at = 0.0
+        self._pauses = 0
+        self._changing = threading.Lock()
 
     def deadline(self) -> float:
         """Return the end on the monotonic clock; infinity while paused."""
-        return self._end
+        return math.inf if self._pauses else self._end
+
+    def pause(self) -> None:
+        """Stop the clock until each pause has been ended by `resume`."""
+        with self._changing:
+            if self._pauses == 0:
+                self._paused_at = time.monotonic()
+            self._pauses += 1
+
+    def resume(self) -> None:
+        with self._changing:
+            self._pauses -= 1
+            if self._pauses == 0:
+                self._end += time.monotonic() - self._paused_at
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        end, began = self._end, time.monotonic()
-        self._end = math.inf
+        self.pause()
         try:
             yield
         finally:
-            self._end = end + time.monotonic() - began
+            self.resume()
 
 
 class ControlSocket:

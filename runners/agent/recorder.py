@@ -5,8 +5,10 @@ The format of a line is documented in `runners.agent.session`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from arena.runs import services
@@ -24,6 +26,8 @@ SPAN_FIELDS = frozenset({"span_kind", "title", "note", "ok", "duration_ms", "mes
 ID = re.compile(r"agent-[\w.-]{1,80}")
 MAX_EVENTS, MAX_BYTES = 100_000, 256 << 20
 """Limits of one run."""
+MAX_LINE, MAX_LOG = 2000, 1 << 20
+"""Characters that are kept of a line, and of adjacent lines, that are no events."""
 RAW_BYTES = 256 << 10
 """Size of a harness's own output from which it is stored as an event."""
 
@@ -45,7 +49,7 @@ class Recorder:
         Raises: OverflowError beyond `MAX_EVENTS` or `max_bytes` in all.
         """
         lines = [line for line in lines if not self._keep_raw(line)]
-        drafts = [self._draft(line, self._recorded + index) for index, line in enumerate(lines)]
+        drafts = self._drafts(lines)
         self._recorded += len(lines)
         self._bytes += sum(map(len, lines))
         if self._recorded > MAX_EVENTS or self._bytes > self._max_bytes:
@@ -78,6 +82,19 @@ class Recorder:
         self._bytes += len(text)
         return True
 
+    def _drafts(self, lines: Sequence[str]) -> list[EventDraft]:
+        """Return the events of lines; adjacent lines of plain text become one log event."""
+        drafts: list[EventDraft] = []
+        numbered = enumerate(lines, start=self._recorded)
+        for plain, group in itertools.groupby(numbered, lambda item: not item[1].startswith("{")):
+            for first, *rest in [list(group)] if plain else [[each] for each in group]:
+                number, line = first
+                if not rest:
+                    drafts.append(self._draft(line, number))
+                else:
+                    drafts.append(_log([line, *(text for _, text in rest)], number, "no events"))
+        return drafts
+
     def _draft(self, line: str, number: int) -> EventDraft:
         """Return the event of a line; a malformed line is kept as a log."""
         try:
@@ -85,9 +102,14 @@ class Recorder:
             checked_body(draft)
         except (ValueError, TypeError, RecursionError) as error:
             problem = str(error) if isinstance(error, BadEvent) else "not an event"
-            body = {"text": f"{line[:2000]}\n({problem})", "level": "warning", "stream": "stdout"}
-            return EventDraft("log", body, producer_seq=number)
+            return _log([line], number, problem)
         return draft
+
+
+def _log(lines: Sequence[str], number: int, problem: str) -> EventDraft:
+    text = "\n".join(line[:MAX_LINE] for line in lines)[:MAX_LOG]
+    body = {"text": f"{text}\n({problem})", "level": "warning", "stream": "stdout"}
+    return EventDraft("log", body, producer_seq=number)
 
 
 def _parse(event: Any, number: int) -> EventDraft:

@@ -12,12 +12,14 @@ import contextlib
 import hmac
 import json
 import random
+import re
 import socket
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
@@ -28,10 +30,13 @@ from runners.gateway.traffic import Exchange, Replay, TrafficWriter
 from runners.gateway.wire import FORMATS, AnswerReader, Reading, Usage, WireFormat
 
 MAX_REQUEST_BYTES = 64 << 20
-PIECE_BYTES = 64 << 10
+ERROR_BYTES = 64 << 10
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
-KEY_REFUSED = frozenset({401, 403})
+KEY_REFUSED = frozenset({401, 402, 403})
+UNKNOWN_MODEL = 404
+NO_CREDIT = re.compile(rb"insufficient_quota|credit balance|billing", re.IGNORECASE)
+"""In the body of a 429: no time makes up for it."""
 _NOT_FORWARDED = frozenset(
     "host connection keep-alive proxy-authorization proxy-connection te trailer transfer-encoding"
     " upgrade content-length authorization x-api-key x-goog-api-key cookie accept-encoding"
@@ -42,7 +47,7 @@ _NOT_FORWARDED = frozenset(
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run may use: 0 for no limit of tokens or dollars.
+    """Budget of a run: 0 for no limit of tokens, dollars or calls.
 
     `patience_seconds` limits retries of one call, `silence_seconds` the wait for the next byte.
     """
@@ -50,6 +55,7 @@ class Settings:
     token: str
     max_tokens: int = 0
     max_usd: float = 0.0
+    max_calls: int = 0
     patience_seconds: float = 600.0
     silence_seconds: float = 600.0
 
@@ -75,13 +81,17 @@ class ModelCall:
 Report = Callable[[str, Mapping[str, Any]], None]
 """Called with a kind and its facts.
 
-The kinds: `model_call`, `budget` (it is spent), `refused` (a connection or path), `waiting` (for
-the provider) and `working` (again), `failed` (with the `fault` of the provider, user or arena).
+The kinds: `model_call`, `budget` (`name` is spent), `refused` (a connection or path), `waiting`
+(for the provider) and `working` (again), `failed` (with its `fault`: provider, user or arena).
 """
 
 
 class ProviderFailed(Exception):
     """Raised when the provider gave no answer within the patience of the settings."""
+
+
+class NoCredit(Exception):
+    """Raised when the provider's account has no credit left; the message is the provider's."""
 
 
 class Gateway:
@@ -98,12 +108,15 @@ class Gateway:
         live: bool = True,
         writer: TrafficWriter | None = None,
     ) -> None:
-        """`live` allows calls that `replay` does not have."""
-        self.tokens = 0
+        """Create it; `live` allows calls that `replay` does not have."""
+        self.tokens = self.calls = 0
         self.usd = 0.0
         self._provider, self._key, self._settings = provider, key, settings
         self._wires = [FORMATS[name] for name in provider.wires]
         self._report, self._replay, self._live, self._writer = report, replay, live, writer
+        host = urlsplit(provider.base_url).hostname or ""
+        self._remote = not (host == "localhost" or host.startswith("127."))
+        """Whether a proxy of the environment applies."""
         self._starts: deque[float] = deque()
         self._waiting_calls = 0
         self._session: aiohttp.ClientSession | None = None
@@ -119,7 +132,7 @@ class Gateway:
             self._app, access_log=None, handler_cancellation=True, shutdown_timeout=1
         )
         async with aiohttp.ClientSession(
-            timeout=timeout, connector=connector, auto_decompress=True
+            timeout=timeout, connector=connector, auto_decompress=True, trust_env=self._remote
         ) as self._session:
             await runner.setup()
             await web.SockSite(runner, listener).start()
@@ -158,9 +171,13 @@ class Gateway:
         if not wire.model_call.fullmatch(request.path):
             return await self._pass_free(request, wire, body)
         asked = _asked(request.path, body)
-        if problem := self._over_budget() or self._unpriced(asked.model):
-            self._report("budget", {"text": problem, "tokens": self.tokens, "usd": self.usd})
+        if problem := self._unpriced(asked.model):
+            self._report("failed", {"text": problem, "fault": "user"})
             return _refusal(wire, 429, "insufficient_quota", problem)
+        if name := self._spent_budget():
+            used = {"tokens": self.tokens, "usd": self.usd, "turns": self.calls}[name]
+            self._report("budget", {"name": name, "used": used})
+            return _refusal(wire, 429, "insufficient_quota", f"the run's budget of {name} is spent")
         return await self._call_model(request, wire, asked)
 
     def _has_token(self, request: web.Request) -> bool:
@@ -170,13 +187,14 @@ class Gateway:
         token = self._settings.token.encode()
         return any(hmac.compare_digest(each.encode(), token) for each in given)
 
-    def _over_budget(self) -> str:
+    def _spent_budget(self) -> str:
+        """Return the name of a budget that is spent; empty for none."""
         limits = self._settings
         if limits.max_tokens and self.tokens >= limits.max_tokens:
-            return f"the run's {limits.max_tokens:,} tokens are spent"
+            return "tokens"
         if limits.max_usd and self.usd >= limits.max_usd:
-            return f"the run's {limits.max_usd:g} dollars are spent"
-        return ""
+            return "usd"
+        return "turns" if limits.max_calls and self.calls >= limits.max_calls else ""
 
     def _unpriced(self, model: str) -> str:
         """Return why a model cannot be used within a budget of dollars."""
@@ -217,11 +235,14 @@ class Gateway:
         try:
             async with self._answered(request, call) as answer:
                 return await self._pass_through(request, call, answer)
-        except ProviderFailed as error:
-            call.error = str(error)
+        except (ProviderFailed, NoCredit) as error:
+            fault, text = "provider", str(error)
+            if isinstance(error, NoCredit):
+                fault, text = "user", f"{self._provider.name} refuses for lack of credit: {text}"
+            call.error = text
             self._finish(call)
-            self._report("failed", {"text": str(error), "fault": "provider"})
-            return _refusal(wire, 503, "api_error", str(error))
+            self._report("failed", {"text": text, "fault": fault})
+            return _refusal(wire, 503, "api_error", text)
 
     @contextlib.asynccontextmanager
     async def _answered(self, request: web.Request, call: _Call) -> Any:
@@ -247,6 +268,9 @@ class Gateway:
                                 waits = self._wait(False, "")
                             yield answer
                             return
+                        content = await answer.content.read(ERROR_BYTES)
+                        if answer.status == 429 and NO_CREDIT.search(content):
+                            raise NoCredit(content.decode(errors="replace"))
                         why = f"HTTP {answer.status}"
                         retry_after = _retry_after(answer.headers.get("retry-after", ""))
                     except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -336,8 +360,12 @@ class Gateway:
         reading = reader.end()
         if reader.malformed and not call.error:
             call.error = "the answer is not what its format says"
+        name = self._provider.name
         if answer.status in KEY_REFUSED:
-            text = f"{self._provider.name} refused the key of the worker: HTTP {answer.status}"
+            text = f"{name} refused the key of the worker: HTTP {answer.status}"
+            self._report("failed", {"text": text, "fault": "user"})
+        elif answer.status == UNKNOWN_MODEL:
+            text = f"{name} does not know the model {call.asked.model!r}: HTTP {answer.status}"
             self._report("failed", {"text": text, "fault": "user"})
         self._finish(call, reading)
         if call.error.startswith("the answer was cut") and request.transport:
@@ -351,6 +379,7 @@ class Gateway:
         self, request: web.Request, call: _Call, exchange: Exchange
     ) -> web.StreamResponse:
         call.status, call.replayed, call.content_type = exchange.status, True, exchange.content_type
+        call.begun = True
         response = web.StreamResponse(status=exchange.status)
         response.content_type = exchange.content_type
         reader = AnswerReader(call.wire, exchange.content_type == "text/event-stream")
@@ -367,6 +396,7 @@ class Gateway:
         """Add a call to the sums, keep its traffic, and report it."""
         reading = reading or Reading()
         cost = None
+        self.calls += 1
         if reading.usage:
             cost = self._provider.cost_usd(call.asked.model or reading.model, reading.usage)
             self.tokens += reading.usage.total

@@ -95,6 +95,7 @@ class Child:
         stdin: str | None = "",
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self.on_lines = on_lines
         self._lines = Lines(LINE_BYTES)
@@ -114,6 +115,7 @@ class Child:
                 stderr=subprocess.PIPE,
                 cwd=cwd,
                 env=env,
+                pass_fds=pass_fds,
                 start_new_session=True,
             )
         assert self._process.stdout and self._process.stderr
@@ -130,6 +132,10 @@ class Child:
         assert self._process.stdin, "what it is told was given at its start"
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(text.encode())  # a child that is gone is heard of by who follows it
+
+    def terminate(self) -> None:
+        """Ask it to end; whoever follows it sees that."""
+        self._process.terminate()
 
     def end(self) -> None:
         """End a child that nobody follows."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
 from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandbox.resource_watch import ResourceWatch
+from runners import agents, harnesses
 from runners.agent import verdicts
 from runners.agent.confinement import confined, environment
 from runners.agent.control_socket import Answer, ControlSocket, TimeBudget, refused
@@ -30,6 +32,7 @@ from runners.agent.recorder import MAX_BYTES, MAX_EVENTS, Recorder
 from runners.agent.workspace import Unreadable, Workspace
 from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
+from runners.worker.model_gateway import Failure, ModelGateway, NoModel
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +43,8 @@ MAX_CASE = 200
 UNASKED = "as it was left: the agent asked for no verdict"
 HEARING_SECONDS = 3.0
 """Time for an agent to end once the arena cannot judge its submissions."""
+SPENT_SECONDS = 30.0
+"""Time for an agent to end once its model refuses to answer for its budget."""
 
 
 def attempt(run_id: str = "") -> None:
@@ -84,6 +89,10 @@ class _Attempt:
         """Why the arena could not judge a round."""
         self.unsent = ""
         """Why nothing was submitted."""
+        self.failure: Failure | None = None
+        """Why its model cannot be used any more."""
+        self.spent = False
+        """Whether a budget of its model is spent."""
         self._until = math.inf
         """End of the agent on the monotonic clock."""
         self._over = threading.Event()
@@ -94,42 +103,86 @@ class _Attempt:
             workspaces() / run.pk, {**public["starter"], **more}, public["target_file"]
         )
         self.control_socket = ControlSocket(self.workspace.folder, self._check, self._profile)
+        self.recorder = Recorder(run.pk, f"agent:{lease}")
 
     def carry_out(self) -> None:
         with ExitStack() as stack:
             stack.callback(self.workspace.remove)
+            try:
+                self.installed = self._find_harness()
+                self.gateway = self._create_gateway()
+            except NoModel as error:
+                self._finish(RunStatus.BROKEN, str(error), Fault.USER)
+                return
             ended = self._let_work()
+            self.recorder.flush()
             if self.control_socket.failure is not None:
                 raise self.control_socket.failure
-            if not self.broken and ended.ending is not Ending.STOPPED:
+            if not self.broken and not self.failure and not self._stopped(ended):
                 self._hand_in_unasked()
         self._conclude(ended)
+
+    def _find_harness(self) -> harnesses.Installed:
+        """Return the program of its harness. Raises: NoModel where it is not installed."""
+        installed = harnesses.find(self.run.agent.adapter)
+        if installed.problem:
+            raise NoModel(f"{installed.problem}, where the agents' worker runs.")
+        Run.objects.filter(pk=self.run.pk).update(harness_version=installed.version)
+        return installed
+
+    def _create_gateway(self) -> ModelGateway | None:
+        """Return the gateway to its model; None for an agent without one. Raises: NoModel."""
+        agent, wires = self.run.agent, agents.harness(self.run.agent.adapter).wires
+        if not wires:
+            return None
+        if not (agent.model and agent.provider):
+            raise NoModel(f"{agent.title} has no model or no provider: set both in its settings.")
+        return ModelGateway(self.run, wires, self.clock, self._record, self._fail, self._spend)
+
+    def _fail(self, failure: Failure) -> None:
+        if self.failure is None:
+            self.failure = failure
+            self._record("error", {"message": failure.text, "fault": failure.fault})
+            self._until = time.monotonic() + HEARING_SECONDS
+
+    def _spend(self) -> None:
+        self.spent = True
+        self._until = min(self._until, time.monotonic() + SPENT_SECONDS)
 
     def _let_work(self) -> Ended:
         with ExitStack() as stack:
             stack.enter_context(self.control_socket)
             stack.callback(self._over.set)
-            self.agent = self._start_agent()
+            control = stack.enter_context(self.gateway.serving()) if self.gateway else -1
+            self.agent = self._start_agent(control)
             watch = ResourceWatch(resource_watch.AGENT_LIMITS, [str(self.workspace.folder)])
             return self.agent.follow(
                 deadline=self.clock.deadline, heartbeat=self._heartbeat, watch=watch
             )
 
-    def _start_agent(self) -> Child:
-        agent = self.run.agent
+    def _start_agent(self, loopback_control: int) -> Child:
+        agent, installed = self.run.agent, self.installed
         brief = {
             "task": self.run.task_version.task.slug,
             "target": self.workspace.target,
             "rounds": self.rounds,
             "seconds": self.run.budget["seconds"],
         }
-        request = {"adapter": agent.adapter, "settings": agent.settings, "brief": brief}
+        request = {
+            "adapter": agent.adapter,
+            "settings": agent.settings,
+            "brief": brief,
+            "model": asdict(self.gateway.access) if self.gateway else None,
+            "program": installed.program,
+        }
+        folder = self.workspace.folder
         return Child(
-            confined(self.workspace.folder),
-            on_lines=Recorder(self.run.pk, f"agent:{self.lease}").record,
+            confined(folder, readable=installed.readable, loopback_control=loopback_control),
+            on_lines=self.recorder.record,
             stdin=json.dumps(request),
-            cwd=self.workspace.folder,
-            env=environment(self.workspace.folder),
+            cwd=folder,
+            env=environment(folder, installed.folders),
+            pass_fds=[] if loopback_control < 0 else [loopback_control],
         )
 
     def _heartbeat(self) -> bool:
@@ -247,9 +300,11 @@ class _Attempt:
     def _conclude(self, ended: Ended) -> None:
         """Request the final judging of the best round, or end the run with a reason."""
         self._record_stderr(ended)
-        if self.broken:
+        if self.failure:
+            self._finish(RunStatus.BROKEN, self.failure.text, self.failure.fault)
+        elif self.broken:
             self._finish(RunStatus.BROKEN, self.broken, Fault.ARENA)
-        elif ended.ending is Ending.STOPPED:
+        elif self._stopped(ended):
             self._finish_stopped()
         else:
             self._record_ending(ended)
@@ -272,8 +327,17 @@ class _Attempt:
         elif Run.objects.filter(pk=self.run.pk, cancel_requested=True).exists():
             self._finish(RunStatus.CANCELLED, "Cancelled.", Fault.USER)
 
+    def _stopped(self, ended: Ended) -> bool:
+        """Return whether it was stopped from outside, and not for a spent budget."""
+        if ended.ending is not Ending.STOPPED:
+            return False
+        held = services.heartbeat_run(self.run.pk, self.lease) and not stopping.is_set()
+        return not (self.spent and held)
+
     def _crashed(self, ended: Ended) -> bool:
-        return ended.ending is Ending.EXITED and ended.code != 0 and not self.broken
+        if self.broken or self.failure or self.spent:  # it could not go on
+            return False
+        return ended.ending is Ending.EXITED and ended.code != 0
 
     def _record_stderr(self, ended: Ended) -> None:
         """Record the end of its stderr, unless a crash shows it as the error."""

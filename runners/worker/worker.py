@@ -6,16 +6,20 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import DatabaseError, close_old_connections, connections
 from dramatiq import Worker as Consumer
 
+from arena import queue
 from arena.catalog import services as catalog
 from arena.catalog.models import Hardware
 from arena.runs import services as runs
+from runners import harnesses
 from runners.process.supervisor import stopping
 from runners.worker import bench
 from runners.worker.actors import broker
@@ -24,6 +28,8 @@ from runners.worker.devices import find_devices
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
+CAPABILITIES_SECONDS = 30.0
+"""Interval at which a worker that runs agents looks for their harnesses and keys."""
 IDLE_POLL_MS = 300
 SHUTDOWN_MS = 10_000
 
@@ -77,8 +83,8 @@ def serving(*duties: Duty) -> Iterator[None]:
 
 
 def _consumer(duty: Duty) -> Consumer:
-    for queue in duty.queues:
-        broker.declare_queue(queue)
+    for name in duty.queues:
+        broker.declare_queue(name)
     consumer = Consumer(
         broker,
         queues=set(duty.queues),
@@ -94,14 +100,31 @@ def poll(*duties: Duty) -> None:
     try:
         with database_errors_logged():
             for duty in duties:
+                found = _capabilities(duty)
                 for name in duty.names:
                     catalog.heartbeat_worker(
-                        name, queues=duty.queues, pid=os.getpid(), hardware=duty.hardware
+                        name,
+                        queues=duty.queues,
+                        pid=os.getpid(),
+                        hardware=duty.hardware,
+                        capabilities=found,
                     )
             if count := runs.reap():
                 logger.info("reaped or sent again: %s", count)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
+
+
+_found_at = -CAPABILITIES_SECONDS
+
+
+def _capabilities(duty: Duty) -> dict[str, Any] | None:
+    """Return the harnesses and providers found here, now and then; None in between."""
+    global _found_at
+    if queue.AGENTS not in duty.queues or time.monotonic() - _found_at < CAPABILITIES_SECONDS:
+        return None
+    _found_at = time.monotonic()
+    return harnesses.capabilities()
 
 
 @contextmanager

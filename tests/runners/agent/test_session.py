@@ -34,7 +34,8 @@ def test_message_of_a_model_has_its_name_usage_and_cost(tmp_path: Path) -> None:
     )
     assert (body["role"], body["text"]) == ("assistant", "Wider tiles.")
     assert (body["reasoning"], body["model"]) == ("Memory bounds it.", "m-1")
-    assert body["usage"] == {"input_tokens": 900, "output_tokens": 80, "cached_tokens": 700}
+    usage = {"input_tokens": 900, "output_tokens": 80, "cached_tokens": 700}
+    assert body["usage"] == {**usage, "cache_write_tokens": 0, "reasoning_tokens": 0}
     assert body["cost_usd"] == 0.012
 
 

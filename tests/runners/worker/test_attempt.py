@@ -145,8 +145,8 @@ def written_by(command: str) -> list[dict[str, Any]]:
         (
             "yes",
             "events",
-            20_000,
-            "Its output exceeds the limit of a run, 20,000 events or 256 MiB.",
+            100_000,
+            "Its output exceeds the limit of a run, 100,000 events or 256 MiB.",
         ),
         ("head -c 9000000 /dev/zero", "line_bytes", 8 << 20, "A line of its output exceeds 8 MiB."),
     ],

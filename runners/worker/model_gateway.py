@@ -1,0 +1,206 @@
+"""Gateway of an attempt: its process, and its reports as events of the run.
+
+The process is on the trusted side and alone holds the provider's key. The agent gets a token that
+is good for its own gateway only, whose socket is in the network of its own sandbox.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+
+from arena.runs.models import Run
+from arena.runs.states import Fault
+from evaluation.sandbox import loopback
+from evaluation.sandbox.features import isolation_features
+from runners.agent.control_socket import TimeBudget
+from runners.agent.session import ModelAccess
+from runners.gateway.providers import BadProvider, Provider
+from runners.harnesses import known_providers
+from runners.process.supervisor import Child, Ended, Ending
+
+logger = logging.getLogger(__name__)
+
+ENVIRONMENT = (
+    "PATH", "LANG", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+    "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
+)  # fmt: skip
+"""Variables of the worker's environment that the process gets; the key comes on its stdin."""
+CALL_FIELDS = (
+    "provider", "wire", "model", "status", "usage", "cost_usd", "latency_ms", "first_byte_ms",
+    "stop_reason", "retries", "replayed", "error",
+)  # fmt: skip
+BUDGETS = {"tokens": "max_tokens", "usd": "max_usd", "turns": "max_calls"}
+"""Settings of the gateway by the name of a budget."""
+
+
+class NoModel(Exception):
+    """Raised where the agent's model cannot be reached from here; the user can mend it."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Reason why an agent's model cannot be used any more."""
+
+    text: str
+    fault: Fault
+
+
+def traffic_file(run_id: str) -> Path:
+    """Return the recording of a run's model traffic; only the worker's user can read it."""
+    folder: Path = settings.ARENA_HOME / "traffic"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder / f"{run_id}.jsonl"
+
+
+class ModelGateway:
+    """Runs beside an agent.
+
+    `record(kind, body)` writes an event of the run. `fail` is called once when the model cannot be
+    used any more, and `spend` when a budget is spent; both from another thread.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        wires: tuple[str, ...],
+        clock: TimeBudget,
+        record: Callable[[str, dict[str, Any]], None],
+        fail: Callable[[Failure], None],
+        spend: Callable[[], None],
+    ) -> None:
+        """Create it. Raises: NoModel for an unknown provider, a missing key, no common wire."""
+        if not isolation_features().namespaces:
+            raise NoModel(
+                "An agent with a model needs network namespaces, which this machine refuses:"
+                " run the worker as root or allow unprivileged user namespaces."
+            )
+        self._run, self._clock = run, clock
+        self._record, self._fail, self._spend = record, fail, spend
+        provider, key = _provider(run)
+        common = tuple(wire for wire in wires if wire in provider.wires)
+        if not common:
+            raise NoModel(
+                f"{run.agent.title} speaks {' and '.join(wires)}, and the provider"
+                f" {provider.name} {' and '.join(provider.wires)}: choose another provider."
+            )
+        url = f"http://{loopback.HOST}:{loopback.PORT}"
+        self.access = ModelAccess(run.agent.model, url, secrets.token_urlsafe(24), common)
+        before = traffic_file(run.continues_id) if run.continues_id else None
+        limits = {BUDGETS[name]: run.budget.get(name, 0) for name in BUDGETS}
+        self._configuration = {
+            "provider": provider.model_dump(mode="json"),
+            "key": key,
+            "settings": {"token": self.access.token, **limits},
+            "record": str(traffic_file(run.pk)),
+            "replay": str(before) if before and before.exists() else "",
+            "live": True,
+        }
+        self._budgets_spent: set[str] = set()
+        self._pauses = 0
+        self._over = threading.Event()
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[int]:
+        """Serve; the value is the descriptor over which the sandbox hands out its sockets."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            with ours:
+                self._child = Child(
+                    [sys.executable, "-m", "runners.gateway", str(ours.fileno())],
+                    on_lines=self._on_lines,
+                    stdin=json.dumps(self._configuration),
+                    cwd=settings.BASE_DIR,
+                    env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+                    pass_fds=(ours.fileno(),),
+                )
+            thread = threading.Thread(target=self._follow, name=f"gateway of {self._run.pk}")
+            thread.start()
+            try:
+                yield theirs.fileno()
+            finally:
+                self._over.set()
+                self._child.terminate()
+                thread.join()
+
+    def _follow(self) -> None:
+        try:
+            ended = self._child.follow(deadline=lambda: math.inf)
+            if not self._over.is_set():
+                self._fail(Failure(_death(ended), Fault.ARENA))
+        except Exception as error:
+            logger.exception("the gateway of %s failed", self._run.pk)
+            self._fail(Failure(f"The model gateway failed: {error}.", Fault.ARENA))
+        finally:
+            for _ in range(self._pauses):
+                self._clock.resume()
+            connections.close_all()
+
+    def _on_lines(self, lines: list[str]) -> None:
+        for line in lines:
+            report = json.loads(line)
+            self._handle(report.pop("kind"), report)
+
+    def _handle(self, kind: str, facts: Mapping[str, Any]) -> None:
+        match kind:
+            case "model_call":
+                self._record("model_call", {name: facts[name] for name in CALL_FIELDS})
+            case "refused":
+                body = {"text": facts["text"], "level": "warning", "stream": "network"}
+                self._record("log", body)
+            case "waiting":
+                self._pauses += 1
+                self._clock.pause()
+                body = {"text": facts["text"], "level": "warning", "stream": "provider"}
+                self._record("log", body)
+            case "working":
+                self._pauses -= 1
+                self._clock.resume()
+            case "budget" if facts["name"] not in self._budgets_spent:
+                name = facts["name"]
+                self._budgets_spent.add(name)
+                limit, text = self._run.budget[name], f"Its budget of {name} is spent."
+                body = {"name": name, "limit": limit, "used": facts["used"], "text": text}
+                self._record("limit", body)
+                self._spend()
+            case "failed":
+                self._fail(Failure(f"{facts['text']}.", Fault(facts["fault"])))
+
+
+def _provider(run: Run) -> tuple[Provider, str]:
+    """Return the provider of a run's agent and its key. Raises: NoModel."""
+    name = run.agent.provider
+    try:
+        known = known_providers()
+    except BadProvider as error:
+        raise NoModel(f"{error}: correct the file.") from error
+    if name not in known:
+        raise NoModel(
+            f"There is no provider {name!r} where the worker runs; there are {', '.join(known)}."
+            " Add it to providers.toml in ARENA_HOME."
+        )
+    try:
+        return known[name], known[name].key()
+    except LookupError as error:
+        raise NoModel(f"{str(error).strip('.')}.") from error
+
+
+def _death(ended: Ended) -> str:
+    if ended.ending is Ending.EXITED:
+        last = ended.stderr.splitlines()[-1:] or [""]
+        return f"The model gateway ended with status {ended.code}. {last[0]}".strip()
+    return f"The model gateway was ended: {ended.ending}."
