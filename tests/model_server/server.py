@@ -181,17 +181,18 @@ class ModelServer:
         script = source if isinstance(source, Script) else source(asked.prompt)
         with self._lock:
             conversation, turn_index = self._find(asked)
-            turn = script.turn(turn_index)
+            polls = asked.running() if any(tool.name == POLL for tool in asked.tools) else {}
+            if polls:
+                turn_index -= 1  # it is not over
+                turn, calls = Turn(), tuple(_poll(each, to) for each, to in polls.items())
+            else:
+                turn = script.turn(turn_index)
+                calls = _calls(asked.shell, conversation.number, turn_index, turn)
             exchange.turn = turn_index
             conversation.exchanges.append(exchange)
             fault = self._fault(asked.model, turn_index, turn)
-            if fault:
-                exchange.status = fault.status if fault.kind == "status" else 200
-            polls = asked.running() if any(tool.name == POLL for tool in asked.tools) else {}
-            if polls:
-                turn, calls = Turn(), tuple(_poll(each, to) for each, to in polls.items())
-            else:
-                calls = _calls(asked.shell, conversation.number, turn_index, turn)
+            if fault and fault.kind == "status":
+                exchange.status = fault.status
             reply = _reply(asked, conversation.number, turn_index, turn, calls, size)
             exchange.reply = None if fault else reply
         if fault:
