@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import json
 import random
 import re
 import socket
@@ -25,6 +24,7 @@ import aiohttp
 from aiohttp import web
 
 from evaluation.sandbox import loopback
+from runners.gateway.call import Asked, Call, parse_request
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
 from runners.gateway.wire import FORMATS, AnswerReader, Reading, Usage, WireFormat
@@ -58,24 +58,6 @@ class Settings:
     max_calls: int = 0
     patience_seconds: float = 600.0
     silence_seconds: float = 600.0
-
-
-@dataclass(frozen=True)
-class ModelCall:
-    """One call of a model, as it is reported. Times are in milliseconds."""
-
-    provider: str
-    wire: str
-    model: str
-    status: int
-    usage: Usage | None
-    cost_usd: float | None
-    latency_ms: float
-    first_byte_ms: float | None
-    stop_reason: str = ""
-    retries: int = 0
-    replayed: bool = False
-    error: str = ""
 
 
 Report = Callable[[str, Mapping[str, Any]], None]
@@ -170,7 +152,7 @@ class Gateway:
         body = await request.read()
         if not wire.model_call.fullmatch(request.path):
             return await self._pass_free(request, wire, body)
-        asked = _asked(request.path, body)
+        asked = parse_request(request.path, body)
         if problem := self._unpriced(asked.model):
             self._report("failed", {"text": problem, "fault": "user"})
             return _refusal(wire, 429, "insufficient_quota", problem)
@@ -221,9 +203,9 @@ class Gateway:
             return _refusal(wire, 502, "api_error", f"{self._provider.name}: {_text(error)}")
 
     async def _call_model(
-        self, request: web.Request, wire: WireFormat, asked: _Asked
+        self, request: web.Request, wire: WireFormat, asked: Asked
     ) -> web.StreamResponse:
-        call = _Call(self._provider.name, wire, asked, keep=self._writer is not None)
+        call = Call(self._provider.name, wire, asked, keep=self._writer is not None)
         if self._replay and (
             exchange := self._replay.take(request.method, request.path, asked.model)
         ):
@@ -245,7 +227,7 @@ class Gateway:
             return _refusal(wire, 503, "api_error", text)
 
     @contextlib.asynccontextmanager
-    async def _answered(self, request: web.Request, call: _Call) -> Any:
+    async def _answered(self, request: web.Request, call: Call) -> Any:
         """Return the provider's answer to a call, with retries until it is worth passing on.
 
         Raises: ProviderFailed.
@@ -336,7 +318,7 @@ class Gateway:
         )
 
     async def _pass_through(
-        self, request: web.Request, call: _Call, answer: aiohttp.ClientResponse
+        self, request: web.Request, call: Call, answer: aiohttp.ClientResponse
     ) -> web.StreamResponse:
         """Stream an answer to the agent and read its usage on the way."""
         response = web.StreamResponse(status=answer.status)
@@ -376,7 +358,7 @@ class Gateway:
         return response
 
     async def _play_back(
-        self, request: web.Request, call: _Call, exchange: Exchange
+        self, request: web.Request, call: Call, exchange: Exchange
     ) -> web.StreamResponse:
         call.status, call.replayed, call.content_type = exchange.status, True, exchange.content_type
         call.begun = True
@@ -392,7 +374,7 @@ class Gateway:
         await response.write_eof()
         return response
 
-    def _finish(self, call: _Call, reading: Reading | None = None) -> None:
+    def _finish(self, call: Call, reading: Reading | None = None) -> None:
         """Add a call to the sums, keep its traffic, and report it."""
         reading = reading or Reading()
         cost = None
@@ -407,87 +389,6 @@ class Gateway:
         if self._writer and not call.error and call.begun:
             self._writer.add(call.exchange())
         self._report("model_call", asdict(done))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A request for a model call."""
-
-    method: str
-    path: str
-    model: str
-    body: bytes
-
-
-class _Call:
-    """A model call under way."""
-
-    def __init__(self, provider: str, wire: WireFormat, asked: _Asked, keep: bool) -> None:
-        """`keep` keeps the answer, to be recorded."""
-        self.provider, self.wire, self.asked, self._keep = provider, wire, asked, keep
-        self.status = self.retries = 0
-        self.error = self.content_type = ""
-        self.begun = self.replayed = False
-        self._started = time.monotonic()
-        self._pieces: list[tuple[float, str]] = []
-        self._first: float | None = None
-        self._bytes = bytearray()
-
-    def add(self, piece: bytes) -> None:
-        """Keep a piece of the answer; one that ends within a character waits for the next."""
-        seconds = time.monotonic() - self._started
-        self._first = self._first if self._first is not None else seconds
-        if not self._keep:
-            return
-        self._bytes += piece
-        with contextlib.suppress(UnicodeDecodeError):
-            self._pieces.append((round(seconds, 4), self._bytes.decode()))
-            self._bytes.clear()
-
-    def reported(self, reading: Reading, cost_usd: float | None) -> ModelCall:
-        first = None if self._first is None else round(1000 * self._first, 1)
-        return ModelCall(
-            provider=self.provider,
-            wire=self.wire.name,
-            model=reading.model or self.asked.model,
-            status=self.status,
-            usage=reading.usage,
-            cost_usd=cost_usd,
-            latency_ms=round(1000 * (time.monotonic() - self._started), 1),
-            first_byte_ms=first,
-            stop_reason=reading.stop_reason,
-            retries=self.retries,
-            replayed=self.replayed,
-            error=self.error,
-        )
-
-    def exchange(self) -> Exchange:
-        return Exchange(
-            self.asked.method,
-            self.asked.path,
-            self.asked.model,
-            self.asked.body.decode(errors="replace"),
-            self.status,
-            self.content_type,
-            self._pieces,
-        )
-
-
-def _asked(path: str, body: bytes) -> _Asked:
-    """Return what a request asks for; a stream of Chat Completions is made to tell its usage."""
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        data = None
-    model = data.get("model") if isinstance(data, dict) else None
-    if path.endswith("/chat/completions") and isinstance(data, dict) and data.get("stream"):
-        options = data.get("stream_options")
-        data["stream_options"] = {**(options if isinstance(options, dict) else {})}
-        data["stream_options"]["include_usage"] = True
-        body = json.dumps(data).encode()
-    if not isinstance(model, str):
-        model = path.rpartition("/models/")[2].partition(":")[0] if "/models/" in path else ""
-    return _Asked("POST", path, model, body)
 
 
 def _refusal(wire: WireFormat, status: int, kind: str, message: str) -> web.Response:
