@@ -33,6 +33,13 @@ MAX_REQUEST_BYTES = 64 << 20
 ERROR_BYTES = 64 << 10
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
+QUIET_SECONDS = 180.0
+"""From then on a call waits for the provider, and the run's clock stands still."""
+MAX_BAD_ANSWERS = 3
+"""Answers in a row that were cut or cannot be read; then the provider has failed."""
+HUNG_UP = "the agent hung up"
+UNFINISHED = frozenset({"", "in_progress"})
+"""Stop reasons of an answer that ends early."""
 KEY_REFUSED = frozenset({401, 402, 403})
 UNKNOWN_MODEL = 404
 NO_CREDIT = re.compile(rb"insufficient_quota|credit balance|billing", re.IGNORECASE)
@@ -100,7 +107,8 @@ class Gateway:
         self._remote = not (host == "localhost" or host.startswith("127."))
         """Whether a proxy of the environment applies."""
         self._starts: deque[float] = deque()
-        self._waiting_calls = 0
+        self._waiting: set[Call] = set()
+        self._bad_answers = 0
         self._session: aiohttp.ClientSession | None = None
         self._app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         self._app.router.add_route("*", "/{path:.*}", self._answer)
@@ -234,7 +242,10 @@ class Gateway:
         """
         ends = time.monotonic() + self._settings.patience_seconds
         backoff = FIRST_BACKOFF_SECONDS
-        waits = False
+        name = self._provider.name
+        quiet = asyncio.get_running_loop().call_later(
+            QUIET_SECONDS, self._wait, call, f"{name} does not answer for {QUIET_SECONDS:g} s"
+        )
         try:
             while True:
                 await self._keep_rate()
@@ -246,8 +257,8 @@ class Gateway:
                             self._send(request, call.wire, call.asked.body)
                         )
                         if answer.status not in RETRIED:
-                            if waits:
-                                waits = self._wait(False, "")
+                            quiet.cancel()
+                            self._work(call)
                             yield answer
                             return
                         content = await answer.content.read(ERROR_BYTES)
@@ -261,25 +272,28 @@ class Gateway:
                         why = _text(error)
                 call.retries += 1
                 pause = min(max(retry_after, backoff * random.uniform(1, 1.5)), MAX_BACKOFF_SECONDS)
-                text = f"{self._provider.name} does not answer: {why}"
+                text = f"{name} does not answer: {why}"
                 if time.monotonic() + pause > ends:
-                    raise ProviderFailed(f"{text}, {call.retries} times")
-                if not waits:
-                    waits = self._wait(True, f"{text}; trying again")
+                    raise ProviderFailed(f"{text}, {_times(call.retries)}")
+                self._wait(call, f"{text}; trying again")
                 await asyncio.sleep(pause)
                 backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
         finally:
-            if waits:
-                self._wait(False, "")
+            quiet.cancel()
+            self._work(call)
 
-    def _wait(self, waits: bool, text: str) -> bool:
-        """Count the calls that wait for the provider, and report the first and the last."""
-        self._waiting_calls += 1 if waits else -1
-        if waits and self._waiting_calls == 1:
+    def _wait(self, call: Call, text: str) -> None:
+        """Add a call to those that wait for the provider, and report the first."""
+        if not self._waiting:
             self._report("waiting", {"text": text})
-        elif not waits and self._waiting_calls == 0:
-            self._report("working", {})
-        return waits
+        self._waiting.add(call)
+
+    def _work(self, call: Call) -> None:
+        """Remove a call from those that wait, and report when there are none."""
+        if call in self._waiting:
+            self._waiting.remove(call)
+            if not self._waiting:
+                self._report("working", {})
 
     async def _keep_rate(self) -> None:
         """Wait until the provider's limit of requests per minute allows one more."""
@@ -338,10 +352,12 @@ class Gateway:
         except (aiohttp.ClientPayloadError, TimeoutError) as error:
             call.error = f"the answer was cut: {_text(error)}"
         except (ConnectionError, asyncio.CancelledError):
-            call.error = "the agent hung up"
+            call.error = HUNG_UP
         reading = reader.end()
         if reader.malformed and not call.error:
             call.error = "the answer is not what its format says"
+        elif call.status == 200 and reading.stop_reason in UNFINISHED and not call.error:
+            call.error = "the answer ends early"
         name = self._provider.name
         if answer.status in KEY_REFUSED:
             text = f"{name} refused the key of the worker: HTTP {answer.status}"
@@ -389,6 +405,11 @@ class Gateway:
         if self._writer and not call.error and call.begun:
             self._writer.add(call.exchange())
         self._report("model_call", asdict(done))
+        if call.status == 200 and call.error != HUNG_UP:
+            self._bad_answers = self._bad_answers + 1 if call.error else 0
+            if self._bad_answers == MAX_BAD_ANSWERS:
+                text = f"{self._provider.name}: {call.error}, {_times(MAX_BAD_ANSWERS)} in a row"
+                self._report("failed", {"text": text, "fault": "provider"})
 
 
 def _refusal(wire: WireFormat, status: int, kind: str, message: str) -> web.Response:
@@ -408,3 +429,7 @@ def _retry_after(text: str) -> float:
 
 def _text(error: BaseException) -> str:
     return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "cut")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

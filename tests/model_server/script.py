@@ -26,11 +26,12 @@ _RUNNING = re.compile(r"running with session ID (\d+)")
 class Fault:
     """A failure that a turn answers with, the first `times` that it is asked for."""
 
-    kind: Literal["status", "garbage", "cut", "silence"]
+    kind: Literal["status", "garbage", "cut", "short", "stall", "silence"]
+    """Half of a stream is followed by a cut, by an end in order, or by a silence (`stall`)."""
     status: int = 500
     retry_after: float | None = None
     seconds: float = 0.0
-    """Length of a silence, which ends without an answer."""
+    """Length of a silence, which ends in a cut."""
     times: float = 1
     message: str = "scripted failure"
 

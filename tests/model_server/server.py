@@ -238,11 +238,13 @@ class ModelServer:
             kind = "text/event-stream" if asked.stream else "application/json"
             body = b"data: {not JSON\n\n" if asked.stream else b"<html>not JSON"
             return web.Response(body=body, content_type=kind)
-        if fault.kind == "silence":
-            await asyncio.sleep(fault.seconds)
-        else:
+        if fault.kind != "silence" and asked.stream:
             events = [*format_.events(reply, asked)]
-            await _stream(request, events[: len(events) // 2], 0)
+            response = await _stream(request, events[: len(events) // 2], 0)
+            if fault.kind == "short":
+                await response.write_eof()
+                return response
+        await asyncio.sleep(fault.seconds)
         assert request.transport
         request.transport.abort()
         return web.Response(status=500)

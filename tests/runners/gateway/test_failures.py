@@ -1,0 +1,209 @@
+"""Failures of a provider, the scripted model server, as the gateway reports them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from runners.gateway import server
+from runners.gateway.providers import Provider
+from runners.gateway.server import Gateway, Settings
+from tests.model_server import Fault, ModelServer, Script, Turn
+
+KEY, TOKEN = "sk-real", "run-token"
+TOOLS = [{"name": "Bash", "input_schema": {}}]
+FOREVER = math.inf
+
+
+class Bench:
+    """A gateway before a scripted provider, and its reports."""
+
+    def __init__(self, url: str, client: aiohttp.ClientSession) -> None:
+        self.url, self.client = url, client
+        self.reports: list[tuple[str, dict[str, Any]]] = []
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [facts for each, facts in self.reports if each == kind]
+
+    async def ask(self, model: str = "m", stream: bool = True) -> tuple[int, bytes]:
+        """Send a request; return its status, 0 for a cut, and what came."""
+        body = {"model": model, "stream": stream, "tools": TOOLS, "messages": []}
+        headers = {"x-api-key": TOKEN}
+        got = bytearray()
+        try:
+            async with self.client.post(
+                f"{self.url}/v1/messages", json=body, headers=headers
+            ) as answer:
+                async for piece in answer.content.iter_any():
+                    got += piece
+                return answer.status, bytes(got)
+        except aiohttp.ClientError:
+            return 0, bytes(got)
+        finally:
+            await asyncio.sleep(0.01)  # reports follow the last byte
+
+
+@asynccontextmanager
+async def bench(*faults: Fault, **settings: Any) -> AsyncIterator[Bench]:
+    script = Script((Turn("An answer of more than one piece of text.", faults=faults),))
+    with socket.socket() as listener, ModelServer({"m": script}, key=KEY) as provider_server:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        provider = Provider(
+            name="test", wires=("messages",), base_url=f"{provider_server.url}/v1", prices={}
+        )
+        reports: list[tuple[str, dict[str, Any]]] = []
+
+        def report(kind: str, facts: Any) -> None:
+            reports.append((kind, dict(facts)))
+
+        gateway = Gateway(provider, KEY, Settings(token=TOKEN, **settings), report)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        async with gateway.serving(listener), aiohttp.ClientSession() as client:
+            found = Bench(url, client)
+            found.reports = reports
+            yield found
+
+
+@pytest.fixture(autouse=True)
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FIRST_BACKOFF_SECONDS", 0.01)
+
+
+def run(case: Callable[[], Any]) -> None:
+    asyncio.run(asyncio.wait_for(case(), 30))
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+def test_overload_is_retried_after_the_time_that_the_provider_names(status: int) -> None:
+    async def case() -> None:
+        fault = Fault("status", status=status, retry_after=0.2, times=2)
+        async with bench(fault) as b:
+            began = time.monotonic()
+            assert (await b.ask())[0] == 200
+            assert time.monotonic() - began >= 0.4
+            assert [kind for kind, _ in b.reports] == ["waiting", "working", "model_call"]
+            assert f"HTTP {status}" in b.of("waiting")[0]["text"]
+            (call,) = b.of("model_call")
+            assert (call["retries"], call["error"]) == (2, "")
+
+    run(case)
+
+
+@pytest.mark.parametrize("status", [429, 529])
+def test_lasting_overload_is_the_providers_fault(status: int) -> None:
+    async def case() -> None:
+        fault = Fault("status", status=status, times=FOREVER)
+        async with bench(fault, patience_seconds=0.1) as b:
+            assert (await b.ask())[0] == 503
+            (failed,) = b.of("failed")
+            assert failed["fault"] == "provider" and f"HTTP {status}" in failed["text"]
+            assert [kind for kind, _ in b.reports].count("working") == 1
+
+    run(case)
+
+
+def test_a_short_of_credit_account_is_the_users_fault_at_once() -> None:
+    async def case() -> None:
+        text = "Your credit balance is too low"
+        async with bench(Fault("status", status=429, times=FOREVER, message=text)) as b:
+            began = time.monotonic()
+            assert (await b.ask())[0] == 503
+            assert time.monotonic() - began < 5
+            (failed,) = b.of("failed")
+            assert failed["fault"] == "user" and text in failed["text"]
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [(401, "refused the key"), (403, "refused the key"), (404, "'m'")]
+)
+def test_a_refusal_is_the_users_fault_and_passes(status: int, text: str) -> None:
+    async def case() -> None:
+        async with bench(Fault("status", status=status, times=FOREVER)) as b:
+            assert (await b.ask())[0] == status
+            (failed,) = b.of("failed")
+            assert failed["fault"] == "user" and text in failed["text"]
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stream", "error", "status"),
+    [
+        ("garbage", True, "not what its format says", 200),
+        ("garbage", False, "not what its format says", 200),
+        ("cut", True, "cut", 0),
+        ("short", True, "ends early", 200),
+        ("stall", True, "cut", 0),
+    ],
+)
+def test_bad_answers_pass_and_in_a_row_are_the_providers_fault(
+    kind: Any, stream: bool, error: str, status: int
+) -> None:
+    async def case() -> None:
+        async with bench(
+            Fault(kind, seconds=600 * (kind == "stall"), times=FOREVER), silence_seconds=0.2
+        ) as b:
+            for _ in range(server.MAX_BAD_ANSWERS):
+                assert b.of("failed") == []
+                got, body = await b.ask(stream=stream)
+                assert got == status and b"message_stop" not in body
+                assert error in b.of("model_call")[-1]["error"]
+            (failed,) = b.of("failed")
+            assert failed["fault"] == "provider" and error in failed["text"]
+
+    run(case)
+
+
+def test_bad_answers_with_a_good_one_between_do_not_fail() -> None:
+    async def case() -> None:
+        async with bench(Fault("garbage", times=server.MAX_BAD_ANSWERS - 1)) as b:
+            for _ in range(server.MAX_BAD_ANSWERS):
+                await b.ask()
+            assert b.of("failed") == []
+            errors = [bool(call["error"]) for call in b.of("model_call")]
+            assert errors == [*[True] * (server.MAX_BAD_ANSWERS - 1), False]
+
+    run(case)
+
+
+def test_silence_ends_as_the_providers_fault_and_stops_the_clock_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "QUIET_SECONDS", 0.1)
+
+    async def case() -> None:
+        silent = Fault("silence", seconds=600, times=FOREVER)
+        async with bench(silent, silence_seconds=0.4, patience_seconds=0.4) as b:
+            began = time.monotonic()
+            assert (await b.ask())[0] == 503
+            assert 0.4 <= time.monotonic() - began < 5
+            kinds = [kind for kind, _ in b.reports]
+            assert kinds == ["waiting", "working", "model_call", "failed"]
+            assert "does not answer for 0.1 s" in b.of("waiting")[0]["text"]
+            assert b.of("failed")[0]["fault"] == "provider"
+
+    run(case)
+
+
+def test_an_answer_after_a_long_silence_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "QUIET_SECONDS", 0.05)
+
+    async def case() -> None:
+        silent = Fault("silence", seconds=0.2)  # cut afterwards, and tried again
+        async with bench(silent) as b:
+            assert (await b.ask())[0] == 200
+            assert [kind for kind, _ in b.reports] == ["waiting", "working", "model_call"]
+            assert b.of("model_call")[0]["error"] == ""
+
+    run(case)
