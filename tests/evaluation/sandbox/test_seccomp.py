@@ -44,8 +44,10 @@ class Machine:
     name: str
     audit: int
 
-    def program(self, fork: bool, sockets: str, pinned: bool = False) -> bytes:
-        return seccomp.program(fork, sockets, pinned, seccomp.ARCHITECTURES[self.name])
+    def program(
+        self, fork: bool, sockets: str, pinned: bool = False, loopback: bool = False
+    ) -> bytes:
+        return seccomp.program(fork, sockets, pinned, seccomp.ARCHITECTURES[self.name], loopback)
 
     def verdict(self, program: bytes, call: str, *arguments: int) -> int:
         return verdict(program, self.audit, CALLS[self.name][call], *arguments)
@@ -163,6 +165,40 @@ def test_filter_network_socket_is_refused(
 ) -> None:
     program = machine.program(*policy)
     assert machine.verdict(program, "socket", domain, kind) == NOT_PERMITTED
+
+
+@pytest.mark.parametrize("flags", [0, 0o2000000, 0o4000, 0o2004000], ids=oct)
+@pytest.mark.parametrize("kind", [STREAM, DATAGRAM])
+def test_filter_with_a_loopback_network_allows_ip_and_unix_sockets_only(
+    machine: Machine, kind: int, flags: int
+) -> None:
+    program = machine.program(True, "any", loopback=True)
+    allowed = {
+        domain
+        for domain in range(64)
+        if machine.verdict(program, "socket", domain, kind | flags) == ALLOWED
+    }
+    assert allowed == {UNIX, INET, INET6}
+    assert machine.verdict(program, "socket", NETLINK | UNIX << 32, kind) == NOT_PERMITTED
+
+
+def test_filter_with_a_loopback_network_differs_in_sockets_only(machine: Machine) -> None:
+    with_network = machine.program(True, "any", loopback=True)
+    without = machine.program(True, "any")
+    for call in range(600):
+        if call != CALLS[machine.name]["socket"]:
+            verdicts = {verdict(each, machine.audit, call) for each in (with_network, without)}
+            assert len(verdicts) == 1, call
+    assert {machine.verdict(with_network, call) for call in REFUSED} == {NOT_PERMITTED}
+
+
+@pytest.mark.parametrize("sockets", ["packets", ""])
+def test_filter_without_unix_sockets_has_no_loopback_network(
+    machine: Machine, sockets: str
+) -> None:
+    program = machine.program(True, sockets, loopback=True)
+    for domain in (INET, INET6):
+        assert machine.verdict(program, "socket", domain, STREAM) == NOT_PERMITTED
 
 
 @pytest.mark.parametrize("flags", [0, 0o2000000, 0o4000, 0o2004000], ids=oct)
