@@ -240,6 +240,8 @@ class House:
         adapter: str = "scripted",
         task: str = "k/cpp-to-cpp",
         hardware: str = "fake-cpu",
+        model: str = "",
+        provider: str = "",
         **budget: int,
     ) -> str:
         """Queue a run of a scripted agent of its own with these steps; its id."""
@@ -250,7 +252,7 @@ class House:
             "from arena.runs.models import Run\n"
             "from django.db import transaction\n"
             f"Agent.objects.create(slug={agent!r}, title='T', adapter={adapter!r},"
-            f" settings={settings!r})\n"
+            f" settings={settings!r}, model={model!r}, provider={provider!r})\n"
             "with transaction.atomic():\n"
             f"    run = services.start_run(task_slug={task!r}, agent_slug={agent!r},"
             f" hardware_slug={hardware!r})\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ django.setup()
 
 from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
 from evaluation.sandbox import resource_watch  # noqa: E402
+from runners import agents  # noqa: E402
 from runners.__main__ import main  # noqa: E402
 from runners.process import supervisor  # noqa: E402
 from runners.worker import (  # noqa: E402
@@ -31,6 +33,9 @@ bench.MIN_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
 resource_watch.AGENT_LIMITS = dataclasses.replace(
     resource_watch.AGENT_LIMITS, file_bytes=256 << 20
 )  # disks of tests are small
+if wires := os.environ.get("ARENA_TEST_WIRES"):  # agents of any kind get a model's gateway
+    harness = agents.harness
+    agents.harness = lambda adapter: dataclasses.replace(harness(adapter), wires=(wires,))
 reaper.LEASE = timedelta(seconds=5)
 reaper.MESSAGE_GRACE = timedelta(seconds=1)
 sys.exit(main())
