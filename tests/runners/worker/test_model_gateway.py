@@ -1,0 +1,229 @@
+"""The gateway of an attempt, beside a sandboxed agent, before the scripted model server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from django.conf import settings
+
+from arena.runs.states import Fault
+from evaluation.sandbox.features import isolation_features
+from runners.agent.confinement import confined, environment
+from runners.agent.control_socket import TimeBudget
+from runners.worker.model_gateway import Failure, ModelGateway, NoModel
+from tests.conftest import skip_or_fail
+from tests.model_server import Fault as Failing
+from tests.model_server import ModelServer, Script, Turn
+
+KEY = "sk-real"
+AGENT = """
+import http.client, json, sys
+token, times = json.load(sys.stdin)
+for _ in range(times):
+    connection = http.client.HTTPConnection("127.0.0.1", 8400, timeout=60)
+    tools = [{"name": "Bash", "input_schema": {}}]
+    body = {"model": "m", "stream": True, "messages": [], "tools": tools}
+    connection.request("POST", "/v1/messages", json.dumps(body), {"x-api-key": token})
+    answer = connection.getresponse()
+    print("status", answer.status, flush=True)
+    text = ""
+    while line := answer.readline():  # it does not raise where it is cut
+        text = line.decode().strip() or text
+        if text.startswith("event: "):
+            print(text, flush=True)
+    print("ended" if "message_stop" in text else "cut", flush=True)
+    connection.close()
+"""
+
+
+class Attempt:
+    """A gateway, and what it does to its run."""
+
+    def __init__(self, home: Path, **budget: float) -> None:
+        self.home = home
+        agent = SimpleNamespace(title="T", model="m", provider="test")
+        run: Any = SimpleNamespace(pk="r-1", agent=agent, continues_id=None, budget=budget)
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.failures: list[Failure] = []
+        self.spent = threading.Event()
+        self.failed = threading.Event()
+        self.clock = TimeBudget(60)
+        self.gateway = ModelGateway(
+            run,
+            ("messages",),
+            self.clock,
+            lambda kind, body: self.events.append((kind, body)),
+            self._fail,
+            self.spent.set,
+        )
+
+    def _fail(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        self.failed.set()
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [body for each, body in self.events if each == kind]
+
+    @contextlib.contextmanager
+    def agent(self, times: int = 1) -> Iterator[subprocess.Popen[str]]:
+        """Run the agent beside the gateway."""
+        package, workspace = self.home / "package", self.home / "workspace"
+        (package / "agents").mkdir(parents=True)
+        workspace.mkdir()
+        (package / "agents/__main__.py").write_text(AGENT)
+        with self.gateway.serving() as control, subprocess.Popen(
+            confined(workspace, package, loopback_control=control),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=workspace, env=environment(workspace), pass_fds=(control,),
+        ) as process:  # fmt: skip
+            assert process.stdin
+            process.stdin.write(json.dumps([self.gateway.access.token, times]))
+            process.stdin.close()
+            process.stdin = None
+            yield process
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if not isolation_features().namespaces:
+        skip_or_fail("network namespaces")
+    monkeypatch.setattr(settings, "ARENA_HOME", tmp_path)
+    monkeypatch.setenv("TEST_KEY", KEY)
+    return tmp_path
+
+
+@contextlib.contextmanager
+def provider(home: Path, turn: Turn) -> Iterator[ModelServer]:
+    with ModelServer({"m": Script((turn,))}, key=KEY) as server:
+        (home / "providers.toml").write_text(
+            f'[test]\nwires = ["messages"]\nbase_url = "{server.url}/v1"\n'
+            'key_variable = "TEST_KEY"\nprices = { m = { input = 1, output = 2 } }\n'
+        )
+        yield server
+
+
+def processes_of_gateway() -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "runners.gateway" in process.cmdline() and "python" in process.name():
+                found.append(process)
+    return found
+
+
+def test_a_call_of_the_agent_is_an_event_with_usage_and_cost(home: Path) -> None:
+    with provider(home, Turn("Hello.")) as server:
+        attempt = Attempt(home)
+        with attempt.agent() as process:
+            output, errors = process.communicate(timeout=30)
+        assert output.splitlines()[-1] == "ended", errors
+        ((exchange,),) = (conversation.exchanges for conversation in server.of("m"))
+        assert exchange.key == KEY and exchange.reply
+        usage = exchange.reply.usage
+        (call,) = attempt.of("model_call")
+        assert (call["usage"]["input_tokens"], call["usage"]["output_tokens"]) == (
+            usage.input,
+            usage.output,
+        )
+        assert call["cost_usd"] == pytest.approx((usage.input + 2 * usage.output) / 1e6)
+        assert attempt.failures == []
+        assert KEY not in json.dumps(attempt.events)
+        recording = home / "traffic/r-1.jsonl"
+        assert KEY not in recording.read_text() and "message_stop" in recording.read_text()
+
+
+def test_a_gateway_killed_in_mid_stream_is_the_arenas_fault(home: Path) -> None:
+    with provider(home, Turn("A text of several pieces. " * 20, seconds=60)):
+        attempt = Attempt(home)
+        with attempt.agent() as process:
+            assert process.stdout
+            while "content_block_delta" not in process.stdout.readline():
+                pass
+            innermost = processes_of_gateway()[-1]
+            os.kill(innermost.pid, signal.SIGKILL)
+            assert attempt.failed.wait(10)
+            rest, _ = process.communicate(timeout=30)
+            assert rest.splitlines()[-1] == "cut"
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+        (failure,) = attempt.failures
+        assert failure.fault == Fault.ARENA and "model gateway ended" in failure.text
+        assert processes_of_gateway() == []
+
+
+def test_time_of_waiting_for_the_provider_is_not_the_runs(home: Path) -> None:
+    with provider(home, Turn("Hi.", faults=(Failing("status", status=529, retry_after=1.5),))):
+        attempt = Attempt(home)
+        before = attempt.clock.deadline()
+        with attempt.agent() as process:
+            end = time.monotonic() + 20
+            while attempt.clock.deadline() != math.inf:
+                assert time.monotonic() < end, process.communicate(timeout=5)
+                time.sleep(0.01)
+            output, errors = process.communicate(timeout=30)
+        assert output.splitlines()[0] == "status 200", errors
+        assert 1.0 < attempt.clock.deadline() - before < 10
+        (log,) = attempt.of("log")
+        assert log["stream"] == "provider" and "HTTP 529" in log["text"]
+        assert attempt.of("model_call")[0]["retries"] == 1
+
+
+def test_a_gateway_killed_while_the_clock_stands_lets_it_go_on(home: Path) -> None:
+    overload = Failing("status", status=529, retry_after=60, times=math.inf)
+    with provider(home, Turn("Hi.", faults=(overload,))):
+        attempt = Attempt(home)
+        with attempt.agent() as process:
+            end = time.monotonic() + 20
+            while attempt.clock.deadline() != math.inf:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            os.kill(processes_of_gateway()[-1].pid, signal.SIGKILL)
+            assert attempt.failed.wait(10)
+            process.communicate(timeout=30)
+        assert attempt.clock.deadline() < math.inf
+
+
+def test_a_spent_budget_of_calls_is_a_limit_event_once(home: Path) -> None:
+    with provider(home, Turn("Hi.")) as server:
+        attempt = Attempt(home, turns=2)
+        with attempt.agent(times=4) as process:
+            output, errors = process.communicate(timeout=30)
+        statuses = [line for line in output.splitlines() if line.startswith("status")]
+        assert statuses == ["status 200"] * 2 + ["status 429"] * 2, errors
+        assert attempt.spent.is_set() and server.requests == 2
+        (limit,) = attempt.of("limit")
+        assert (limit["name"], limit["limit"], limit["used"]) == ("turns", 2, 2)
+
+
+def test_bad_answers_in_a_row_are_the_providers_fault(home: Path) -> None:
+    with provider(home, Turn("Hi.", faults=(Failing("garbage", times=math.inf),))):
+        attempt = Attempt(home)
+        with attempt.agent(times=3) as process:
+            process.communicate(timeout=30)
+            assert attempt.failed.wait(10)
+        (failure,) = attempt.failures
+        assert failure.fault == Fault.PROVIDER and "not what its format says" in failure.text
+
+
+def test_a_missing_key_or_an_unknown_provider_names_what_to_do(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NoModel, match="no provider 'test'"):
+        Attempt(home)
+    with provider(home, Turn("Hi.")):
+        monkeypatch.delenv("TEST_KEY")
+        with pytest.raises(NoModel, match="TEST_KEY is not set"):
+            Attempt(home)
