@@ -55,7 +55,7 @@ class Policy:
 
     @property
     def loopback(self) -> bool:
-        """Whether it has a loopback network of its own."""
+        """True with a loopback network of its own."""
         return self.loopback_control >= 0
 
     def to_json(self) -> str:

@@ -43,7 +43,7 @@ class BadAgent(Exception):
 
 @dataclass(frozen=True)
 class Harness:
-    """What a module needs from its machine: a program, and the formats of a model provider."""
+    """Needs of a module on its machine: a program, and the formats of a model provider."""
 
     title: str
     wires: tuple[str, ...] = ()
