@@ -86,7 +86,7 @@ def test_settings_in_the_deployment_page_are_those_of_the_code() -> None:
     read = set(re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', _product_source()))
     external = {  # variables of other programs, passed on or set for them
         "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "DJANGO_SETTINGS_MODULE", "GOMP_SPINCOUNT",
-        "HIP_VISIBLE_DEVICES", "ROCM_PATH", "TRITON_CACHE_DIR", "TRITON_INTERPRET",
+        "HIP_VISIBLE_DEVICES", "PATH", "ROCM_PATH", "TRITON_CACHE_DIR", "TRITON_INTERPRET",
         "XDG_CACHE_HOME",
     }  # fmt: skip
     assert read - external <= documented
