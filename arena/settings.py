@@ -69,6 +69,7 @@ def _database() -> dict[str, Any]:
 
 SECRET_KEY = os.environ.get("SECRET_KEY") or _secret_key()
 DEBUG = os.environ.get("DEBUG", "0") == "1"
+LOCAL = "ALLOWED_HOSTS" not in os.environ  # only this machine can reach the pages
 ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("CSRF_TRUSTED_ORIGINS", "").split(",") if o]
 DATABASES = {"default": _database()}
@@ -143,6 +144,7 @@ AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["arena.accounts.backends.SlowedBackend"]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
+PASSWORD_RESET_TIMEOUT = 86_400  # of a sign-in link
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
+from arena.accounts.sign_in_link import sign_in
 from arena.catalog import views as catalog
 from arena.leaderboard.views import analysis, board, compare, experiments, tasks
 from arena.runs import views as runs
@@ -32,6 +33,7 @@ urlpatterns = [
     path("runs/<slug:run_id>/rounds/<int:number>/", runs.one_round, name="round"),
     path("runs/<slug:run_id>/rounds/<int:number>/files/<path:path>", runs.file, name="file"),
     path("runs/<slug:run_id>/cancel/", runs.cancel, name="run-cancel"),
+    path("sign-in/<int:user_id>/<slug:token>/", sign_in, name="sign-in"),
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="home"), name="logout"),
 ]

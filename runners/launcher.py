@@ -213,7 +213,10 @@ class Launcher:
                 self._print(f"the web server does not answer yet: see {self.home}/logs")
                 end += PATIENCE_SECONDS
         took = time.monotonic() - self.began
-        self._print(f"open http://{HOST}:{self.port} (up in {took:.1f} s; Ctrl-C ends it all)")
+        address = f"http://{HOST}:{self.port}"
+        self._print(f"open {address} (up in {took:.1f} s; Ctrl-C ends it all)")
+        if sign_in := _sign_in_link():
+            self._print(f"to start runs, sign in once by {address}{sign_in}")
 
     def _keep(self) -> None:
         """Keep everything running until stopped, and start the demonstration."""
@@ -283,6 +286,15 @@ def _valkey_command(port: int, folder: Path) -> tuple[str, ...]:
     }  # fmt: skip
     words = (word for name, value in options.items() for word in (f"--{name}", value))
     return (str(get_binary_path()), *words)
+
+
+def _sign_in_link() -> str:
+    """Return the path of a link for the owner; empty where others can reach the pages."""
+    from django.conf import settings
+
+    from arena.accounts import sign_in_link
+
+    return sign_in_link.link() if settings.LOCAL else ""
 
 
 def _answers(port: int) -> bool:

@@ -122,9 +122,9 @@ class Arena:
         (one,) = found
         return one
 
-    def status(self) -> int:
+    def status(self, path: str = "/api/v1/tasks") -> int:
         connection = http.client.HTTPConnection("127.0.0.1", int(self.env["PORT"]), timeout=20)
-        connection.request("GET", "/api/v1/tasks")
+        connection.request("GET", path)
         return connection.getresponse().status
 
 
@@ -142,6 +142,8 @@ def arena(tmp_path: Path) -> Iterator[Arena]:
 def test_an_arena_comes_up_mends_itself_and_ends_with_all_that_it_started(arena: Arena) -> None:
     arena.said("open http://127.0.0.1:")
     assert arena.status() == 200
+    sign_in = arena.said(r"to start runs, sign in once by http://127\.0\.0\.1:\d+(\S+)")[1]
+    assert arena.status(sign_in) == 302
     home = Path(arena.env["ARENA_HOME"])
     assert f"an arena runs in {home} already" in refusal(home)
 
