@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import stat
 import sys
@@ -12,11 +13,17 @@ from pathlib import Path
 from evaluation.sandbox import untrusted_files
 from runners.agent import arena_check
 
+MCP = "arena-mcp"
 MAX_FILE_BYTES = 1_000_000
 
 
 class Unreadable(Exception):
     """Raised where the target cannot be submitted; the message says what is wrong with it."""
+
+
+def has_mcp() -> bool:
+    """Return whether `arena-mcp` can run here: its library is optional on a bare GPU machine."""
+    return importlib.util.find_spec("mcp") is not None
 
 
 @dataclass(frozen=True)
@@ -28,14 +35,22 @@ class Workspace:
 
     @classmethod
     def create(cls, folder: Path, files: Mapping[str, str], target: str) -> Workspace:
-        """Create the folder with `files`, `arena-check` and `arena-profile`, and nothing else."""
+        """Create the folder with `files` and the commands, and nothing else.
+
+        The commands are `arena-check`, `arena-profile`, and where its library is installed
+        `arena-mcp`.
+        """
         untrusted_files.remove(folder)
         folder.mkdir(parents=True, mode=0o700)
         for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
-        source = Path(arena_check.__file__).read_text(encoding="utf-8")
-        for name in ("arena-check", arena_check.PROFILE):
+        own = Path(arena_check.__file__)
+        modules = {"arena-check": own, arena_check.PROFILE: own}
+        if has_mcp():
+            modules[MCP] = own.with_name("arena_mcp.py")
+        for name, module in modules.items():
+            source = module.read_text(encoding="utf-8")
             command = folder / name
             command.write_text(f"#!{sys.executable} -I\n{source}", encoding="utf-8")
             command.chmod(0o755)

@@ -19,9 +19,9 @@ def workspace(tmp_path: Path) -> Workspace:
 
 def test_create_writes_starter_files_and_commands(workspace: Workspace) -> None:
     assert {p.name for p in workspace.folder.iterdir()} == {
-        TARGET, "TASK.md", "arena-check", "arena-profile",
+        TARGET, "TASK.md", "arena-check", "arena-profile", "arena-mcp",
     }  # fmt: skip
-    for command in ("arena-check", "arena-profile"):
+    for command in ("arena-check", "arena-profile", "arena-mcp"):
         assert os.access(workspace.folder / command, os.X_OK)
     assert workspace.folder.stat().st_mode & 0o077 == 0
     assert workspace.read_target() == {TARGET: "int a;\n"}
