@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaluation.building import nvcc
 from evaluation.sandbox import launch
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
@@ -52,11 +53,12 @@ def confined(
 def environment(workspace: Path, folders: Sequence[str] = ()) -> dict[str, str]:
     """Return the whole environment of an agent; create its folder for temporary files.
 
-    `folders` are added to its PATH.
+    `folders` are added to its PATH, and so is that of nvcc where it is installed.
     """
     scratch = workspace / SCRATCH
     scratch.mkdir(exist_ok=True)
-    path = (str(Path(sys.executable).parent), *folders, "/usr/local/bin:/usr/bin:/bin")
+    compilers = [str(Path(found).parent)] if (found := nvcc.compiler()) else []
+    path = [str(Path(sys.executable).parent), *folders, "/usr/local/bin:/usr/bin:/bin", *compilers]
     return {
         "PATH": os.pathsep.join(path),
         "HOME": str(workspace),

@@ -29,7 +29,8 @@ from runners.agent import verdicts
 from runners.agent.confinement import confined, environment
 from runners.agent.control_socket import Answer, ControlSocket, TimeBudget, refused
 from runners.agent.recorder import MAX_BYTES, MAX_EVENTS, Recorder
-from runners.agent.workspace import Unreadable, Workspace
+from runners.agent.task_sheet import run_files
+from runners.agent.workspace import Unreadable, Workspace, has_mcp
 from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
 from runners.worker.model_gateway import Failure, ModelGateway, NoModel
@@ -100,7 +101,9 @@ class _Attempt:
         folder = settings.ARENA_TASKS / task.operator.slug
         more = workspace_files(run.agent.adapter, folder, task.track)
         self.workspace = Workspace.create(
-            workspaces() / run.pk, {**public["starter"], **more}, public["target_file"]
+            workspaces() / run.pk,
+            {**run_files(public, run.hardware, run.budget, mcp=has_mcp()), **more},
+            public["target_file"],
         )
         self.control_socket = ControlSocket(self.workspace.folder, self._check, self._profile)
         self.recorder = Recorder(run.pk, f"agent:{lease}")

@@ -245,7 +245,8 @@ def test_an_agent_sees_its_workspace_and_nothing_of_the_arena(house: House) -> N
     assert "Permission denied" in system and "root:" not in system and "rms_norm" not in system
     assert "Error" in network
     assert set(folder.split()) == {
-        SOCKET_NAME, ".tmp", "TASK.md", "arena-check", "arena-profile", TARGET,
+        SOCKET_NAME, ".tmp", "AGENTS.md", "CLAUDE.md", "TASK.md", "arena-check", "arena-mcp",
+        "arena-profile", TARGET,
     }  # fmt: skip
 
 
