@@ -11,6 +11,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -33,7 +34,27 @@ best round counts. Stop when nothing more can be gained or your rounds are spent
 
 
 class HarnessFailed(Exception):
-    """Raised when a program ended with an error; the message is the end of its output."""
+    """Raised when a program gave up; the last line of the message says why."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """An MCP server that a harness can start in the workspace."""
+
+    name: str
+    command: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it in the form that most harnesses read."""
+        return {"type": "stdio", "command": self.command, "args": []}
+
+
+def mcp_server(session: AgentSession) -> Server:
+    """Return the server of the tools check and profile. Raises: HarnessFailed."""
+    path = session.folder / "arena-mcp"
+    if not path.exists():
+        raise HarnessFailed("arena-mcp is not in the workspace: install the library mcp")
+    return Server("arena", str(path))
 
 
 def prompt(session: AgentSession, extra: str = "") -> str:
@@ -50,13 +71,14 @@ def run_harness(
     *,
     env: Mapping[str, str] | None = None,
     stdin: str = "",
+    failure: Callable[[], str] = str,
 ) -> None:
     """Run `command` in the workspace until it ends, and translate its standard output.
 
     `env` is added to the environment. Changes of text files in the workspace are recorded after
-    each line.
+    each line. `failure` returns why the program gave up, as its output says; empty if it did not.
 
-    Raises: HarnessFailed when its exit code is not 0.
+    Raises: HarnessFailed when there is a failure or its exit code is not 0.
     """
     edits = EditObserver(session.folder)
     process = subprocess.Popen(
@@ -83,9 +105,12 @@ def run_harness(
     for thread in threads:
         thread.join()
     edits.record(session)
+    name = Path(command[0]).name
+    if reason := failure():
+        raise HarnessFailed(f"{name} gave up: {' '.join(reason.split())}")
     if code:
-        last = "\n".join(stderr[-STDERR_LINES:])
-        raise HarnessFailed(f"{Path(command[0]).name} ended with status {code}\n{last}".strip())
+        *rest, last = stderr[-STDERR_LINES:] or ["it printed no reason"]
+        raise HarnessFailed("\n".join((*rest, f"{name} ended with status {code}: {last}")))
 
 
 def translate_line(session: AgentSession, line: str, translate: Translate) -> None:

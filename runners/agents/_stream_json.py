@@ -1,0 +1,260 @@
+"""Translator of `stream-json`, the output of Claude Code and of Qwen Code, to events of a run.
+
+A record has a `type`: `system`, `assistant`, `user` or `result`. The first two of a conversation
+hold the content blocks of the Messages API. Records of a subagent name the call that started it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runners.agent.session import AgentSession
+
+Record = Mapping[str, Any]
+
+SHELLS = frozenset({"Bash", "run_shell_command"})
+SUBAGENTS = frozenset({"Task", "Agent", "agent", "task"})
+TODO_LISTS = frozenset({"TodoWrite", "todo_write"})
+STATUSES = frozenset({"pending", "in_progress", "completed", "cancelled"})
+ASYNC = "async_launched"
+"""Status of a subagent whose call returns at once; a notification tells its end."""
+PROGRESS = frozenset({"thinking_tokens", "task_progress", "status"})
+"""System records without content of their own: only the raw output keeps them."""
+_EXIT_CODE = re.compile(r"^Exit code (\d+)$|^Exit Code: (\d+)$", re.MULTILINE)
+_EVENT = re.compile(r"[\w.-]{1,64}")
+
+
+class StreamJson:
+    """Records each record of one program's output as events of a session."""
+
+    def __init__(self, session: AgentSession, title: str) -> None:
+        self.failure = ""
+        """Why the program gave up, as its last record says; empty if it did not."""
+        self._session, self._title = session, title
+        self._message: dict[str, Any] = {}
+        """Message that further blocks can be added to, with its event."""
+        self._tools: dict[str, tuple[str, float]] = {}
+        """Names of the tools that were called, and the times, by the id of a call."""
+        self._spans: dict[str, str] = {}
+        """Spans of subagents by the id of their call."""
+        self._tasks: list[dict[str, str]] = []
+
+    def __call__(self, record: Record) -> bool:
+        match record.get("type"):
+            case "system":
+                return self._system(record)
+            case "assistant":
+                return self._assistant(record)
+            case "user":
+                return self._user(record)
+            case "result":
+                self._result(record)
+                return True
+            case "stream_event":  # parts of what a later record has whole
+                return True
+        return False
+
+    def _system(self, record: Record) -> bool:
+        match record.get("subtype"):
+            case "init":
+                version = record.get("claude_code_version") or record.get("qwen_code_version") or ""
+                text = f"{self._title} {version}".strip()
+                known = ("model", "tools", "mcp_servers", "agents")
+                self._session.note(text, **{name: record[name] for name in known if name in record})
+            case "compact_boundary":
+                self._session.note("The conversation was compacted.", **_detail(record))
+            case "api_retry":
+                error = record.get("error") or record.get("error_status") or "no answer"
+                text = f"The model did not answer ({error}); {self._title} tries again."
+                self._session.log(text, level="warning", stream="provider")
+            case "task_notification" if record.get("tool_use_id") in self._spans:
+                done = record.get("status") == "completed"
+                self._end_subagent(record["tool_use_id"], done, str(record.get("summary", "")))
+            case str(subtype):
+                return subtype in PROGRESS
+            case _:
+                return False
+        return True
+
+    def _assistant(self, record: Record) -> bool:
+        message, span = record["message"], self._span(record)
+        known = True
+        for block in _blocks(message.get("content")):
+            match block:
+                case {"type": "text", "text": str(text)}:
+                    self._say(message, span, text=text)
+                case {"type": "thinking", "thinking": str(text)}:
+                    self._say(message, span, reasoning=text)
+                case {"type": "redacted_thinking"}:
+                    self._say(message, span, reasoning="(hidden by the provider)")
+                case {"type": "tool_use" | "server_tool_use", "id": str(call), "name": str(tool)}:
+                    self._call(call, tool, block.get("input") or {}, span)
+                case {"type": str(kind)} if kind.endswith("_tool_result"):
+                    self._answer(block, span, None)
+                case _:
+                    known = False
+        return known
+
+    def _say(self, message: Record, span: str, text: str = "", reasoning: str = "") -> None:
+        """Record a block of text or reasoning; those of one answer become one message."""
+        if not (text or reasoning):
+            return
+        last, name = self._message, message.get("id")
+        same = last.get("span") == span and (
+            last["id"] == name or (text and not last["text"] and not last["called"])
+        )
+        if not same:
+            last = {"id": name, "span": span, "text": "", "reasoning": "", "event": ""}
+            last["called"] = False
+            self._message = last
+        last["text"] = "\n\n".join(filter(None, (last["text"], text)))
+        last["reasoning"] = "\n\n".join(filter(None, (last["reasoning"], reasoning)))
+        last["model"] = str(message.get("model", ""))
+        self._record_message(str(message.get("stop_reason") or ""))
+
+    def _record_message(self, stop_reason: str) -> None:
+        last = self._message
+        last["event"] = self._session.message(
+            last["text"],
+            reasoning=last["reasoning"],
+            model=last["model"],
+            stop_reason=stop_reason,
+            event=last["event"],
+            span=last["span"],
+        )
+
+    def _call(self, call: str, tool: str, arguments: Record, span: str) -> None:
+        if self._message:
+            self._message["called"] = True
+        self._tools[call] = tool, time.monotonic()
+        event = _event_of(call)
+        self._session.tool_call(tool, arguments, event=event, span=span)
+        if tool in SUBAGENTS:
+            title = str(arguments.get("description") or arguments.get("subagent_type") or tool)
+            child = f"agent-subagent-{event.removeprefix('agent-')}"
+            self._spans[call] = self._session.begin_span(
+                "subagent", title, event=child, parent=span
+            )
+        self._follow_plan(tool, arguments, span)
+
+    def _follow_plan(self, tool: str, arguments: Record, span: str) -> None:
+        """Record the todo list that a call changes."""
+        if tool in TODO_LISTS:
+            todos = [each for each in arguments.get("todos", ()) if isinstance(each, dict)]
+            self._tasks = [_todo(each.get("content"), each.get("status")) for each in todos]
+        elif tool == "TaskCreate":
+            self._tasks.append(_todo(arguments.get("subject"), "pending"))
+        elif tool == "TaskUpdate":
+            number = str(arguments.get("taskId", ""))
+            if not (number.isdecimal() and 0 < int(number) <= len(self._tasks)):
+                return
+            before = self._tasks[int(number) - 1]
+            status = arguments.get("status") or before["status"]
+            status = "cancelled" if status == "deleted" else status
+            self._tasks[int(number) - 1] = _todo(arguments.get("subject") or before["text"], status)
+        else:
+            return
+        self._session.todo_list(self._tasks, span=span)
+
+    def _user(self, record: Record) -> bool:
+        span = self._span(record)
+        self._message = {}
+        known = True
+        for block in _blocks(record["message"].get("content")):
+            match block:
+                case {"type": "tool_result"}:
+                    self._answer(block, span, record.get("tool_use_result"))
+                case {"type": "text", "text": str(text)}:
+                    self._session.message(text, role="user", span=span)
+                case _:
+                    known = False
+        return known
+
+    def _answer(self, block: Record, span: str, detail: Any) -> None:
+        call = str(block.get("tool_use_id", ""))
+        tool, began = self._tools.get(call, ("", time.monotonic()))
+        output, failed = _text(block.get("content")), bool(block.get("is_error"))
+        found = _EXIT_CODE.search(output)
+        code = int(found[1] or found[2]) if found else 0 if tool in SHELLS and not failed else None
+        self._session.tool_result(
+            _event_of(call),
+            tool,
+            output,
+            ok=not failed and not code,
+            exit_code=code,
+            duration_ms=round((time.monotonic() - began) * 1000, 1),
+            span=span,
+        )
+        started = isinstance(detail, dict) and detail.get("status") == ASYNC
+        if call in self._spans and not started:
+            self._end_subagent(call, not failed, "")
+
+    def _end_subagent(self, call: str, ok: bool, text: str) -> None:
+        self._session.end_span(self._spans.pop(call), "subagent", ok=ok, message=text)
+
+    def _result(self, record: Record) -> None:
+        for call in [*self._spans]:
+            self._end_subagent(call, False, "It had not ended.")
+        if self._message and self._message["text"]:
+            self._record_message(str(record.get("stop_reason") or ""))
+        subtype, text = str(record.get("subtype", "")), _reason(record)
+        if subtype in ("error_max_turns", "error_max_budget_usd"):
+            text = text or f"{self._title} ended at a limit of its settings: {subtype}"
+            self._session.log(text, level="warning")
+        elif record.get("is_error") or subtype.startswith("error"):
+            self.failure = text or subtype
+
+    def _span(self, record: Record) -> str:
+        parent = record.get("parent_tool_use_id")
+        return self._spans.get(parent, "") if isinstance(parent, str) else ""
+
+
+def _reason(record: Record) -> str:
+    """Return why a conversation ended, in the words of its last record."""
+    error = record.get("error")
+    if isinstance(error, dict):
+        return str(error.get("message", ""))
+    errors = record.get("errors")
+    if isinstance(errors, list) and errors:
+        return "; ".join(map(str, errors))
+    return str(record.get("result") or error or "")
+
+
+def _blocks(content: Any) -> Iterator[Record]:
+    """Return the blocks of a message's content, which is a text or a list."""
+    if isinstance(content, str):
+        yield {"type": "text", "text": content}
+    elif isinstance(content, list):
+        yield from (each if isinstance(each, dict) else {} for each in content)
+
+
+def _text(content: Any) -> str:
+    """Return the text of a tool's result; other parts are named in brackets."""
+    if isinstance(content, str):
+        return content
+    parts = []
+    for block in _blocks(content):
+        text = block.get("text")
+        parts.append(text if isinstance(text, str) else f"[{block.get('type', 'unknown')}]")
+    return "\n".join(parts)
+
+
+def _todo(text: Any, status: Any) -> dict[str, str]:
+    return {"text": str(text or ""), "status": status if status in STATUSES else "pending"}
+
+
+def _detail(record: Record) -> dict[str, Any]:
+    detail = record.get("compact_metadata")
+    return detail if isinstance(detail, dict) else {}
+
+
+def _event_of(call: str) -> str:
+    """Return the id of a call's event, which has fewer characters to choose from."""
+    if _EVENT.fullmatch(call):
+        return f"agent-{call}"
+    return f"agent-{hashlib.sha256(call.encode()).hexdigest()[:32]}"
