@@ -1,4 +1,4 @@
-"""A real worker in a hurry: short waits and leases, and the stand-in for the judge."""
+"""A real worker in a hurry: short waits and leases, and a quick judge or a stand-in for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from runners.worker import (  # noqa: E402
     worker,
 )
 
-judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
+judge = os.environ.get("ARENA_TEST_JUDGE", "fake_evaluation.py")
+judging.COMMAND = (sys.executable, str(Path(__file__).with_name(judge)))
 attempt.POLL_SECONDS = 0.05
 supervisor.HEARTBEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 50

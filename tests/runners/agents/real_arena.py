@@ -1,0 +1,79 @@
+"""An arena whose judge and harnesses are real, and whose models are the scripted server's."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.model_server import ModelServer
+from tests.runners.house import ROOT, House
+
+HARNESSES = Path(os.environ.get("ARENA_HARNESSES", ROOT / ".arena" / "harnesses"))
+KEY = "sk-of-the-provider"
+OPERATOR = "rms_norm"
+TASK = f"{OPERATOR}/cpp-to-cpp"
+WIRES = ("messages", "responses", "chat-completions")
+
+SYNC = """
+from django.conf import settings
+from arena.catalog.models import Task
+from arena.catalog.services import sync_tasks
+report = sync_tasks(settings.ARENA_TASKS)
+assert not report.problems, report.problems
+"""
+START = """
+from arena.catalog.models import Agent, Hardware
+from arena.runs import services
+Agent.objects.create(**{agent!r})
+run = services.start_run(
+    task_slug={task!r}, agent_slug={slug!r}, hardware_slug=Hardware.objects.get(kind="cpu").slug,
+    budget={budget!r},
+)
+print(run.pk)
+"""
+RANKING = """
+from arena.leaderboard import rankings
+print([row.agent.slug for row in rankings.rank()])
+"""
+
+
+class RealArena(House):
+    """Judges one real task on this machine's processor, with few and short measurements."""
+
+    def __init__(self, home: Path, server: ModelServer) -> None:
+        super().__init__(home)
+        (home / "tasks").mkdir()
+        (home / "tasks" / OPERATOR).symlink_to(ROOT / "tasks" / OPERATOR)
+        (home / "providers.toml").write_text(
+            f'[scripted]\nwires = {json.dumps(WIRES)}\nbase_url = "{server.url}/v1"\n'
+            'key_variable = "TEST_PROVIDER_KEY"\n'
+            'prices = { "*" = { input = 3, output = 15, cached = 0.3 } }\n'
+        )
+        self.env |= {
+            "ARENA_HARNESSES": str(HARNESSES),
+            "ARENA_TASKS": str(home / "tasks"),
+            "ARENA_TEST_JUDGE": "quick_evaluation.py",
+            "TEST_PROVIDER_KEY": KEY,
+        }
+
+    def furnish(self) -> None:
+        self.python("from django.core.management import call_command; call_command('migrate')")
+        self.python(SYNC)
+
+    def open(self) -> None:
+        super().open()
+        self.wait_until(lambda: bool(self.rows("SELECT * FROM catalog_hardware")), 30)
+
+    def start(self, adapter: str, model: str, *, settings: Any = None, **budget: float) -> str:
+        """Start a run of a new agent and return its id."""
+        slug = f"{adapter.replace('_', '-')}-{next(self._runs)}"
+        agent = {"slug": slug, "title": slug, "adapter": adapter, "settings": settings or {}}
+        agent |= {"model": model, "provider": "scripted"}
+        chosen = {"rounds": 6, "seconds": 600, **budget}
+        return self.python(START.format(agent=agent, task=TASK, slug=slug, budget=chosen))
+
+    def ranked(self) -> str:
+        """Return the slugs of the ranked agents, as text."""
+        return self.python(RANKING)

@@ -1,0 +1,19 @@
+"""The real judge with few and short measurements, for tests of whole runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parents[2])  # a judge's environment has no PYTHONPATH
+
+from evaluation.__main__ import main  # noqa: E402  (found through the path above)
+from evaluation.memory import ring  # noqa: E402
+from evaluation.timing import plan as plans  # noqa: E402
+
+ring.MAX_SLOTS = 32
+plans.FINAL_PLAN = plans.QUICK_PLAN = dataclasses.replace(
+    plans.QUICK_PLAN, min_blocks=3, max_blocks=3
+)
+sys.exit(main(sys.argv[1:]))
