@@ -150,7 +150,7 @@ class Messages:
         }
 
     def _stop(self, reply: Reply) -> str:
-        return "tool_use" if reply.calls else "end_turn"
+        return "max_tokens" if reply.cut else "tool_use" if reply.calls else "end_turn"
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         return _sse({"type": kind, **fields}, kind)
@@ -184,7 +184,8 @@ class Responses:
         usage = reply.usage
         return {
             **self._head(reply),
-            "status": "completed",
+            "status": "incomplete" if reply.cut else "completed",
+            "incomplete_details": {"reason": "max_output_tokens"} if reply.cut else None,
             "output": self._items(reply),
             "usage": {
                 "input_tokens": usage.input,
@@ -212,7 +213,8 @@ class Responses:
             yield {"type": "response.output_item.added", **at, "item": {**item, **empty}}
             yield from ({**each, **at, "item_id": item["id"]} for each in self._deltas(item))
             yield {"type": "response.output_item.done", **at, "item": item}
-        yield {"type": "response.completed", "response": self.whole(reply)}
+        ending = "incomplete" if reply.cut else "completed"
+        yield {"type": f"response.{ending}", "response": self.whole(reply)}
 
     def _deltas(self, item: Json) -> Iterator[Json]:
         if item["type"] == "function_call":
@@ -366,7 +368,7 @@ class ChatCompletions:
         ]
 
     def _stop(self, reply: Reply) -> str:
-        return "tool_calls" if reply.calls else "stop"
+        return "length" if reply.cut else "tool_calls" if reply.calls else "stop"
 
     def _usage(self, reply: Reply) -> Json:
         usage = reply.usage

@@ -43,6 +43,10 @@ class Turn:
     text: str = ""
     commands: tuple[str, ...] = ()
     """Shell commands, each a tool call; all of a turn are asked for at once."""
+    calls: tuple[tuple[str, Mapping[str, Any] | str], ...] = ()
+    """Further calls, by tool: arguments, or a text that is no JSON object."""
+    cut: bool = False
+    """Whether the answer ends at the limit of its tokens."""
     reasoning: str = ""
     faults: tuple[Fault, ...] = ()
     seconds: float = 0.0
@@ -79,13 +83,13 @@ class ToolCall:
 
     id: str
     tool: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any] | str
     command: str = ""
     """The script's command; empty for a poll of one that still runs."""
 
     @property
     def json(self) -> str:
-        return json.dumps(self.arguments)
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class Reply:
     reasoning: str
     calls: tuple[ToolCall, ...]
     usage: Usage
+    cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Conversation:
             for exchange in self.exchanges
             if exchange.reply
             for call in exchange.reply.calls
-            if call.command
+            if call.tool != POLL
         }
         return list(found.values())
 
@@ -278,14 +278,12 @@ class ModelServer:
 
 
 def _calls(shell: Tool, conversation: int, index: int, turn: Turn) -> tuple[ToolCall, ...]:
+    asked: list[tuple[str, Mapping[str, Any] | str, str]] = [
+        (shell.name, shell.shell_arguments(command), command) for command in turn.commands
+    ]
+    asked += [(tool, arguments, "") for tool, arguments in turn.calls]
     return tuple(
-        ToolCall(
-            call_id(conversation, index, number),
-            shell.name,
-            shell.shell_arguments(command),
-            command,
-        )
-        for number, command in enumerate(turn.commands)
+        ToolCall(call_id(conversation, index, number), *each) for number, each in enumerate(asked)
     )
 
 
@@ -304,9 +302,9 @@ def _reply(
     prompt = max(1, size // 4)
     cached = max(0, prompt - latest // 4 - 64) if asked.calls else 0
     usage = Usage(prompt, max(1, spoken // 4) + reasoning, cached, reasoning)
-    polls = f"p{len(asked.calls)}" if calls and not calls[0].command else ""
+    polls = f"p{len(asked.calls)}" if calls and calls[0].tool == POLL else ""
     name = f"{conversation}-{index}{polls}"
-    return Reply(name, asked.model, turn.text, turn.reasoning, calls, usage)
+    return Reply(name, asked.model, turn.text, turn.reasoning, calls, usage, turn.cut)
 
 
 def _credential(request: web.Request) -> str:
