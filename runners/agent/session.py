@@ -40,12 +40,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from runners.agent.arena_check import ARENA_FAULT, PROFILE
 
 TIMEOUT_EXIT_CODE = 124
 """Exit code of a command that was ended, as of `timeout`."""
+MAX_OUTPUT_BYTES = 1 << 20
+"""Output of a command that is kept."""
 
 
 @dataclass(frozen=True)
@@ -233,18 +235,26 @@ class AgentSession:
         file.write_text(text, encoding="utf-8")
         self.file_edit(path, before, text)
 
-    def run(self, command: str, *, seconds: float = 60) -> CommandResult:
-        """Run a shell command in the workspace; after `seconds` its process group is killed."""
-        return self._call("shell", {"command": command}, ["sh", "-c", command], seconds)
+    def run(self, command: str, *, seconds: float = 60, event: str = "") -> CommandResult:
+        """Run a shell command in the workspace; after `seconds` its process group is killed.
 
-    def check(self, note: str = "") -> Verdict:
+        The middle of an output beyond `MAX_OUTPUT_BYTES` is left out.
+        """
+        words = ["sh", "-c", command]
+        return self._call("shell", {"command": command}, words, event, seconds=seconds)
+
+    def check(self, note: str = "", *, event: str = "") -> Verdict:
         """Submit the target and wait for its verdict.
 
         Raises: ArenaFailed when there is none.
         """
         command = ["./arena-check", "--json", note]
         result = self._call(
-            "arena-check", {"note": note}, command, text_of=lambda output: _answer(output)["text"]
+            "arena-check",
+            {"note": note},
+            command,
+            event,
+            text_of=lambda output: _answer(output)["text"],
         )
         answer = _answer(result.output)
         if result.code == ARENA_FAULT:
@@ -254,23 +264,25 @@ class AgentSession:
         interval = (answer.get(name) for name in ("speedup", "low", "high"))
         return Verdict(result.code == 0, result.code == 2, text, reason, *interval)
 
-    def profile(self, case: str = "") -> CommandResult:
+    def profile(self, case: str = "", *, event: str = "") -> CommandResult:
         """Request a profile of the last round on a seen case, by default the largest.
 
         Returns: a table as text, or why there is none.
         """
-        return self._call(PROFILE, {"case": case}, [f"./{PROFILE}", *filter(None, [case])])
+        return self._call(PROFILE, {"case": case}, [f"./{PROFILE}", *filter(None, [case])], event)
 
     def _call(
         self,
         tool: str,
         arguments: Mapping[str, Any],
         command: Sequence[str],
+        event: str,
+        *,
         seconds: float | None = None,
         text_of: Callable[[str], str] = str,
     ) -> CommandResult:
         """Run a command as a tool call; `text_of` converts its output to the recorded text."""
-        call = self.tool_call(tool, arguments)
+        call = self.tool_call(tool, arguments, event=event)
         began = time.monotonic()
         result = self._execute(command, seconds)
         milliseconds = (time.monotonic() - began) * 1000
@@ -302,8 +314,7 @@ class AgentSession:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 timeout = f"ended after {seconds:g} seconds"
-            file.seek(0)
-            output = file.read().decode(errors="replace")
+            output = _bounded(file).decode(errors="replace")
         if timeout and output and not output.endswith("\n"):
             output += "\n"
         return CommandResult(code, output + timeout)
@@ -321,6 +332,18 @@ class AgentSession:
         with self._writing:
             self._out.write(json.dumps(line) + "\n")
             self._out.flush()
+
+
+def _bounded(file: IO[bytes]) -> bytes:
+    """Return the content of a file; beyond the limit only its beginning and its end."""
+    half = MAX_OUTPUT_BYTES // 2
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if size <= MAX_OUTPUT_BYTES:
+        return file.read()
+    head = file.read(half)
+    file.seek(size - half)
+    return head + f"\n[{size - 2 * half:,} bytes left out]\n".encode() + file.read(half)
 
 
 def _answer(output: str) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from typing import Any
 
 from arena.runs.trace import events
 from arena.runs.trace.events import EventDraft, checked_body
-from runners.agent.session import AgentSession, CommandResult, TaskBrief, Usage
+from runners.agent.session import (
+    MAX_OUTPUT_BYTES,
+    AgentSession,
+    CommandResult,
+    TaskBrief,
+    Usage,
+)
 
 
 def recorded(step: Any, folder: Path) -> dict[str, Any]:
@@ -60,3 +66,20 @@ def test_run_after_its_timeout_kills_the_process_group(tmp_path: Path) -> None:
     assert (away.code, away.output) == (124, "away\nended after 0.5 seconds")
     assert session.run("sleep 5 & echo begun").output == "begun\n"
     assert time.monotonic() - begun < 3, "background processes are not waited for"
+
+
+def test_run_with_a_large_output_keeps_its_beginning_and_end(tmp_path: Path) -> None:
+    session = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), io.StringIO())
+    output = session.run(
+        "echo first; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo last"
+    ).output
+    assert output.startswith("first\n") and output.endswith("\nlast\n")
+    assert "bytes left out]" in output and len(output) < MAX_OUTPUT_BYTES + 100
+
+
+def test_run_records_its_call_under_a_given_id(tmp_path: Path) -> None:
+    out = io.StringIO()
+    session = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), out)
+    session.run("true", event="agent-call-7")
+    call, result = map(json.loads, out.getvalue().splitlines())
+    assert (call["id"], result["body"]["call"]) == ("agent-call-7", "agent-call-7")
