@@ -1,0 +1,150 @@
+"""Availability of agents: each can run here, or lacks something that its user can provide.
+
+A worker that runs agents reports the programs and the providers of its machine in its capabilities.
+An agent is available if one live worker can run it.
+
+Limitation: any of several workers may claim a run, so all of them should have the same programs and
+keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import models
+
+from arena.catalog.agent_settings import problems_text, settings_problems
+from arena.catalog.models import Agent, Harness, Worker
+from arena.queue import AGENTS
+
+
+class Cause(models.TextChoices):
+    """Reasons why an agent cannot run, in the order in which they are found."""
+
+    HARNESS = "harness", "Harness unknown"
+    SETTINGS = "settings", "Settings not valid"
+    MODEL = "model", "No model chosen"
+    WORKER = "worker", "No worker online"
+    PROGRAM = "program", "Program missing"
+    PROVIDER = "provider", "Provider unknown"
+    WIRES = "wires", "No common wire format"
+    KEY = "key", "Key missing"
+
+
+@dataclass(frozen=True)
+class Availability:
+    """The cause why an agent cannot run, and a sentence with the remedy; both empty if it can."""
+
+    cause: str = ""
+    reason: str = ""
+    version: str = ""
+    """Version of the harness's program, as the worker found it."""
+
+    @property
+    def available(self) -> bool:
+        return not self.cause
+
+    @property
+    def label(self) -> str:
+        return Cause(self.cause).label if self.cause else "Can run"
+
+
+@dataclass(frozen=True)
+class KnownProvider:
+    """A provider that a live worker knows; `problem` says why it cannot be used."""
+
+    name: str
+    wires: tuple[str, ...]
+    problem: str = ""
+
+
+def availabilities(agents: Iterable[Agent]) -> dict[int, Availability]:
+    """Return the availability of each agent by its id, in two queries."""
+    workers = agent_workers()
+    harnesses = {harness.name: harness for harness in Harness.objects.all()}
+    return {
+        agent.pk: availability(agent, workers, harnesses.get(agent.adapter)) for agent in agents
+    }
+
+
+def availability(agent: Agent, workers: Iterable[Worker], harness: Harness | None) -> Availability:
+    """Return the availability of one agent of `harness` on `workers`, those of `agent_workers`."""
+    if harness is None:
+        return _lacking(
+            Cause.HARNESS,
+            f"There is no harness {agent.adapter!r}: run `python -m runners sync` with its module",
+        )
+    if problems := settings_problems(agent.settings, harness.settings_schema):
+        return _lacking(Cause.SETTINGS, f"{problems_text(problems)}: make an agent without it")
+    if harness.wires and not (agent.model and agent.provider):
+        missing = "provider" if agent.model else "model"
+        return _lacking(Cause.MODEL, f"No {missing} is chosen: make an agent with one")
+    found = [_on_worker(agent, harness, worker.capabilities) for worker in workers]
+    if not found:
+        return _lacking(Cause.WORKER, "No worker that runs agents is online: run `make arena`")
+    return max(found, key=_progress)
+
+
+def agent_workers() -> list[Worker]:
+    """Return the live workers that run agents."""
+    return Worker.objects.serving(AGENTS)
+
+
+def known_providers(workers: Iterable[Worker]) -> dict[str, KnownProvider]:
+    """Return the providers that these workers know, by name; a usable one goes first."""
+    known: dict[str, KnownProvider] = {}
+    for worker in workers:
+        for name, facts in worker.capabilities.get("providers", {}).items():
+            provider = KnownProvider(name, tuple(facts.get("wires", ())), facts.get("problem", ""))
+            if name not in known or known[name].problem:
+                known[name] = provider
+    return dict(sorted(known.items()))
+
+
+def _on_worker(agent: Agent, harness: Harness, capabilities: Mapping[str, Any]) -> Availability:
+    found = capabilities.get("harnesses", {}).get(harness.name)
+    if found is None and harness.program:
+        return _lacking(
+            Cause.PROGRAM,
+            f"The agents' worker does not know {harness.title} yet: run `{harness.install}`"
+            " and start it again",
+        )
+    if found and found.get("problem"):
+        return _lacking(Cause.PROGRAM, found["problem"])
+    if harness.wires and (lacking := _on_provider(agent, harness, capabilities)):
+        return lacking
+    return Availability(version=found.get("version", "") if found else "")
+
+
+def _on_provider(
+    agent: Agent, harness: Harness, capabilities: Mapping[str, Any]
+) -> Availability | None:
+    providers = capabilities.get("providers", {})
+    provider = providers.get(agent.provider)
+    if provider is None:
+        known = f"there are {', '.join(sorted(providers))}" if providers else "there is none"
+        return _lacking(
+            Cause.PROVIDER,
+            f"The agents' worker knows no provider {agent.provider!r}, {known}: "
+            "add it to providers.toml in ARENA_HOME",
+        )
+    if not set(harness.wires) & set(provider.get("wires", ())):
+        return _lacking(
+            Cause.WIRES,
+            f"{harness.title} speaks {' and '.join(harness.wires)}, and {agent.provider} "
+            f"{' and '.join(provider.get('wires', ()))}: choose another provider",
+        )
+    if provider.get("problem"):
+        return _lacking(Cause.KEY, provider["problem"])
+    return None
+
+
+def _lacking(cause: Cause, reason: str) -> Availability:
+    return Availability(cause.value, f"{reason.rstrip('.')}.")
+
+
+def _progress(found: Availability) -> int:
+    """Return how near an agent is to a run: the more is there, the greater."""
+    return Cause.values.index(found.cause) if found.cause else len(Cause.values)
