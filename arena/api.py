@@ -43,7 +43,9 @@ def error_response(
 
 @api.exception_handler(UserError)
 def on_user_error(request: HttpRequest, error: UserError) -> HttpResponse:
-    return error_response(request, error.status, error.code, error.message, error.hint)
+    fields = getattr(error, "fields", None)
+    more = {"fields": fields} if fields else {}
+    return error_response(request, error.status, error.code, error.message, error.hint, **more)
 
 
 @api.exception_handler(ValidationError)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class UserError(Exception):
     """A request that cannot be fulfilled; `status` is its HTTP status."""
@@ -20,9 +22,13 @@ class UserError(Exception):
 
 
 class Invalid(UserError):
-    """A value that is not one of the allowed ones."""
+    """A value that is not one of the allowed ones; `fields` has a message for each bad field."""
 
     code, status = "invalid", 422
+
+    def __init__(self, message: str, hint: str = "", fields: Mapping[str, str] | None = None):
+        super().__init__(message, hint)
+        self.fields = dict(fields or {})
 
 
 class NotFound(UserError):

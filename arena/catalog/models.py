@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Self
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
 from arena.accounts.models import Viewer
+from arena.catalog.agent_settings import settings_problems
 
 WORKER_TIMEOUT = timedelta(seconds=30)
+RESERVED_SLUGS = ("new",)
+"""Slugs that no agent can have: pages have their addresses."""
 
 
 class Operator(models.Model):
@@ -179,11 +183,47 @@ class Agent(models.Model):
         default=False, help_text="It comes with an adapter, and a sync keeps it up to date."
     )
 
+    IDENTITY = ("adapter", "model", "provider", "settings")
+    """Fields that stay once an agent has runs, so that all its runs can be compared."""
+
     class Meta:
         ordering = ["slug"]
 
     def __str__(self) -> str:
         return self.slug
+
+    def clean(self) -> None:
+        """Check the settings by the harness's schema, and that what must stay does."""
+        if self.slug in RESERVED_SLUGS:
+            raise ValidationError({"slug": f"{self.slug!r} is the address of a page."})
+        harness = Harness.objects.filter(name=self.adapter).first()
+        if harness is None:
+            raise ValidationError({"adapter": f"There is no harness {self.adapter!r}."})
+        problems = settings_problems(self.settings, harness.settings_schema)
+        errors = {"settings": [f"{name}: {text}" for name, text in problems.items()]}
+        for name in ("model", "provider"):
+            if harness.wires and not getattr(self, name):
+                errors[name] = [f"{harness.title} needs a {name}."]
+            elif not harness.wires and getattr(self, name):
+                errors[name] = [f"{harness.title} uses no model."]
+        if problem := self._moved():
+            errors["__all__"] = [problem]
+        if errors := {name: texts for name, texts in errors.items() if texts}:
+            raise ValidationError(errors)
+
+    def _moved(self) -> str:
+        """Return why the changes are not allowed; empty where they are."""
+        stored = Agent.objects.filter(pk=self.pk).first()
+        if stored is None:
+            return ""
+        if stored.shipped:
+            return "It comes with its adapter, which a sync keeps up to date: copy it instead."
+        changed = [name for name in Agent.IDENTITY if getattr(self, name) != getattr(stored, name)]
+        count = self.runs.count() if changed else 0
+        if not count:
+            return ""
+        runs = "1 run" if count == 1 else f"{count} runs"
+        return f"It has {runs}, so its {', '.join(changed)} must stay: copy it to change them."
 
 
 class Hardware(models.Model):

@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from arena.catalog.agent_settings import problems_text, settings_problems
 from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, TaskVersion, Worker
-from arena.errors import Conflict, NotFound
+from arena.errors import Conflict, Invalid, NotFound
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import Task as TaskFolder
 from evaluation.tasks.spec import find_operators
@@ -125,14 +127,71 @@ def sync_harnesses(specs: Iterable[HarnessSpec]) -> None:
         Agent.objects.exclude(adapter__in=names).update(active=False)
 
 
+def create_agent(
+    *,
+    adapter: str,
+    slug: str,
+    title: str,
+    model: str = "",
+    provider: str = "",
+    settings: Mapping[str, Any] | None = None,
+    description: str = "",
+) -> Agent:
+    """Create an agent of a known harness.
+
+    Its tasks and kinds of device are those of the agent that comes with the harness. It is
+    open-book where that one is, because the harness hands out the reference solutions.
+
+    Raises: Invalid, with a message for each field.
+    """
+    shipped = Agent.objects.filter(adapter=adapter, shipped=True).order_by("-open_book", "slug")
+    first = shipped.first()
+    inherited = ("tasks", "kinds", "open_book")
+    agent = Agent(
+        adapter=adapter,
+        slug=slug,
+        title=title,
+        model=model,
+        provider=provider,
+        settings=dict(settings or {}),
+        description=description,
+        **{name: getattr(first, name) for name in inherited if first},
+    )
+    return _saved(agent)
+
+
+def update_agent(agent: Agent, **changes: Any) -> Agent:
+    """Change an agent that a person made. Raises: Invalid, also for what `Agent.clean` keeps."""
+    for name, value in changes.items():
+        setattr(agent, name, value)
+    return _saved(agent)
+
+
+def _saved(agent: Agent) -> Agent:
+    with transaction.atomic():
+        try:
+            agent.full_clean()
+        except ValidationError as error:
+            fields = {name: " ".join(texts) for name, texts in error.message_dict.items()}
+            own = [f"{name}: {text}" for name, text in fields.items() if name != "__all__"]
+            text = "; ".join([*own, *filter(None, [fields.pop("__all__", "")])])
+            raise Invalid(text, "See GET /api/v1/harnesses.", fields) from error
+        agent.save()
+    return agent
+
+
 def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
     """Return the agent `name`: the agent `slug` with other settings.
 
-    Raises: NotFound without an agent `slug`; Conflict if `name` has different settings already.
+    Raises: NotFound without an agent `slug`; Conflict if `name` has different settings already;
+    Invalid for settings that its harness does not allow.
     """
     agent = Agent.objects.filter(slug=slug).first()
     if agent is None:
         raise NotFound(f"There is no agent {slug!r}.")
+    harness = Harness.objects.filter(name=agent.adapter).first()
+    if harness and (problems := settings_problems(settings, harness.settings_schema)):
+        raise Invalid(f"Settings of {name!r}: {problems_text(problems)}.", fields=problems)
     inherited = ("adapter", "model", "provider", "tasks", "kinds", "open_book", "description")
     values = {name: getattr(agent, name) for name in inherited} | {"settings": dict(settings)}
     known = Agent.objects.filter(slug=name).first()
