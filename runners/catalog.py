@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 from django.conf import settings
+from pydantic import PydanticUserError
 
+from arena.catalog.agent_settings import problems_text, schema_problem, settings_problems
 from arena.catalog.models import Agent
 from arena.catalog.services import (
     AgentSpec,
@@ -46,6 +50,16 @@ def _harness_spec(adapter: str) -> HarnessSpec:
     )
 
 
+def _faults(specs: Iterable[Spec], schema: dict[str, Any]) -> Iterator[str]:
+    """Yield why the settings of a module's agents do not fit its schema."""
+    if problem := schema_problem(schema):
+        yield f"the schema of its settings is not valid: {problem}"
+        return
+    for spec in specs:
+        if found := settings_problems(spec.settings, schema):
+            yield f"settings of {spec.slug}: {problems_text(found)}"
+
+
 def _adapters() -> tuple[dict[str, tuple[Spec, ...]], list[str]]:
     """Return the agents of each adapter, and the reasons why others are left out.
 
@@ -57,13 +71,20 @@ def _adapters() -> tuple[dict[str, tuple[Spec, ...]], list[str]]:
     known = set(Agent.objects.filter(active=True).values_list("adapter", flat=True))
     for name in sorted(names(), key=lambda name: name not in known):
         try:
-            specs = load(name).SPECS
+            specs, schema = load(name).SPECS, settings_schema(name)
         except BadAgent as error:
             problems.append(str(error))
+            continue
+        except PydanticUserError as error:
+            problems.append(f"{path_of(name)}: Settings: {error}")
             continue
         if taken := [spec.slug for spec in specs if spec.slug in owners]:
             owner = path_of(owners[taken[0]])
             problems.append(f"{path_of(name)}: its slug {taken[0]!r} is that of {owner}")
+            continue
+        faults = [f"{path_of(name)}: {fault}" for fault in _faults(specs, schema)]
+        problems += faults
+        if faults:
             continue
         adapters[name] = specs
         owners.update(dict.fromkeys((spec.slug for spec in specs), name))

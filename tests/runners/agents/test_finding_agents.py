@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import runners.agents
-from arena.catalog.models import Agent
+from arena.catalog.models import Agent, Harness
 from arena.catalog.services import AgentSpec, sync_agents
 from runners.agent import confinement
 from runners.agents import BadAgent, load
@@ -82,6 +82,45 @@ def test_sync_leaves_out_only_malformed_modules(
     assert problem.startswith("runners/agents/aa.py: SyntaxError: ")
     assert Agent.objects.get(slug="mine", active=True).adapter == "mine"
     assert Agent.objects.get(slug="tuner", active=True).adapter == "tuner"
+
+
+WITH_SETTINGS = """
+from pydantic import BaseModel
+
+
+class Settings(BaseModel):
+    depth: int = 1
+"""
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ({"depth": "deep"}, "settings of mine: depth: 'deep' is not a whole number"),
+        ({"depht": 2}, "settings of mine: depht: is no setting; there are depth"),
+    ],
+)
+def test_sync_leaves_out_a_module_whose_settings_do_not_fit_its_schema(
+    folder: Path, source: dict[str, object], problem: str
+) -> None:
+    agent = MINE.replace('."', f'.", settings={source!r}') + WITH_SETTINGS
+    (folder / "mine.py").write_text(agent)
+    assert sync().problems == [f"runners/agents/mine.py: {problem}"]
+    assert not Agent.objects.filter(slug="mine").exists()
+    (folder / "mine.py").write_text(MINE + WITH_SETTINGS)
+    assert sync().problems == []
+    assert "depth" in Harness.objects.get(name="mine").settings_schema["properties"]
+
+
+@pytest.mark.django_db
+def test_sync_leaves_out_a_module_whose_settings_have_no_schema(folder: Path) -> None:
+    unknown = "\nfrom collections.abc import Callable" + WITH_SETTINGS.replace(
+        "int = 1", "Callable"
+    )
+    (folder / "mine.py").write_text(MINE + unknown)
+    (problem,) = sync().problems
+    assert problem.startswith("runners/agents/mine.py: Settings: Cannot generate a JsonSchema")
 
 
 @pytest.mark.django_db
