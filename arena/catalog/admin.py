@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+
+from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from arena.admin import ReadOnlyAdmin
-from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion, Worker
+from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, TaskVersion, Worker
+from arena.catalog.services import inherit
 
 
 @admin.register(Operator)
@@ -48,11 +51,54 @@ class TaskVersionAdmin(ReadOnlyAdmin):
     date_hierarchy = "created_at"
 
 
+@admin.register(Harness)
+class HarnessAdmin(ReadOnlyAdmin):
+    list_display = ["name", "title", "wires", "program", "install"]
+    search_fields = ["name", "title"]
+
+
+class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
+    """The editable part of an agent; `Agent.clean` checks it."""
+
+    adapter = forms.ModelChoiceField(Harness.objects.all(), to_field_name="name", label="Harness")
+
+    def clean_adapter(self) -> str:
+        return str(self.cleaned_data["adapter"].name)
+
+
 @admin.register(Agent)
-class AgentAdmin(ReadOnlyAdmin):
-    list_display = ["slug", "title", "adapter", "model", "active"]
-    list_filter = ["active", "adapter"]
+class AgentAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # nor is this
+    """The agents; those that come with an adapter are read-only, and none is deleted."""
+
+    form = AgentForm
+    list_display = ["slug", "title", "adapter", "model", "provider", "active", "shipped"]
+    list_filter = ["active", "shipped", "adapter", "provider"]
     search_fields = ["slug", "title", "model"]
+    fields = [
+        "slug", "title", "adapter", "model", "provider", "settings", "description", "active",
+        "shipped", "open_book", "tasks", "kinds",
+    ]  # fmt: skip
+    inherited = ("shipped", "open_book", "tasks", "kinds")
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: Agent | None = None
+    ) -> tuple[str, ...]:
+        if obj is None:
+            return self.inherited
+        kept = Agent.IDENTITY if obj.runs.exists() else ()
+        return ("slug", *kept, *self.inherited)
+
+    def has_change_permission(self, request: HttpRequest, obj: Agent | None = None) -> bool:
+        editable = obj is None or not obj.shipped
+        return editable and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Agent | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Agent, form: AgentForm, change: bool) -> None:
+        if not change:
+            inherit(obj)
+        super().save_model(request, obj, form, change)
 
 
 @admin.register(Hardware)

@@ -193,37 +193,38 @@ class Agent(models.Model):
         return self.slug
 
     def clean(self) -> None:
-        """Check the settings by the harness's schema, and that what must stay does."""
-        if self.slug in RESERVED_SLUGS:
+        """Check a new identity by its harness, and keep that of an agent with runs."""
+        stored = Agent.objects.filter(pk=self.pk).first()
+        if stored is None and self.slug in RESERVED_SLUGS:
             raise ValidationError({"slug": f"{self.slug!r} is the address of a page."})
+        if stored and stored.shipped:
+            raise ValidationError(
+                "It comes with its adapter, which a sync keeps up to date: copy it instead."
+            )
+        changed = [
+            f for f in Agent.IDENTITY if not stored or getattr(self, f) != getattr(stored, f)
+        ]
+        if changed and stored and (count := self.runs.count()):
+            runs = "1 run" if count == 1 else f"{count} runs"
+            names = ", ".join(changed)
+            raise ValidationError(f"It has {runs}, so its {names} must stay: copy it to change it.")
+        if changed:
+            self._check_identity()
+
+    def _check_identity(self) -> None:
         harness = Harness.objects.filter(name=self.adapter).first()
         if harness is None:
             raise ValidationError({"adapter": f"There is no harness {self.adapter!r}."})
-        problems = settings_problems(self.settings, harness.settings_schema)
-        errors = {"settings": [f"{name}: {text}" for name, text in problems.items()]}
+        errors: dict[str, list[str]] = {}
+        if problems := settings_problems(self.settings, harness.settings_schema):
+            errors["settings"] = [f"{name}: {text}" for name, text in problems.items()]
         for name in ("model", "provider"):
             if harness.wires and not getattr(self, name):
                 errors[name] = [f"{harness.title} needs a {name}."]
             elif not harness.wires and getattr(self, name):
                 errors[name] = [f"{harness.title} uses no model."]
-        if problem := self._moved():
-            errors["__all__"] = [problem]
-        if errors := {name: texts for name, texts in errors.items() if texts}:
+        if errors:
             raise ValidationError(errors)
-
-    def _moved(self) -> str:
-        """Return why the changes are not allowed; empty where they are."""
-        stored = Agent.objects.filter(pk=self.pk).first()
-        if stored is None:
-            return ""
-        if stored.shipped:
-            return "It comes with its adapter, which a sync keeps up to date: copy it instead."
-        changed = [name for name in Agent.IDENTITY if getattr(self, name) != getattr(stored, name)]
-        count = self.runs.count() if changed else 0
-        if not count:
-            return ""
-        runs = "1 run" if count == 1 else f"{count} runs"
-        return f"It has {runs}, so its {', '.join(changed)} must stay: copy it to change them."
 
 
 class Hardware(models.Model):

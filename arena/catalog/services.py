@@ -137,16 +137,7 @@ def create_agent(
     settings: Mapping[str, Any] | None = None,
     description: str = "",
 ) -> Agent:
-    """Create an agent of a known harness.
-
-    Its tasks and kinds of device are those of the agent that comes with the harness. It is
-    open-book where that one is, because the harness hands out the reference solutions.
-
-    Raises: Invalid, with a message for each field.
-    """
-    shipped = Agent.objects.filter(adapter=adapter, shipped=True).order_by("-open_book", "slug")
-    first = shipped.first()
-    inherited = ("tasks", "kinds", "open_book")
+    """Create an agent of a known harness. Raises: Invalid, with a message for each field."""
     agent = Agent(
         adapter=adapter,
         slug=slug,
@@ -155,9 +146,19 @@ def create_agent(
         provider=provider,
         settings=dict(settings or {}),
         description=description,
-        **{name: getattr(first, name) for name in inherited if first},
     )
+    inherit(agent)
     return _saved(agent)
+
+
+def inherit(agent: Agent) -> None:
+    """Set the tasks and kinds of device of a new agent to those that come with its harness.
+
+    It is open-book where that agent is, because the harness hands out the reference solutions.
+    """
+    shipped = Agent.objects.filter(adapter=agent.adapter, shipped=True)
+    if first := shipped.order_by("-open_book", "slug").first():
+        agent.tasks, agent.kinds, agent.open_book = first.tasks, first.kinds, first.open_book
 
 
 def update_agent(agent: Agent, **changes: Any) -> Agent:

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from arena.accounts.models import ApiToken, User
-from arena.catalog.models import Task, TaskVersion
+from arena.catalog.models import Agent, Harness, Task, TaskVersion
 from tests.arena.factories import finished
 
 pytestmark = pytest.mark.django_db
@@ -105,3 +105,69 @@ def test_admin_hides_and_shows_a_run_and_logs_it(client, root, start):
         client.force_login(root)
     history = client.get(reverse("admin:runs_run_history", args=[run.pk])).content.decode()
     assert "Shown to: staff." in history and "Shown to: public." in history
+
+
+CODER = {
+    "slug": "coder",
+    "title": "Coder",
+    "adapter": "claude-code",
+    "model": "opus",
+    "provider": "anthropic",
+    "settings": '{"effort": "high"}',
+    "active": "on",
+}
+
+
+@pytest.fixture
+def harness(db) -> Harness:
+    schema = {"properties": {"effort": {"enum": ["low", "high"]}}}
+    return Harness.objects.create(
+        name="claude-code", title="Claude Code", wires=["messages"], settings_schema=schema
+    )
+
+
+def test_admin_adds_an_agent_that_its_harness_allows(client, root, harness):
+    client.post(reverse("admin:catalog_agent_add"), CODER)
+    agent = Agent.objects.get(slug="coder")
+    assert (agent.adapter, agent.settings, agent.shipped) == (
+        "claude-code",
+        {"effort": "high"},
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"settings": '{"effort": "hgh"}'}, "effort: &#x27;hgh&#x27; is not one of low, high"),
+        ({"settings": "{"}, "Enter a valid JSON"),
+        ({"adapter": "nobody"}, "Select a valid choice"),
+        ({"model": ""}, "Claude Code needs a model."),
+        ({"slug": "new"}, "is the address of a page"),
+    ],
+)
+def test_admin_refuses_an_agent_that_its_harness_does_not_allow(
+    client, root, harness, changes, message
+):
+    page = client.post(reverse("admin:catalog_agent_add"), CODER | changes)
+    assert page.status_code == 200 and message in page.content.decode()
+    assert not Agent.objects.exists()
+
+
+def test_admin_of_an_agent_with_runs_changes_no_settings(client, root, harness, start):
+    client.post(reverse("admin:catalog_agent_add"), CODER)
+    start(agent_slug="coder")
+    agent = Agent.objects.get(slug="coder")
+    path = reverse("admin:catalog_agent_change", args=[agent.pk])
+    client.post(path, CODER | {"title": "Renamed", "model": "sonnet", "settings": "{}"})
+    agent.refresh_from_db()
+    assert (agent.title, agent.model, agent.settings) == ("Renamed", "opus", {"effort": "high"})
+
+
+def test_admin_of_an_agent_that_comes_with_its_harness_is_read_only(client, root, agent):
+    Agent.objects.update(shipped=True)
+    path = reverse("admin:catalog_agent_change", args=[agent.pk])
+    assert client.get(path).status_code == 200
+    assert client.post(path, CODER).status_code == 403
+    delete = reverse("admin:catalog_agent_delete", args=[agent.pk])
+    assert client.post(delete, {"post": "yes"}).status_code == 403

@@ -83,12 +83,22 @@ def test_update_agent_without_runs_may_change_everything(harness):
 def test_update_agent_with_runs_keeps_its_model_and_settings(harness, start):
     agent = coder()
     start(agent_slug="coder")
-    with pytest.raises(Invalid, match="It has 1 run, so its model, settings must stay: copy it"):
+    with pytest.raises(
+        Invalid, match="It has 1 run, so its model, settings must stay: copy it to change it"
+    ):
         update_agent(agent, settings={"effort": "low"}, model="sonnet")
     agent.refresh_from_db()
     assert update_agent(agent, title="Renamed", active=False).model == "opus"
     stored = Agent.objects.get(slug="coder")
     assert (stored.title, stored.active, stored.settings) == ("Renamed", False, {"effort": "high"})
+
+
+def test_update_agent_whose_settings_fit_no_more_may_still_be_renamed(harness):
+    agent = coder()
+    Harness.objects.update(settings_schema={"properties": {}})
+    assert update_agent(agent, title="Renamed").title == "Renamed"
+    with pytest.raises(Invalid, match="effort: is no setting; there are none"):
+        update_agent(agent, model="sonnet")
 
 
 def test_update_agent_that_comes_with_its_harness_is_refused(harness):
