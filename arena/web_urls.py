@@ -7,7 +7,7 @@ from django.urls import path
 
 from arena.accounts.sign_in_link import sign_in
 from arena.catalog import views as catalog
-from arena.leaderboard.views import analysis, board, compare, experiments, tasks
+from arena.leaderboard.views import agents, analysis, board, compare, experiments, tasks
 from arena.runs import views as runs
 
 urlpatterns = [
@@ -16,8 +16,8 @@ urlpatterns = [
     path("tasks/", tasks.tasks, name="tasks"),
     path("tasks/<slug:operator>/", tasks.operator, name="operator"),
     path("tasks/<slug:operator>/<slug:track>/", tasks.task, name="task"),
-    path("agents/", board.agents, name="agents"),
-    path("agents/<slug:slug>/", board.agent, name="agent"),
+    path("agents/", agents.agents, name="agents"),
+    path("agents/<slug:slug>/", agents.agent, name="agent"),
     path("hardware/", catalog.hardware, name="hardware"),
     path("analysis/", analysis.analysis, name="analysis"),
     path("compare/", compare.compare, name="compare"),

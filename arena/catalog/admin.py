@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet

@@ -1,4 +1,4 @@
-"""The pages home, leaderboard, agents, agent and methodology."""
+"""The pages home, leaderboard and methodology."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.dateparse import parse_date
 from django.views.decorators.http import require_safe
@@ -36,7 +35,6 @@ from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 MAX_NEWEST_RUNS = 8
 MAX_NEWEST_RECORDS = 5
 MAX_ACTIVE_RUNS = 12
-MAX_RECENT_RUNS = 20
 
 
 @require_safe
@@ -52,14 +50,14 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {
         "active": _with_best(_active(visible.active())),
         "boards": [(device, rows[:3]) for device, rows in boards if rows],
-        "scale": _scale(row for _, rows in boards for row in rows),
+        "scale": scale_of(row for _, rows in boards for row in rows),
         "records": newest_records,
         "records_scale": Scale.over(record.run for record in newest_records),
         "newest": newest,
         "newest_scale": Scale.over(newest),
         "counts": {
             "judged": visible.filter(status__in=RUN_JUDGED).count(),
-            "rounds": _verdicts_of(visible).count(),
+            "rounds": verdicts_of(visible).count(),
             "tasks": Task.objects.runnable().count(),
             "agents": Agent.objects.filter(active=True).count(),
         },
@@ -76,7 +74,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     rows = rank(filters, runs)
     context = {
         "rows": rows,
-        "scale": _scale(rows),
+        "scale": scale_of(rows),
         "spent": any(row.tokens is not None or row.cost is not None for row in rows),
         "filters": filters,
         "narrowed": replace(filters, generalization=SEEN) != Filters(),
@@ -99,48 +97,6 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-def agents(request: HttpRequest) -> HttpResponse:
-    rows = {row.agent.pk: row for row in rank()}
-    listed = [(agent, rows.get(agent.pk)) for agent in Agent.objects.filter(active=True)]
-    return render(request, "agents.html", {"agents": listed, "scale": _scale(rows.values())})
-
-
-@require_safe
-def agent(request: HttpRequest, slug: str) -> HttpResponse:
-    shown = get_object_or_404(Agent, slug=slug)
-    runs = Run.objects.visible_to(request.user).with_names().filter(agent=shown)
-    recent = list(runs[:MAX_RECENT_RUNS])
-    ranked = ranked_runs()
-    failures = (
-        Evaluation.objects.filter(submission__run__in=runs, verdict__in=("failed", "rejected"))
-        .values("verdict", "reason", "scope")
-        .annotate(count=Count("pk"))
-        .order_by("-count")
-    )
-    verdicts = _verdicts_of(runs)
-    by_category = [
-        (category, row)
-        for category, board in _by_category(Filters(), ranked).items()
-        for row in board
-        if row.agent == shown
-    ]
-    context = {
-        "agent": shown,
-        "row": next((row for row in rank(runs=ranked) if row.agent == shown), None),
-        "categories": by_category,
-        "scale": _scale(row for _, row in by_category),
-        "recent": recent,
-        "recent_scale": Scale.over(recent),
-        "failures": failures,
-        "judged": verdicts.count(),
-        "passed": verdicts.filter(verdict="passed").count(),
-        "rejected": verdicts.filter(verdict="rejected").count(),
-        "disputed": verdicts.filter(verdict="disputed").count(),
-    }
-    return render(request, "agent.html", context)
-
-
-@require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
     return render(request, "methodology.html")
 
@@ -155,7 +111,7 @@ def generalization_caption(rows: list[Row]) -> str:
     return f"{retained}." if len(both) == 1 else f"{retained}, the lowest of {len(both)} agents."
 
 
-def _verdicts_of(runs: RunQuerySet) -> Any:
+def verdicts_of(runs: RunQuerySet) -> Any:
     """Return the evaluations of these runs that ended with a verdict; a profile has none."""
     found = Evaluation.objects.filter(submission__run__in=runs).exclude(verdict="")
     return found.exclude(scope=Scope.PROFILE)
@@ -200,11 +156,11 @@ def _address(request: HttpRequest, generalization: str) -> str:
     return f"{reverse('leaderboard')}?{query.urlencode()}"
 
 
-def _scale(rows: Iterable[Row]) -> Scale:
+def scale_of(rows: Iterable[Row]) -> Scale:
     return Scale.over(rows, "low", "high", "unseen_low", "unseen_high")
 
 
-def _by_category(filters: Filters, runs: list[JudgedRun]) -> dict[str, list[Row]]:
+def by_category(filters: Filters, runs: list[JudgedRun]) -> dict[str, list[Row]]:
     """Return the board of each category of `runs`, by name."""
     parts: dict[str, list[JudgedRun]] = {}
     for run in runs:
@@ -214,7 +170,7 @@ def _by_category(filters: Filters, runs: list[JudgedRun]) -> dict[str, list[Row]
 
 def _heat(filters: Filters, rows: list[Row], runs: list[JudgedRun]) -> dict[str, Any]:
     """Return the heatmap of agents by category; empty for fewer than two categories."""
-    boards = _by_category(filters, runs)
+    boards = by_category(filters, runs)
     if len(boards) < 2:
         return {}
     by_agent = [{row.agent.pk: row for row in board} for board in boards.values()]
