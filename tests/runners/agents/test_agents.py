@@ -72,7 +72,13 @@ class AgentHarness:
             "rounds": rounds,
             "seconds": 60,
         }
-        request = {"adapter": adapter, "settings": settings or {}, "brief": brief}
+        request = {
+            "adapter": adapter,
+            "settings": settings or {},
+            "brief": brief,
+            "model": None,
+            "program": "",
+        }
         with ControlSocket(folder, check, profile) as control_socket:
             child = Child(
                 confined(folder, self.package),
