@@ -200,8 +200,9 @@ class StreamJson:
     def _result(self, record: Record) -> None:
         for call in [*self._spans]:
             self._end_subagent(call, False, "It had not ended.")
-        if self._message and self._message["text"]:
-            self._record_message(str(record.get("stop_reason") or ""))
+        stop_reason = str(record.get("stop_reason") or "")
+        if stop_reason and self._message:
+            self._record_message(stop_reason)
         subtype, text = str(record.get("subtype", "")), _reason(record)
         if subtype in ("error_max_turns", "error_max_budget_usd"):
             text = text or f"{self._title} ended at a limit of its settings: {subtype}"

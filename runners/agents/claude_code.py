@@ -32,7 +32,7 @@ SPECS = (
 MAX_WAIT_MS = "3600000"
 """Longest time of a command or tool: a verdict may wait for other runs."""
 MAX_ANSWER_MS = "1500000"
-"""Longest time of a model's answer: the gateway tries again for ten minutes, and then it streams."""
+"""Longest time of a model's answer: the gateway tries for ten minutes before it streams."""
 
 
 class Settings(BaseModel):

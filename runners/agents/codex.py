@@ -1,0 +1,255 @@
+"""Codex: OpenAI's command line, in its non-interactive mode."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runners.agent.harness import mcp_server, prompt, run_harness
+from runners.agents import Harness, Spec
+
+if TYPE_CHECKING:
+    from runners.agent.session import AgentSession
+
+Record = Mapping[str, Any]
+
+HARNESS = Harness(title="Codex", wires=("responses",), program="codex", package="@openai/codex")
+SPECS = (
+    Spec(
+        slug="codex",
+        title="Codex",
+        description="OpenAI's command line with its own tools, and a current model.",
+        model="gpt-5.6",
+        provider="openai",
+    ),
+)
+
+HOME = ".home"
+"""Folder of its settings: codex refuses one below the folder of temporary files."""
+TOKEN = "ARENA_TOKEN"
+MAX_WAIT_SECONDS = 3600
+IDLE_MS = 1_500_000
+"""Longest silence of the provider: the gateway tries again for ten minutes, and then it streams."""
+QUIET = {
+    "analytics.enabled": False,
+    "check_for_update_on_startup": False,
+    "features.apps": False,
+    "features.plugins": False,
+    "web_search": "disabled",
+}
+"""Settings without which it asks for addresses that its sandbox refuses, and waits for them."""
+SHELL = "exec_command"
+PATCH = "apply_patch"
+FINISHED = frozenset({"completed", "failed", "declined"})
+
+
+class Settings(BaseModel):
+    """Settings of Codex."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    effort: Literal["", "minimal", "low", "medium", "high", "xhigh"] = Field(
+        "", description="Effort of the model's reasoning; empty for the default."
+    )
+    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
+    mcp: bool = Field(False, description="Offer check and profile as tools beside the commands.")
+
+
+def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
+    """Run it until it ends. Raises: HarnessFailed."""
+    chosen = Settings.model_validate(settings)
+    assert session.model, "a harness has a model"
+    home = session.folder / HOME
+    home.mkdir(exist_ok=True)
+    translate = CodexEvents(session)
+    options = {**_provider(session.model.url), **_options(session, chosen)}
+    command = [
+        session.program, "exec", "--json", "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "-m", session.model.name,
+        *itertools.chain.from_iterable(("-c", f"{n}={json.dumps(v)}") for n, v in options.items()),
+        prompt(session, chosen.extra_prompt),
+    ]  # fmt: skip
+    run_harness(
+        session,
+        command,
+        translate,
+        env={TOKEN: session.model.token, "HOME": str(home), "CODEX_HOME": str(home)},
+        failure=lambda: translate.failure,
+    )
+
+
+def _provider(url: str) -> dict[str, Any]:
+    """Return the settings of its provider, which is the gateway."""
+    head = "model_providers.arena"
+    return {
+        "model_provider": "arena",
+        f"{head}.name": "arena",
+        f"{head}.base_url": f"{url}/v1",
+        f"{head}.wire_api": "responses",
+        f"{head}.env_key": TOKEN,
+        f"{head}.request_max_retries": 2,  # the gateway has tried already
+        f"{head}.stream_max_retries": 2,
+        f"{head}.stream_idle_timeout_ms": IDLE_MS,
+    }
+
+
+def _options(session: AgentSession, chosen: Settings) -> dict[str, Any]:
+    options: dict[str, Any] = dict(QUIET)
+    if chosen.effort:
+        options["model_reasoning_effort"] = chosen.effort
+    if chosen.mcp:
+        server = mcp_server(session)
+        options[f"mcp_servers.{server.name}.command"] = server.command
+        options[f"mcp_servers.{server.name}.tool_timeout_sec"] = MAX_WAIT_SECONDS
+    return options
+
+
+class CodexEvents:
+    """Records each record of its output as events of a session.
+
+    An item is a message, reasoning, a command, a change of files, a call of a tool or a plan. A
+    command that runs for longer than codex waits is one item: its polls are not in the output.
+    """
+
+    def __init__(self, session: AgentSession) -> None:
+        self.failure = ""
+        """Why its turn failed; empty if it did not."""
+        self._session = session
+        self._model = session.model.name if session.model else ""
+        self._reasoning: list[str] = []
+        self._begun: dict[str, float] = {}
+        """Times at which items began, by their id."""
+
+    def __call__(self, record: Record) -> bool:
+        match record:
+            case {"type": "thread.started", "thread_id": str(thread)}:
+                self._session.note("Codex begins.", thread=thread)
+            case {"type": "turn.started"}:
+                self.failure = ""
+            case {"type": "turn.completed"}:
+                self._flush_reasoning()
+            case {"type": "turn.failed", "error": {"message": str(text)}}:
+                self._flush_reasoning()
+                self.failure = _reason(text)
+            case {"type": "error", "message": str(text)}:  # it may try again
+                self.failure = _reason(text)
+                self._session.log(text, level="warning", stream="codex")
+            case {"type": "item.started" | "item.updated", "item": {"id": str(), **_item}}:
+                return self._item(record["item"])
+            case {"type": "item.completed", "item": {"id": str(), **_item}}:
+                return self._item(record["item"])
+            case _:
+                return False
+        return True
+
+    def _item(self, item: Record) -> bool:
+        event = f"agent-{item['id']}"
+        if item["type"] in ("agent_message", "reasoning") or event not in self._begun:
+            self.failure = ""  # it goes on
+        match item:
+            case {"type": "reasoning", "text": str(text)}:
+                self._reasoning.append(text)
+            case {"type": "agent_message", "text": str(text)}:
+                self._say(text, event)
+            case {"type": "command_execution", "command": str(command)}:
+                self._call(event, SHELL, {"cmd": script_of(command)}, item)
+            case {"type": "file_change", "changes": list(changes)}:
+                self._call(event, PATCH, {"changes": changes}, item)
+            case {"type": "mcp_tool_call", "server": str(server), "tool": str(tool)}:
+                arguments = item.get("arguments")
+                given = arguments if isinstance(arguments, dict) else {"arguments": arguments}
+                self._call(event, f"{server}.{tool}", given, item)
+            case {"type": "collab_tool_call", "tool": str(tool)}:
+                known = ("prompt", "receiver_thread_ids", "agents_states")
+                self._call(event, tool, {name: item[name] for name in known if name in item}, item)
+            case {"type": "web_search"}:
+                self._call(event, "web_search", {"query": item.get("query", "")}, item)
+            case {"type": "todo_list", "items": list(todos)}:
+                self._plan(todos)
+            case {"type": "error", "message": str(text)}:
+                self._session.log(text, level="warning", stream="codex")
+            case _:
+                return False
+        return True
+
+    def _call(self, event: str, tool: str, arguments: Record, item: Record) -> None:
+        """Record a call when its item is new, and its result when it is finished."""
+        if event not in self._begun:
+            self._flush_reasoning()
+            self._begun[event] = time.monotonic()
+            self._session.tool_call(tool, arguments, event=event)
+        status = item.get("status", "completed")
+        if status not in FINISHED:
+            return
+        code = item.get("exit_code")
+        self._session.tool_result(
+            event,
+            tool,
+            _output(item),
+            ok=status == "completed",
+            exit_code=code if isinstance(code, int) else None,
+            duration_ms=round((time.monotonic() - self._begun[event]) * 1000, 1),
+        )
+
+    def _plan(self, todos: list[Any]) -> None:
+        entries = [each for each in todos if isinstance(each, dict)]
+        self._session.todo_list(
+            [
+                {
+                    "text": str(each.get("text", "")),
+                    "status": "completed" if each.get("completed") else "pending",
+                }
+                for each in entries
+            ]
+        )
+
+    def _say(self, text: str, event: str = "") -> None:
+        """Record a message with the reasoning before it."""
+        reasoning, self._reasoning = "\n\n".join(self._reasoning), []
+        self._session.message(text, reasoning=reasoning, model=self._model, event=event)
+
+    def _flush_reasoning(self) -> None:
+        """Record reasoning that no message followed."""
+        if self._reasoning:
+            self._say("")
+
+
+def script_of(command: str) -> str:
+    """Return the script in `/bin/bash -lc 'script'`, and any other command as it is."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else command
+
+
+def _output(item: Record) -> str:
+    """Return the output of a finished item."""
+    match item:
+        case {"aggregated_output": str(text)}:
+            return text
+        case {"error": {"message": str(text)}}:
+            return text
+        case {"result": {"content": list(parts)}}:
+            return "\n".join(
+                str(part.get("text", f"[{part.get('type')}]"))
+                for part in parts
+                if isinstance(part, dict)
+            )
+    return ""
+
+
+def _reason(text: str) -> str:
+    """Return the message in an error, which may be a provider's body."""
+    try:
+        found = json.loads(text)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return text
+    return str(found)

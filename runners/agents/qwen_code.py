@@ -1,0 +1,95 @@
+"""Qwen Code: a command line for OpenAI-compatible servers, such as one on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runners.agent.harness import mcp_server, prompt, run_harness
+from runners.agents import Harness, Spec
+from runners.agents._stream_json import StreamJson
+
+if TYPE_CHECKING:
+    from runners.agent.session import AgentSession
+
+TITLE = "Qwen Code"
+HARNESS = Harness(
+    title=TITLE, wires=("chat-completions",), program="qwen", package="@qwen-code/qwen-code"
+)
+SPECS = (
+    Spec(
+        slug="qwen-code",
+        title="Qwen Code",
+        description="Alibaba's command line, with an open model on a server of this machine.",
+        model="qwen3-coder",
+        provider="local",
+    ),
+)
+
+MAX_WAIT_MS = 3_600_000
+MAX_ANSWER_MS = 1_500_000
+
+
+class Settings(BaseModel):
+    """Settings of Qwen Code."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_turns: int = Field(0, ge=0, description="Limit on turns of the model; 0 for none.")
+    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
+    disallowed_tools: list[str] = Field(
+        ["web_fetch", "web_search", "cron_create", "loop_wakeup"],
+        description="Tools that it must not use, such as agent for subagents.",
+    )
+    mcp: bool = Field(False, description="Offer check and profile as tools beside the commands.")
+
+
+def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
+    """Run it until it ends. Raises: HarnessFailed."""
+    chosen = Settings.model_validate(settings)
+    assert session.model, "a harness has a model"
+    translate = StreamJson(session, TITLE)
+    _write_settings(session)
+    command = [
+        session.program, prompt(session, chosen.extra_prompt),
+        "--output-format", "stream-json", "--yolo", "--auth-type", "openai",
+        "--model", session.model.name,
+        *_options(session, chosen),
+    ]  # fmt: skip
+    env = {
+        "OPENAI_BASE_URL": f"{session.model.url}/v1",
+        "OPENAI_API_KEY": session.model.token,
+        "OPENAI_MODEL": session.model.name,
+        "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",  # it runs in the arena's sandbox
+        "QWEN_CODE_NO_RELAUNCH": "1",
+    }
+    run_harness(session, command, translate, env=env, failure=lambda: translate.failure)
+
+
+def _write_settings(session: AgentSession) -> None:
+    """Write its settings: no traffic beside the model's, and long waits for verdicts."""
+    folder = session.folder / ".qwen"
+    folder.mkdir(exist_ok=True)
+    chosen = {
+        "telemetry": {"enabled": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False, "disableAutoUpdate": True},
+        "model": {"generationConfig": {"timeout": MAX_ANSWER_MS, "maxRetries": 2}},
+    }
+    (folder / "settings.json").write_text(json.dumps(chosen), encoding="utf-8")
+
+
+def _options(session: AgentSession, chosen: Settings) -> list[str]:
+    options = []
+    if chosen.max_turns:
+        options += ["--max-session-turns", str(chosen.max_turns)]
+    for tool in chosen.disallowed_tools:
+        options += ["--exclude-tools", tool]
+    if chosen.mcp:
+        server = mcp_server(session)
+        described = {"command": server.command, "timeout": MAX_WAIT_MS, "trust": True}
+        options += ["--mcp-config", json.dumps({"mcpServers": {server.name: described}})]
+    return options
