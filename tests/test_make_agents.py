@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TOOLS = ("sh", "make", "cat", "cksum", "cp", "mkdir", "rm", "id")
+TOOLS = ("sh", "make", "cat", "cksum", "cp", "mkdir", "rm", "id", "chmod")
 PACKAGES = {
     "@anthropic-ai/claude-code", "@google/gemini-cli", "@openai/codex", "@qwen-code/qwen-code",
     "opencode-ai",
@@ -118,6 +118,14 @@ def test_install_scripts_run_for_named_packages_only(bare: Path) -> None:
     assert {word for word in rebuild.split() if not word.startswith("--")} == {
         "rebuild", *allowed
     }  # fmt: skip
+
+
+def test_bundled_ripgrep_becomes_executable(bare: Path) -> None:
+    folder = bare / ".arena/harnesses/node_modules/@qwen-code/qwen-code/vendor/ripgrep/x64-linux"
+    folder.mkdir(parents=True)
+    (folder / "rg").touch(mode=0o644)
+    assert make_agents(bare).returncode == 0
+    assert os.access(folder / "rg", os.X_OK)
 
 
 def test_versions_are_exact_and_the_lock_has_hashes_and_the_public_registry() -> None:
