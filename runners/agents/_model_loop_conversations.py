@@ -22,6 +22,8 @@ MAX_ATTEMPTS = 4
 PAUSE_SECONDS = 1.0
 OK = 200
 TOO_MANY = 429
+REFUSALS = (400, 413, 422)
+ADVICE = "Change the agent's settings to what its model accepts."
 SPENT = "the run's budget of"
 """In the gateway's refusal of a call that no budget is left for."""
 
@@ -423,7 +425,8 @@ def _problem(error: Exception) -> str:
     if status == TOO_MANY and SPENT in str(error):
         raise BudgetSpent(str(error)) from error
     if status != OK:  # the gateway has repeated what time can mend
-        raise ModelFailed(f"The provider answered HTTP {status}: {error}") from error
+        advice = f" {ADVICE}" if status in REFUSALS else ""
+        raise ModelFailed(f"The provider answered HTTP {status}: {error}{advice}") from error
     return text
 
 
