@@ -6,6 +6,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from arena.accounts.sign_in_link import sign_in
+from arena.catalog import agent_views
 from arena.catalog import views as catalog
 from arena.leaderboard.views import agents, analysis, board, compare, experiments, tasks
 from arena.runs import views as runs
@@ -17,7 +18,9 @@ urlpatterns = [
     path("tasks/<slug:operator>/", tasks.operator, name="operator"),
     path("tasks/<slug:operator>/<slug:track>/", tasks.task, name="task"),
     path("agents/", agents.agents, name="agents"),
+    path("agents/new/", agent_views.new, name="agent-new"),
     path("agents/<slug:slug>/", agents.agent, name="agent"),
+    path("agents/<slug:slug>/edit/", agent_views.edit, name="agent-edit"),
     path("hardware/", catalog.hardware, name="hardware"),
     path("analysis/", analysis.analysis, name="analysis"),
     path("compare/", compare.compare, name="compare"),

@@ -84,7 +84,7 @@ def availability(agent: Agent, workers: Iterable[Worker], harness: Harness | Non
     found = [_on_worker(agent, harness, worker.capabilities) for worker in workers]
     if not found:
         return _lacking(Cause.WORKER, "No worker that runs agents is online: run `make arena`")
-    return max(found, key=_progress)
+    return max(found, key=progress)
 
 
 def agent_workers() -> list[Worker]:
@@ -145,6 +145,6 @@ def _lacking(cause: Cause, reason: str) -> Availability:
     return Availability(cause.value, f"{reason.rstrip('.')}.")
 
 
-def _progress(found: Availability) -> int:
+def progress(found: Availability) -> int:
     """Return how near an agent is to a run: the more is there, the greater."""
     return Cause.values.index(found.cause) if found.cause else len(Cause.values)

@@ -2,25 +2,98 @@
 
 from __future__ import annotations
 
-from django.db.models import Count
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from django.db.models import Count, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils.text import Truncator
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import Agent
+from arena.catalog.availability import (
+    Availability,
+    agent_workers,
+    availabilities,
+    availability,
+    progress,
+)
+from arena.catalog.models import Agent, Harness
 from arena.catalog.templatetags.figures import Scale
-from arena.leaderboard.rankings import Filters, rank, ranked_runs
+from arena.leaderboard.rankings import Filters, Row, rank, ranked_runs
 from arena.leaderboard.views.board import by_category, scale_of, verdicts_of
-from arena.runs.models import Evaluation, Run
+from arena.runs.models import Evaluation, Run, RunQuerySet
 
 MAX_RECENT_RUNS = 20
 
 
+MAX_SETTINGS_TEXT = 120
+CAN_RUN, CANNOT_RUN = "can-run", "cannot-run"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A choice of a filter."""
+
+    slug: str
+    title: str
+
+
+AVAILABILITY = (Option(CAN_RUN, "Can run here"), Option(CANNOT_RUN, "Cannot run yet"))
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Runs of an agent, with their cost and tokens; None where no run reported any."""
+
+    runs: int = 0
+    cost_usd: float | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One agent of the list; `row` is its place on the leaderboard."""
+
+    agent: Agent
+    harness: str
+    availability: Availability
+    row: Row | None
+    spent: Spent
+
+    @property
+    def settings(self) -> str:
+        """Return its settings as one short line."""
+        parts = (f"{name} {_short(value)}" for name, value in self.agent.settings.items())
+        return Truncator(", ".join(parts)).chars(MAX_SETTINGS_TEXT)
+
+
 @require_safe
 def agents(request: HttpRequest) -> HttpResponse:
-    rows = {row.agent.pk: row for row in rank()}
-    listed = [(agent, rows.get(agent.pk)) for agent in Agent.objects.filter(active=True)]
-    return render(request, "agents.html", {"agents": listed, "scale": scale_of(rows.values())})
+    """List the agents that can run here, then the others by what they lack."""
+    chosen = {name: request.GET.get(name, "") for name in ("harness", "availability")}
+    harnesses = {harness.name: harness.title for harness in Harness.objects.all()}
+    found = Agent.objects.filter(**({"adapter": chosen["harness"]} if chosen["harness"] else {}))
+    listed = _listed(list(found), harnesses, Run.objects.visible_to(request.user))
+    active = [each for each in listed if each.agent.active]
+    lacking: dict[Availability, list[Listed]] = {}
+    for each in active:
+        if not each.availability.available:
+            missing = replace(each.availability, version="")
+            lacking.setdefault(missing, []).append(each)
+    context = {
+        "chosen": chosen,
+        "harnesses": [Option(name, title) for name, title in harnesses.items()],
+        "options": AVAILABILITY,
+        "ready": [each for each in active if each.availability.available],
+        "lacking": sorted(lacking.items(), key=lambda group: -progress(group[0])),
+        "retired": [each for each in listed if not each.agent.active and request.user.is_staff],
+        "show_ready": chosen["availability"] != CANNOT_RUN,
+        "show_lacking": chosen["availability"] != CAN_RUN,
+        "count": len(active),
+    }
+    return render(request, "agents.html", context)
 
 
 @require_safe
@@ -42,8 +115,12 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         for row in board
         if row.agent == shown
     ]
+    harness = Harness.objects.filter(name=shown.adapter).first()
     context = {
         "agent": shown,
+        "harness": harness,
+        "availability": availability(shown, agent_workers(), harness),
+        "spent": _spent(runs).get(shown.pk, Spent()),
         "row": next((row for row in rank(runs=ranked) if row.agent == shown), None),
         "categories": categories,
         "scale": scale_of(row for _, row in categories),
@@ -56,3 +133,33 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "disputed": verdicts.filter(verdict="disputed").count(),
     }
     return render(request, "agent.html", context)
+
+
+def _listed(
+    agents: Sequence[Agent], harnesses: Mapping[str, str], runs: RunQuerySet
+) -> list[Listed]:
+    """Return the agents with their availability, place and spending, in a few queries."""
+    found, spent = availabilities(agents), _spent(runs)
+    rows = {row.agent.pk: row for row in rank()}
+    return [
+        Listed(
+            agent,
+            harnesses.get(agent.adapter, agent.adapter),
+            found[agent.pk],
+            rows.get(agent.pk),
+            spent.get(agent.pk, Spent()),
+        )
+        for agent in agents
+    ]
+
+
+def _spent(runs: RunQuerySet) -> dict[int, Spent]:
+    """Return the runs, cost and tokens of each agent by its id."""
+    sums = (
+        runs.order_by().values_list("agent").annotate(Count("pk"), Sum("cost_usd"), Sum("tokens"))
+    )
+    return {agent: Spent(*values) for agent, *values in sums}
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,105 @@
+"""The pages that make and change agents; for staff, since an agent spends a provider's key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods
+
+from arena.catalog import services
+from arena.catalog.availability import agent_workers, known_providers
+from arena.catalog.forms import AgentForm, ChangedAgentForm
+from arena.catalog.models import Agent, Harness
+from arena.catalog.settings_form import SettingsForm
+from arena.errors import Invalid
+
+SETTINGS = "settings"
+COPIED = ("model", "provider", "description")
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def new(request: HttpRequest) -> HttpResponse:
+    """Show the harnesses; of `?harness=`, or of the agent `?from=`, the form of a new agent."""
+    _require_staff(request)
+    slug, name = request.GET.get("from", ""), request.GET.get("harness", "")
+    source = get_object_or_404(Agent, slug=slug) if slug else None
+    if source is None and not name:
+        harnesses = Harness.objects.all()
+        return render(request, "agent_harness.html", {"harnesses": harnesses})
+    harness = get_object_or_404(Harness, name=source.adapter if source else name)
+    data = request.POST if request.method == "POST" else None
+    form = AgentForm(
+        harness,
+        known_providers(agent_workers()),
+        data,
+        initial={field: getattr(source, field) for field in COPIED if source},
+    )
+    settings_form = _settings_form(harness, data, source)
+    if form.is_valid() and settings_form.is_valid():
+        values = {**form.cleaned_data, "settings": settings_form.settings()}
+        try:
+            agent = services.create_agent(adapter=harness.name, **values)
+        except Invalid as error:
+            form.add_errors(error.fields, error.text)
+        else:
+            messages.success(request, f"{agent.title} is an agent now.")
+            return redirect("agent", agent.slug)
+    context = {"form": form, "settings_form": settings_form, "harness": harness, "source": source}
+    return _form_page(request, context)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit(request: HttpRequest, slug: str) -> HttpResponse:
+    """Change an agent that a person made; with runs, it keeps its model and its settings."""
+    _require_staff(request)
+    agent = get_object_or_404(Agent, slug=slug)
+    harness = Harness.objects.filter(name=agent.adapter).first()
+    if agent.shipped:
+        text = (
+            f"{agent.title} comes with its harness and cannot be changed: make a new one from it."
+        )
+        messages.warning(request, text)
+        return redirect("agent", slug)
+    runs = agent.runs.count()
+    data = request.POST if request.method == "POST" else None
+    open_to = None if runs else harness
+    initial = {name: getattr(agent, name) for name in (*COPIED, "title", "active")}
+    form = ChangedAgentForm(open_to, known_providers(agent_workers()), data, initial=initial)
+    settings_form = _settings_form(open_to, data, agent) if open_to else None
+    if form.is_valid() and (settings_form is None or settings_form.is_valid()):
+        changes = dict(form.cleaned_data)
+        if settings_form is not None:
+            changes["settings"] = settings_form.settings()
+        try:
+            services.update_agent(agent, **changes)
+        except Invalid as error:
+            form.add_errors(error.fields, error.text)
+        else:
+            messages.success(request, "Saved.")
+            return redirect("agent", slug)
+    context = {"form": form, "settings_form": settings_form, "harness": harness}
+    return _form_page(request, {**context, "agent": agent, "runs": runs})
+
+
+def _require_staff(request: HttpRequest) -> None:
+    if not request.user.is_staff:
+        raise PermissionDenied("Only staff make and change agents: an agent spends their key.")
+
+
+def _settings_form(harness: Harness, data: Any, source: Agent | None) -> SettingsForm:
+    settings = source.settings if source else None
+    return SettingsForm(harness.settings_schema, data, prefix=SETTINGS, initial=settings)
+
+
+def _form_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    """Render the form; with the status 422 where something in it is wrong."""
+    settings_form = context["settings_form"]
+    wrong = context["form"].errors or (settings_form is not None and settings_form.errors)
+    return render(request, "agent_form.html", context, status=422 if wrong else 200)
