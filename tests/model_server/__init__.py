@@ -4,13 +4,24 @@ Harnesses and the model loop run against it as against a provider. `python -m te
 serves the ready scripts until it is interrupted.
 """
 
-from tests.model_server.script import Fault, Reply, Script, ToolCall, Turn, Usage
+from tests.model_server.script import (
+    Fault,
+    FileRead,
+    FileWrite,
+    Reply,
+    Script,
+    ToolCall,
+    Turn,
+    Usage,
+)
 from tests.model_server.server import Conversation, Exchange, ModelServer
 
 __all__ = [
     "Conversation",
     "Exchange",
     "Fault",
+    "FileRead",
+    "FileWrite",
     "ModelServer",
     "Reply",
     "Script",

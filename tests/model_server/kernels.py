@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.model_server.script import Fault, Script, Turn
+from tests.model_server.script import Fault, FileRead, FileWrite, Script, Turn
 
 TASKS = Path(__file__).parents[2] / "tasks"
 ENDING = "Correct and faster than the baseline; what is left is memory traffic."
@@ -67,6 +67,21 @@ def optimisation(task: str, *, faults: tuple[Fault, ...] = (), seconds: float = 
             Turn(ENDING, seconds=seconds),
         )
     )
+
+
+def optimisation_with_file_tools(task: str) -> Script:
+    """Return the same work, with a harness's own tools for files and a turn for each step."""
+    sources, target = SOURCES[task], f"{task}.cpp"
+    steps = (
+        (wrong(task), "first kernel", "A plain loop is enough to learn what the judge expects."),
+        (honest(task, sources.plain), "the formula corrected", ""),
+        (honest(task, sources.fast), "vectorised", "The tolerance allows another order of sums."),
+    )
+    turns = [Turn("I read the task and the starter.", ("cat TASK.md", FileRead(target)))]
+    for source, note, reasoning in steps:
+        turns.append(Turn(f"Next: {note}.", (FileWrite(target, source),), reasoning=reasoning))
+        turns.append(Turn("", (f"./arena-check {note}",)))
+    return Script((*turns, Turn(ENDING)))
 
 
 def by_prompt(prompt: str) -> Script:

@@ -15,10 +15,14 @@ SHELLS = (
 """Names that harnesses give to their shell, in the order of preference."""
 COMMANDS = ("command", "cmd", "commands", "script")
 """Names of the argument that holds the command."""
+FILE_TOOLS = (("Read", "Write"), ("read_file", "write_file"))
+"""Names of tools that read and write files; the second pair wants absolute paths."""
+SHELL_OF_CODEX = "exec_command"
 POLL = "write_stdin"
 """Tool that codex polls a running command with."""
 MAX_WAIT_MS = 600_000
 _ID = re.compile(r"_c(\d+)t(\d+)n(\d+)(?:p(\d+))?$")
+_CWD = re.compile(r"currently working in the directory: (\S+)")
 _RUNNING = re.compile(r"running with session ID (\d+)")
 
 
@@ -37,12 +41,46 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class FileRead:
+    """Reading of a file with the harness's own tool, else with its shell."""
+
+    path: str
+
+    @property
+    def command(self) -> str:
+        return f"cat {self.path}"
+
+
+@dataclass(frozen=True)
+class FileWrite:
+    """Writing of a file with the harness's own tool, else with its shell."""
+
+    path: str
+    text: str
+
+    @property
+    def command(self) -> str:
+        return f"cat > {self.path} <<'SOURCE'\n{self.text}SOURCE"
+
+    @property
+    def patch_command(self) -> str:
+        """The command of codex, which applies a patch itself that a shell is asked to apply."""
+        lines = "".join(f"+{line}\n" for line in self.text.splitlines())
+        head = f"*** Begin Patch\n*** Add File: {self.path}\n"
+        return f"apply_patch <<'PATCH'\n{head}{lines}*** End Patch\nPATCH"
+
+
+Action = str | FileRead | FileWrite
+"""A shell command, or what a harness may have a tool for."""
+
+
+@dataclass(frozen=True)
 class Turn:
     """One answer of the model. A turn without commands ends the conversation."""
 
     text: str = ""
-    commands: tuple[str, ...] = ()
-    """Shell commands, each a tool call; all of a turn are asked for at once."""
+    commands: tuple[Action, ...] = ()
+    """Each is a tool call; all of a turn are asked for at once."""
     calls: tuple[tuple[str, Mapping[str, Any] | str], ...] = ()
     """Further calls, by tool: arguments, or a text that is no JSON object."""
     cut: bool = False
@@ -85,7 +123,7 @@ class ToolCall:
     tool: str
     arguments: Mapping[str, Any] | str
     command: str = ""
-    """The script's command; empty for a poll of one that still runs."""
+    """The script's command as a shell has it; empty for a poll of one that still runs."""
 
     @property
     def json(self) -> str:
@@ -163,6 +201,20 @@ class Asked:
         by_name = {tool.name: tool for tool in self.tools}
         return next((by_name[name] for name in SHELLS if name in by_name), None)
 
+    def arguments(self, action: Action, cwd: str) -> tuple[str, dict[str, Any]]:
+        """Return the tool for an action, and its arguments."""
+        shell = self.shell
+        assert shell, "an action needs a shell at least"
+        names = {tool.name for tool in self.tools}
+        for reader, writer in FILE_TOOLS:
+            if isinstance(action, FileRead) and reader in names:
+                return reader, {"file_path": f"{cwd}/{action.path}"}
+            if isinstance(action, FileWrite) and writer in names:
+                return writer, {"file_path": f"{cwd}/{action.path}", "content": action.text}
+        if isinstance(action, FileWrite) and shell.name == SHELL_OF_CODEX:
+            return shell.name, shell.shell_arguments(action.patch_command)
+        return shell.name, shell.shell_arguments(command_of(action))
+
     def position(self) -> tuple[int, int]:
         """Return the conversation, 0 for a new one, and the index of the turn that comes next."""
         found = [match for each in self.calls if (match := _ID.search(each))]
@@ -181,6 +233,16 @@ class Asked:
             if match := _RUNNING.search(self.results.get(each, "")):
                 found[each] = match[1]
         return found
+
+    @property
+    def cwd(self) -> str:
+        """The working directory that the prompt names."""
+        found = _CWD.search(self.prompt)
+        return found[1] if found else "."
+
+
+def command_of(action: Action) -> str:
+    return action if isinstance(action, str) else action.command
 
 
 def call_id(conversation: int, turn: int, number: int) -> str:

@@ -21,11 +21,11 @@ from tests.model_server.script import (
     Reply,
     Script,
     ScriptSource,
-    Tool,
     ToolCall,
     Turn,
     Usage,
     call_id,
+    command_of,
     first_id,
     poll_id,
 )
@@ -187,7 +187,7 @@ class ModelServer:
                 turn, calls = Turn(), tuple(_poll(each, to) for each, to in polls.items())
             else:
                 turn = script.turn(turn_index)
-                calls = _calls(asked.shell, conversation.number, turn_index, turn)
+                calls = _calls(asked, conversation.number, turn_index, turn)
             exchange.turn = turn_index
             conversation.exchanges.append(exchange)
             fault = self._fault(asked.model, turn_index, turn)
@@ -277,13 +277,14 @@ class ModelServer:
         }
 
 
-def _calls(shell: Tool, conversation: int, index: int, turn: Turn) -> tuple[ToolCall, ...]:
-    asked: list[tuple[str, Mapping[str, Any] | str, str]] = [
-        (shell.name, shell.shell_arguments(command), command) for command in turn.commands
-    ]
-    asked += [(tool, arguments, "") for tool, arguments in turn.calls]
+def _calls(asked: Asked, conversation: int, index: int, turn: Turn) -> tuple[ToolCall, ...]:
     return tuple(
-        ToolCall(call_id(conversation, index, number), *each) for number, each in enumerate(asked)
+        ToolCall(
+            call_id(conversation, index, number),
+            *asked.arguments(action, asked.cwd),
+            command_of(action),
+        )
+        for number, action in enumerate(turn.commands)
     )
 
 
