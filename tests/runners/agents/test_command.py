@@ -1,0 +1,185 @@
+"""The command adapter: programs of settings, their output, and the example of the documentation."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.agent.control_socket import Answer
+from runners.agents.command import Settings
+from tests.runners.agents.real_arena import START
+from tests.runners.agents.test_agents import TUNABLE, AgentHarness, failed, timed, value
+from tests.runners.house import ROOT, TARGET, House
+
+DOCUMENT = ROOT / "docs" / "search-agents.md"
+MAX_WORDS, MAX_LINES = 500, 30
+BUILD = """
+set -e
+g++ --version | head -n 1
+printf '#include <omp.h>\\n#include <cstdio>\\nint main() { std::puts("it runs"); }' > it.cpp
+g++ -O3 -march=native -fopenmp it.cpp -o it
+./it
+cat TASK.md AGENTS.md
+echo "speedup 1.4" > k.cpp
+./arena-check built
+"""
+_numbers = itertools.count()
+
+
+def example() -> str:
+    (found,) = re.findall(r"```python\n(.+?)```", DOCUMENT.read_text(), re.DOTALL)
+    return str(found)
+
+
+def bodies(harness: AgentHarness, kind: str) -> list[dict[str, Any]]:
+    return [event["body"] for event in harness.events if event["kind"] == kind]
+
+
+def judge(source: str) -> Answer:
+    if value(source, "BLOCK") == "32":
+        return failed("WRONG_VALUES")
+    return timed(float(value(source, "BLOCK")) / 8 + float(value(source, "UNROLL")) / 10)
+
+
+def test_example_of_the_documentation_samples_checks_and_keeps_the_best(tmp_path: Path) -> None:
+    harness = AgentHarness(tmp_path, TUNABLE)
+    settings = {"shell": "python3 search.py", "files": {"search.py": example()}}
+    ended = harness.work("command", judge, settings, rounds=40)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert len(harness.submitted) == 40 and harness.submitted[0] == TUNABLE
+    best = harness.target()
+    assert (value(best, "BLOCK"), value(best, "UNROLL")) == ("16", "2")
+    assert bodies(harness, "message")[-1]["text"].endswith("is the best: 2.19x.")
+    log = "\n".join(body["text"] for body in bodies(harness, "log"))
+    assert "sample 39: " in log and "failed WRONG_VALUES" in log
+    edits = {body["path"] for body in bodies(harness, "file_edit")}
+    assert edits == {"search.py", TARGET}
+
+
+def test_document_is_short_and_so_is_its_example() -> None:
+    assert len(DOCUMENT.read_text().split()) <= MAX_WORDS
+    lines = [line for line in example().splitlines() if line.strip()]
+    assert len(lines) <= MAX_LINES
+
+
+def test_output_becomes_log_and_events_in_order(tmp_path: Path) -> None:
+    harness = AgentHarness(tmp_path, "int a;\n")
+    program = """
+import sys
+print("first")
+print("second")
+print('{"kind": "message", "id": "agent-it-1", "body": {"role": "assistant", "text": "Hm."}}')
+print('{"neither": "event"}')
+print('{"kind": "note", "body": {"text": "n", "detail": {}, "kind": 1}}')
+print("last", file=sys.stderr)
+"""
+    settings = {"command": ["python3", "it.py"], "files": {"tools/a.txt": "a", "it.py": program}}
+    ended = harness.work("command", lambda source: timed(1.0), settings)
+    assert (ended.code, ended.stderr) == (0, "")
+    events = [event for event in harness.events if event["kind"] != "file_edit"]
+    printed = [event for event in events if event["body"].get("stream") != "stderr"]
+    assert [(event["kind"], event["body"]["text"]) for event in printed] == [
+        ("log", "first\nsecond"),
+        ("message", "Hm."),
+        ("log", '{"neither": "event"}'),
+        ("note", "n"),
+    ]
+    assert printed[1]["id"] == "agent-it-1"
+    assert [body["text"] for body in bodies(harness, "log") if body["stream"] == "stderr"] == [
+        "last"
+    ]
+    assert (harness.workspace.folder / "tools/a.txt").read_text() == "a"
+
+
+def test_many_lines_become_few_events(tmp_path: Path) -> None:
+    harness = AgentHarness(tmp_path, "int a;\n")
+    harness.work("command", lambda source: timed(1.0), {"shell": "seq 20000"})
+    logs = bodies(harness, "log")
+    assert sum(body["text"].count("\n") + 1 for body in logs) == 20_000
+    assert len(logs) < 100
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shell": "echo broken >&2; exit 4"}, "sh ended with status 4: broken"),
+        ({"command": ["./nowhere"]}, "./nowhere cannot be started: No such file"),
+    ],
+)
+def test_failed_program_gives_its_reason(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    harness = AgentHarness(tmp_path, "int a;\n")
+    ended = harness.work("command", lambda source: timed(1.0), settings)
+    assert ended.code == 1
+    assert message in ended.stderr.splitlines()[-1]
+
+
+def test_program_in_the_background_is_not_waited_for(tmp_path: Path) -> None:
+    harness = AgentHarness(tmp_path, "int a;\n")
+    begun = time.monotonic()
+    ended = harness.work("command", lambda source: timed(1.0), {"shell": "sleep 50 & echo ended"})
+    assert ended.code == 0 and time.monotonic() - begun < 30
+    assert bodies(harness, "log")[0]["text"] == "ended"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "set either shell or command"),
+        ({"shell": "true", "command": ["true"]}, "set either shell or command"),
+        ({"shell": "true", "files": {"../x": ""}}, "not a path inside the workspace"),
+        ({"shell": "true", "files": {"/etc/x": ""}}, "not a path inside the workspace"),
+        ({"shell": "true", "files": {"": ""}}, "not a path inside the workspace"),
+        ({"shell": "true", "steps": []}, "Extra inputs"),
+    ],
+)
+def test_settings_that_name_no_program_or_a_path_outside_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Settings.model_validate(settings)
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("command"))
+    house.furnish()
+    try:
+        house.open()
+        yield house
+    finally:
+        house.close()
+
+
+def started(house: House, settings: dict[str, Any]) -> str:
+    slug = f"command-{next(_numbers)}"
+    agent = {"slug": slug, "title": slug, "adapter": "command", "settings": settings}
+    budget = {"rounds": 5, "seconds": 60}
+    return house.python(START.format(agent=agent, task="k/cpp-to-cpp", slug=slug, budget=budget))
+
+
+def test_run_has_a_compiler_and_a_task_sheet(arena: House) -> None:
+    run = started(arena, {"shell": BUILD})
+    row = arena.ended(run)
+    output = "\n".join(event["body"]["text"] for event in arena.events(run, "log"))
+    assert (row["status"], row["speedup"]) == ("passed", 1.4), (output, arena.logs())
+    for text in (
+        "g++", "it runs", "Make it faster.", "## Hardware", "| 5 | requests for a verdict |",
+        "`./arena-mcp`", "Read TASK.md in this folder", "round 1, 4 of 5 left: passed",
+    ):  # fmt: skip
+        assert text in output, text
+
+
+def test_run_of_the_shipped_agent_submits_the_starter(arena: House) -> None:
+    from runners.agents.command import SPECS
+
+    run = started(arena, dict(SPECS[0].settings))
+    row = arena.ended(run)
+    assert (row["status"], row["rounds"]) == ("passed", 1)
