@@ -201,8 +201,9 @@ class Asked:
         by_name = {tool.name: tool for tool in self.tools}
         return next((by_name[name] for name in SHELLS if name in by_name), None)
 
-    def arguments(self, action: Action, cwd: str) -> tuple[str, dict[str, Any]]:
+    def arguments(self, action: Action) -> tuple[str, dict[str, Any]]:
         """Return the tool for an action, and its arguments."""
+        cwd = self.cwd
         shell = self.shell
         assert shell, "an action needs a shell at least"
         names = {tool.name for tool in self.tools}

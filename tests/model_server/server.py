@@ -278,13 +278,12 @@ class ModelServer:
 
 
 def _calls(asked: Asked, conversation: int, index: int, turn: Turn) -> tuple[ToolCall, ...]:
+    calls: list[tuple[str, Mapping[str, Any] | str, str]] = [
+        (*asked.arguments(action), command_of(action)) for action in turn.commands
+    ]
+    calls += [(tool, arguments, "") for tool, arguments in turn.calls]
     return tuple(
-        ToolCall(
-            call_id(conversation, index, number),
-            *asked.arguments(action, asked.cwd),
-            command_of(action),
-        )
-        for number, action in enumerate(turn.commands)
+        ToolCall(call_id(conversation, index, number), *each) for number, each in enumerate(calls)
     )
 
 
