@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
 from arena.catalog import services
-from arena.catalog.availability import agent_workers, known_providers
+from arena.catalog.availability import known_providers, live_workers
 from arena.catalog.forms import AgentForm, ChangedAgentForm
 from arena.catalog.models import Agent, Harness
 from arena.catalog.settings_form import SettingsForm
@@ -30,13 +30,13 @@ def new(request: HttpRequest) -> HttpResponse:
     slug, name = request.GET.get("from", ""), request.GET.get("harness", "")
     source = get_object_or_404(Agent, slug=slug) if slug else None
     if source is None and not name:
-        harnesses = Harness.objects.all()
+        harnesses = sorted(Harness.objects.all(), key=lambda h: (not h.wires, h.title))
         return render(request, "agent_harness.html", {"harnesses": harnesses})
     harness = get_object_or_404(Harness, name=source.adapter if source else name)
     data = request.POST if request.method == "POST" else None
     form = AgentForm(
         harness,
-        known_providers(agent_workers()),
+        known_providers(live_workers()),
         data,
         initial={field: getattr(source, field) for field in COPIED if source},
     )
@@ -71,7 +71,7 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
     open_to = None if runs else harness
     initial = {name: getattr(agent, name) for name in (*COPIED, "title", "active")}
-    form = ChangedAgentForm(open_to, known_providers(agent_workers()), data, initial=initial)
+    form = ChangedAgentForm(open_to, known_providers(live_workers()), data, initial=initial)
     settings_form = _settings_form(open_to, data, agent) if open_to else None
     if form.is_valid() and (settings_form is None or settings_form.is_valid()):
         changes = dict(form.cleaned_data)

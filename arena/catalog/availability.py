@@ -27,6 +27,7 @@ class Cause(models.TextChoices):
     SETTINGS = "settings", "Settings not valid"
     MODEL = "model", "No model chosen"
     WORKER = "worker", "No worker online"
+    HARDWARE = "hardware", "No device online"
     PROGRAM = "program", "Program missing"
     PROVIDER = "provider", "Provider unknown"
     WIRES = "wires", "No common wire format"
@@ -62,7 +63,7 @@ class KnownProvider:
 
 def availabilities(agents: Iterable[Agent]) -> dict[int, Availability]:
     """Return the availability of each agent by its id, in two queries."""
-    workers = agent_workers()
+    workers = live_workers()
     harnesses = {harness.name: harness for harness in Harness.objects.all()}
     return {
         agent.pk: availability(agent, workers, harnesses.get(agent.adapter)) for agent in agents
@@ -70,7 +71,7 @@ def availabilities(agents: Iterable[Agent]) -> dict[int, Availability]:
 
 
 def availability(agent: Agent, workers: Iterable[Worker], harness: Harness | None) -> Availability:
-    """Return the availability of one agent of `harness` on `workers`, those of `agent_workers`."""
+    """Return the availability of one agent of `harness` on `workers`, which are `live_workers`."""
     if harness is None:
         return _lacking(
             Cause.HARNESS,
@@ -81,15 +82,25 @@ def availability(agent: Agent, workers: Iterable[Worker], harness: Harness | Non
     if harness.wires and not (agent.model and agent.provider):
         missing = "provider" if agent.model else "model"
         return _lacking(Cause.MODEL, f"No {missing} is chosen: make an agent with one")
-    found = [_on_worker(agent, harness, worker.capabilities) for worker in workers]
-    if not found:
+    workers = list(workers)
+    able = [worker.capabilities for worker in workers if AGENTS in worker.queues]
+    if not able:
         return _lacking(Cause.WORKER, "No worker that runs agents is online: run `make arena`")
+    if agent.kinds and not any(
+        worker.hardware and worker.hardware.kind in agent.kinds for worker in workers
+    ):
+        kinds = " or ".join(kind.upper() for kind in agent.kinds)
+        return _lacking(
+            Cause.HARDWARE,
+            f"No worker with a {kinds} is online: run `make arena` where there is one",
+        )
+    found = [_on_worker(agent, harness, capabilities) for capabilities in able]
     return max(found, key=progress)
 
 
-def agent_workers() -> list[Worker]:
-    """Return the live workers that run agents."""
-    return Worker.objects.serving(AGENTS)
+def live_workers() -> list[Worker]:
+    """Return the live workers with their hardware, in one query."""
+    return list(Worker.objects.live().select_related("hardware"))
 
 
 def known_providers(workers: Iterable[Worker]) -> dict[str, KnownProvider]:

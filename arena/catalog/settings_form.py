@@ -101,8 +101,9 @@ def _field(part: Mapping[str, Any], schema: Mapping[str, Any], required: bool) -
         "help_text": part.get("description", ""),
         "initial": part.get("default"),
     }
-    if "title" in part:
-        common["label"] = part["title"]
+    if title := part.get("title"):
+        made_from_name = title == title.title()
+        common["label"] = title.capitalize() if made_from_name else title
     if "const" in part:
         return _choice([part["const"]], common, part)
     if "enum" in part:
@@ -135,7 +136,7 @@ class LinesField(forms.Field):
     def __init__(self, **more: Any) -> None:
         help_text = f"{more.pop('help_text', '')} One per line.".strip()
         super().__init__(help_text=help_text, **more)
-        self.widget.attrs.setdefault("rows", 3)
+        self.widget.attrs["rows"] = 3
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list) else value
@@ -189,7 +190,7 @@ class TextField(forms.CharField):
 
     def __init__(self, **more: Any) -> None:
         super().__init__(strip=False, **more)
-        self.widget.attrs.setdefault("rows", 4)
+        self.widget.attrs["rows"] = 4
 
     def to_python(self, value: Any) -> str:
         text = super().to_python(value) or ""

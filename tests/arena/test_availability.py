@@ -11,10 +11,10 @@ from django.utils import timezone
 from arena.catalog.availability import (
     Availability,
     Cause,
-    agent_workers,
     availabilities,
     availability,
     known_providers,
+    live_workers,
 )
 from arena.catalog.models import Agent, Harness, Worker
 
@@ -147,11 +147,26 @@ def test_availability_on_several_workers_is_that_of_the_best():
     assert found.cause == Cause.KEY
 
 
-def test_agent_workers_are_the_live_ones_of_the_agents_queue():
-    worker("right").save()
+def test_availability_counts_live_workers_of_the_agents_queue_only():
+    tuner = Harness(name="tuner", title="Tuner")
+    agent = Agent(slug="tuner", title="Tuner", adapter="tuner")
     worker("other", queues=["build"]).save()
     worker("gone", last_seen_at=timezone.now() - timedelta(minutes=1)).save()
-    assert [found.name for found in agent_workers()] == ["right"]
+    assert availability(agent, live_workers(), tuner).cause == Cause.WORKER
+    worker("right").save()
+    assert [found.name for found in live_workers()] == ["other", "right"]
+    assert availability(agent, live_workers(), tuner).available
+
+
+def test_availability_of_an_agent_for_gpus_needs_a_worker_with_one(hardware):
+    compiler = Harness(name="compiler", title="torch.compile")
+    agent = Agent(slug="compiler", title="torch.compile", adapter="compiler", kinds=["gpu"])
+    cpu = worker("cpu", queues=[hardware.queue], hardware=hardware)
+    found = availability(agent, [worker(), cpu], compiler)
+    assert found.cause == Cause.HARDWARE
+    assert found.reason == ("No worker with a GPU is online: run `make arena` where there is one.")
+    hardware.kind = "gpu"
+    assert availability(agent, [worker(), cpu], compiler).available
 
 
 def test_availabilities_of_many_agents_take_two_queries(django_assert_num_queries):

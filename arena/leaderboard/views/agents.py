@@ -14,9 +14,9 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.availability import (
     Availability,
-    agent_workers,
     availabilities,
     availability,
+    live_workers,
     progress,
 )
 from arena.catalog.models import Agent, Harness
@@ -119,7 +119,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "agent": shown,
         "harness": harness,
-        "availability": availability(shown, agent_workers(), harness),
+        "availability": availability(shown, live_workers(), harness),
         "spent": _spent(runs).get(shown.pk, Spent()),
         "row": next((row for row in rank(runs=ranked) if row.agent == shown), None),
         "categories": categories,
