@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -13,25 +12,14 @@ from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
 from arena.runs.states import RunStatus
 from arena.runs.strict import derived
 from arena.runs.waiting import Waiting, waiting_of
+from arena.text import Text
 from evaluation import types
-
-UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-def _storable(text: str) -> str:
-    if UNSTORABLE.search(text):
-        raise ValueError("It contains a NUL or a lone surrogate.")
-    return text
 
 
 def _statuses(text: str) -> str:
     if unknown := [name for name in text.split(",") if name not in ("", *RunStatus.values)]:
         raise ValueError(f"{unknown[0]!r} is none of {', '.join(RunStatus.values)}.")
     return text
-
-
-Text = Annotated[str, AfterValidator(_storable)]
-"""Text that a database can store."""
 
 
 def _interval(scores: Scores, prefix: str = "") -> dict[str, float | None] | None:
