@@ -21,9 +21,12 @@ SHELLS = frozenset({"Bash", "run_shell_command"})
 SUBAGENTS = frozenset({"Task", "Agent", "agent", "task"})
 TODO_LISTS = frozenset({"TodoWrite", "todo_write"})
 STATUSES = frozenset({"pending", "in_progress", "completed", "cancelled"})
-ASYNC = "async_launched"
-"""Status of a subagent whose call returns at once; a notification tells its end."""
-PROGRESS = frozenset({"thinking_tokens", "task_progress", "status"})
+BACKGROUND = ("async_launched", "Background agent launched")
+"""Status in a result's detail, and beginning of its text, of a subagent that goes on.
+
+A notification tells its end.
+"""
+PROGRESS = frozenset({"thinking_tokens", "task_started", "task_progress", "task_updated", "status"})
 """System records without content of their own: only the raw output keeps them."""
 _EXIT_CODE = re.compile(r"^Exit code (\d+)$|^Exit Code: (\d+)$", re.MULTILINE)
 _EVENT = re.compile(r"[\w.-]{1,64}")
@@ -38,8 +41,8 @@ class StreamJson:
         self._session, self._title = session, title
         self._message: dict[str, Any] = {}
         """Message that further blocks can be added to, with its event."""
-        self._tools: dict[str, tuple[str, float]] = {}
-        """Names of the tools that were called, and the times, by the id of a call."""
+        self._tools: dict[str, tuple[str, Record, float]] = {}
+        """Tools that were called, with their arguments and times, by the id of a call."""
         self._spans: dict[str, str] = {}
         """Spans of subagents by the id of their call."""
         self._tasks: list[dict[str, str]] = []
@@ -72,9 +75,11 @@ class StreamJson:
                 error = record.get("error") or record.get("error_status") or "no answer"
                 text = f"The model did not answer ({error}); {self._title} tries again."
                 self._session.log(text, level="warning", stream="provider")
-            case "task_notification" if record.get("tool_use_id") in self._spans:
-                done = record.get("status") == "completed"
-                self._end_subagent(record["tool_use_id"], done, str(record.get("summary", "")))
+            case "task_notification":
+                told = record.get("data") or record
+                if (call := told.get("tool_use_id")) in self._spans:
+                    done = told.get("status") == "completed"
+                    self._end_subagent(call, done, str(told.get("summary", "")))
             case str(subtype):
                 return subtype in PROGRESS
             case _:
@@ -131,7 +136,7 @@ class StreamJson:
     def _call(self, call: str, tool: str, arguments: Record, span: str) -> None:
         if self._message:
             self._message["called"] = True
-        self._tools[call] = tool, time.monotonic()
+        self._tools[call] = tool, arguments, time.monotonic()
         event = _event_of(call)
         self._session.tool_call(tool, arguments, event=event, span=span)
         if tool in SUBAGENTS:
@@ -140,10 +145,9 @@ class StreamJson:
             self._spans[call] = self._session.begin_span(
                 "subagent", title, event=child, parent=span
             )
-        self._follow_plan(tool, arguments, span)
 
     def _follow_plan(self, tool: str, arguments: Record, span: str) -> None:
-        """Record the todo list that a call changes."""
+        """Record the todo list that a call changed."""
         if tool in TODO_LISTS:
             todos = [each for each in arguments.get("todos", ()) if isinstance(each, dict)]
             self._tasks = [_todo(each.get("content"), each.get("status")) for each in todos]
@@ -177,7 +181,7 @@ class StreamJson:
 
     def _answer(self, block: Record, span: str, detail: Any) -> None:
         call = str(block.get("tool_use_id", ""))
-        tool, began = self._tools.get(call, ("", time.monotonic()))
+        tool, arguments, began = self._tools.get(call, ("", {}, time.monotonic()))
         output, failed = _text(block.get("content")), bool(block.get("is_error"))
         found = _EXIT_CODE.search(output)
         code = int(found[1] or found[2]) if found else 0 if tool in SHELLS and not failed else None
@@ -190,8 +194,11 @@ class StreamJson:
             duration_ms=round((time.monotonic() - began) * 1000, 1),
             span=span,
         )
-        started = isinstance(detail, dict) and detail.get("status") == ASYNC
-        if call in self._spans and not started:
+        if not failed:
+            self._follow_plan(tool, arguments, span)
+        status = detail.get("status") if isinstance(detail, dict) else ""
+        goes_on = status == BACKGROUND[0] or output.startswith(BACKGROUND[1])
+        if call in self._spans and not goes_on:
             self._end_subagent(call, not failed, "")
 
     def _end_subagent(self, call: str, ok: bool, text: str) -> None:
