@@ -270,7 +270,7 @@ class Responses(_Base):
         if response.status == "failed":
             raise BadAnswer(response.error.message if response.error else "the answer failed")
         items = [item.to_dict(mode="json") for item in response.output]
-        self._history += items
+        self._history += [_sendable(item) for item in items]
         calls = tuple(
             Call(item["call_id"], item["name"], _object(item["arguments"]))
             for item in items
@@ -443,6 +443,16 @@ def _block(block: Any) -> dict[str, Any] | None:
             return {**found, "input": _object(block.input) or {}}
     other: dict[str, Any] = block.to_dict(mode="json")
     return other
+
+
+def _sendable(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item of an answer as the history may hold it: arguments that were cut are left out.
+
+    A provider refuses a history with arguments that are no JSON.
+    """
+    if item["type"] == "function_call" and _object(item["arguments"]) is None:
+        return {**item, "arguments": "{}"}
+    return item
 
 
 def _object(value: Any) -> Mapping[str, Any] | None:

@@ -168,6 +168,7 @@ class Responses:
         for item in items:
             if item.get("type") == "function_call":
                 calls.append(item["call_id"])
+                json.loads(item["arguments"])  # providers refuse what is no JSON
             elif item.get("type") == "function_call_output":
                 results[item["call_id"]] = _text(item.get("output", ""))
             elif item.get("role") in ("user", "developer", "system"):
@@ -298,7 +299,9 @@ class ChatCompletions:
     def parse(self, body: Json, path: str, query: Mapping[str, str]) -> Asked:
         texts, calls, results = [], [], {}
         for message in body.get("messages", []):
-            calls += [call["id"] for call in message.get("tool_calls") or ()]
+            for call in message.get("tool_calls") or ():
+                calls.append(call["id"])
+                json.loads(call["function"]["arguments"])
             if message.get("role") == "tool":
                 results[message["tool_call_id"]] = _text(message.get("content"))
             elif message.get("role") != "assistant":
