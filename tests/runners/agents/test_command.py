@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from evaluation.building import nvcc
 from runners.agent.control_socket import Answer
 from runners.agents.command import Settings
 from tests.runners.agents.real_arena import START
@@ -28,6 +29,25 @@ g++ -O3 -march=native -fopenmp it.cpp -o it
 cat TASK.md AGENTS.md
 echo "speedup 1.4" > k.cpp
 ./arena-check built
+"""
+CUDA_BUILD = """
+set -e
+nvcc --version
+printf '__global__ void k(float* x) { x[threadIdx.x] = 0; }' > k.cu
+nvcc -arch=native -c k.cu -o k.o || nvcc -c k.cu -o k.o
+test -s k.o && echo it is built
+"""
+MCP_CLIENT = """
+import asyncio
+from mcp import Client, StdioServerParameters
+
+async def talk():
+    async with Client(StdioServerParameters(command="./arena-mcp")) as client:
+        open("k.cpp", "w").write("speedup 1.6")
+        result = await client.call_tool("check", {"note": "by a tool"})
+        print(result.content[0].text)
+
+asyncio.run(talk())
 """
 _numbers = itertools.count()
 
@@ -175,6 +195,25 @@ def test_run_has_a_compiler_and_a_task_sheet(arena: House) -> None:
         "`./arena-mcp`", "Read TASK.md in this folder", "round 1, 4 of 5 left: passed",
     ):  # fmt: skip
         assert text in output, text
+
+
+def test_run_has_nvcc_where_it_is_installed(arena: House) -> None:
+    if not nvcc.compiler():
+        pytest.skip("nvcc")
+    run = started(arena, {"shell": CUDA_BUILD})
+    arena.ended(run, 60)
+    output = "\n".join(event["body"]["text"] for event in arena.events(run, "log"))
+    assert "it is built" in output and "Cuda compilation tools" in output, output
+
+
+def test_run_gets_a_verdict_through_the_mcp_server_in_its_sandbox(arena: House) -> None:
+    run = started(arena, {"shell": "python3 client.py", "files": {"client.py": MCP_CLIENT}})
+    row = arena.ended(run, 60)
+    output = "\n".join(event["body"]["text"] for event in arena.events(run, "log"))
+    assert "round 1, 4 of 5 left: passed" in output, output
+    assert (row["status"], row["speedup"]) == ("passed", 1.6)
+    submissions = arena.rows("SELECT note FROM runs_submission WHERE run_id = ?", run)
+    assert submissions == [{"note": "by a tool"}]
 
 
 def test_run_of_the_shipped_agent_submits_the_starter(arena: House) -> None:
