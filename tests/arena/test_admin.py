@@ -154,6 +154,35 @@ def test_admin_refuses_an_agent_that_its_harness_does_not_allow(
     assert not Agent.objects.exists()
 
 
+def test_admin_shows_the_settings_of_a_harness_as_fields(client, root, harness):
+    listed = client.get(reverse("admin:catalog_harness_changelist")).content.decode()
+    add = f"{reverse('admin:catalog_agent_add')}?adapter=claude-code"
+    assert f'href="{add}"' in listed
+    page = client.get(add).content.decode()
+    assert 'name="setting_effort"' in page and 'name="settings"' not in page
+    assert '<option value="claude-code" selected>' in page
+    client.post(add, CODER | {"setting_effort": "low"})
+    agent = Agent.objects.get(slug="coder")
+    assert agent.settings == {"effort": "low"}
+    change = reverse("admin:catalog_agent_change", args=[agent.pk])
+    assert '<option value="low" selected>' in client.get(change).content.decode()
+    client.post(change, CODER | {"setting_effort": "high", "model": "sonnet"})
+    agent.refresh_from_db()
+    assert (agent.settings, agent.model) == ({"effort": "high"}, "sonnet")
+    refused = client.post(change, CODER | {"setting_effort": "hgh"})
+    assert "hgh is not one of the available choices" in refused.content.decode()
+
+
+def test_admin_of_an_agent_whose_settings_fit_no_more_says_so(client, root, harness):
+    agent = Agent.objects.create(**CODER | {"settings": {"old": 1}, "active": True})
+    Harness.objects.update(settings_schema={})
+    change = reverse("admin:catalog_agent_change", args=[agent.pk])
+    assert client.post(change, CODER | {"model": ""}).status_code == 200
+    Harness.objects.update(settings_schema={"properties": {"n": {"minimum": 5, "default": 1}}})
+    page = client.post(change, CODER | {"setting_n": "3"}).content.decode()
+    assert "n: 3 is less than 5" in page
+
+
 def test_admin_of_an_agent_with_runs_changes_no_settings(client, root, harness, start):
     client.post(reverse("admin:catalog_agent_add"), CODER)
     start(agent_slug="coder")
