@@ -29,6 +29,7 @@ MAX_RECENT_RUNS = 20
 
 
 MAX_SETTINGS_TEXT = 120
+MAX_VALUE_TEXT = 32
 CAN_RUN, CANNOT_RUN = "can-run", "cannot-run"
 
 
@@ -65,7 +66,8 @@ class Listed:
     @property
     def settings(self) -> str:
         """Return its settings as one short line."""
-        parts = (f"{name} {_short(value)}" for name, value in self.agent.settings.items())
+        settings = self.agent.settings.items()
+        parts = (f"{name.replace('_', ' ')} {_short(value)}" for name, value in settings)
         return Truncator(", ".join(parts)).chars(MAX_SETTINGS_TEXT)
 
 
@@ -162,4 +164,5 @@ def _spent(runs: RunQuerySet) -> dict[int, Spent]:
 
 
 def _short(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) and " " not in value else json.dumps(value)
+    return Truncator(text).chars(MAX_VALUE_TEXT)
