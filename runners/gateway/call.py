@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from runners.gateway.traffic import Exchange
 from runners.gateway.wire import Reading, Usage, WireFormat
 
+HUNG_UP = "the agent hung up"
+"""Error of a call whose agent did not wait for the answer."""
+
 
 @dataclass(frozen=True)
 class ModelCall:

@@ -24,7 +24,7 @@ import aiohttp
 from aiohttp import web
 
 from evaluation.sandbox import loopback
-from runners.gateway.call import Asked, Call, parse_request
+from runners.gateway.call import HUNG_UP, Asked, Call, parse_request
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
 from runners.gateway.wire import FORMATS, AnswerReader, Reading, Usage, WireFormat
@@ -37,7 +37,6 @@ QUIET_SECONDS = 180.0
 """From then on a call waits for the provider, and the run's clock stands still."""
 MAX_BAD_ANSWERS = 3
 """Answers in a row that were cut or cannot be read; then the provider has failed."""
-HUNG_UP = "the agent hung up"
 UNFINISHED = frozenset({"", "in_progress"})
 """Stop reasons of an answer that ends early."""
 KEY_REFUSED = frozenset({401, 402, 403})
@@ -354,6 +353,8 @@ class Gateway:
         except (ConnectionError, asyncio.CancelledError):
             call.error = HUNG_UP
         reading = reader.end()
+        if call.error == HUNG_UP and reading.stop_reason not in UNFINISHED:
+            call.error = ""  # a client need not wait for the end of a stream that is complete
         if reader.malformed and not call.error:
             call.error = "the answer is not what its format says"
         elif call.status == 200 and reading.stop_reason in UNFINISHED and not call.error:

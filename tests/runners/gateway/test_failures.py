@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from runners.gateway import server
 from runners.gateway.providers import Provider
@@ -205,5 +206,30 @@ def test_an_answer_after_a_long_silence_counts(monkeypatch: pytest.MonkeyPatch) 
             assert (await b.ask())[0] == 200
             assert [kind for kind, _ in b.reports] == ["waiting", "working", "model_call"]
             assert b.of("model_call")[0]["error"] == ""
+
+    run(case)
+
+
+def test_client_that_leaves_a_complete_answer_did_not_hang_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def case() -> None:
+        # The provider keeps its stream open after the last event.
+        async def open_end(*_: object) -> None:
+            await asyncio.sleep(5)
+
+        monkeypatch.setattr(web.StreamResponse, "write_eof", open_end)
+        async with bench() as b:
+            body = {"model": "m", "stream": True, "tools": TOOLS, "messages": []}
+            async with b.client.post(
+                f"{b.url}/v1/messages", json=body, headers={"x-api-key": TOKEN}
+            ) as answer:
+                got = b""
+                while b"message_stop" not in got:
+                    got += await answer.content.readany()
+            while not b.of("model_call"):
+                await asyncio.sleep(0.01)
+            (call,) = b.of("model_call")
+            assert (call["error"], call["stop_reason"]) == ("", "end_turn")
 
     run(case)
