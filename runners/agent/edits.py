@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 MAX_FILES = 400
 MAX_FILE_BYTES = 256 << 10
+SETTLE_SECONDS = 0.02
 Stamp = tuple[int, int]
 """Modification time in nanoseconds, and size."""
 
@@ -32,6 +34,11 @@ class EditObserver:
     def record(self, session: AgentSession) -> None:
         """Record each change since the last call as a file edit of the session."""
         found = dict(self._files())
+        if any(
+            self._stamps.get(path) != stamp and _is_fresh(stamp) for path, stamp in found.items()
+        ):
+            time.sleep(SETTLE_SECONDS)  # it may be emptied, and not yet be written
+            found = dict(self._files())
         for path, stamp in found.items():
             if self._stamps.get(path) == stamp:
                 continue
@@ -71,3 +78,8 @@ class EditObserver:
                 if count > MAX_FILES:
                     return
                 yield os.path.relpath(path, self._folder), (status.st_mtime_ns, status.st_size)
+
+
+def _is_fresh(stamp: Stamp) -> bool:
+    """Return whether a file changed just now."""
+    return abs(time.time_ns() - stamp[0]) < SETTLE_SECONDS * 1e9

@@ -1,0 +1,79 @@
+"""The observer of edits: each change of a text file is recorded once, with its final text."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.agent.edits import EditObserver
+from runners.agent.session import AgentSession, TaskBrief
+
+
+class Observed:
+    """A folder, its observer, and the edits that it recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "k.cpp").write_text("int f();\n")
+        self._out = io.StringIO()
+        self._session = AgentSession(folder, TaskBrief("k/t", "k.cpp", 1, 1), self._out)
+        self._observer = EditObserver(folder)
+
+    def record(self) -> None:
+        self._observer.record(self._session)
+
+    def edits(self) -> list[dict[str, Any]]:
+        return [json.loads(line)["body"] for line in self._out.getvalue().splitlines()]
+
+
+@pytest.fixture
+def observed(tmp_path: Path) -> Observed:
+    return Observed(tmp_path)
+
+
+def test_change_creation_and_removal_are_edits(observed: Observed) -> None:
+    (observed.folder / "k.cpp").write_text("int g();\n")
+    (observed.folder / "notes.md").write_text("a\n")
+    observed.record()
+    os.unlink(observed.folder / "notes.md")
+    observed.record()
+    observed.record()
+    assert [(edit["path"], edit["operation"]) for edit in observed.edits()] == [
+        ("k.cpp", "modify"),
+        ("notes.md", "create"),
+        ("notes.md", "delete"),
+    ]
+    assert "-int f();\n+int g();\n" in observed.edits()[0]["diff"]
+
+
+def test_file_that_is_emptied_before_it_is_written_is_one_edit(observed: Observed) -> None:
+    path = observed.folder / "k.cpp"
+    path.write_text("")
+
+    def write() -> None:
+        time.sleep(0.005)
+        path.write_text("int g();\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    observed.record()
+    writer.join()
+    observed.record()
+    (edit,) = observed.edits()
+    assert edit["operation"] == "modify" and "+int g();" in edit["diff"]
+
+
+def test_hidden_large_and_binary_files_are_left_out(observed: Observed) -> None:
+    (observed.folder / ".home").mkdir()
+    (observed.folder / ".home" / "history.json").write_text("{}")
+    (observed.folder / "large.txt").write_text("x" * (300 << 10))
+    (observed.folder / "k.so").write_bytes(b"\x7fELF\x00\xff")
+    observed.record()
+    assert observed.edits() == []
