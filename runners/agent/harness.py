@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -108,6 +109,8 @@ def run_harness(
     name = Path(command[0]).name
     if reason := failure():
         raise HarnessFailed(f"{name} gave up: {' '.join(reason.split())}")
+    if code < 0:
+        raise HarnessFailed(f"{name} was ended by {signal.Signals(-code).name}")
     if code:
         *rest, last = stderr[-STDERR_LINES:] or ["it printed no reason"]
         raise HarnessFailed("\n".join((*rest, f"{name} ended with status {code}: {last}")))
