@@ -106,15 +106,23 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
 
 
 def environment(session: AgentSession) -> dict[str, str]:
-    """Return the variables that tell the program its task and its budget."""
+    """Return the variables that tell the program its task, its budget and its model.
+
+    With those of a model the official client libraries need no further settings.
+    """
     brief = session.brief
-    return {
+    variables = {
         "ARENA_TASK": brief.task,
         "ARENA_TARGET": brief.target,
         "ARENA_ROUNDS": str(brief.rounds),
         "ARENA_SECONDS": f"{brief.seconds:g}",
         "PYTHONUNBUFFERED": "1",
     }
+    if model := session.model:
+        variables |= {"ARENA_MODEL": model.name, "ARENA_MODEL_WIRES": ",".join(model.wires)}
+        for provider, url in (("ANTHROPIC", model.url), ("OPENAI", f"{model.url}/v1")):
+            variables |= {f"{provider}_BASE_URL": url, f"{provider}_API_KEY": model.token}
+    return variables
 
 
 class _Output:

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from evaluation.building import nvcc
+from evaluation.sandbox.features import isolation_features
 from runners.agent.control_socket import Answer
 from runners.agents.command import Settings
-from tests.runners.agents.real_arena import START
+from tests.conftest import skip_or_fail
+from tests.model_server import ModelServer, Script, Turn
+from tests.runners.agents.real_arena import KEY, START
 from tests.runners.agents.test_agents import TUNABLE, AgentHarness, failed, timed, value
 from tests.runners.house import ROOT, TARGET, House
 
@@ -48,6 +51,22 @@ async def talk():
         print(result.content[0].text)
 
 asyncio.run(talk())
+"""
+ASK_MODEL = """
+import os, subprocess, sys
+import anthropic, openai
+
+model, messages = os.environ["ARENA_MODEL"], [{"role": "user", "content": "A kernel, please."}]
+if sys.argv[1] == "openai":
+    tool = {"type": "function", "function": {"name": "shell", "parameters": {}}}
+    answer = openai.OpenAI().chat.completions.create(model=model, messages=messages, tools=[tool])
+    text = answer.choices[0].message.content
+else:
+    tool = {"name": "shell", "input_schema": {"type": "object"}}
+    asked = {"model": model, "messages": messages, "tools": [tool], "max_tokens": 100}
+    text = anthropic.Anthropic().messages.create(**asked).content[0].text
+open("k.cpp", "w").write(text)
+subprocess.run(["./arena-check", "of the model"])
 """
 _numbers = itertools.count()
 
@@ -168,8 +187,19 @@ def test_settings_that_name_no_program_or_a_path_outside_are_refused(
 
 
 @pytest.fixture(scope="module")
-def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def server() -> Iterator[ModelServer]:
+    with ModelServer({"scripted": Script((Turn("speedup 1.9"),))}, key=KEY) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[House]:
     house = House(tmp_path_factory.mktemp("command"))
+    (house.home / "providers.toml").write_text(
+        '[scripted]\nwires = ["chat-completions", "messages"]\n'
+        f'base_url = "{server.url}/v1"\nkey_variable = "TEST_PROVIDER_KEY"\n'
+    )
+    house.env["TEST_PROVIDER_KEY"] = KEY
     house.furnish()
     try:
         house.open()
@@ -178,9 +208,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         house.close()
 
 
-def started(house: House, settings: dict[str, Any]) -> str:
+def started(house: House, settings: dict[str, Any], **more: str) -> str:
     slug = f"command-{next(_numbers)}"
-    agent = {"slug": slug, "title": slug, "adapter": "command", "settings": settings}
+    agent = {"slug": slug, "title": slug, "adapter": "command", "settings": settings, **more}
     budget = {"rounds": 5, "seconds": 60}
     return house.python(START.format(agent=agent, task="k/cpp-to-cpp", slug=slug, budget=budget))
 
@@ -214,6 +244,22 @@ def test_run_gets_a_verdict_through_the_mcp_server_in_its_sandbox(arena: House) 
     assert (row["status"], row["speedup"]) == ("passed", 1.6)
     submissions = arena.rows("SELECT note FROM runs_submission WHERE run_id = ?", run)
     assert submissions == [{"note": "by a tool"}]
+
+
+@pytest.mark.parametrize("library", ["openai", "anthropic"])
+def test_run_with_a_model_reaches_it_through_the_official_libraries(
+    arena: House, library: str
+) -> None:
+    if not isolation_features().namespaces:
+        skip_or_fail("network namespaces")
+    settings = {"shell": f"python3 ask.py {library}", "files": {"ask.py": ASK_MODEL}}
+    model = {"model": "scripted", "provider": "scripted"}
+    run = started(arena, settings, adapter="command_with_model", **model)
+    row = arena.ended(run, 60)
+    assert (row["status"], row["speedup"]) == ("passed", 1.9), arena.events(run, "log", "error")
+    (call,) = arena.events(run, "model_call")
+    assert call["body"]["usage"]["output_tokens"] > 0
+    assert KEY not in str(arena.events(run))
 
 
 def test_run_of_the_shipped_agent_submits_the_starter(arena: House) -> None:
