@@ -36,17 +36,17 @@ _DESCRIPTION = "A bare model in a plain loop, with tools to read, write, edit, r
 SPECS = (
     Spec(
         slug="model-loop-claude",
-        title="Model loop, Claude Sonnet 5.5",
+        title="Model loop, Claude Sonnet 5",
         description=_DESCRIPTION,
         provider="anthropic",
-        model="claude-sonnet-5-5",
+        model="claude-sonnet-5",
     ),
     Spec(
         slug="model-loop-gpt",
-        title="Model loop, GPT-5.5",
+        title="Model loop, GPT-5.6",
         description=_DESCRIPTION,
         provider="openai",
-        model="gpt-5.5",
+        model="gpt-5.6",
     ),
     Spec(
         slug="model-loop-local",
@@ -76,8 +76,8 @@ class Settings(BaseModel):
     wire: Literal["auto", "messages", "responses", "chat-completions"] = Field(
         "auto", description="Wire format; auto is the best that the provider has."
     )
-    effort: Literal["default", "low", "medium", "high", "xhigh", "max"] = Field(
-        "default", description="Effort of reasoning; default leaves it to the provider."
+    effort: Literal["", "minimal", "low", "medium", "high", "xhigh", "max"] = Field(
+        "", description="Effort of the model's reasoning; empty for the default."
     )
     temperature: float | None = Field(
         None, ge=0, le=2, description="Empty leaves it to the provider."
@@ -154,7 +154,7 @@ class Loop:
             system=SYSTEM,
             tools=tools.specs,
             max_output_tokens=settings.max_output_tokens,
-            effort=None if settings.effort == "default" else settings.effort,
+            effort=settings.effort or None,
             temperature=settings.temperature,
         )
         model = conversation(self._wire, self._model, options)
