@@ -148,8 +148,9 @@ class LinesField(forms.Field):
 def _choice(
     values: list[Any], common: Mapping[str, Any], part: Mapping[str, Any]
 ) -> forms.TypedChoiceField:
-    by_text = {str(value): value for value in values if value is not None}
-    blank = part.get("nullable") or None in values or "default" not in part
+    by_text = {str(value): value for value in values if value not in (None, "")}
+    optional = part.get("nullable") or None in values or "" in values
+    blank = optional or "default" not in part
     choices = [("", "Default")] if blank else []
     choices += [(text, text) for text in by_text]
     return forms.TypedChoiceField(

@@ -238,6 +238,13 @@ def test_settings_form_that_is_not_valid_has_no_settings():
         submitted(command="").settings()
 
 
+def test_settings_form_of_an_empty_choice_calls_it_the_default():
+    schema = {"properties": {"effort": {"enum": ["", "low"], "default": ""}}}
+    assert settings_fields(schema)["effort"].choices == [("", "Default"), ("low", "low")]
+    assert SettingsForm(schema, {"effort": ""}).settings() == {}
+    assert SettingsForm(schema, {"effort": "low"}).settings() == {"effort": "low"}
+
+
 def test_settings_form_with_initial_settings_shows_them():
     form = SettingsForm(SCHEMA, initial={"effort": "high", "arguments": ["a", "b"]})
     assert '<option value="high" selected>' in str(form["effort"])
