@@ -312,8 +312,12 @@ class _Attempt:
         else:
             self._record_ending(ended)
             chosen = self._chosen()
+            failure = self.gateway.last_failure if self.gateway else None
             if chosen is not None:
                 services.request_evaluation(chosen, Scope.FINAL)
+            elif failure:
+                text = " ".join((failure.text, *self._last_words(ended)))
+                self._finish(RunStatus.BROKEN, text, failure.fault)
             else:
                 self._finish(RunStatus.FAILED, self._why_nothing_passed(ended), Fault.CANDIDATE)
 
@@ -341,6 +345,10 @@ class _Attempt:
         if self.broken or self.failure or self.spent:  # it could not go on
             return False
         return ended.ending is Ending.EXITED and ended.code != 0
+
+    def _last_words(self, ended: Ended) -> list[str]:
+        """Return the last line of a crashed agent's stderr, which names the error."""
+        return ended.stderr.splitlines()[-1:] if self._crashed(ended) else []
 
     def _record_stderr(self, ended: Ended) -> None:
         """Record the end of its stderr, unless a crash shows it as the error."""
@@ -393,7 +401,6 @@ class _Attempt:
             .first()
         )
         if last is None:
-            crashed = ended.stderr.splitlines()[-1:] if self._crashed(ended) else []
-            return " ".join((self.unsent, *crashed))
+            return " ".join((self.unsent, *self._last_words(ended)))
         why = last.message or last.reason or last.verdict
         return f"No round passed. Round {last.submission.round}, the last: {why}"

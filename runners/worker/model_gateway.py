@@ -29,6 +29,7 @@ from evaluation.sandbox import loopback
 from evaluation.sandbox.features import isolation_features
 from runners.agent.control_socket import TimeBudget
 from runners.agent.session import ModelAccess
+from runners.gateway.call import HUNG_UP
 from runners.gateway.providers import BadProvider, Provider
 from runners.harnesses import known_providers
 from runners.process.supervisor import Child, Ended, Ending
@@ -110,6 +111,8 @@ class ModelGateway:
             "replay": str(before) if before and before.exists() else "",
             "live": True,
         }
+        self.last_failure: Failure | None = None
+        """Why the last call of the model failed; None if it did not."""
         self._budgets_spent: set[str] = set()
         self._pauses = 0
         self._over = threading.Event()
@@ -159,6 +162,7 @@ class ModelGateway:
         match kind:
             case "model_call":
                 self._record("model_call", {name: facts[name] for name in CALL_FIELDS})
+                self.last_failure = _failure_of(facts)
             case "refused":
                 body = {"text": facts["text"], "level": "warning", "stream": "network"}
                 self._record("log", body)
@@ -197,6 +201,17 @@ def _provider(run: Run) -> tuple[Provider, str]:
         return known[name], known[name].key()
     except LookupError as error:
         raise NoModel(f"{str(error).strip('.')}.") from error
+
+
+def _failure_of(call: Mapping[str, Any]) -> Failure | None:
+    """Return why a call failed, for an agent that gave up after it; None if it did not."""
+    provider, status = call["provider"], call["status"]
+    if call["error"] and call["error"] != HUNG_UP:
+        return Failure(f"The agent gave up: {provider}: {call['error']}.", Fault.PROVIDER)
+    if 400 <= status < 500:
+        text = f"{provider} refused the last request of the agent: HTTP {status}."
+        return Failure(f"{text} Check the agent's model and settings.", Fault.USER)
+    return None
 
 
 def _death(ended: Ended) -> str:

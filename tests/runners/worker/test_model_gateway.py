@@ -227,3 +227,30 @@ def test_a_missing_key_or_an_unknown_provider_names_what_to_do(
         monkeypatch.delenv("TEST_KEY")
         with pytest.raises(NoModel, match="TEST_KEY is not set"):
             Attempt(home)
+
+
+@pytest.mark.parametrize(
+    ("failing", "fault", "text"),
+    [
+        (Failing("garbage"), Fault.PROVIDER, "The agent gave up: test: the answer "),
+        (Failing("status", status=400), Fault.USER, "test refused the last request"),
+    ],
+)
+def test_last_failure_of_a_call_says_whose_fault_it_is(
+    home: Path, failing: Failing, fault: Fault, text: str
+) -> None:
+    with provider(home, Turn("Hi.", faults=(failing,))):
+        attempt = Attempt(home)
+        with attempt.agent() as process:
+            process.communicate(timeout=30)
+        assert attempt.failures == []
+        last = attempt.gateway.last_failure
+        assert last and last.fault == fault and last.text.startswith(text)
+
+
+def test_answer_after_a_failure_leaves_no_last_failure(home: Path) -> None:
+    with provider(home, Turn("Hi.", faults=(Failing("garbage"),))):
+        attempt = Attempt(home)
+        with attempt.agent(times=2) as process:
+            process.communicate(timeout=30)
+        assert len(attempt.of("model_call")) == 2 and attempt.gateway.last_failure is None
