@@ -12,6 +12,8 @@ from tests.runners.house import ROOT, House
 
 HARNESSES = Path(os.environ.get("ARENA_HARNESSES", ROOT / ".arena" / "harnesses"))
 KEY = "sk-of-the-provider"
+PROVIDERS = {"scripted": "TEST_PROVIDER_KEY", "wrong-key": "TEST_WRONG_KEY"}
+"""Variables with the keys, by the name of a provider: both are the scripted server."""
 OPERATOR = "rms_norm"
 TASK = f"{OPERATOR}/cpp-to-cpp"
 WIRES = ("messages", "responses", "chat-completions")
@@ -47,15 +49,19 @@ class RealArena(House):
         (home / "tasks").mkdir()
         (home / "tasks" / OPERATOR).symlink_to(ROOT / "tasks" / OPERATOR)
         (home / "providers.toml").write_text(
-            f'[scripted]\nwires = {json.dumps(WIRES)}\nbase_url = "{server.url}/v1"\n'
-            'key_variable = "TEST_PROVIDER_KEY"\n'
-            'prices = { "*" = { input = 3, output = 15, cached = 0.3 } }\n'
+            "".join(
+                f'[{name}]\nwires = {json.dumps(WIRES)}\nbase_url = "{server.url}/v1"\n'
+                f'key_variable = "{variable}"\n'
+                'prices = { "*" = { input = 3, output = 15, cached = 0.3 } }\n'
+                for name, variable in PROVIDERS.items()
+            )
         )
         self.env |= {
             "ARENA_HARNESSES": str(HARNESSES),
             "ARENA_TASKS": str(home / "tasks"),
             "ARENA_TEST_JUDGE": "quick_evaluation.py",
-            "TEST_PROVIDER_KEY": KEY,
+            PROVIDERS["scripted"]: KEY,
+            PROVIDERS["wrong-key"]: f"{KEY}-of-another",
         }
 
     def furnish(self) -> None:
@@ -66,11 +72,19 @@ class RealArena(House):
         super().open()
         self.wait_until(lambda: bool(self.rows("SELECT * FROM catalog_hardware")), 30)
 
-    def start(self, adapter: str, model: str, *, settings: Any = None, **budget: float) -> str:
+    def start(
+        self,
+        adapter: str,
+        model: str,
+        *,
+        provider: str = "scripted",
+        settings: Any = None,
+        **budget: float,
+    ) -> str:
         """Start a run of a new agent and return its id."""
         slug = f"{adapter.replace('_', '-')}-{next(self._runs)}"
         agent = {"slug": slug, "title": slug, "adapter": adapter, "settings": settings or {}}
-        agent |= {"model": model, "provider": "scripted"}
+        agent |= {"model": model, "provider": provider}
         chosen = {"rounds": 6, "seconds": 600, **budget}
         return self.python(START.format(agent=agent, task=TASK, slug=slug, budget=chosen))
 

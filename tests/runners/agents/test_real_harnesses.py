@@ -1,0 +1,272 @@
+"""Claude Code, Codex and Qwen Code themselves, in their sandboxes, on a task that is really judged.
+
+The scripted model asks for calls, and the server keeps what came back for each: the trace must have
+the same calls, arguments and outputs, and the usage that the server told.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import pytest
+
+from evaluation.sandbox.features import isolation_features
+from tests.conftest import skip_or_fail
+from tests.model_server import Conversation, Fault, ModelServer, Script, ToolCall, Turn
+from tests.model_server.kernels import ENDING, optimisation_with_file_tools
+from tests.model_server.script import FileWrite
+from tests.runners.agents.real_arena import HARNESSES, KEY, OPERATOR, RealArena
+
+TARGET = f"{OPERATOR}.cpp"
+JUDGED = optimisation_with_file_tools(OPERATOR)
+WAIT = "sleep 1234 & sleep 1235"
+FAILS = Fault("status", status=418, times=99, message="I am a teapot")
+SCRIPTS = {
+    "judged": JUDGED,
+    "waits": Script((Turn("I wait.", (WAIT,)),)),
+    "dies": Script((Turn("I end it all.", ("kill -9 $PPID; sleep 1",)),)),
+    "garbled": Script((Turn("Hi.", faults=(Fault("garbage", times=99),)),)),
+    "refuses": Script((Turn("First.", ("ls",)), Turn(faults=(FAILS,)))),
+}
+
+
+@dataclass(frozen=True)
+class Real:
+    """A harness: its adapter, program and package, and the wire format that it uses."""
+
+    adapter: str
+    program: str
+    package: str
+    wire: str
+
+    def __str__(self) -> str:
+        return self.adapter
+
+
+CLAUDE = Real("claude_code", "claude", "@anthropic-ai/claude-code", "messages")
+CODEX = Real("codex", "codex", "@openai/codex", "responses")
+QWEN = Real("qwen_code", "qwen", "@qwen-code/qwen-code", "chat-completions")
+ALL = (CLAUDE, CODEX, QWEN)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with ModelServer(SCRIPTS, key=KEY) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[RealArena]:
+    if not isolation_features().namespaces:
+        skip_or_fail("network namespaces")
+    for harness in ALL:
+        if not (HARNESSES / "node_modules/.bin" / harness.program).exists():
+            skip_or_fail(f"{harness.program}: make agents")
+    arena = RealArena(tmp_path_factory.mktemp("real"), server)
+    try:
+        arena.furnish()
+        arena.open()
+        yield arena
+    finally:
+        arena.close()
+
+
+@pytest.mark.parametrize("harness", ALL, ids=str)
+def test_real_harness_corrects_a_wrong_kernel_and_ends_with_a_ranked_speedup(
+    arena: RealArena, server: ModelServer, harness: Real
+) -> None:
+    known = len(server.conversations)
+    run = arena.start(harness.adapter, "judged")
+    row = arena.ended(run, 60)
+    assert row["status"] == "passed", arena.logs()
+    assert row["speedup"] > 1 and row["low"] > 1
+    assert f"{harness.adapter.replace('_', '-')}-" in arena.ranked()
+    package = HARNESSES / "node_modules" / harness.package / "package.json"
+    assert row["harness_version"] == json.loads(package.read_text())["version"]
+    assert verdicts(arena, run) == ["WRONG_VALUES", "passed", "passed", "passed"]
+
+    (conversation,) = server.conversations[known:]
+    assert calls_of(arena, run) == calls_asked(conversation, harness, arena, run)
+    assert_outputs_are_those_that_the_model_got(arena, run, conversation, harness)
+    assert_usage_is_that_of_the_server(arena, run, conversation, harness)
+
+    edits = [event["body"] for event in arena.events(run, "file_edit")]
+    written = [a.text for t in JUDGED.turns for a in t.commands if isinstance(a, FileWrite)]
+    assert [edit["path"] for edit in edits] == [TARGET] * len(written)
+    for edit, text in zip(edits, written, strict=True):
+        added = [line[1:] for line in edit["diff"].splitlines() if line.startswith("+")][1:]
+        assert added and set(added) <= set(text.splitlines())
+
+    said = messages_of(arena, run)
+    assert [m["text"] for m in said if m["text"]] == [t.text for t in JUDGED.turns if t.text]
+    assert [m["reasoning"] for m in said if m["reasoning"]] == [
+        turn.reasoning for turn in JUDGED.turns if turn.reasoning
+    ]
+    assert said[-1]["text"] == ENDING and {m["model"] for m in said} == {"judged"}
+    raw = "".join(event["body"]["text"] for event in arena.events(run, "raw_output"))
+    assert ENDING in raw
+    assert KEY not in json.dumps(arena.events(run))
+
+
+def verdicts(arena: RealArena, run: str) -> list[str]:
+    """Return the reason or verdict of each evaluation, in order."""
+    ends = [event["body"] for event in arena.events(run, "span_end")]
+    return [b["reason"] or b["verdict"] for b in ends if b["span_kind"] == "evaluation"]
+
+
+def calls_of(arena: RealArena, run: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the tools and arguments of the trace."""
+    bodies = [event["body"] for event in arena.events(run, "tool_call")]
+    return in_order([(body["tool"], body["arguments"]) for body in bodies])
+
+
+def calls_asked(
+    conversation: Conversation, harness: Real, arena: RealArena, run: str
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the tools and arguments that the model asked for, as the harness shows them."""
+    return in_order([shown(call, harness, arena, run) for call in conversation.calls])
+
+
+def shown(call: ToolCall, harness: Real, arena: RealArena, run: str) -> tuple[str, dict[str, Any]]:
+    """Return a call as the harness prints it. Codex omits how long it waits, and shows a patch."""
+    if harness is not CODEX:
+        return call.tool, dict(call.arguments)
+    if "apply_patch" not in call.command and not call.command.startswith("cat > "):
+        return call.tool, {"cmd": call.arguments["cmd"]}
+    path = arena.home / "workspaces" / run / TARGET
+    return "apply_patch", {"changes": [{"path": str(path), "kind": "add"}]}
+
+
+def in_order(calls: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return calls with those of the first turn sorted: it asks for two at once."""
+    return sorted(calls[:2], key=str) + calls[2:]
+
+
+def assert_outputs_are_those_that_the_model_got(
+    arena: RealArena, run: str, conversation: Conversation, harness: Real
+) -> None:
+    results = {e["body"]["call"]: e["body"] for e in arena.events(run, "tool_result")}
+    events = arena.events(run, "tool_call")
+    assert len(results) == len(events) == len(conversation.calls)
+    for event in events:
+        result, call = results[event["event_id"]], event["body"]
+        (returned,) = {
+            conversation.output(each)
+            for each in conversation.calls
+            if event["event_id"] == f"agent-{each.id}"
+            or (harness is CODEX and each.arguments.get("cmd") == call["arguments"].get("cmd"))
+        } or {None}
+        if harness is CLAUDE:
+            assert result["output"] == returned
+        elif harness is QWEN or returned is not None:  # these add lines of their own
+            assert returned and result["output"].strip() in returned and result["output"]
+        wrong = "first kernel" in json.dumps(call["arguments"]) and "check" in str(call)
+        assert result["ok"] is not wrong
+        if wrong:
+            assert result["exit_code"] == 1 and "WRONG_VALUES" in result["output"]
+
+
+def assert_usage_is_that_of_the_server(
+    arena: RealArena, run: str, conversation: Conversation, harness: Real
+) -> None:
+    calls = [event["body"] for event in arena.events(run, "model_call")]
+    told = [exchange.reply.usage for exchange in conversation.exchanges if exchange.reply]
+    assert len(calls) == len(conversation.exchanges) == len(told)
+    for call, usage in zip(calls, told, strict=True):
+        assert (call["wire"], call["status"], call["error"]) == (harness.wire, 200, "")
+        counted = call["usage"]
+        assert counted["input_tokens"] == usage.input
+        assert counted["output_tokens"] == usage.output
+        assert counted["cached_tokens"] == usage.cached
+        reasoning = 0 if harness is CLAUDE else usage.reasoning  # Messages does not tell it
+        assert counted["reasoning_tokens"] == reasoning
+        dollars = 3 * (usage.input - usage.cached) + 0.3 * usage.cached + 15 * usage.output
+        assert call["cost_usd"] == pytest.approx(dollars / 1e6)
+
+
+def messages_of(arena: RealArena, run: str) -> list[dict[str, Any]]:
+    """Return the messages in their last revisions, in order."""
+    latest = {event["event_id"]: event["body"] for event in arena.events(run, "message")}
+    return list(latest.values())
+
+
+@pytest.mark.parametrize("harness", ALL, ids=str)
+def test_unknown_model_ends_a_run_with_the_name_of_the_model(
+    arena: RealArena, harness: Real
+) -> None:
+    row = arena.ended(arena.start(harness.adapter, "no-such-model"), 30)
+    assert (row["status"], row["fault"]) == ("broken", "user")
+    assert row["reason"] == "scripted does not know the model 'no-such-model': HTTP 404."
+
+
+@pytest.mark.parametrize("harness", ALL, ids=str)
+def test_refused_key_ends_a_run_as_the_users_fault(arena: RealArena, harness: Real) -> None:
+    row = arena.ended(arena.start(harness.adapter, "judged", provider="wrong-key"), 30)
+    assert (row["status"], row["fault"]) == ("broken", "user")
+    assert row["reason"] == "wrong-key refused the key of the worker: HTTP 401."
+
+
+@pytest.mark.parametrize("harness", ALL, ids=str)
+def test_harness_that_gives_up_after_a_refused_request_names_the_status(
+    arena: RealArena, harness: Real
+) -> None:
+    row = arena.ended(arena.start(harness.adapter, "refuses"), 60)
+    assert (row["status"], row["fault"]) == ("broken", "user")
+    said = "scripted refused the last request of the agent: HTTP 418. Check the agent's model"
+    assert row["reason"].startswith(said)
+    assert "I am a teapot" in row["reason"]
+
+
+@pytest.mark.parametrize("harness", ALL, ids=str)
+def test_answers_that_cannot_be_read_are_the_providers_fault(
+    arena: RealArena, harness: Real
+) -> None:
+    row = arena.ended(arena.start(harness.adapter, "garbled"), 60)
+    assert (row["status"], row["fault"]) == ("broken", "provider")
+    assert "scripted: the answer " in row["reason"]
+
+
+@pytest.mark.parametrize("harness", ALL, ids=str)
+def test_killed_harness_ends_its_run_with_the_signal(arena: RealArena, harness: Real) -> None:
+    run = arena.start(harness.adapter, "dies")
+    row = arena.ended(run, 30)
+    assert (row["status"], row["fault"]) == ("failed", "candidate")
+    (error,) = arena.events(run, "error")
+    assert f"{harness.program} was ended by SIGKILL" in error["body"]["traceback"]
+
+
+@pytest.mark.parametrize("harness", ALL, ids=str)
+def test_cancel_ends_all_processes_of_a_harness_within_five_seconds(
+    arena: RealArena, harness: Real
+) -> None:
+    run = arena.start(harness.adapter, "waits")
+    arena.wait_until(lambda: len(processes(arena, "sleep")) >= 2, 30)
+    assert processes(arena, harness.program)
+    arena.python(
+        "from arena.runs.models import Run\n"
+        f"Run.objects.filter(pk={run!r}).update(cancel_requested=True)"
+    )
+    began = time.monotonic()
+    while processes(arena, "") and time.monotonic() < began + 20:
+        time.sleep(0.05)
+    assert time.monotonic() - began < 5
+    assert arena.ended(run, 5)["status"] == "cancelled"
+
+
+def processes(arena: RealArena, word: str) -> list[psutil.Process]:
+    """Return the processes below the agents' worker with this word in their command line."""
+    found = []
+    for process in psutil.Process(arena.processes["agents"].pid).children(recursive=True):
+        try:
+            if word in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
