@@ -76,10 +76,10 @@ class StreamJson:
                 text = f"The model did not answer ({error}); {self._title} tries again."
                 self._session.log(text, level="warning", stream="provider")
             case "task_notification":
-                told = record.get("data") or record
-                if (call := told.get("tool_use_id")) in self._spans:
-                    done = told.get("status") == "completed"
-                    self._end_subagent(call, done, str(told.get("summary", "")))
+                task = record.get("data") or record
+                if (call := task.get("tool_use_id")) in self._spans:
+                    done = task.get("status") == "completed"
+                    self._end_subagent(call, done, str(task.get("summary", "")))
             case str(subtype):
                 return subtype in PROGRESS
             case _:
@@ -92,11 +92,11 @@ class StreamJson:
         for block in _blocks(message.get("content")):
             match block:
                 case {"type": "text", "text": str(text)}:
-                    self._say(message, span, text=text)
+                    self._add_block(message, span, text=text)
                 case {"type": "thinking", "thinking": str(text)}:
-                    self._say(message, span, reasoning=text)
+                    self._add_block(message, span, reasoning=text)
                 case {"type": "redacted_thinking"}:
-                    self._say(message, span, reasoning="(hidden by the provider)")
+                    self._add_block(message, span, reasoning="(hidden by the provider)")
                 case {"type": "tool_use" | "server_tool_use", "id": str(call), "name": str(tool)}:
                     self._call(call, tool, block.get("input") or {}, span)
                 case {"type": str(kind)} if kind.endswith("_tool_result"):
@@ -105,7 +105,7 @@ class StreamJson:
                     known = False
         return known
 
-    def _say(self, message: Record, span: str, text: str = "", reasoning: str = "") -> None:
+    def _add_block(self, message: Record, span: str, text: str = "", reasoning: str = "") -> None:
         """Record a block of text or reasoning; those of one answer become one message."""
         if not (text or reasoning):
             return

@@ -157,7 +157,7 @@ class CodexEvents:
             case {"type": "reasoning", "text": str(text)}:
                 self._reasoning.append(text)
             case {"type": "agent_message", "text": str(text)}:
-                self._say(text, event)
+                self._message(text, event)
             case {"type": "command_execution", "command": str(command)}:
                 self._call(event, SHELL, {"cmd": script_of(command)}, item)
             case {"type": "file_change", "changes": list(changes)}:
@@ -210,7 +210,7 @@ class CodexEvents:
             ]
         )
 
-    def _say(self, text: str, event: str = "") -> None:
+    def _message(self, text: str, event: str = "") -> None:
         """Record a message with the reasoning before it."""
         reasoning, self._reasoning = "\n\n".join(self._reasoning), []
         self._session.message(text, reasoning=reasoning, model=self._model, event=event)
@@ -218,7 +218,7 @@ class CodexEvents:
     def _flush_reasoning(self) -> None:
         """Record reasoning that no message followed."""
         if self._reasoning:
-            self._say("")
+            self._message("")
 
 
 def script_of(command: str) -> str:
