@@ -216,7 +216,7 @@ def test_client_that_leaves_a_complete_answer_did_not_hang_up(
     async def case() -> None:
         # The provider keeps its stream open after the last event.
         async def open_end(*_: object) -> None:
-            await asyncio.sleep(5)
+            await asyncio.sleep(0.3)
 
         monkeypatch.setattr(web.StreamResponse, "write_eof", open_end)
         async with bench() as b:
@@ -231,5 +231,6 @@ def test_client_that_leaves_a_complete_answer_did_not_hang_up(
                 await asyncio.sleep(0.01)
             (call,) = b.of("model_call")
             assert (call["error"], call["stop_reason"]) == ("", "end_turn")
+            await asyncio.sleep(0.5)
 
     run(case)
