@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from runners.agent.edits import EditObserver
 from runners.agents import Harness, Spec
+from runners.agents._settings import checked
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -74,7 +75,7 @@ class Settings(BaseModel):
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run the program until it ends; its exit status is that of the agent."""
-    chosen = Settings.model_validate(dict(settings))
+    chosen = checked(Settings, settings)
     for name, text in chosen.files.items():
         (session.folder / name).parent.mkdir(parents=True, exist_ok=True)
         session.write(name, text)

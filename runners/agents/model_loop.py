@@ -26,6 +26,7 @@ from runners.agents._model_loop_conversations import (
 )
 from runners.agents._model_loop_samples import Best, Sample, create
 from runners.agents._model_loop_tools import TOOL_NAMES, ToolName, Tools
+from runners.agents._settings import checked
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession, ModelAccess
@@ -96,7 +97,7 @@ class Settings(BaseModel):
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Let the model work. A budget that is spent ends it in order."""
-    loop = Loop(session, Settings.model_validate(dict(settings)))
+    loop = Loop(session, checked(Settings, settings))
     try:
         loop.run()
     except ModelFailed as error:

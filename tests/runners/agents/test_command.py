@@ -149,6 +149,8 @@ def test_many_lines_become_few_events(tmp_path: Path) -> None:
     [
         ({"shell": "echo broken >&2; exit 4"}, "sh ended with status 4: broken"),
         ({"command": ["./nowhere"]}, "./nowhere cannot be started: No such file"),
+        ({}, "The agent's settings do not fit: set either shell or command."),
+        ({"shell": 1}, "The agent's settings do not fit: shell: Input should be a valid string."),
     ],
 )
 def test_failed_program_gives_its_reason(

@@ -118,7 +118,8 @@ def test_sample_that_asked_for_no_verdict_gets_one(arena: House) -> None:
     run = started(arena, "unasked", {"samples": 2, "parallel": 2})
     row = arena.ended(run, 60)
     assert (row["status"], row["speedup"]) == ("passed", 1.7), arena.logs()
-    assert len(arena.events(run, "file_edit")) == 3, "each sample, and the one that is kept"
+    assert len(arena.events(run, "file_edit")) >= 2, "each sample has its own"
+    assert "Sample 2 is kept." in texts(arena, run)[-1]
 
 
 def test_spent_budget_of_turns_ends_the_run_in_order(arena: House) -> None:
@@ -150,7 +151,7 @@ def test_cut_answer_is_asked_for_again(arena: House, wire: str) -> None:
 
 def test_refused_request_is_the_reason_of_the_run(arena: House) -> None:
     row = arena.ended(started(arena, "refused"), 60)
-    assert row["status"] == "failed"
+    assert (row["status"], row["fault"]) == ("broken", "user"), row
     assert "The provider answered HTTP 400" in row["reason"]
     assert "effort is not supported" in row["reason"]
     assert "Change the agent's settings" in row["reason"]
