@@ -73,13 +73,15 @@ def run_harness(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
     failure: Callable[[], str] = str,
+    at_limit: Callable[[int], bool] = lambda _: False,
 ) -> None:
     """Run `command` in the workspace until it ends, and translate its standard output.
 
     `env` is added to the environment. Changes of text files in the workspace are recorded after
     each line. `failure` returns why the program gave up, as its output says; empty if it did not.
+    `at_limit` returns whether an exit code means a limit of its settings, which is no failure.
 
-    Raises: HarnessFailed when there is a failure or its exit code is not 0.
+    Raises: HarnessFailed when there is a failure, or its exit code is neither 0 nor a limit's.
     """
     edits = EditObserver(session.folder)
     process = subprocess.Popen(
@@ -111,7 +113,7 @@ def run_harness(
         raise HarnessFailed(f"{name} gave up: {' '.join(reason.split())}")
     if code < 0:
         raise HarnessFailed(f"{name} was ended by {signal.Signals(-code).name}")
-    if code:
+    if code and not at_limit(code):
         *rest, last = stderr[-STDERR_LINES:] or ["it printed no reason"]
         raise HarnessFailed("\n".join((*rest, f"{name} ended with status {code}: {last}")))
 

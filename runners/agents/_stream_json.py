@@ -38,6 +38,8 @@ class StreamJson:
     def __init__(self, session: AgentSession, title: str) -> None:
         self.failure = ""
         """Why the program gave up, as its last record says; empty if it did not."""
+        self.at_limit = False
+        """Whether it ended at a limit of its settings."""
         self._session, self._title = session, title
         self._message: dict[str, Any] = {}
         """Message that further blocks can be added to, with its event."""
@@ -214,6 +216,7 @@ class StreamJson:
         if subtype in ("error_max_turns", "error_max_budget_usd"):
             text = text or f"{self._title} ended at a limit of its settings: {subtype}"
             self._session.log(text, level="warning")
+            self.at_limit = True
         elif record.get("is_error") or subtype.startswith("error"):
             self.failure = text or subtype
 

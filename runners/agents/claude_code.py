@@ -70,6 +70,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         translate,
         env=environment(session.model),
         failure=lambda: translate.failure,
+        at_limit=lambda _: translate.at_limit,
     )
 
 

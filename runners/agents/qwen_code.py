@@ -29,6 +29,8 @@ SPECS = (
     ),
 )
 
+TURNS_SPENT = 53
+"""Exit code at its limit of turns."""
 MAX_WAIT_MS = 3_600_000
 MAX_ANSWER_MS = 1_500_000
 
@@ -66,7 +68,14 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",  # it runs in the arena's sandbox
         "QWEN_CODE_NO_RELAUNCH": "1",
     }
-    run_harness(session, command, translate, env=env, failure=lambda: translate.failure)
+    run_harness(
+        session,
+        command,
+        translate,
+        env=env,
+        failure=lambda: translate.failure,
+        at_limit=lambda code: translate.at_limit or code == TURNS_SPENT,
+    )
 
 
 def _write_settings(session: AgentSession) -> None:

@@ -160,7 +160,7 @@ def test_refused_request_is_the_failure(stream: Stream, translators: list[Stream
 
 def test_limit_of_turns_is_an_end_in_order(stream: Stream, translators: list[StreamJson]) -> None:
     stream.feed({"type": "result", "subtype": "error_max_turns", "is_error": True, "num_turns": 3})
-    assert translators[0].failure == ""
+    assert translators[0].failure == "" and translators[0].at_limit
     (log,) = stream.of("log")
     assert "limit of its settings" in log["text"]
 

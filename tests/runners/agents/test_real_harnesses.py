@@ -24,12 +24,15 @@ from tests.runners.agents.real_arena import HARNESSES, KEY, OPERATOR, RealArena
 
 TARGET = f"{OPERATOR}.cpp"
 JUDGED = optimisation_with_file_tools(OPERATOR)
+MCP_CHECK = "mcp__arena__check"
 WAIT = "sleep 1234 & sleep 1235"
 FAILS = Fault("status", status=418, times=99, message="I am a teapot")
 SCRIPTS = {
     "judged": JUDGED,
     "waits": Script((Turn("I wait.", (WAIT,)),)),
     "dies": Script((Turn("I end it all.", ("kill -9 $PPID; sleep 1",)),)),
+    "goes on": Script(tuple(Turn(f"Step {number}.", ("true",)) for number in range(9))),
+    "asks a tool": Script((Turn("I ask.", calls=((MCP_CHECK, {"note": "by a tool"}),)),)),
     "garbled": Script((Turn("Hi.", faults=(Fault("garbage", times=99),)),)),
     "refuses": Script((Turn("First.", ("ls",)), Turn(faults=(FAILS,)))),
 }
@@ -233,6 +236,31 @@ def test_answers_that_cannot_be_read_are_the_providers_fault(
     assert "scripted: the answer " in row["reason"]
 
 
+@pytest.mark.parametrize("harness", [CLAUDE, QWEN], ids=str)
+def test_limit_of_turns_ends_a_run_in_order(arena: RealArena, harness: Real) -> None:
+    run = arena.start(harness.adapter, "goes on", settings={"max_turns": 2})
+    row = arena.ended(run, 30)
+    assert row["reason"] == f"Nothing was handed in: {TARGET} is as it was given."
+    assert len(arena.events(run, "tool_call")) == 2
+    assert arena.events(run, "error") == []
+    logs = [event["body"]["text"] for event in arena.events(run, "log")]
+    assert any("turns" in text for text in logs)
+
+
+@pytest.mark.parametrize("harness", [CLAUDE, QWEN], ids=str)
+def test_verdict_through_the_mcp_server_is_a_round(arena: RealArena, harness: Real) -> None:
+    run = arena.start(harness.adapter, "asks a tool", settings={"mcp": True})
+    arena.wait_until(lambda: bool(arena.events(run, "tool_result")), 60)
+    (call,) = arena.events(run, "tool_call")
+    assert (call["body"]["tool"], call["body"]["arguments"]) == (MCP_CHECK, {"note": "by a tool"})
+    (result,) = arena.events(run, "tool_result")
+    assert result["body"]["output"].startswith("round 1, ")
+    (round_,) = arena.rows("SELECT note FROM runs_submission WHERE run_id = ?", run)
+    assert round_["note"] == "by a tool"
+    cancel(arena, run)
+    arena.ended(run, 60)
+
+
 @pytest.mark.parametrize("harness", ALL, ids=str)
 def test_killed_harness_ends_its_run_with_the_signal(arena: RealArena, harness: Real) -> None:
     run = arena.start(harness.adapter, "dies")
@@ -249,15 +277,19 @@ def test_cancel_ends_all_processes_of_a_harness_within_five_seconds(
     run = arena.start(harness.adapter, "waits")
     arena.wait_until(lambda: len(processes(arena, "sleep")) >= 2, 30)
     assert processes(arena, harness.program)
-    arena.python(
-        "from arena.runs.models import Run\n"
-        f"Run.objects.filter(pk={run!r}).update(cancel_requested=True)"
-    )
+    cancel(arena, run)
     began = time.monotonic()
     while processes(arena, "") and time.monotonic() < began + 20:
         time.sleep(0.05)
     assert time.monotonic() - began < 5
     assert arena.ended(run, 5)["status"] == "cancelled"
+
+
+def cancel(arena: RealArena, run: str) -> None:
+    arena.python(
+        "from arena.runs.models import Run\n"
+        f"Run.objects.filter(pk={run!r}).update(cancel_requested=True)"
+    )
 
 
 def processes(arena: RealArena, word: str) -> list[psutil.Process]:
