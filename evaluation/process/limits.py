@@ -14,6 +14,8 @@ from evaluation.sandbox.policy import Policy
 
 PACKAGE = Path(__file__).resolve().parents[1]
 LOG_BYTES, TRUSTED_FILE_BYTES = 16 << 20, 1 << 30
+COMPILER_FILE_BYTES = 256 << 20
+"""Of a process that compiles: precompiled headers of PyTorch exceed 16 MiB."""
 SCRATCH_BYTES, COMPILER_SCRATCH_BYTES = 32 << 20, 512 << 20
 
 
@@ -63,10 +65,15 @@ class ProcessLimits:
             writable=(str(self.scratch),),
             # A GPU's driver reserves more addresses than any machine has memory.
             memory_bytes=0 if self.kind == GPU else self.memory_bytes * 2,
-            file_bytes=TRUSTED_FILE_BYTES if self.trusted else LOG_BYTES,
+            file_bytes=self._file_bytes(),
             scratch_bytes=0 if self.trusted else scratch_bytes,
             fork=self.compiles,
             pinned=True,
             gpu=self.kind == GPU,
             unprivileged_user=not self.trusted,
         )
+
+    def _file_bytes(self) -> int:
+        if self.trusted:
+            return TRUSTED_FILE_BYTES
+        return COMPILER_FILE_BYTES if self.compiles else LOG_BYTES
