@@ -34,6 +34,9 @@ MAX_LISTING_CHARACTERS, MAX_MESSAGE_CHARACTERS = 400_000, 8000
 MAX_AHEAD_SECONDS, MAX_PROCESSES = 30, 4
 """Limits on compiling calls ahead, which several processes share."""
 
+_REGISTERS = 32
+"""Registers of a thread as a kernel is told when it is compiled ahead: it may divide by them."""
+
 _PTXAS = {
     "registers": r"Used (\d+) registers",
     "spill_store_bytes": r"(\d+) bytes spill stores",
@@ -53,14 +56,18 @@ class CompilingDriver:
 
     def __init__(self, target: Any, shared_bytes: int) -> None:
         self.target = target
-        properties = {
+        properties = {  # a kernel may compute its grid from any of these
             "max_shared_mem": shared_bytes,
+            "max_num_regs": 65536,
             "multiprocessor_count": 1,
             "warpSize": target.warp_size,
+            "sm_clock_rate": 1_000_000,
+            "mem_clock_rate": 1_000_000,
+            "mem_bus_width": 1024,
         }
         self.utils = SimpleNamespace(
             get_device_properties=lambda device: properties,
-            load_binary=lambda *binary: (None, None, 0, 0, 1024),
+            load_binary=lambda *binary: (None, None, _REGISTERS, 0, 1024),
         )
 
     def launcher_cls(self, source: Any, metadata: Any) -> Any:
