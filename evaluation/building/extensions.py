@@ -43,7 +43,8 @@ def requested(files: Mapping[str, str]) -> bool:
 def key() -> str:
     """Return the compilers that affect a build."""
     toolkit = _toolkit()
-    cuda = f"{toolkit.tool} for {nvcc.architecture()}" if toolkit else ""
+    flag = nvcc.DEFAULT_STREAM_FLAG
+    cuda = f"{toolkit.tool} for {nvcc.architecture()} {flag}" if toolkit else ""
     return "\n".join(
         (native.compiler_version(), native.target(), cuda, sys.version, _SCRIPT.read_text())
     )
@@ -71,6 +72,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
         readable = [sys.prefix, sys.base_prefix, str(_SCRIPT), str(folder)]
         if toolkit:
             env["CUDA_HOME"] = str(toolkit.root)
+            env["NVCC_APPEND_FLAGS"] = nvcc.DEFAULT_STREAM_FLAG
             env["TORCH_CUDA_ARCH_LIST"] = _capability(nvcc.architecture())
             readable.append(str(toolkit.root))
         argv = [sys.executable, "-I", str(_SCRIPT), str(source), str(work)]

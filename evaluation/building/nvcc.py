@@ -22,7 +22,9 @@ ABSENT_ARCHITECTURE = "sm_90a"
 CROSS_ARCHITECTURES = ("sm_90", "sm_100")
 """Further targets that every source is compiled for."""
 
-COMMON_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas=-v")
+DEFAULT_STREAM_FLAG = "-default-stream=per-thread"
+"""Makes `kernel<<<blocks, threads>>>` launch on the stream that the judge captures."""
+COMMON_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas=-v", DEFAULT_STREAM_FLAG)
 LIBRARY_FLAGS = (
     *("-shared", "-Xcompiler=-fPIC", "-cudart=static", "-Xlinker=--no-undefined"),
     *("--keep", "--keep-dir={work}"),

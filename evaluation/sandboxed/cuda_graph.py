@@ -8,6 +8,7 @@ wait for an event that another capture recorded.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,8 +21,22 @@ from evaluation.memory.cuda_ipc import call as _call
 MIN_CUDA_TO_MOVE_GRAPHS = 13
 """The first release of CUDA that can move a graph into another."""
 _CHILD_GRAPH, _OWNERSHIP_MOVE, _DEVICE_TO_DEVICE = 4, 1, 3
+_PER_THREAD_STREAM = 2
+"""The handle of this thread's default stream. Source: cudaStreamPerThread in driver_types.h."""
 _CAPTURE_MODE_GLOBAL = 0
 """No thread of the process may allocate memory during a capture."""
+
+
+@functools.cache
+def capture_stream() -> torch.cuda.Stream:
+    """Return the stream that launches are captured on: this thread's default stream.
+
+    `kernel<<<blocks, threads>>>` launches on it where `evaluation.building.nvcc` compiled it.
+    It is a blocking stream: a launch on the legacy default stream cannot run beside its capture
+    unnoticed, but makes it fail.
+    There is one, since libraries keep data for each stream that a graph is captured on.
+    """
+    return torch.cuda.ExternalStream(_PER_THREAD_STREAM)  # type: ignore[no-untyped-call]
 
 
 class _Node(ctypes.Structure):
@@ -111,7 +126,7 @@ class SerialGraph(SerialLaunches):
         """Kept for as long as the graph can be replayed."""
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # memory of earlier graphs is of no use to this one
-        with torch.cuda.stream(cuda_ipc.side_stream()), torch.cuda.use_mem_pool(self._pool):
+        with torch.cuda.stream(capture_stream()), torch.cuda.use_mem_pool(self._pool):
             self._children = [self.append(_capture(launch)) for launch in launches]
         self.instantiate()
 
@@ -147,5 +162,8 @@ def _capture(launch: Callable[[], None]) -> ctypes.c_void_p:
         cuda_ipc.cudart().cudaStreamEndCapture(stream, ctypes.byref(graph))
         cuda_ipc.cudart().cudaGetLastError()
         raise
-    _call("cudaStreamEndCapture", stream, ctypes.byref(graph))
+    try:
+        _call("cudaStreamEndCapture", stream, ctypes.byref(graph))
+    finally:
+        cuda_ipc.cudart().cudaGetLastError()  # of a launch that the capture refused
     return graph

@@ -16,7 +16,7 @@ from evaluation.languages import Kernel, languages
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Layout, map_region
 from evaluation.process.channel import Message
-from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches
+from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches, capture_stream
 from evaluation.types import Argument, Launch, Reason
 
 _REASON_OF_TEXT = {
@@ -148,7 +148,7 @@ class KernelRunner:
             torch.cuda.empty_cache()
             self.pool = self.pool or torch.cuda.MemPool()
             try:
-                with torch.cuda.stream(cuda_ipc.side_stream()), torch.cuda.use_mem_pool(self.pool):
+                with torch.cuda.stream(capture_stream()), torch.cuda.use_mem_pool(self.pool):
                     launch_once(places[0])  # set-up for this stream happens before the capture
                 launches = (functools.partial(launch_once, place) for place in places)
                 self.graph = SerialGraph(launches, self.pool)
