@@ -139,9 +139,27 @@ def judge_sources(options: argparse.Namespace) -> int:
     request = _request_of_files(options, options.scope)
     if options.json:
         return _exit_code(_emit_lines(request))
-    report = pipeline.evaluate(request, lambda result: print(report_text.gate(result), flush=True))
+    report = _judged_on_a_terminal(request) if sys.stderr.isatty() else _judged(request)
     print(report_text.report(report))
     return _exit_code(report)
+
+
+def _judged(request: pipeline.Request) -> Report:
+    return pipeline.evaluate(request, lambda result: print(report_text.gate(result), flush=True))
+
+
+def _judged_on_a_terminal(request: pipeline.Request) -> Report:
+    """Judge, and show on stderr which case is judged now: a gate takes up to a minute."""
+    line = report_text.ProgressLine(sys.stderr)
+
+    def emit(result: GateResult) -> None:
+        line.clear()
+        print(report_text.gate(result), flush=True)
+
+    try:
+        return pipeline.evaluate(request, emit, progress=line.show)
+    finally:
+        line.clear()
 
 
 def profile_sources(options: argparse.Namespace) -> int:

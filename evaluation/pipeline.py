@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation import JUDGE_VERSION, device_kind
 from evaluation.devices import detect
 from evaluation.errors import Broken, BuildError, NoIsolation, Rejected, SubmissionError
-from evaluation.gates import Gate, Trial, gates
+from evaluation.gates import Gate, Progress, Trial, gates
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
@@ -50,10 +50,14 @@ class Request:
 
 
 def evaluate(
-    request: Request, emit: Emit = lambda result: None, fork_server: ForkServer | None = None
+    request: Request,
+    emit: Emit = lambda result: None,
+    fork_server: ForkServer | None = None,
+    progress: Progress = lambda gate, done, total: None,
 ) -> Report:
     """Judge one submission; `emit` receives every gate's result.
 
+    `progress` is called before each case of a gate, with its number and that of all.
     `fork_server` may have been started before, to save time. A failure of the judge ends as a
     `broken` gate.
     """
@@ -64,7 +68,7 @@ def evaluate(
         runs = request.stage != "build" and not _not_run_here(request.task)
         start = _session_starter(request, stack, seconds, fork_server) if runs else _no_session
         final = request.scope == "final"
-        trial = Trial(request.task, request.files, request.cache, final, start)
+        trial = Trial(request.task, request.files, request.cache, final, start, progress)
         for gate in _gates(request):
             result = _run(gate, trial, request.unconfined)
             seconds[gate.NAME.value] = result.duration_ms / 1e3

@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from evaluation.types import GateResult, Interval, KernelProfile, Profile, Report, Split, Verdict
+from evaluation.types import (
+    GateName,
+    GateResult,
+    Interval,
+    KernelProfile,
+    Profile,
+    Report,
+    Split,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from evaluation.admission.admit import Admission, Attempt
     from evaluation.devices.device import Device
 
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-"}
+
+
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class ProgressLine:
+    """The gate and case that are judged now, on a line of a terminal that each write replaces."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+        self._gate: GateName | None = None
+        self._began = 0.0
+
+    def show(self, gate: GateName, done: int, total: int) -> None:
+        """Show that case number `done` of `total` begins, and the seconds left of its gate."""
+        if gate is not self._gate:
+            self._gate, self._began = gate, time.monotonic()
+        elapsed = time.monotonic() - self._began
+        left = f", {elapsed / done * (total - done):.0f} s left" if done else ""
+        self._write(f"  {gate}: case {done + 1} of {total}{left}")
+
+    def clear(self) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        self._terminal.write(_CLEAR_LINE + text)
+        self._terminal.flush()
 
 
 def table(rows: Sequence[Sequence[str]], indent: int = 2, right_from: int | None = None) -> str:

@@ -22,6 +22,10 @@ INTERPRETED_ELEMENTS = 1 << 14
 """Elements of all tensors of the largest case for an interpreter."""
 
 
+Progress = Callable[[GateName, int, int], None]
+"""Called before each case of a gate, with the number of cases done and of all."""
+
+
 @dataclass
 class Trial:
     """One submission on its way through the gates, with the results of earlier gates."""
@@ -31,6 +35,7 @@ class Trial:
     cache: Path
     final: bool
     start: Callable[[Build], MeasurementSession]
+    progress: Progress = lambda gate, done, total: None
     build: Build | None = None
     _session: MeasurementSession | None = None
 

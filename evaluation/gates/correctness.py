@@ -20,6 +20,7 @@ def judge(trial: Trial) -> GateResult:
         trial.session.call(cases[0])
         stages["call"], stages["execute"] = "passed", "failed"
         for case in cases:
+            trial.progress(NAME, passed, len(cases))
             worst = max(worst, trial.session.check(case, not trial.untimed))
             passed += 1
         stages["execute"] = "passed"

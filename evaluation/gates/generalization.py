@@ -29,6 +29,7 @@ def judge(trial: Trial) -> GateResult:
     plan = plan_for(trial.task.kind, final=False)
     result = partial(GateResult, NAME, total=len(cases), private=private)
     for position, case in enumerate(cases):
+        trial.progress(NAME, position, len(cases))
         try:
             trial.session.check(case, not trial.untimed)
             if not trial.untimed:

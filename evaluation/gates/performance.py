@@ -27,7 +27,11 @@ def judge(trial: Trial) -> GateResult:
     if why := trial.untimed:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
     plan = plan_for(trial.task.kind, trial.final)
-    measured = [measure(trial, case, plan) for case in trial.task.cases(Split.SEEN)]
+    cases = trial.task.cases(Split.SEEN)
+    measured: list[Measurement] = []
+    for case in cases:
+        trial.progress(NAME, len(measured), len(cases))
+        measured.append(measure(trial, case, plan))
     result = partial(GateResult, NAME, total=len(measured), measurements=tuple(measured))
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share)

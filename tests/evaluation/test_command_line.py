@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from evaluation.profiling import profile as profiling
 from .conftest import OPERATORS
 
 TASK = ["scaled", "cpp-to-cpp"]
+BASELINE = OPERATORS / "scaled" / "baseline" / "cpp.cpp"
 
 
 def judge(*words: str, cache: Path) -> int:
@@ -196,7 +199,7 @@ def test_idle_judge_on_gpu_prepares_torch(
 ) -> None:
     prepared_languages: list[str] = []
 
-    class FakeForkServer(nullcontext[Any]):
+    class FakeForkServer(contextlib.nullcontext[Any]):
         def __enter__(self) -> Any:
             return self
 
@@ -239,3 +242,26 @@ def test_file_of_another_language_is_refused(
     (tmp_path / "answer.py").write_text("print()")
     assert judge(*TASK, str(tmp_path / "answer.py"), cache=cache) == BAD_REQUEST
     assert "answer.py: scaled/cpp-to-cpp takes a file that ends in .cpp" in capsys.readouterr().err
+
+
+def test_judge_on_a_terminal_shows_the_case_that_is_judged(cache: Path) -> None:
+    """The line is replaced by each write, and gone when a gate's result is printed."""
+    terminal, child = pty.openpty()
+    command = [sys.executable, "-m", "evaluation", "judge", *TASK, str(BASELINE)]
+    with open(terminal, "rb", buffering=0) as reader:
+        process = subprocess.Popen(
+            [*command, "--scope", "round", "--tasks", str(OPERATORS), "--cache", str(cache)],
+            stdout=subprocess.PIPE, stderr=child,
+        )  # fmt: skip
+        os.close(child)
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO ends the stream of a terminal
+            while part := reader.read(4096):
+                shown += part
+        output = process.communicate()[0].decode()
+    assert process.returncode == 0, output
+    lines = shown.decode().split("\r\x1b[K")
+    assert "  correctness: case 1 of 16" in lines
+    assert any(re.fullmatch(r"  correctness: case 2 of 16, \d+ s left", line) for line in lines)
+    assert any(line.startswith("  performance: case 1 of ") for line in lines)
+    assert lines[-1] == "" and "\x1b" not in output
