@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connections
 
-from arena.errors import UserError
+from arena.errors import Conflict, UserError
 from arena.runs import services
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, Run, Submission
@@ -314,12 +314,19 @@ class _Attempt:
             chosen = self._chosen()
             failure = self.gateway.last_failure if self.gateway else None
             if chosen is not None:
-                services.request_evaluation(chosen, Scope.FINAL)
+                self._request_final(chosen)
             elif failure:
                 text = " ".join((failure.text, *self._last_words(ended)))
                 self._finish(RunStatus.BROKEN, text, failure.fault)
             else:
                 self._finish(RunStatus.FAILED, self._why_nothing_passed(ended), Fault.CANDIDATE)
+
+    def _request_final(self, chosen: Submission) -> None:
+        """Request the final judging, unless the run is to be cancelled since its agent ended."""
+        try:
+            services.request_evaluation(chosen, Scope.FINAL)
+        except Conflict:
+            self._finish_stopped()
 
     def _finish(self, status: RunStatus, reason: str, fault: Fault) -> None:
         services.finish_run(self.run.pk, self.lease, status, reason, fault)

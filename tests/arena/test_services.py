@@ -18,7 +18,7 @@ from arena.errors import (
     UserError,
 )
 from arena.runs import services
-from arena.runs.models import Event, GateResult, Measurement, Run
+from arena.runs.models import Evaluation, Event, GateResult, Measurement, Run
 from arena.runs.trace.events import EventDraft
 from evaluation.languages import languages
 from tests.arena.factories import (
@@ -240,6 +240,16 @@ def test_cancel_run_judging_run_ends_with_its_evaluation(start, alice):
     assert services.cancel_run(run, alice).status == "cancelled"
     assert not services.heartbeat_evaluation(evaluation.pk, LEASE)
     assert not services.finish_evaluation(evaluation.pk, LEASE, report())
+
+
+def test_run_that_is_to_be_cancelled_is_not_judged_finally(start, alice):
+    run = start(owner=alice)
+    services.claim_run(run.pk, LEASE)
+    services.cancel_run(run, alice)
+    with pytest.raises(Conflict):
+        ask_for_verdict(run)
+    assert Evaluation.objects.count() == 0
+    assert services.finish_run(run.pk, LEASE, "cancelled", "Cancelled.", "user")
 
 
 def test_cancel_run_by_another_user_is_forbidden(start, alice, bob, charlie):

@@ -62,6 +62,8 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
     """Request a verdict on `submission`; a second request returns the first evaluation.
 
     A final evaluation moves the run to `judging`, and its end ends the run.
+
+    Raises: Conflict for a final evaluation of a run that is not running, or is to be cancelled.
     """
     run = submission.run
     with transaction.atomic():
@@ -71,7 +73,9 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
         if not created:
             return evaluation
         if scope == Scope.FINAL:
-            running = Run.objects.filter(pk=run.pk, status=RunStatus.RUNNING)
+            running = Run.objects.filter(
+                pk=run.pk, status=RunStatus.RUNNING, cancel_requested=False
+            )
             if not running.update(status=RunStatus.JUDGING, final=submission):
                 raise Conflict("The run is not running: there is nothing to judge.")
             record_status(run.pk, RunStatus.JUDGING)
