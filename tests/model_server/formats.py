@@ -283,7 +283,7 @@ class Responses:
                     "type": "function_call",
                     "id": f"fc_{call.id}",
                     "call_id": call.id,
-                    "name": call.tool,
+                    **call.names,
                     "arguments": call.json,
                     "status": "completed",
                 }

@@ -126,6 +126,11 @@ class ToolCall:
     """The script's command as a shell has it; empty for a poll of one that still runs."""
 
     @property
+    def names(self) -> dict[str, str]:
+        """Its name, and for `namespace.tool` that of the namespace, as in Responses."""
+        return dict(zip(("name", "namespace"), reversed(self.tool.split(".")), strict=False))
+
+    @property
     def json(self) -> str:
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 

@@ -24,7 +24,8 @@ from tests.runners.agents.real_arena import HARNESSES, KEY, OPERATOR, RealArena
 
 TARGET = f"{OPERATOR}.cpp"
 JUDGED = optimisation_with_file_tools(OPERATOR)
-MCP_CHECK = "mcp__arena__check"
+MCP_CHECK, NAMESPACED = "mcp__arena__check", "mcp__arena.check"
+"""Names of the tool check for most harnesses, and for codex, which shows it as arena.check."""
 WAIT = "sleep 1234 & sleep 1235"
 FAILS = Fault("status", status=418, times=99, message="I am a teapot")
 SCRIPTS = {
@@ -32,7 +33,8 @@ SCRIPTS = {
     "waits": Script((Turn("I wait.", (WAIT,)),)),
     "dies": Script((Turn("I end it all.", ("kill -9 $PPID; sleep 1",)),)),
     "goes on": Script(tuple(Turn(f"Step {number}.", ("true",)) for number in range(9))),
-    "asks a tool": Script((Turn("I ask.", calls=((MCP_CHECK, {"note": "by a tool"}),)),)),
+    MCP_CHECK: Script((Turn("I ask.", calls=((MCP_CHECK, {"note": "by a tool"}),)),)),
+    NAMESPACED: Script((Turn("I ask.", calls=((NAMESPACED, {"note": "by a tool"}),)),)),
     "garbled": Script((Turn("Hi.", faults=(Fault("garbage", times=99),)),)),
     "refuses": Script((Turn("First.", ("ls",)), Turn(faults=(FAILS,)))),
 }
@@ -247,12 +249,13 @@ def test_limit_of_turns_ends_a_run_in_order(arena: RealArena, harness: Real) -> 
     assert any("turns" in text for text in logs)
 
 
-@pytest.mark.parametrize("harness", [CLAUDE, QWEN], ids=str)
+@pytest.mark.parametrize("harness", ALL, ids=str)
 def test_verdict_through_the_mcp_server_is_a_round(arena: RealArena, harness: Real) -> None:
-    run = arena.start(harness.adapter, "asks a tool", settings={"mcp": True})
-    arena.wait_until(lambda: bool(arena.events(run, "tool_result")), 60)
+    model, shown = (NAMESPACED, "arena.check") if harness is CODEX else (MCP_CHECK, MCP_CHECK)
+    run = arena.start(harness.adapter, model, settings={"mcp": True})
+    arena.wait_until(lambda: bool(arena.events(run, "tool_result")), 15)
     (call,) = arena.events(run, "tool_call")
-    assert (call["body"]["tool"], call["body"]["arguments"]) == (MCP_CHECK, {"note": "by a tool"})
+    assert (call["body"]["tool"], call["body"]["arguments"]) == (shown, {"note": "by a tool"})
     (result,) = arena.events(run, "tool_result")
     assert result["body"]["output"].startswith("round 1, ")
     (round_,) = arena.rows("SELECT note FROM runs_submission WHERE run_id = ?", run)
@@ -288,7 +291,8 @@ def test_cancel_ends_all_processes_of_a_harness_within_five_seconds(
 def cancel(arena: RealArena, run: str) -> None:
     arena.python(
         "from arena.runs.models import Run\n"
-        f"Run.objects.filter(pk={run!r}).update(cancel_requested=True)"
+        "from arena.runs.services import cancel_run\n"
+        f"cancel_run(Run.objects.get(pk={run!r}), None)"
     )
 
 
