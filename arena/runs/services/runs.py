@@ -25,7 +25,8 @@ from arena.errors import (
     QuotaExceeded,
     UserError,
 )
-from arena.runs.models import Evaluation, Event, Experiment, Run
+from arena.runs.models import Evaluation, Experiment, Run
+from arena.runs.spending import spending
 from arena.runs.states import (
     EVALUATION_ACTIVE,
     RUN_ACTIVE,
@@ -177,6 +178,7 @@ def end_run(
         raise ValueError(f"{status!r} is not an end")
     now = timezone.now()
     with transaction.atomic():
+        spent = spending(run_id)
         active = Run.objects.active().filter(pk=run_id, **condition)
         if not active.update(
             status=status,
@@ -184,7 +186,8 @@ def end_run(
             fault=fault,
             ended_at=now,
             lease="",
-            **_spending(run_id),
+            cost_usd=spent.cost_usd,
+            tokens=spent.tokens,
             **results,
         ):
             return False
@@ -202,24 +205,6 @@ def record_status(run_id: str, state: str, **more: Any) -> None:
     """Record a change of state, and notify the boards."""
     note(run_id, "status", {"state": state, **more}, id="status")
     sockets.nudge(sockets.BOARD)
-
-
-def _spending(run_id: str) -> dict[str, float | int | None]:
-    """Return cost and tokens of a run, each event by its last revision; None if unknown.
-
-    They are of model calls, and of messages of models that are not behind the gateway. A replayed
-    call was paid for by the run that it was recorded in.
-    """
-    events = Event.objects.filter(run=run_id, kind__in=("message", "model_call")).order_by("seq")
-    last = dict(events.values_list("event_id", "body")).values()
-    live = [body for body in last if not body.get("replayed")]
-    costs = [body["cost_usd"] for body in live if body["cost_usd"] is not None]
-    usages = [body["usage"] for body in live if body["usage"] is not None]
-    tokens = [usage["input_tokens"] + usage["output_tokens"] for usage in usages]
-    return {
-        "cost_usd": sum(costs) if costs else None,
-        "tokens": sum(tokens) if tokens else None,
-    }
 
 
 def _task_version(slug: str) -> TaskVersion:

@@ -1,0 +1,47 @@
+"""Tokens and cost of a run, from its model calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from arena.runs.models import Event
+
+SPENDING_KINDS = ("message", "model_call")
+
+
+@dataclass(frozen=True)
+class Spending:
+    """Sums over a run. None where no call reported a cost or its tokens."""
+
+    cost_usd: float | None
+    tokens: int | None
+    calls: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+
+
+def spending(run_id: str) -> Spending:
+    """Return what a run has spent so far, each event by its last revision.
+
+    The sums are of model calls, and of messages of models that are not behind the gateway. A
+    replayed call was paid for by the run that it was recorded in.
+    """
+    events = Event.objects.filter(run=run_id, kind__in=SPENDING_KINDS).order_by("seq")
+    values = events.values_list(
+        "event_id", "kind", "body__replayed", "body__cost_usd", "body__usage"
+    )
+    last = {event_id: rest for event_id, *rest in values}.values()
+    live = [(kind, cost, usage) for kind, replayed, cost, usage in last if not replayed]
+    costs = [cost for _, cost, _ in live if cost is not None]
+    usages: list[dict[str, Any]] = [usage for _, _, usage in live if usage is not None]
+    parts = [field.name for field in fields(Spending) if field.name.endswith("_tokens")]
+    sums = {name: sum(usage[name] for usage in usages) for name in parts}
+    return Spending(
+        cost_usd=sum(costs) if costs else None,
+        tokens=sums["input_tokens"] + sums["output_tokens"] if usages else None,
+        calls=sum(kind == "model_call" for kind, *_ in live),
+        **sums,
+    )
