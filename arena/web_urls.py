@@ -35,6 +35,7 @@ urlpatterns = [
     path("runs/<slug:run_id>/moments/", runs.moments, name="run-moments"),
     path("runs/<slug:run_id>/rounds/<int:number>/", runs.one_round, name="round"),
     path("runs/<slug:run_id>/rounds/<int:number>/files/<path:path>", runs.file, name="file"),
+    path("runs/<slug:run_id>/continue/", runs.continue_, name="run-continue"),
     path("runs/<slug:run_id>/cancel/", runs.cancel, name="run-cancel"),
     path("sign-in/<int:user_id>/<slug:token>/", sign_in, name="sign-in"),
     path("login/", LoginView.as_view(), name="login"),

@@ -77,6 +77,12 @@ def cancel_run(request: HttpRequest, run_id: str) -> Run:
     return services.cancel_run(_run(request, run_id), signed_in(request))
 
 
+@router.post("/{run_id}/continue", response={201: RunStarted}, auth=RUN)
+def continue_run(request: HttpRequest, run_id: str) -> Status[Run]:
+    """Continue a broken run as a new one, which replays what its model has already answered."""
+    return Status(201, services.continue_run(_run(request, run_id), signed_in(request)))
+
+
 @router.get("/{run_id}/submissions/{number}", response=SubmissionDetail)
 def get_submission(request: HttpRequest, run_id: str, number: int) -> Submission:
     """Return a submission with its gates and the measurements of the seen cases."""

@@ -131,7 +131,7 @@ def read_plan(name_or_file: str) -> Plan:
 
 @transaction.atomic
 def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
-    """Start the missing runs of `plan`, and again those that broke or were cancelled.
+    """Start the missing runs of `plan`; continue those that broke, start anew the cancelled ones.
 
     Imported runs on the hardware `going_on` count too: a plan continues on another machine.
     """
@@ -144,25 +144,34 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
         if entrant.settings:
             vary_agent(entrant.agent, entrant.name, entrant.settings)
     done: dict[Cell, Run] = {}
+    broken = {
+        place: run
+        for run in interrupted(experiment)
+        if (place := plan.place(*_names(run), run.repeat))
+    }
     ours = experiment.runs.with_names().filter(Q(imported_at=None) | Q(hardware__in=going_on))
     for run in ours.exclude(status__in=RESTARTED):
-        names = run.task_version.task.slug, run.agent.slug, run.hardware.slug
-        if place := plan.place(*names, run.repeat):
+        if place := plan.place(*_names(run), run.repeat):
             done[place] = run
     outcome = Started(experiment, [], [], [])
     for task, entrant, hardware, repeat in plan.cells():
         if there := done.get((task, entrant.slug, hardware, repeat)):
             outcome.there.append(there)
             continue
+        before = broken.get((task, entrant.slug, hardware, repeat))
         try:
-            run = services.start_run(
-                task_slug=task,
-                agent_slug=entrant.slug,
-                hardware_slug=hardware,
-                budget=entrant.budget or plan.budget,
-                label=plan.slug,
-                experiment=experiment,
-                repeat=repeat,
+            run = (
+                services.continue_run(before, None)
+                if before
+                else services.start_run(
+                    task_slug=task,
+                    agent_slug=entrant.slug,
+                    hardware_slug=hardware,
+                    budget=entrant.budget or plan.budget,
+                    label=plan.slug,
+                    experiment=experiment,
+                    repeat=repeat,
+                )
             )
         except (CannotJudge, CannotWork) as error:
             outcome.left_out.append(f"{task} by {entrant.slug}: {error.message}")
@@ -171,6 +180,15 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
     if outcome.left_out and not (outcome.runs or outcome.there):
         raise UserError(f"None of it can be judged here. {outcome.left_out[0]}")
     return outcome
+
+
+def interrupted(experiment: Experiment) -> QuerySet[Run]:
+    """Return the broken runs that can be continued, oldest first."""
+    return experiment.runs.with_names().continuable().order_by("created_at")
+
+
+def _names(run: Run) -> tuple[str, str, str]:
+    return run.task_version.task.slug, run.agent.slug, run.hardware.slug
 
 
 def visible_to(user: Viewer) -> QuerySet[Experiment]:

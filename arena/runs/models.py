@@ -98,6 +98,22 @@ class RunQuerySet(models.QuerySet["Run"]):
     def active(self) -> Self:
         return self.filter(status__in=RUN_ACTIVE)
 
+    def continuable(self) -> Self:
+        """Return the broken runs whose place no other run has taken since.
+
+        The place of a run in an experiment is its task, agent, hardware and repeat.
+        """
+        newer = Run.objects.filter(
+            experiment=models.OuterRef("experiment"),
+            task_version__task=models.OuterRef("task_version__task"),
+            agent=models.OuterRef("agent"),
+            hardware=models.OuterRef("hardware"),
+            repeat=models.OuterRef("repeat"),
+            created_at__gt=models.OuterRef("created_at"),
+        )
+        broken = self.filter(status=RunStatus.BROKEN, imported_at=None, continued_by=None)
+        return broken.exclude(models.Exists(newer))
+
     def in_turn(self) -> Self:
         """Order the queued runs as workers claim them.
 

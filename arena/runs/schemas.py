@@ -84,6 +84,7 @@ class RunOut(ScoresOut):
     tokens: int | None
     imported_at: datetime | None
     imported_from: str
+    continues: str | None = Field(validation_alias="continues_id", description="A broken run.")
 
     @staticmethod
     def resolve_owner(run: Run) -> str | None:
@@ -127,7 +128,12 @@ class RunStarted(RunOut):
 
 
 class RunDetail(RunStarted):
+    continued_by: str | None = Field(description="The run that continues this one.")
     submissions: list[SubmissionOut]
+
+    @staticmethod
+    def resolve_continued_by(run: Run) -> str | None:
+        return Run.objects.filter(continues=run).values_list("pk", flat=True).first()
 
     @staticmethod
     def resolve_submissions(run: Run) -> list[Submission]:

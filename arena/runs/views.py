@@ -157,6 +157,18 @@ def file(request: HttpRequest, run_id: str, number: int, path: str) -> HttpRespo
 
 
 @require_POST
+def continue_(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Continue a broken run and open the page of the new one."""
+    if not request.user.is_authenticated:
+        return redirect("login")
+    try:
+        return redirect(services.continue_run(_run(request, run_id), signed_in(request)))
+    except UserError as error:
+        messages.error(request, error.text)
+    return redirect("run", run_id)
+
+
+@require_POST
 def cancel(request: HttpRequest, run_id: str) -> HttpResponse:
     if not request.user.is_authenticated:
         return redirect("login")

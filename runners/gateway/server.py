@@ -403,7 +403,7 @@ class Gateway:
         done = call.reported(reading, cost)
         if call.replayed:
             done = replace(done, cost_usd=0.0 if reading.usage else None)
-        if self._writer and not call.error and call.begun:
+        if self._writer and not call.error and call.begun and not call.replayed:
             self._writer.add(call.exchange())
         self._report("model_call", asdict(done))
         if call.status == 200 and call.error != HUNG_UP:

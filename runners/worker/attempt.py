@@ -337,7 +337,8 @@ class _Attempt:
         A run with a newer lease is left alone.
         """
         if stopping.is_set():
-            self._finish(RunStatus.BROKEN, "Its worker was stopped.", Fault.ARENA)
+            held = {"lease": self.lease, "status": RunStatus.RUNNING}
+            services.interrupt_run(self.run.pk, held, "Its worker was stopped.")
         elif Run.objects.filter(pk=self.run.pk, cancel_requested=True).exists():
             self._finish(RunStatus.CANCELLED, "Cancelled.", Fault.USER)
 

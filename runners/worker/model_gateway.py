@@ -101,14 +101,15 @@ class ModelGateway:
             )
         url = f"http://{loopback.HOST}:{loopback.PORT}"
         self.access = ModelAccess(run.agent.model, url, secrets.token_urlsafe(24), common)
-        before = traffic_file(run.continues_id) if run.continues_id else None
+        traffic = traffic_file(run.pk)
+        _copy_recording(run, traffic)
         limits = {BUDGETS[name]: run.budget.get(name, 0) for name in BUDGETS}
         self._configuration = {
             "provider": provider.model_dump(mode="json"),
             "key": key,
             "settings": {"token": self.access.token, **limits},
-            "record": str(traffic_file(run.pk)),
-            "replay": str(before) if before and before.exists() else "",
+            "record": str(traffic),
+            "replay": str(traffic) if traffic.exists() else "",
             "live": True,
         }
         self.last_failure: Failure | None = None
@@ -183,6 +184,23 @@ class ModelGateway:
                 self._spend()
             case "failed":
                 self._fail(Failure(f"{facts['text']}.", Fault(facts["fault"])))
+
+
+def _copy_recording(run: Run, target: Path) -> None:
+    """Copy the recording that a run continues; nothing where no call was recorded.
+
+    It is whole, whatever of it was replayed already, so that a chain of broken runs loses nothing.
+    """
+    before = run.continues
+    while before is not None and not traffic_file(before.pk).exists():
+        before = before.continues
+    if before is not None and not target.exists():
+        lines = traffic_file(before.pk).read_bytes().splitlines(keepends=True)
+        whole = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+        partial = target.with_suffix(".partial")
+        partial.write_bytes(b"".join(whole))
+        partial.chmod(0o600)
+        partial.rename(target)
 
 
 def _provider(run: Run) -> tuple[Provider, str]:

@@ -39,7 +39,7 @@ def test_a_run_that_cannot_be_ended_keeps_no_other_from_its_end(start, monkeypat
     for run in runs:
         services.claim_run(run.pk, LEASE)
         silence(run)
-    monkeypatch.setattr("arena.runs.services.reaper.end_run", unless(runs[0].pk))
+    monkeypatch.setattr("arena.runs.services.continuation.end_run", unless(runs[0].pk))
     assert services.reap() == 1
     assert [Run.objects.get(pk=run.pk).status for run in runs] == ["running", "broken"]
 

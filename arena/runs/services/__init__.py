@@ -1,5 +1,6 @@
 """All writes to runs, for views, API, workers and commands."""
 
+from arena.runs.services.continuation import can_continue, continue_run, interrupt_run
 from arena.runs.services.evaluations import (
     break_evaluation,
     claim_evaluation,
@@ -28,10 +29,12 @@ from arena.runs.transfer.imports import import_results
 
 __all__ = [
     "break_evaluation",
+    "can_continue",
     "cancel_run",
     "claim_evaluation",
     "claim_next",
     "claim_run",
+    "continue_run",
     "finish_build",
     "finish_evaluation",
     "finish_profile",
@@ -39,6 +42,7 @@ __all__ = [
     "heartbeat_evaluation",
     "heartbeat_run",
     "import_results",
+    "interrupt_run",
     "new_lease",
     "reap",
     "record",

@@ -13,6 +13,7 @@ from django.utils import timezone
 from arena import queue
 from arena.catalog.models import Worker
 from arena.runs.models import Evaluation, Run
+from arena.runs.services.continuation import interrupt_run
 from arena.runs.services.evaluations import break_evaluation
 from arena.runs.services.runs import end_run
 from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus
@@ -57,9 +58,9 @@ def _reap_runs(lease: timedelta | None = None) -> int:
         }
         if run.cancel_requested:
             end = (RunStatus.CANCELLED, "Cancelled.", Fault.USER)
+            ended += _each(end_run, run.pk, condition, *end)
         else:
-            end = (RunStatus.BROKEN, SILENT, Fault.ARENA)
-        ended += _each(end_run, run.pk, condition, *end)
+            ended += _each(interrupt_run, run.pk, condition, SILENT)
     return ended
 
 

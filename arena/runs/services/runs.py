@@ -61,8 +61,13 @@ def start_run(
     experiment: Experiment | None = None,
     repeat: int = 0,
     visibility: str = Visibility.PUBLIC,
+    continues: Run | None = None,
+    counted: bool = True,
 ) -> Run:
-    """Queue a run and send it to the agent workers. Raises UserError if it cannot run."""
+    """Queue a run and send it to the agent workers; `counted` applies the limit of its owner.
+
+    Raises: UserError if it cannot run.
+    """
     if visibility not in Visibility.values:
         raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
     version = _task_version(task_slug)
@@ -78,7 +83,8 @@ def start_run(
             raise CannotWork(f"{agent.title} does not work for what judges {task_slug}.")
     hardware = _hardware(hardware_slug, kinds, what)
     with transaction.atomic():
-        _check_quota(owner)
+        if counted:
+            _check_quota(owner)
         run = Run.objects.create(
             task_version=version,
             agent=agent,
@@ -89,6 +95,7 @@ def start_run(
             experiment=experiment,
             repeat=repeat,
             visibility=visibility,
+            continues=continues,
         )
         place = Run.objects.ahead_of(run).count() + 1
         record_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS, queue_position=place)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -23,7 +24,7 @@ from arena.runs.states import Fault
 from evaluation.sandbox.features import isolation_features
 from runners.agent.confinement import confined, environment
 from runners.agent.control_socket import TimeBudget
-from runners.worker.model_gateway import Failure, ModelGateway, NoModel
+from runners.worker.model_gateway import Failure, ModelGateway, NoModel, traffic_file
 from tests.conftest import skip_or_fail
 from tests.model_server import Fault as Failing
 from tests.model_server import ModelServer, Script, Turn
@@ -52,10 +53,10 @@ for _ in range(times):
 class Attempt:
     """A gateway, and what it does to its run."""
 
-    def __init__(self, home: Path, **budget: float) -> None:
+    def __init__(self, home: Path, continues: Any = None, **budget: float) -> None:
         self.home = home
         agent = SimpleNamespace(title="T", model="m", provider="test")
-        run: Any = SimpleNamespace(pk="r-1", agent=agent, continues_id=None, budget=budget)
+        run: Any = SimpleNamespace(pk="r-1", agent=agent, continues=continues, budget=budget)
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.failures: list[Failure] = []
         self.spent = threading.Event()
@@ -254,3 +255,29 @@ def test_answer_after_a_failure_leaves_no_last_failure(home: Path) -> None:
         with attempt.agent(times=2) as process:
             process.communicate(timeout=30)
         assert len(attempt.of("model_call")) == 2 and attempt.gateway.last_failure is None
+
+
+def broken_run(pk: str, before: Any = None) -> Any:
+    return SimpleNamespace(pk=pk, continues=before)
+
+
+def test_continued_run_replays_the_recording_and_a_chain_loses_nothing(home: Path) -> None:
+    """The run in between broke before it had replayed anything."""
+    with provider(home, Turn(text="Yes.")) as server:
+        first = Attempt(home)
+        with first.agent(times=2) as agent:
+            agent.communicate(timeout=60)
+        recording = traffic_file("r-1")
+        whole = recording.read_bytes()
+        recording.rename(traffic_file("r-0"))
+        traffic_file("r-0").write_bytes(whole + b'{"method": "cut')
+        shutil.rmtree(home / "package")
+        shutil.rmtree(home / "workspace")
+        chain = broken_run("r-between", broken_run("r-0"))
+        second = Attempt(home, continues=chain)
+        assert recording.read_bytes() == whole and recording.stat().st_mode & 0o777 == 0o600
+        with second.agent(times=3) as agent:
+            agent.communicate(timeout=60)
+        assert server.requests == 3
+    assert [call["replayed"] for call in second.of("model_call")] == [True, True, False]
+    assert len(recording.read_bytes().splitlines()) == 3
