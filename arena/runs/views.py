@@ -24,6 +24,7 @@ from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.rounds import Round, best_of, rounds_of
 from arena.runs.services.runs import BUDGET
 from arena.runs.sources import changes, sources
+from arena.runs.spending import spending
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
 from arena.runs.trace import timeline
 from arena.runs.waiting import waiting_of
@@ -211,6 +212,11 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "scale": Scale.over(judged),
         "chart": best_by_round(rounds),
         "outline": timeline.outline(shown.events.all()),
+        "todo": timeline.todo_list(shown.events.all()),
+        "spent": spending(shown.pk),
+        "raw_output": shown.events.filter(kind="raw_output").order_by("seq").first(),
+        "continued_by": Run.objects.filter(continues=shown).first(),
+        "may_continue": may_cancel and services.can_continue(shown),
         "sources": sources(final.files) if final else [],
         "may_cancel": may_cancel and not shown.ended and not shown.cancel_requested,
         **_verdict(judged_round.evaluation if judged_round else None),

@@ -16,6 +16,15 @@ export function rowsOf(html) {
   return [...holder.content.querySelectorAll(".event")];
 }
 
+/** Put a newer revision in the place of a row; its folds stay open or closed. */
+function replace(old, row) {
+  const folds = row.querySelectorAll("details");
+  for (const [number, fold] of [...old.querySelectorAll("details")].entries()) {
+    if (folds[number]) folds[number].open = fold.open;
+  }
+  old.replaceWith(row);
+}
+
 export class Stream {
   #root;
   #chunks = new Map();
@@ -63,7 +72,7 @@ export class Stream {
     for (const row of rows) {
       const old = this.row(row.dataset.seq);
       if (old) {
-        if (Number(row.dataset.rev) > Number(old.dataset.rev)) old.replaceWith(row);
+        if (Number(row.dataset.rev) > Number(old.dataset.rev)) replace(old, row);
         continue;
       }
       const number = chunkOf(Number(row.dataset.seq));

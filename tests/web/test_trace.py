@@ -180,6 +180,9 @@ SAMPLES = {
     "log": {"text": "sample", "level": "warning"},
     "error": {"message": "sample", "type": "OSError", "traceback": "line 1"},
     "note": {"text": "sample", "detail": {"why": "because"}},
+    "model_call": {"provider": "p", "wire": "messages", "model": "sample", "error": "cut"},
+    "todo_list": {"items": [{"text": "sample", "status": "in_progress"}]},
+    "raw_output": {"part": 1, "text": "sample"},
 }
 
 

@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from arena.runs.sources import diff_html
+from arena.runs.trace.ansi import ansi_lines
+from arena.runs.trace.markdown import markdown_html
 
 register = template.Library()
 
@@ -27,6 +29,23 @@ def is_short(value: Any) -> bool:
     """Return whether a value fits on one line beside its name."""
     text = as_text(value)
     return len(text) <= MAX_SHORT_CHARACTERS and "\n" not in text
+
+
+@register.filter
+def field(value: dict[str, Any], name: str) -> Any:
+    """Return a value of an event by a name that is also a method of dictionaries."""
+    return value.get(name)
+
+
+@register.filter
+def as_markdown(text: str) -> SafeString:
+    return markdown_html(text)
+
+
+@register.filter
+def as_terminal(text: str) -> SafeString:
+    """Return a terminal's output with its colours."""
+    return format_html_join("\n", "{}", ((line,) for line in ansi_lines(text)))
 
 
 @register.filter

@@ -1,14 +1,15 @@
 """Rows of the trace on a run's page.
 
 A row is one logical event: it stands where the event first appeared and shows its newest revision.
+The first result of a tool call is part of the call's row.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -22,16 +23,30 @@ MAX_OUTLINE_ROWS = 1000
 MAX_FOUND_ROWS = 200
 OUTLINE_KINDS = ("span_begin", "gate_result")
 UNREVISED_KINDS = ("status",)  # each change of state stays as its own row
+HARNESS_OUTPUT = "raw_output"  # events say the same, so a search finds those alone
+MAX_NESTED = 5
+"""Levels of subagents that are drawn."""
 UNNAMED = "#"  # prefix of the ids of events without one; no event revises those
 PLAIN_TEXT = re.compile(r"[ -~]+")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row: the newest revision of an event, at the seq where the event first appeared."""
+    """One row: the newest revision of an event, at the seq where the event first appeared.
+
+    `result` is the first result of a tool call, `agents` the titles of the subagents around the
+    event, outermost first.
+    """
 
     seq: int
     event: Event
+    result: Entry | None = None
+    agents: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """Return a number that grows with each change of the row."""
+        return max(self.event.seq, self.result.version if self.result else 0)
 
     @property
     def templates(self) -> list[str]:
@@ -40,19 +55,45 @@ class Entry:
 
     @property
     def label(self) -> str:
-        span = self.event.body.get("span_kind", "")
-        names = {"span_begin": span, "span_end": f"{span} ends", "compiler_output": "compiler"}
-        return names.get(self.event.kind) or self.event.kind.replace("_", " ")
+        kind, body = self.event.kind, self.event.body
+        span = body.get("span_kind", "")
+        names = {
+            "span_begin": span,
+            "span_end": f"{span} ends",
+            "compiler_output": "compiler",
+            "todo_list": "plan",
+            "log": {"network": "refused", "provider": "provider"}.get(body.get("stream", ""), ""),
+        }
+        return names.get(kind) or kind.replace("_", " ")
 
     @property
-    def bad(self) -> bool:
-        body = self.event.body
-        return body.get("ok") is False or body.get("verdict") in ("failed", "rejected", "broken")
+    def tone(self) -> str:
+        """Return "bad" for a failure, "warn" for what a reader should know of, else ""."""
+        kind, body = self.event.kind, self.event.body
+        if (
+            body.get("ok") is False
+            or body.get("verdict") in ("failed", "rejected", "broken")
+            or (kind == "log" and body["level"] == "error")
+            or (kind in ("error", "model_call") and body.get("error", True))
+            or (self.result and self.result.tone == "bad")
+        ):
+            return "bad"
+        warns = kind == "log" and body["level"] == "warning" and body["stream"] != "stderr"
+        return "warn" if warns or kind in ("limit", "interrupt") or body.get("retries") else ""
 
     @property
     def minor(self) -> bool:
         """Return True for a span that nests inside a turn; it is drawn lighter."""
         return self.event.body.get("span_kind") not in ("turn", "submission")
+
+    @property
+    def depth(self) -> int:
+        return min(len(self.agents), MAX_NESTED)
+
+    def contains(self, words: str) -> bool:
+        """Return whether a value of the row contains casefolded `words`."""
+        inside = _contains(self.event.body, words)
+        return inside or (self.result is not None and self.result.contains(words))
 
 
 @dataclass(frozen=True)
@@ -100,10 +141,11 @@ def matching(events: QuerySet[Event], words: str) -> list[Entry]:
     plain = max(PLAIN_TEXT.findall(words), key=len, default="")
     with_text = events.annotate(text=Cast("body", TextField()))
     narrowed = with_text.filter(text__icontains=json.dumps(plain)[1:-1])
+    narrowed = narrowed.exclude(kind=HARNESS_OUTPUT)
     sought = words.casefold()
     candidates = narrowed.order_by("seq").iterator()
     page = islice((event for event in candidates if _contains(event.body, sought)), MAX_FOUND_ROWS)
-    return [entry for entry in folded(events, list(page)) if _contains(entry.event.body, sought)]
+    return [entry for entry in folded(events, list(page)) if entry.contains(sought)]
 
 
 def _contains(value: Any, words: str) -> bool:
@@ -115,12 +157,31 @@ def _contains(value: Any, words: str) -> bool:
 
 
 def outline(events: QuerySet[Event]) -> list[Entry]:
-    """Return the newest turns, submissions, evaluations and gates, in order."""
+    """Return the newest turns, subagents, submissions, evaluations and gates, in order."""
     newest = list(events.filter(kind__in=OUTLINE_KINDS).order_by("-seq")[:MAX_OUTLINE_ROWS])
     return folded(events, newest[::-1])
 
 
+def todo_list(events: QuerySet[Event]) -> Entry | None:
+    """Return the plan of the agent as it is now."""
+    newest = events.filter(kind="todo_list").order_by("-seq")[:1]
+    return next(iter(folded(events, list(newest))), None)
+
+
+def place(events: QuerySet[Event], seq: int) -> int:
+    """Return the seq of the row that shows an event; of itself if there is no such event."""
+    rows = folded(events, list(events.filter(seq=seq)))
+    return rows[0].seq if rows else seq
+
+
 def folded(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
+    """Return the rows that show the events of `page`, each once and in order."""
+    rows = _paired(events, _newest(events, page))
+    within = _subagents(events, (row.event for row in rows))
+    return [replace(row, agents=within.get(_span(row.event), ())) for row in rows]
+
+
+def _newest(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
     """Return each event of `page` once: its newest revision, at the seq of its first."""
     own = {event.pk: event for event in page}
     named = {event.event_id: event.pk for event in page if _revisable(event)}
@@ -140,3 +201,71 @@ def folded(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
 
 def _revisable(event: Event) -> bool:
     return event.kind not in UNREVISED_KINDS and not event.event_id.startswith(UNNAMED)
+
+
+def _paired(events: QuerySet[Event], rows: list[Entry]) -> list[Entry]:
+    """Put the first result of each call in the call's row, also of calls before these rows."""
+    results = [row for row in rows if row.event.kind == "tool_result" and row.event.body["call"]]
+    calls = {row.event.event_id: row for row in rows if row.event.kind == "tool_call"}
+    away = {row.event.body["call"] for row in results} - calls.keys()
+    if away:
+        found = events.filter(kind="tool_call", event_id__in=away)
+        calls |= {row.event.event_id: row for row in _newest(events, list(found))}
+    if not calls:
+        return rows
+    here = {row.event.event_id: row for row in results}
+    firsts = _first_results(events, calls)
+    named = [event for event in firsts.values() if event.event_id not in here]
+    here |= {row.event.event_id: row for row in _newest(events, named)}
+    pairs = {
+        call: replace(calls[call], result=here[event.event_id]) for call, event in firsts.items()
+    }
+    shown = {row.seq: row for row in rows} | {row.seq: row for row in calls.values()}
+    for pair in pairs.values():
+        assert pair.result
+        shown[pair.seq] = pair
+        shown.pop(pair.result.seq, None)
+    return [shown[seq] for seq in sorted(shown)]
+
+
+def _first_results(events: QuerySet[Event], calls: dict[str, Entry]) -> dict[str, Event]:
+    """Return the event of the first result after each call, by the id of the call."""
+    begin = min(row.seq for row in calls.values())
+    after = events.filter(kind="tool_result", seq__gt=begin, body__call__in=list(calls))
+    firsts: dict[str, Event] = {}
+    for event in after.order_by("seq").iterator():
+        call = event.body["call"]
+        if event.seq > calls[call].seq:
+            firsts.setdefault(call, event)
+        if len(firsts) == len(calls):
+            break
+    return firsts
+
+
+def _subagents(events: QuerySet[Event], shown: Iterable[Event]) -> dict[str, tuple[str, ...]]:
+    """Return the titles of the subagents around each span of these events, outermost first."""
+    begins: dict[str, Event] = {}
+    spans = wanted = {_span(event) for event in shown} - {""}
+    for _ in range(2 * MAX_NESTED):  # a turn may stand between two subagents
+        ids = {name for span in wanted for name in (span, f"{span}-begin")}
+        found = events.filter(kind="span_begin", event_id__in=ids).order_by("rev")
+        begins |= {_span(event): event for event in found} if ids else {}
+        wanted = {begins[span].parent for span in wanted if span in begins} - begins.keys() - {""}
+    around: dict[str, tuple[str, ...]] = {}
+    for span in spans:
+        titles: list[str] = []
+        seen: set[str] = set()
+        at = span
+        while at in begins and at not in seen:
+            seen.add(at)
+            body = begins[at].body
+            if body["span_kind"] == "subagent":
+                titles.insert(0, body["title"] or "subagent")
+            at = begins[at].parent
+        around[span] = tuple(titles)
+    return around
+
+
+def _span(event: Event) -> str:
+    """Return the span of an event; of one that begins a span without naming it, its id."""
+    return event.span or (event.event_id if event.kind == "span_begin" else "")
