@@ -61,5 +61,15 @@ class CannotWork(Conflict):
     code = "cannot_work"
 
 
+class TooLarge(UserError):
+    code, status = "too_large", 413
+
+
 class QuotaExceeded(UserError):
+    """A limit of a user; after `retry_after` seconds, where they are known, a new try may pass."""
+
     code, status = "quota_exceeded", 429
+
+    def __init__(self, message: str, hint: str = "", retry_after: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.retry_after = retry_after

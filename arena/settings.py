@@ -172,6 +172,7 @@ WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to coll
 WHITENOISE_AUTOREFRESH = DEBUG
 
 MAX_ACTIVE_RUNS = int(os.environ.get("MAX_ACTIVE_RUNS", "20"))  # of one user
+MAX_PENDING_SUBMISSIONS = int(os.environ.get("MAX_PENDING_SUBMISSIONS", "64"))  # of one user
 
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"

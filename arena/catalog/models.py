@@ -13,8 +13,10 @@ from arena.accounts.models import Viewer
 from arena.catalog.agent_settings import settings_problems
 
 WORKER_TIMEOUT = timedelta(seconds=30)
-RESERVED_SLUGS = ("new",)
-"""Slugs that no agent can have: pages have their addresses."""
+DIRECT = "direct-submission"
+"""Slug and adapter of the agent that stands for kernels submitted without one."""
+RESERVED_SLUGS = ("new", DIRECT)
+"""Slugs that no new agent can have: pages have their addresses."""
 
 
 class Operator(models.Model):

@@ -15,7 +15,16 @@ from django.db.models import Q
 from django.utils import timezone
 
 from arena.catalog.agent_settings import problems_text, settings_problems
-from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, TaskVersion, Worker
+from arena.catalog.models import (
+    DIRECT,
+    Agent,
+    Hardware,
+    Harness,
+    Operator,
+    Task,
+    TaskVersion,
+    Worker,
+)
 from arena.errors import Conflict, Invalid, NotFound
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import Task as TaskFolder
@@ -149,6 +158,18 @@ def create_agent(
     )
     inherit(agent)
     return _saved(agent)
+
+
+def direct_agent() -> Agent:
+    """Return the agent that stands for kernels submitted without one; no run of it can start."""
+    values = {
+        "title": "Direct submission",
+        "adapter": DIRECT,
+        "description": "Kernels that were submitted by the API, without an agent.",
+        "active": False,
+    }
+    agent, _ = Agent.objects.get_or_create(slug=DIRECT, defaults=values)
+    return agent
 
 
 def inherit(agent: Agent) -> None:

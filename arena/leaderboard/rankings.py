@@ -161,7 +161,7 @@ def ranked_runs(filters: Filters = Filters()) -> list[JudgedRun]:
     Of several runs of the same (task, agent, hardware, repeat) only the newest counts, whatever
     experiment it belongs to.
     """
-    runs = Run.objects.public().filter(status__in=RUN_JUDGED)
+    runs = Run.objects.public().of_agents().filter(status__in=RUN_JUDGED)
     names = ("hardware", "category", "track", "experiment")
     runs = runs.matching(**{name: getattr(filters, name) for name in names})
     dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}

@@ -60,7 +60,7 @@ def records(runs: RunQuerySet, limit: int | None = None, agent: str = "") -> lis
 def _records(runs: RunQuerySet) -> list[Record]:
     """Return every record, oldest first; a run has only the columns that are read here."""
     columns = ("task_version", "hardware", "agent__slug", "speedup", "low", "high", "ended_at")
-    passed = runs.public().filter(status=RunStatus.PASSED, speedup__isnull=False)
+    passed = runs.public().of_agents().filter(status=RunStatus.PASSED, speedup__isnull=False)
     passed = passed.exclude(agent__open_book=True).order_by("ended_at", "pk")
     found: list[Record] = []
     current: dict[tuple[int, int], int] = {}

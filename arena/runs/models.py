@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.accounts.models import Viewer
-from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
+from arena.catalog.models import DIRECT, Agent, Hardware, Task, TaskVersion, Worker
 from arena.queue import BUILD
 from arena.runs.states import (
     RUN_ACTIVE,
@@ -95,6 +95,14 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Leave out runs of draft tasks, which only staff can see."""
         return self.exclude(task_version__task__status=Task.Status.DRAFT)
 
+    def of_agents(self) -> Self:
+        """Leave out kernels submitted without an agent, which no board counts."""
+        return self.exclude(agent__adapter=DIRECT)
+
+    def direct(self) -> Self:
+        """Return the runs of kernels submitted without an agent, each with one submission."""
+        return self.filter(agent__adapter=DIRECT)
+
     def active(self) -> Self:
         return self.filter(status__in=RUN_ACTIVE)
 
@@ -111,7 +119,9 @@ class RunQuerySet(models.QuerySet["Run"]):
             repeat=models.OuterRef("repeat"),
             created_at__gt=models.OuterRef("created_at"),
         )
-        broken = self.filter(status=RunStatus.BROKEN, imported_at=None, continued_by=None)
+        broken = self.of_agents().filter(
+            status=RunStatus.BROKEN, imported_at=None, continued_by=None
+        )
         return broken.exclude(models.Exists(newer))
 
     def in_turn(self) -> Self:
@@ -232,6 +242,11 @@ class Run(Scores):
         return self.status not in RUN_ACTIVE
 
     @property
+    def is_direct(self) -> bool:
+        """Return whether it is a kernel submitted without an agent."""
+        return self.agent.adapter == DIRECT
+
+    @property
     def seconds(self) -> float | None:
         """Return the seconds from start to end, or to now; None while the run is queued."""
         if self.started_at is None:
@@ -257,6 +272,11 @@ class Submission(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id} round {self.round}"
+
+    @property
+    def slug(self) -> str:
+        """Return its id in the API, which other arenas that import the run keep."""
+        return f"{self.run_id}-{self.round}"
 
 
 class EvaluationQuerySet(models.QuerySet["Evaluation"]):

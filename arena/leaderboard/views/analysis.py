@@ -20,7 +20,7 @@ CAPTION_THRESHOLD = 1.25
 def analysis(request: HttpRequest) -> HttpResponse:
     chosen = {name: request.GET.get(name, "") for name in FILTERS}
     visible = Task.objects.visible_to(request.user)
-    stats = verdict_stats(Run.objects.visible_to(request.user).matching(**chosen))
+    stats = verdict_stats(Run.objects.visible_to(request.user).of_agents().matching(**chosen))
     context = {
         "stats": stats,
         "chosen": chosen,

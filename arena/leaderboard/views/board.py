@@ -39,7 +39,7 @@ MAX_ACTIVE_RUNS = 12
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    visible = Run.objects.visible_to(request.user).with_names()
+    visible = Run.objects.visible_to(request.user).of_agents().with_names()
     runs = ranked_runs()
     boards = [
         (device, rank(runs=[run for run in runs if run.hardware_id == device.pk]))

@@ -29,7 +29,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     visible = Task.objects.visible_to(request.user)
     found = visible.filter(status=Task.Status.PUBLISHED).select_related("operator")
     found = found.matching(**chosen)
-    fastest = _fastest(Run.objects.visible_to(request.user))
+    fastest = _fastest(Run.objects.visible_to(request.user).of_agents())
     operators = [
         (operator, [(task, fastest.get(task.pk)) for task in its_tasks])
         for operator, its_tasks in groupby(found, key=lambda task: task.operator)
@@ -61,7 +61,8 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     )
     version = shown.version
     public = version.public if version else {}
-    runs = Run.objects.visible_to(request.user).with_names().filter(task_version__task=shown)
+    visible_runs = Run.objects.visible_to(request.user).of_agents()
+    runs = visible_runs.with_names().filter(task_version__task=shown)
     history = list(runs.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:MAX_RECENT_RUNS])
     task_records = records(Run.objects.filter(task_version=version)) if version else []
     context = {

@@ -1,6 +1,7 @@
 """All writes to runs, for views, API, workers and commands."""
 
 from arena.runs.services.continuation import can_continue, continue_run, interrupt_run
+from arena.runs.services.direct import submit_kernel
 from arena.runs.services.evaluations import (
     break_evaluation,
     claim_evaluation,
@@ -52,5 +53,6 @@ __all__ = [
     "show_run",
     "start_run",
     "submit",
+    "submit_kernel",
     "take_over",
 ]

@@ -12,7 +12,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from arena import queue, sockets
-from arena.errors import Conflict, UserError
+from arena.errors import Conflict, TooLarge, UserError
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.services.runs import end_run, record_status
@@ -33,7 +33,7 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
     if not files:
         raise UserError("Nothing was submitted.", "Write the file that the task names.")
     if size > MAX_FILES_BYTES:
-        raise UserError(f"The files are {size} bytes.", f"The limit is {MAX_FILES_BYTES} bytes.")
+        raise TooLarge(f"The files are {size} bytes.", f"The limit is {MAX_FILES_BYTES} bytes.")
     frozen, note = dict(sorted(files.items())), clean(note)
     digest = hashlib.sha256(json.dumps(frozen).encode()).hexdigest()
     with transaction.atomic():
@@ -61,9 +61,9 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
 def request_evaluation(submission: Submission, scope: str) -> Evaluation:
     """Request a verdict on `submission`; a second request returns the first evaluation.
 
-    A final evaluation moves the run to `judging`, and its end ends the run.
+    One that ends its run moves it to `judging`.
 
-    Raises: Conflict for a final evaluation of a run that is not running, or is to be cancelled.
+    Raises: Conflict for such an evaluation of a run that is not running, or is to be cancelled.
     """
     run = submission.run
     with transaction.atomic():
@@ -72,7 +72,7 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
         )
         if not created:
             return evaluation
-        if scope == Scope.FINAL:
+        if ends_run(run, scope):
             running = Run.objects.filter(
                 pk=run.pk, status=RunStatus.RUNNING, cancel_requested=False
             )
@@ -88,6 +88,14 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
         note(run.pk, "span_begin", body, id=_span(evaluation), parent=_span(submission))
         queue.enqueue("build", queue.BUILD, evaluation.pk)
     return evaluation
+
+
+def ends_run(run: Run, scope: str) -> bool:
+    """Return whether an evaluation of this scope is the last of its run.
+
+    It is the final one, or the only one of a kernel submitted without an agent.
+    """
+    return scope == Scope.FINAL or (scope == Scope.ROUND and run.is_direct)
 
 
 def request_profile(submission: Submission, case: str) -> Evaluation:
@@ -224,7 +232,7 @@ def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> b
                 record_gate(evaluation_id, gate)
         _record_end(evaluation, verdict, reason, message, scores)
         sockets.nudge(sockets.BOARD)
-        if evaluation.scope == Scope.FINAL:
+        if ends_run(evaluation.submission.run, evaluation.scope):
             _end_judged_run(evaluation, verdict, message or reason, scores)
     return True
 
@@ -276,7 +284,7 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
         ):
             return False
         _record_end(evaluation, "broken", "", reason, {})
-        if evaluation.scope == Scope.FINAL:
+        if ends_run(evaluation.submission.run, evaluation.scope):
             judging = {"status": RunStatus.JUDGING}
             end_run(run_id, judging, RunStatus.BROKEN, reason, Fault.ARENA)
     return True
@@ -394,6 +402,6 @@ def _held(evaluation_id: int, lease: str) -> QuerySet[Evaluation]:
 
 
 def _with_run(evaluation_id: int) -> Evaluation:
-    return Evaluation.objects.select_related("submission__run__task_version", "hardware").get(
-        pk=evaluation_id
-    )
+    return Evaluation.objects.select_related(
+        "submission__run__task_version", "submission__run__agent", "hardware"
+    ).get(pk=evaluation_id)

@@ -70,18 +70,18 @@ def start_run(
     """
     if visibility not in Visibility.values:
         raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
-    version = _task_version(task_slug)
+    version = task_version(task_slug)
     agent = _agent(agent_slug)
     if agent.tasks and not any(fnmatchcase(task_slug, pattern) for pattern in agent.tasks):
         others = ", ".join(agent.tasks)
         raise CannotWork(f"{agent.title} does not work on {task_slug}.", f"It works on {others}.")
-    kinds: Sequence[str] = _kinds(version.task)
+    kinds: Sequence[str] = device_kinds(version.task)
     what = "this task"
     if agent.kinds:
         kinds, what = [kind for kind in kinds if kind in agent.kinds], f"{agent.title} at it"
         if not kinds:
             raise CannotWork(f"{agent.title} does not work for what judges {task_slug}.")
-    hardware = _hardware(hardware_slug, kinds, what)
+    hardware = find_hardware(hardware_slug, kinds, what)
     with transaction.atomic():
         if counted:
             _check_quota(owner)
@@ -214,7 +214,8 @@ def record_status(run_id: str, state: str, **more: Any) -> None:
     sockets.nudge(sockets.BOARD)
 
 
-def _task_version(slug: str) -> TaskVersion:
+def task_version(slug: str) -> TaskVersion:
+    """Return the newest version of a task that takes runs. Raises: NotFound, Conflict."""
     task = Task.objects.by_slug(slug).first()
     if task is None:
         raise NotFound(
@@ -235,13 +236,13 @@ def _agent(slug: str) -> Agent:
     return agent
 
 
-def _kinds(task: Task) -> tuple[str, ...]:
+def device_kinds(task: Task) -> tuple[str, ...]:
     """Return the kinds of device that can judge a task, best first."""
     target = task.track.partition("-to-")[2]
     return languages()[target].kinds if target in languages() else ("gpu", "cpu")
 
 
-def _hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware:
+def find_hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware:
     """Return the named hardware, else the best of these kinds.
 
     Hardware of a live worker comes first, then the best kind, then the hardware seen last.
@@ -287,7 +288,7 @@ def _check_quota(owner: User | None) -> None:
     """Raise QuotaExceeded for a user with too many active runs; staff have no limit."""
     if owner is None or owner.is_staff:
         return
-    active = Run.objects.active().filter(owner=owner).count()
+    active = Run.objects.of_agents().active().filter(owner=owner).count()
     if active >= settings.MAX_ACTIVE_RUNS:
         raise QuotaExceeded(
             f"You have {active} runs queued or running, which is the limit.",

@@ -1,0 +1,84 @@
+"""Kernels submitted without an agent: a run of one round, whose verdict ends it."""
+
+from __future__ import annotations
+
+import math
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from arena.accounts.models import User
+from arena.catalog.models import Hardware
+from arena.catalog.services import direct_agent
+from arena.errors import QuotaExceeded
+from arena.runs.models import Evaluation, Run, Submission
+from arena.runs.services.evaluations import request_evaluation, submit
+from arena.runs.services.runs import device_kinds, find_hardware, task_version
+from arena.runs.states import EvaluationStatus, RunStatus, Scope, Visibility
+
+JUDGED_LATELY = 20
+"""Verdicts over which the time of one is averaged."""
+MIN_WAIT_SECONDS, DEFAULT_WAIT_SECONDS, MAX_WAIT_SECONDS = 1, 10, 300
+
+
+def submit_kernel(
+    *,
+    task_slug: str,
+    source: str,
+    owner: User,
+    hardware_slug: str | None = None,
+    label: str = "",
+    note: str = "",
+) -> Submission:
+    """Submit the target file of a task and request a verdict on its public cases.
+
+    Only its owner and staff can see it, and no board counts it.
+
+    Raises: QuotaExceeded; TooLarge; another UserError if it cannot be judged.
+    """
+    version = task_version(task_slug)
+    hardware = find_hardware(hardware_slug, device_kinds(version.task), "this task")
+    with transaction.atomic():
+        _check_quota(owner, hardware)
+        run = Run.objects.create(
+            task_version=version,
+            agent=direct_agent(),
+            hardware=hardware,
+            owner=owner,
+            label=label[:100],
+            visibility=Visibility.OWNER,
+            budget={"rounds": 1},
+            status=RunStatus.RUNNING,
+            started_at=timezone.now(),
+        )
+        submission = submit(run.pk, {version.public["target_file"]: source}, note)
+        request_evaluation(submission, Scope.ROUND)
+    return submission
+
+
+def _check_quota(owner: User, hardware: Hardware) -> None:
+    """Raise QuotaExceeded for a user with too many kernels that wait for a verdict."""
+    pending = Run.objects.direct().active().filter(owner=owner).count()
+    if pending < settings.MAX_PENDING_SUBMISSIONS:
+        return
+    seconds = _seconds_per_verdict(hardware)
+    raise QuotaExceeded(
+        f"{pending} of your submissions wait for a verdict, which is the limit.",
+        f"Try again in {seconds} seconds, or cancel their runs.",
+        retry_after=seconds,
+    )
+
+
+def _seconds_per_verdict(hardware: Hardware) -> int:
+    """Return the seconds from the start of judging to a verdict, averaged over the latest."""
+    judged = Evaluation.objects.filter(
+        hardware=hardware, status=EvaluationStatus.DONE, scope=Scope.ROUND
+    )
+    times = judged.exclude(started_at=None).order_by("-ended_at")
+    seconds = [
+        (ended - started).total_seconds()
+        for started, ended in times.values_list("started_at", "ended_at")[:JUDGED_LATELY]
+    ]
+    mean = sum(seconds) / len(seconds) if seconds else DEFAULT_WAIT_SECONDS
+    return min(MAX_WAIT_SECONDS, max(MIN_WAIT_SECONDS, math.ceil(mean)))
