@@ -16,9 +16,10 @@ from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationEr
 
 from arena.accounts.auth import READ
 from arena.catalog.api import router as catalog_router
-from arena.errors import UserError
+from arena.errors import QuotaExceeded, UserError
 from arena.leaderboard.api import router as leaderboard_router
 from arena.runs.api import router as runs_router
+from arena.runs.submissions_api import router as submissions_router
 
 DOCS = "See /api/v1/docs."
 
@@ -31,6 +32,7 @@ api = NinjaAPI(
 )
 api.add_router("", catalog_router)
 api.add_router("/runs", runs_router)
+api.add_router("/submissions", submissions_router)
 api.add_router("/leaderboard", leaderboard_router)
 
 
@@ -46,6 +48,14 @@ def on_user_error(request: HttpRequest, error: UserError) -> HttpResponse:
     fields = getattr(error, "fields", None)
     more = {"fields": fields} if fields else {}
     return error_response(request, error.status, error.code, error.message, error.hint, **more)
+
+
+@api.exception_handler(QuotaExceeded)
+def on_quota_exceeded(request: HttpRequest, error: QuotaExceeded) -> HttpResponse:
+    response = on_user_error(request, error)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
 
 
 @api.exception_handler(ValidationError)
@@ -66,8 +76,11 @@ def on_authentication_error(request: HttpRequest, error: AuthenticationError) ->
 
 @api.exception_handler(Throttled)
 def on_throttled(request: HttpRequest, error: Throttled) -> HttpResponse:
-    hint = f"Wait {math.ceil(error.wait or 60)} seconds."
-    return error_response(request, 429, "throttled", "Too many requests.", hint)
+    seconds = math.ceil(error.wait or 60)
+    hint = f"Wait {seconds} seconds."
+    response = error_response(request, 429, "throttled", "Too many requests.", hint)
+    response.headers["Retry-After"] = str(seconds)
+    return response
 
 
 @api.exception_handler(Http404)

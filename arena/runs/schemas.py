@@ -109,6 +109,7 @@ class EvaluationOut(ScoresOut):
 
 
 class SubmissionOut(Schema):
+    id: str = Field(validation_alias="slug", description="Of /submissions/{id}/reward.")
     round: int
     content_hash: str
     note: str

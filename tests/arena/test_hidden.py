@@ -39,13 +39,20 @@ def api_paths(run) -> list[str]:
     """Every GET address of the API, with this run, its events and its task filled in."""
     from arena.api import api
 
-    values = {"run_id": run.pk, "operator": "relu", "track": "cpp-to-cpp", "number": 1}
+    values = {
+        "run_id": run.pk,
+        "operator": "relu",
+        "track": "cpp-to-cpp",
+        "number": 1,
+        "submission_id": f"{run.pk}-1",
+    }
     paths = []
     for path, methods in api.get_openapi_schema()["paths"].items():
         if "get" not in methods:
             continue
         seqs = range(1, run.last_seq + 1) if "{seq}" in path else [0]
-        paths += [path.format(**values, seq=seq) for seq in seqs]
+        query = "?submission={submission_id}" if path.endswith("/rewards") else ""
+        paths += [(path + query).format(**values, seq=seq) for seq in seqs]
     return paths
 
 
