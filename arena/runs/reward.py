@@ -31,6 +31,15 @@ TRICKS = (Verdict.REJECTED, Verdict.DISPUTED)
 TRICK_REASONS = (Reason.FORBIDDEN, Reason.FASTER_THAN_ROOFLINE)
 
 
+FORMULA = {
+    "refused": REFUSED,
+    "stopped": {gate.value: value for gate, value in STOPPED.items()},
+    "parity": PARITY,
+    "max_speedup": MAX_SPEEDUP,
+}
+"""Constants for the methodology page."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Part of an evaluation that its reward depends on.

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from arena.accounts.models import ApiToken
 from arena.runs import services
 from arena.runs.models import Run, Submission
-from arena.runs.reward import REFUSED, STOPPED, reward_of_speedup
+from arena.runs.reward import MAX_SPEEDUP, PARITY, REFUSED, STOPPED, reward_of_speedup
 from evaluation.types import GateName, Reason
 from tests.arena.factories import (
     HIDDEN_CASE,
@@ -197,3 +197,11 @@ def test_unknown_submission_is_not_found(client, headers, unknown):
 def test_list_rewards_of_none_or_too_many_is_refused(client, headers, count):
     query = {"submission": ["a-1"] * count}
     assert client.get(f"{SUBMISSIONS}/rewards", query, headers=headers).status_code == 422
+
+
+def test_methodology_page_states_the_constants_of_the_reward(client):
+    html = client.get("/methodology/").content.decode()
+    formula = html.partition('<h2 id="reward">')[2].partition("</pre>")[0]
+    assert f"{REFUSED}: refused as a trick" in formula
+    assert all(f"{value}: failed at {gate}" in formula for gate, value in STOPPED.items())
+    assert f"{PARITY} + (1 − {PARITY}) · log(low) / log({MAX_SPEEDUP:g})" in formula

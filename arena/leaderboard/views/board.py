@@ -30,6 +30,7 @@ from arena.leaderboard.records import records
 from arena.runs import experiments
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, Run, RunQuerySet
+from arena.runs.reward import FORMULA
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
 MAX_NEWEST_RUNS = 8
@@ -98,7 +99,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
-    return render(request, "methodology.html")
+    return render(request, "methodology.html", {"reward": FORMULA})
 
 
 def generalization_caption(rows: list[Row]) -> str:

@@ -79,6 +79,7 @@ def _seconds_per_verdict(hardware: Hardware) -> int:
     seconds = [
         (ended - started).total_seconds()
         for started, ended in times.values_list("started_at", "ended_at")[:JUDGED_LATELY]
+        if started and ended
     ]
     mean = sum(seconds) / len(seconds) if seconds else DEFAULT_WAIT_SECONDS
     return min(MAX_WAIT_SECONDS, max(MIN_WAIT_SECONDS, math.ceil(mean)))
