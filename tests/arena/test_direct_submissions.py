@@ -103,3 +103,12 @@ def test_cancel_run_of_submitted_kernel_frees_its_place(alice, settings):
     run = services.cancel_run(submit(alice).run, alice)
     assert run.status == "cancelled"
     submit(alice)
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_page_of_submitted_kernel_is_shown_to_its_owner_only(client, alice, charlie, end):
+    run = judged(alice) if end else submit(alice).run
+    for user, status in ((charlie, 404), (alice, 200)):
+        client.force_login(user)
+        assert client.get(f"/runs/{run.pk}/").status_code == status
+        assert client.get(f"/runs/{run.pk}/rounds/1/").status_code == status
