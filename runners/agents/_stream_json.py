@@ -60,7 +60,7 @@ class StreamJson:
             case "result":
                 self._result(record)
                 return True
-            case "stream_event":  # parts of what a later record has whole
+            case "stream_event" | "tool_progress":  # a part of a later record, or a heartbeat
                 return True
         return False
 
@@ -139,7 +139,7 @@ class StreamJson:
         if self._message:
             self._message["called"] = True
         self._tools[call] = tool, arguments, time.monotonic()
-        event = _event_of(call)
+        event = event_of(call)
         self._session.tool_call(tool, arguments, event=event, span=span)
         if tool in SUBAGENTS:
             title = str(arguments.get("description") or arguments.get("subagent_type") or tool)
@@ -152,9 +152,9 @@ class StreamJson:
         """Record the todo list that a call changed."""
         if tool in TODO_LISTS:
             todos = [each for each in arguments.get("todos", ()) if isinstance(each, dict)]
-            self._tasks = [_todo(each.get("content"), each.get("status")) for each in todos]
+            self._tasks = [todo(each.get("content"), each.get("status")) for each in todos]
         elif tool == "TaskCreate":
-            self._tasks.append(_todo(arguments.get("subject"), "pending"))
+            self._tasks.append(todo(arguments.get("subject"), "pending"))
         elif tool == "TaskUpdate":
             number = str(arguments.get("taskId", ""))
             if not (number.isdecimal() and 0 < int(number) <= len(self._tasks)):
@@ -162,7 +162,7 @@ class StreamJson:
             before = self._tasks[int(number) - 1]
             status = arguments.get("status") or before["status"]
             status = "cancelled" if status == "deleted" else status
-            self._tasks[int(number) - 1] = _todo(arguments.get("subject") or before["text"], status)
+            self._tasks[int(number) - 1] = todo(arguments.get("subject") or before["text"], status)
         else:
             return
         self._session.todo_list(self._tasks, span=span)
@@ -188,7 +188,7 @@ class StreamJson:
         found = _EXIT_CODE.search(output)
         code = int(found[1] or found[2]) if found else 0 if tool in SHELLS and not failed else None
         self._session.tool_result(
-            _event_of(call),
+            event_of(call),
             tool,
             output,
             ok=not failed and not code,
@@ -255,7 +255,7 @@ def _text(content: Any) -> str:
     return "\n".join(parts)
 
 
-def _todo(text: Any, status: Any) -> dict[str, str]:
+def todo(text: Any, status: Any) -> dict[str, str]:
     return {"text": str(text or ""), "status": status if status in STATUSES else "pending"}
 
 
@@ -264,7 +264,7 @@ def _detail(record: Record) -> dict[str, Any]:
     return detail if isinstance(detail, dict) else {}
 
 
-def _event_of(call: str) -> str:
+def event_of(call: str) -> str:
     """Return the id of a call's event, which has fewer characters to choose from."""
     if _EVENT.fullmatch(call):
         return f"agent-{call}"

@@ -182,3 +182,8 @@ def test_every_model_of_the_environment_is_that_of_the_run() -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Settings.model_validate(wrong)
+
+
+def test_heartbeat_of_a_tool_is_no_log_line(stream: Stream) -> None:
+    stream.feed({"type": "tool_progress", "tool_use_id": "one", "elapsed_time_seconds": 30})
+    assert stream.events == []
