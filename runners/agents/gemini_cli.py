@@ -1,0 +1,287 @@
+"""Gemini CLI: Google's command line, in its non-interactive mode.
+
+Its output has no reasoning and no exit codes. Both are in the file of the chat, which is read
+beside the output.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runners.agent.harness import mcp_server, prompt, run_harness
+from runners.agents import Harness, Spec
+from runners.agents._stream_json import event_of, todo
+
+if TYPE_CHECKING:
+    from runners.agent.session import AgentSession
+
+Record = Mapping[str, Any]
+
+TITLE = "Gemini CLI"
+HARNESS = Harness(
+    title=TITLE, wires=("generate-content",), program="gemini", package="@google/gemini-cli"
+)
+SPECS = (
+    Spec(
+        slug="gemini-cli",
+        title=TITLE,
+        description="Google's command line with its own tools, and a current model.",
+        model="gemini-3-pro-preview",
+        provider="google",
+    ),
+)
+
+FOLDER = ".gemini"
+CHATS = "tmp/*/chats/*.jsonl"
+"""Files of chats below its folder."""
+TURNS_SPENT = 53
+"""Exit code at its limit of turns."""
+SHELL, TODO_LIST = "run_shell_command", "write_todos"
+MAX_WAIT_SECONDS = 3600
+MAX_CHAT_SECONDS = 1.0
+"""Longest wait for the chat's entry of a call that is finished."""
+_EXIT_CODE = re.compile(r"^Exit Code: (\d+)$", re.MULTILINE)
+
+
+class Settings(BaseModel):
+    """Settings of Gemini CLI."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_turns: int = Field(0, ge=0, description="Limit on turns of the model; 0 for none.")
+    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
+    disallowed_tools: list[str] = Field(
+        ["google_web_search", "web_fetch"],
+        description="Tools that it must not use, such as run_shell_command.",
+    )
+    mcp: bool = Field(False, description="Offer check and profile as tools beside the commands.")
+
+
+def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
+    """Run it until it ends. Raises: HarnessFailed."""
+    chosen = Settings.model_validate(settings)
+    assert session.model, "a harness has a model"
+    folder = session.folder / FOLDER
+    folder.mkdir(exist_ok=True)
+    text = json.dumps(_settings(session, chosen))
+    (folder / "settings.json").write_text(text, encoding="utf-8")
+    translate = GeminiEvents(session, folder)
+    command = [
+        session.program, "-p", prompt(session, chosen.extra_prompt), "-m", session.model.name,
+        "--output-format", "stream-json", "--yolo", "--skip-trust",
+    ]  # fmt: skip
+    env = {
+        "HOME": str(session.folder),
+        "GEMINI_API_KEY": session.model.token,
+        "GOOGLE_GEMINI_BASE_URL": session.model.url,
+        "GEMINI_CLI_NO_RELAUNCH": "true",
+    }
+    run_harness(
+        session,
+        command,
+        translate,
+        env=env,
+        failure=lambda: translate.failure,
+        at_limit=lambda code: translate.at_limit or code == TURNS_SPENT,
+    )
+
+
+def _settings(session: AgentSession, chosen: Settings) -> dict[str, Any]:
+    """Return its settings: no traffic beside the model's, and long waits for verdicts."""
+    found: dict[str, Any] = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "telemetry": {"enabled": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {
+            "enableAutoUpdate": False,
+            "enableAutoUpdateNotification": False,
+            "maxAttempts": 2,  # the gateway has tried already
+        },
+        "model": {"disableLoopDetection": True, "maxSessionTurns": chosen.max_turns or -1},
+        "tools": {
+            "exclude": chosen.disallowed_tools,
+            "shell": {"inactivityTimeout": MAX_WAIT_SECONDS},
+        },
+    }
+    if chosen.mcp:
+        server = mcp_server(session)
+        described = {"command": server.command, "timeout": MAX_WAIT_SECONDS * 1000, "trust": True}
+        found["mcpServers"] = {server.name: described}
+    return found
+
+
+@dataclass
+class _Answer:
+    """An answer of the model, with the event of its message; empty for none."""
+
+    text: str = ""
+    reasoning: str = ""
+    event: str = ""
+
+
+class GeminiEvents:
+    """Records each record of its output as events of a session."""
+
+    def __init__(self, session: AgentSession, folder: Path) -> None:
+        self.failure = ""
+        """Why it gave up, as its last record says; empty if it did not."""
+        self.at_limit = False
+        """Whether it ended at its limit of turns."""
+        self._session = session
+        self._model = session.model.name if session.model else ""
+        self._chat = Chat(folder)
+        self._answer = _Answer()
+        self._answers: dict[str, _Answer] = {}
+        """Answers by the ids of the calls in them."""
+        self._calls: dict[str, tuple[str, Record, float]] = {}
+        """Tools that were called, with their arguments and times, by the id of a call."""
+
+    def __call__(self, record: Record) -> bool:
+        match record:
+            case {"type": "init"}:
+                self._model = str(record.get("model") or self._model)
+                self._session.note(f"{TITLE} begins.", model=self._model)
+            case {"type": "message", "role": "user"}:  # the instruction
+                pass
+            case {"type": "message", "role": "assistant", "content": str(text)}:
+                self._add(text)
+            case {"type": "tool_use", "tool_id": str(call), "tool_name": str(tool)}:
+                self._call(call, tool, record.get("parameters") or {})
+            case {"type": "tool_result", "tool_id": str(call)}:
+                self._result(call, record)
+            case {"type": "error", "message": str(text)}:
+                self._session.log(text, level="warning", stream="gemini")
+                self.at_limit = self.at_limit or "max session turns" in text.lower()
+            case {"type": "result"}:
+                self._end(record)
+            case _:
+                return False
+        return True
+
+    def _add(self, text: str) -> None:
+        """Record a part of a message; parts that follow each other become one."""
+        self._answer.text += text
+        self._record_message(self._answer)
+
+    def _record_message(self, answer: _Answer) -> None:
+        answer.event = self._session.message(
+            answer.text, reasoning=answer.reasoning, model=self._model, event=answer.event
+        )
+
+    def _add_reasoning(self, answer: _Answer, reasoning: str) -> None:
+        if reasoning and not answer.reasoning:
+            answer.reasoning = reasoning
+            self._record_message(answer)
+
+    def _call(self, call: str, tool: str, arguments: Record) -> None:
+        self._calls[call] = tool, arguments, time.monotonic()
+        self._answers[call] = self._answer
+        self._session.tool_call(tool, arguments, event=event_of(call))
+
+    def _result(self, call: str, record: Record) -> None:
+        tool, arguments, began = self._calls.get(call, ("", {}, time.monotonic()))
+        milliseconds = round((time.monotonic() - began) * 1000, 1)
+        reasoning, kept = self._chat.finished_call(call)
+        if call in self._answers:
+            self._add_reasoning(self._answers[call], reasoning)
+        self._answer = _Answer()
+        succeeded = record.get("status") == "success"
+        code = None
+        if tool == SHELL and kept:
+            found = _EXIT_CODE.search(kept)
+            code = int(found[1]) if found else 0 if succeeded else None
+        output = str(record.get("output") or _error(record) or ("" if tool == SHELL else kept))
+        self._session.tool_result(
+            event_of(call),
+            tool,
+            output,
+            ok=succeeded and not code,
+            exit_code=code,
+            duration_ms=milliseconds,
+        )
+        if tool == TODO_LIST and succeeded:
+            todos = [each for each in arguments.get("todos", ()) if isinstance(each, dict)]
+            self._session.todo_list([todo(t.get("description"), t.get("status")) for t in todos])
+
+    def _end(self, record: Record) -> None:
+        if self._answer.text:
+            self._add_reasoning(self._answer, self._chat.reasoning_of(self._answer.text))
+        if record.get("status") == "error":
+            self.failure = _error(record) or "it named no reason"
+
+
+class Chat:
+    """Reader of the chats that it keeps: each line is an answer so far, or something else."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        """Bytes that were read, by file."""
+        self._reasoning: dict[str, str] = {}
+        """Reasoning by the text of an answer."""
+        self._calls: dict[str, tuple[str, str]] = {}
+        """Reasoning before a call and its output, by its id."""
+
+    def finished_call(self, call: str) -> tuple[str, str]:
+        """Return the reasoning before a call and its output; empty where there is no entry."""
+        until = time.monotonic() + MAX_CHAT_SECONDS
+        while True:
+            self._poll()
+            if call in self._calls:
+                return self._calls[call]
+            if not self._read or time.monotonic() > until:
+                return "", ""
+            time.sleep(0.02)
+
+    def reasoning_of(self, text: str) -> str:
+        """Return the reasoning of an answer without calls."""
+        self._poll()
+        return self._reasoning.get(text, "")
+
+    def _poll(self) -> None:
+        """Read the lines that are new."""
+        for path in self._folder.glob(CHATS):
+            start = self._read.get(path, 0)
+            with path.open("rb") as file:
+                file.seek(start)
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            self._read[path] = start + whole
+            for line in data[:whole].splitlines():
+                self._parse(line)
+
+    def _parse(self, line: bytes) -> None:
+        try:
+            match json.loads(line):
+                case {"type": "gemini", **answer}:
+                    reasoning = _thoughts(answer.get("thoughts") or ())
+                    self._reasoning[str(answer.get("content"))] = reasoning
+                    for call in answer.get("toolCalls") or ():
+                        self._calls[call["id"]] = reasoning, _response(call)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return  # the form of the file may change; only details are lost
+
+
+def _thoughts(thoughts: Any) -> str:
+    texts = [(each.get("subject"), each.get("description")) for each in thoughts]
+    return "\n\n".join(": ".join(filter(None, parts)) for parts in texts)
+
+
+def _response(call: Record) -> str:
+    """Return the output of a call, as the model got it."""
+    parts = [part["functionResponse"]["response"] for part in call.get("result") or ()]
+    return "\n".join(str(part.get("output") or part.get("error") or "") for part in parts)
+
+
+def _error(record: Record) -> str:
+    """Return the message of a record's error."""
+    error = record.get("error")
+    return str(error.get("message") or "") if isinstance(error, dict) else ""
