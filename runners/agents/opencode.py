@@ -1,0 +1,240 @@
+"""OpenCode: an open command line for models of any provider, in its non-interactive mode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runners.agent.harness import mcp_server, prompt, run_harness
+from runners.agents import Harness, Spec
+from runners.agents._stream_json import event_of, todo
+
+if TYPE_CHECKING:
+    from runners.agent.session import AgentSession
+
+Record = Mapping[str, Any]
+
+TITLE = "OpenCode"
+HARNESS = Harness(
+    title=TITLE,
+    wires=("chat-completions", "messages", "responses"),
+    program="opencode",
+    package="opencode-ai",
+)
+SPECS = (
+    Spec(
+        slug="opencode",
+        title=TITLE,
+        description="An open command line with its own tools, and a model of OpenRouter.",
+        model="qwen/qwen3-coder",
+        provider="openrouter",
+    ),
+)
+
+LIBRARIES = {
+    "chat-completions": "@ai-sdk/openai-compatible",
+    "messages": "@ai-sdk/anthropic",
+    "responses": "@ai-sdk/openai",
+}
+"""Client libraries in the program, by wire format."""
+PROVIDER = "arena"
+CONTEXT_TOKENS, OUTPUT_TOKENS = 200_000, 32_000
+MAX_WAIT_MS = 3_600_000
+MAX_ANSWER_MS = 1_500_000
+QUIET = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+}
+"""Variables without which it asks for addresses that its sandbox refuses."""
+TODO_LIST = "todowrite"
+
+
+class Settings(BaseModel):
+    """Settings of OpenCode."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    variant: str = Field("", description="Variant of the model, such as an effort of reasoning.")
+    max_turns: int = Field(0, ge=0, description="Limit on turns of the model; 0 for none.")
+    context_tokens: int = Field(
+        CONTEXT_TOKENS, ge=1024, description="Context of the model, before it is compacted."
+    )
+    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
+    disallowed_tools: list[str] = Field(
+        ["webfetch", "websearch"],
+        description="Tools that it must not use, such as task for subagents.",
+    )
+    mcp: bool = Field(False, description="Offer check and profile as tools beside the commands.")
+
+
+def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
+    """Run it until it ends. Raises: HarnessFailed."""
+    chosen = Settings.model_validate(settings)
+    assert session.model, "a harness has a model"
+    translate = OpenCodeEvents(session)
+    command = [
+        session.program, "run", "--format", "json", "--thinking",
+        "--title", session.brief.task,  # else a model is asked for one
+        "--model", f"{PROVIDER}/{session.model.name}",
+        *(("--variant", chosen.variant) if chosen.variant else ()),
+        prompt(session, chosen.extra_prompt),
+    ]  # fmt: skip
+    env = {
+        **QUIET,
+        "HOME": str(session.folder),
+        "OPENCODE_CONFIG_CONTENT": json.dumps(_configuration(session, chosen)),
+        "OPENCODE_EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS": str(MAX_WAIT_MS),
+    }
+    run_harness(session, command, translate, env=env, failure=lambda: translate.failure)
+
+
+def _configuration(session: AgentSession, chosen: Settings) -> dict[str, Any]:
+    """Return its configuration: one provider, which is the gateway, and all tools allowed."""
+    assert session.model
+    name, (wire, *_) = session.model.name, session.model.wires
+    model = {
+        "name": name,
+        "reasoning": True,
+        "tool_call": True,
+        "limit": {"context": chosen.context_tokens, "output": OUTPUT_TOKENS},
+    }
+    options = {
+        "baseURL": f"{session.model.url}/v1",
+        "apiKey": session.model.token,
+        "timeout": MAX_ANSWER_MS,
+    }
+    found: dict[str, Any] = {
+        "share": "disabled",
+        "autoupdate": False,
+        "provider": {
+            PROVIDER: {
+                "npm": LIBRARIES[wire],
+                "name": PROVIDER,
+                "options": options,
+                "models": {name: model},
+            }
+        },
+        "enabled_providers": [PROVIDER],
+        "small_model": f"{PROVIDER}/{name}",
+        "permission": {"*": "allow", **dict.fromkeys(chosen.disallowed_tools, "deny")},
+    }
+    if chosen.max_turns:
+        found["agent"] = {"build": {"steps": chosen.max_turns}}
+    if chosen.mcp:
+        server = mcp_server(session)
+        found["mcp"] = {
+            server.name: {"type": "local", "command": [server.command], "timeout": MAX_WAIT_MS}
+        }
+    return found
+
+
+@dataclass
+class _Message:
+    """Text and reasoning of one answer, with its event."""
+
+    text: str = ""
+    reasoning: str = ""
+    event: str = ""
+
+
+class OpenCodeEvents:
+    """Records each record of its output as events of a session.
+
+    A record has a part of an answer: reasoning, text, or a call that is finished.
+    """
+
+    def __init__(self, session: AgentSession) -> None:
+        self.failure = ""
+        """Why it gave up; empty if it did not."""
+        self._session = session
+        self._model = session.model.name if session.model else ""
+        self._messages: dict[str, _Message] = {}
+        self._begun = False
+
+    def __call__(self, record: Record) -> bool:
+        match record:
+            case {"type": "step_start"}:
+                if not self._begun:
+                    self._begun = True
+                    self._session.note(f"{TITLE} begins.", session=record.get("sessionID"))
+            case {"type": "text", "part": {"messageID": str(answer), "text": str(text)}}:
+                self._add(answer, text=text)
+            case {"type": "reasoning", "part": {"messageID": str(answer), "text": str(text)}}:
+                self._add(answer, reasoning=text)
+            case {"type": "step_finish", "part": {"messageID": str(answer), "reason": str(reason)}}:
+                self.failure = ""  # it went on after an error
+                if answer in self._messages:
+                    self._record(self._messages[answer], reason)
+            case {"type": "tool_use", "part": {"callID": str(call), "tool": str(tool)}}:
+                self._call(call, tool, record["part"]["state"])
+            case {"type": "error"}:
+                self.failure = _reason(record.get("error"))
+                self._session.log(self.failure, level="warning", stream="opencode")
+            case _:
+                return False
+        return True
+
+    def _add(self, answer: str, *, text: str = "", reasoning: str = "") -> None:
+        """Add a part to the message of an answer."""
+        if not (text or reasoning):
+            return
+        message = self._messages.setdefault(answer, _Message())
+        message.text = "\n\n".join(filter(None, (message.text, text)))
+        message.reasoning = "\n\n".join(filter(None, (message.reasoning, reasoning)))
+        self._record(message)
+
+    def _record(self, message: _Message, stop_reason: str = "") -> None:
+        message.event = self._session.message(
+            message.text,
+            reasoning=message.reasoning,
+            model=self._model,
+            stop_reason=stop_reason,
+            event=message.event,
+        )
+
+    def _call(self, call: str, tool: str, state: Record) -> None:
+        """Record a call with its result: a record has both."""
+        event = event_of(call)
+        arguments = state.get("input")
+        arguments = arguments if isinstance(arguments, dict) else {"input": arguments}
+        self._session.tool_call(tool, arguments, event=event)
+        detail = state.get("metadata")
+        code = detail.get("exit") if isinstance(detail, dict) else None
+        code = code if type(code) is int else None
+        done = state.get("status") == "completed"
+        self._session.tool_result(
+            event,
+            tool,
+            str(state.get("output") or state.get("error") or ""),
+            ok=done and not code,
+            exit_code=code,
+            duration_ms=_duration(state.get("time")),
+        )
+        if tool == TODO_LIST and done:
+            todos = [each for each in arguments.get("todos", ()) if isinstance(each, dict)]
+            items = [todo(each.get("content"), each.get("status")) for each in todos]
+            self._session.todo_list(items)
+
+
+def _duration(times: Any) -> float | None:
+    """Return the milliseconds between the times of a call; None where one is missing."""
+    match times:
+        case {"start": int(start), "end": int(end)} if end >= start:
+            return float(end - start)
+    return None
+
+
+def _reason(error: Any) -> str:
+    """Return the message of an error."""
+    match error:
+        case {"data": {"message": str(text)}} | {"message": str(text)}:
+            return text
+        case {"name": str(name)}:
+            return name
+    return str(error or "it named no reason")
