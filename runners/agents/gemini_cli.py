@@ -271,8 +271,14 @@ class Chat:
 
 
 def _thoughts(thoughts: Any) -> str:
-    texts = [(each.get("subject"), each.get("description")) for each in thoughts]
-    return "\n\n".join(": ".join(filter(None, parts)) for parts in texts)
+    """Return the text of thoughts: one with a subject begins a paragraph, others go on."""
+    text = ""
+    for each in thoughts:
+        if subject := each.get("subject"):
+            text += "\n\n" if text else ""
+            text += f"{subject}: "
+        text += str(each.get("description") or "")
+    return text
 
 
 def _response(call: Record) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,17 @@ def test_chat_of_an_unknown_form_is_no_failure(stream: Stream, chat: Path) -> No
     stream.feed(called("list_directory"), answered(output="k.cpp"))
     (result,) = stream.of("tool_result")
     assert (result["ok"], result["output"]) == (True, "k.cpp")
+
+
+def test_thoughts_with_a_subject_begin_a_paragraph(stream: Stream, chat: Path) -> None:
+    parts = [("Plan", "Read t"), ("", "he source."), ("Then", "Write.")]
+    thoughts = [{"subject": subject, "description": text} for subject, text in parts]
+    answer = {"type": "gemini", "content": "I go.", "thoughts": thoughts}
+    chat.write_text(json.dumps(answer) + "\n")
+    said = {"type": "message", "role": "assistant", "content": "I go."}
+    stream.feed(said, {"type": "result", "status": "success"})
+    (message,) = stream.of("message")
+    assert message["reasoning"] == "Plan: Read the source.\n\nThen: Write."
 
 
 def test_parts_of_a_message_become_one(stream: Stream) -> None:
