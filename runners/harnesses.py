@@ -90,6 +90,10 @@ def _path() -> str:
 
 def _package_version(needs: Harness, program: str) -> str:
     """Return the version in the package's own description, or that which the program prints."""
+    libraries = settings.ARENA_HARNESSES / "python/lib"
+    name = needs.package.replace("-", "_")
+    for described in libraries.glob(f"*/site-packages/{name}-*.dist-info") if name else ():
+        return str(described.stem.partition("-")[2])
     description = settings.ARENA_HARNESSES / "node_modules" / needs.package / "package.json"
     try:
         version = json.loads(description.read_text(encoding="utf-8"))["version"]

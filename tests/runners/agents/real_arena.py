@@ -16,7 +16,7 @@ PROVIDERS = {"scripted": "TEST_PROVIDER_KEY", "wrong-key": "TEST_WRONG_KEY"}
 """Variables with the keys, by the name of a provider: both are the scripted server."""
 OPERATOR = "rms_norm"
 TASK = f"{OPERATOR}/cpp-to-cpp"
-WIRES = ("messages", "responses", "chat-completions")
+WIRES = ("messages", "responses", "chat-completions", "generate-content")
 
 SYNC = """
 from django.conf import settings

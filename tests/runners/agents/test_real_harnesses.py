@@ -1,4 +1,4 @@
-"""Claude Code, Codex and Qwen Code themselves, in their sandboxes, on a task that is really judged.
+"""The harnesses themselves, in their sandboxes, on a task that is really judged.
 
 The scripted model asks for calls, and the server keeps what came back for each: the trace must have
 the same calls, arguments and outputs, and the usage that the server told.
@@ -24,17 +24,21 @@ from tests.runners.agents.real_arena import HARNESSES, KEY, OPERATOR, RealArena
 
 TARGET = f"{OPERATOR}.cpp"
 JUDGED = optimisation_with_file_tools(OPERATOR)
-MCP_CHECK, NAMESPACED = "mcp__arena__check", "mcp__arena.check"
-"""Names of the tool check for most harnesses, and for codex, which shows it as arena.check."""
+SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+"""Command that ends mini-swe-agent."""
+SUBMITTED = Script((*JUDGED.turns[:-1], Turn(ENDING, (SUBMIT,))))
 WAIT = "sleep 1234 & sleep 1235"
 FAILS = Fault("status", status=418, times=99, message="I am a teapot")
 SCRIPTS = {
     "judged": JUDGED,
+    "submitted": SUBMITTED,
     "waits": Script((Turn("I wait.", (WAIT,)),)),
     "dies": Script((Turn("I end it all.", ("kill -9 $PPID; sleep 1",)),)),
     "goes on": Script(tuple(Turn(f"Step {number}.", ("true",)) for number in range(9))),
-    MCP_CHECK: Script((Turn("I ask.", calls=((MCP_CHECK, {"note": "by a tool"}),)),)),
-    NAMESPACED: Script((Turn("I ask.", calls=((NAMESPACED, {"note": "by a tool"}),)),)),
+    **{
+        name: Script((Turn("I ask.", calls=((name, {"note": "by a tool"}),)),))
+        for name in ("mcp__arena__check", "mcp__arena.check", "mcp_arena_check", "arena_check")
+    },
     "garbled": Script((Turn("Hi.", faults=(Fault("garbage", times=99),)),)),
     "refuses": Script((Turn("First.", ("ls",)), Turn(faults=(FAILS,)))),
 }
@@ -48,15 +52,21 @@ class Real:
     program: str
     package: str
     wire: str
+    mcp_check: str = "mcp__arena__check"
+    """Name of the tool check; empty for a harness without MCP servers."""
+    model: str = "judged"
 
     def __str__(self) -> str:
         return self.adapter
 
 
 CLAUDE = Real("claude_code", "claude", "@anthropic-ai/claude-code", "messages")
-CODEX = Real("codex", "codex", "@openai/codex", "responses")
+CODEX = Real("codex", "codex", "@openai/codex", "responses", "mcp__arena.check")
+GEMINI = Real("gemini_cli", "gemini", "@google/gemini-cli", "generate-content", "mcp_arena_check")
+MINI = Real("mini_swe_agent", "mini-swe-agent", "", "chat-completions", "", "submitted")
+OPENCODE = Real("opencode", "opencode", "opencode-ai", "chat-completions", "arena_check")
 QWEN = Real("qwen_code", "qwen", "@qwen-code/qwen-code", "chat-completions")
-ALL = (CLAUDE, CODEX, QWEN)
+ALL = (CLAUDE, CODEX, GEMINI, MINI, OPENCODE, QWEN)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -72,7 +82,8 @@ def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iter
     if not isolation_features().namespaces:
         skip_or_fail("network namespaces")
     for harness in ALL:
-        if not (HARNESSES / "node_modules/.bin" / harness.program).exists():
+        folder = "node_modules/.bin" if harness.package else "python/bin"
+        if not (HARNESSES / folder / harness.program).exists():
             skip_or_fail(f"{harness.program}: make agents")
     arena = RealArena(tmp_path_factory.mktemp("real"), server)
     try:
@@ -88,13 +99,12 @@ def test_real_harness_corrects_a_wrong_kernel_and_ends_with_a_ranked_speedup(
     arena: RealArena, server: ModelServer, harness: Real
 ) -> None:
     known = len(server.conversations)
-    run = arena.start(harness.adapter, "judged")
+    run = arena.start(harness.adapter, harness.model)
     row = arena.ended(run, 60)
     assert row["status"] == "passed", arena.logs()
     assert row["speedup"] > 1
     assert f"{harness.adapter.replace('_', '-')}-" in arena.ranked()
-    package = HARNESSES / "node_modules" / harness.package / "package.json"
-    assert row["harness_version"] == json.loads(package.read_text())["version"]
+    assert row["harness_version"] == installed_version(harness)
     assert verdicts(arena, run) == ["WRONG_VALUES", "passed", "passed", "passed"]
 
     (conversation,) = server.conversations[known:]
@@ -114,10 +124,18 @@ def test_real_harness_corrects_a_wrong_kernel_and_ends_with_a_ranked_speedup(
     assert [m["reasoning"] for m in said if m["reasoning"]] == [
         turn.reasoning for turn in JUDGED.turns if turn.reasoning
     ]
-    assert said[-1]["text"] == ENDING and {m["model"] for m in said} == {"judged"}
+    assert said[-1]["text"] == ENDING and {m["model"] for m in said} == {harness.model}
     raw = "".join(event["body"]["text"] for event in arena.events(run, "raw_output"))
     assert ENDING in raw
     assert KEY not in json.dumps(arena.events(run))
+
+
+def installed_version(harness: Real) -> str:
+    if not harness.package:
+        folder = next(HARNESSES.glob("python/lib/*/site-packages/mini_swe_agent-*.dist-info"))
+        return folder.stem.partition("-")[2]
+    package = HARNESSES / "node_modules" / harness.package / "package.json"
+    return str(json.loads(package.read_text())["version"])
 
 
 def verdicts(arena: RealArena, run: str) -> list[str]:
@@ -165,17 +183,31 @@ def assert_outputs_are_those_that_the_model_got(
         (returned,) = {
             conversation.output(each)
             for each in conversation.calls
-            if event["event_id"] == f"agent-{each.id}"
+            if event["event_id"].endswith(each.id)  # Gemini CLI adds the tool
             or (harness is CODEX and each.arguments.get("cmd") == call["arguments"].get("cmd"))
         } or {None}
         if harness is CLAUDE:
             assert result["output"] == returned
-        elif harness is QWEN or returned is not None:  # these add lines of their own
+        elif harness is MINI:
+            assert_output_is_in_json(result["output"], returned)
+        elif harness is not CODEX or returned is not None:  # these add lines of their own
             assert returned and result["output"].strip() in returned and result["output"]
         wrong = "first kernel" in json.dumps(call["arguments"]) and "check" in str(call)
         assert result["ok"] is not wrong
         if wrong:
             assert result["exit_code"] == 1 and "WRONG_VALUES" in result["output"]
+
+
+def assert_output_is_in_json(output: str, returned: str | None) -> None:
+    """Compare an output with the JSON that mini-swe-agent returns; its last call has none."""
+    if not returned:
+        assert output == ""
+        return
+    found = json.loads(returned)
+    if "output" in found:
+        assert output == found["output"]
+    else:
+        assert output.startswith(found["output_head"]) and output.endswith(found["output_tail"])
 
 
 def assert_usage_is_that_of_the_server(
@@ -238,7 +270,7 @@ def test_answers_that_cannot_be_read_are_the_providers_fault(
     assert "scripted: the answer " in row["reason"]
 
 
-@pytest.mark.parametrize("harness", [CLAUDE, QWEN], ids=str)
+@pytest.mark.parametrize("harness", [CLAUDE, GEMINI, MINI, QWEN], ids=str)
 def test_limit_of_turns_ends_a_run_in_order(arena: RealArena, harness: Real) -> None:
     run = arena.start(harness.adapter, "goes on", settings={"max_turns": 2})
     row = arena.ended(run, 30)
@@ -246,13 +278,13 @@ def test_limit_of_turns_ends_a_run_in_order(arena: RealArena, harness: Real) -> 
     assert len(arena.events(run, "tool_call")) == 2
     assert arena.events(run, "error") == []
     logs = [event["body"]["text"] for event in arena.events(run, "log")]
-    assert any("turns" in text for text in logs)
+    assert any("turns" in text or "limit" in text for text in logs)
 
 
-@pytest.mark.parametrize("harness", ALL, ids=str)
+@pytest.mark.parametrize("harness", [each for each in ALL if each.mcp_check], ids=str)
 def test_verdict_through_the_mcp_server_is_a_round(arena: RealArena, harness: Real) -> None:
-    model, shown = (NAMESPACED, "arena.check") if harness is CODEX else (MCP_CHECK, MCP_CHECK)
-    run = arena.start(harness.adapter, model, settings={"mcp": True})
+    shown = "arena.check" if harness is CODEX else harness.mcp_check
+    run = arena.start(harness.adapter, harness.mcp_check, settings={"mcp": True})
     arena.wait_until(lambda: bool(arena.events(run, "tool_result")), 15)
     (call,) = arena.events(run, "tool_call")
     assert (call["body"]["tool"], call["body"]["arguments"]) == (shown, {"note": "by a tool"})
