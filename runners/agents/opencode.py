@@ -61,7 +61,6 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     variant: str = Field("", description="Variant of the model, such as an effort of reasoning.")
-    max_turns: int = Field(0, ge=0, description="Limit on turns of the model; 0 for none.")
     context_tokens: int = Field(
         CONTEXT_TOKENS, ge=1024, description="Context of the model, before it is compacted."
     )
@@ -124,8 +123,6 @@ def _configuration(session: AgentSession, chosen: Settings) -> dict[str, Any]:
         "small_model": f"{PROVIDER}/{name}",
         "permission": {"*": "allow", **dict.fromkeys(chosen.disallowed_tools, "deny")},
     }
-    if chosen.max_turns:
-        found["agent"] = {"build": {"steps": chosen.max_turns}}
     if chosen.mcp:
         server = mcp_server(session)
         found["mcp"] = {

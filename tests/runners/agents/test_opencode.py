@@ -87,7 +87,7 @@ def test_unknown_records_are_log_lines(stream: Stream) -> None:
     assert len(stream.unknown()) == 2
 
 
-@pytest.mark.parametrize("wrong", [{"max_turns": "many"}, {"effort": "low"}])
+@pytest.mark.parametrize("wrong", [{"context_tokens": "many"}, {"effort": "low"}])
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Settings.model_validate(wrong)
