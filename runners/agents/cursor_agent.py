@@ -105,7 +105,7 @@ class CursorEvents:
                 self._reasoning += text
             case {"type": "assistant", "message": {"content": list(parts)}}:
                 self._message("".join(str(part["text"]) for part in parts if "text" in part))
-            case {"type": "tool_call", "call_id": str(call), "tool_call": {**kinds}}:
+            case {"type": "tool_call", "call_id": str(call), "tool_call": dict(kinds)}:
                 return self._call(call, kinds, record.get("subtype"))
             case {"type": "result"}:
                 if self._reasoning:

@@ -260,12 +260,13 @@ class Chat:
 
     def _parse(self, line: bytes) -> None:
         try:
-            match json.loads(line):
-                case {"type": "gemini", **answer}:
-                    reasoning = _thoughts(answer.get("thoughts") or ())
-                    self._reasoning[str(answer.get("content"))] = reasoning
-                    for call in answer.get("toolCalls") or ():
-                        self._calls[call["id"]] = reasoning, _response(call)
+            entry = json.loads(line)
+            if entry.get("type") != "gemini":
+                return
+            reasoning = _thoughts(entry.get("thoughts") or ())
+            self._reasoning[str(entry.get("content"))] = reasoning
+            for call in entry.get("toolCalls") or ():
+                self._calls[call["id"]] = reasoning, _response(call)
         except (ValueError, TypeError, KeyError, AttributeError):
             return  # the form of the file may change; only details are lost
 
