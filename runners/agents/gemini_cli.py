@@ -44,6 +44,7 @@ CHATS = "tmp/*/chats/*.jsonl"
 """Files of chats below its folder."""
 TURNS_SPENT = 53
 """Exit code at its limit of turns."""
+TURNS_ARE_SPENT = "Reached max session turns"
 SHELL, TODO_LIST = "run_shell_command", "write_todos"
 MAX_WAIT_SECONDS = 3600
 MAX_CHAT_SECONDS = 1.0
@@ -159,7 +160,6 @@ class GeminiEvents:
                 self._result(call, record)
             case {"type": "error", "message": str(text)}:
                 self._session.log(text, level="warning", stream="gemini")
-                self.at_limit = self.at_limit or "max session turns" in text.lower()
             case {"type": "result"}:
                 self._end(record)
             case _:
@@ -214,8 +214,12 @@ class GeminiEvents:
     def _end(self, record: Record) -> None:
         if self._answer.text:
             self._add_reasoning(self._answer, self._chat.reasoning_of(self._answer.text))
-        if record.get("status") == "error":
-            self.failure = _error(record) or "it named no reason"
+        reason = _error(record)
+        if TURNS_ARE_SPENT in reason:
+            self._session.log(reason, level="warning", stream="gemini")
+            self.at_limit = True
+        elif record.get("status") == "error":
+            self.failure = reason or "it named no reason"
 
 
 class Chat:

@@ -123,6 +123,14 @@ def test_refused_request_is_the_failure(stream: Stream, translators: list[Gemini
     assert "I am a teapot" in translators[0].failure
 
 
+def test_limit_of_turns_is_no_failure(stream: Stream, translators: list[GeminiEvents]) -> None:
+    error = {"type": "FatalTurnLimitedError", "message": "Reached max session turns for this."}
+    stream.feed({"type": "result", "status": "error", "error": error})
+    assert (translators[0].failure, translators[0].at_limit) == ("", True)
+    (log,) = stream.of("log")
+    assert (log["text"], log["level"]) == (error["message"], "warning")
+
+
 def test_unknown_records_are_log_lines(stream: Stream) -> None:
     stream.feed({"type": "from.the.future"}, {"type": "message", "role": "assistant"})
     assert len(stream.unknown()) == 2
