@@ -33,7 +33,7 @@ TRICK_REASONS = (Reason.FORBIDDEN, Reason.FASTER_THAN_ROOFLINE)
 
 FORMULA = {
     "refused": REFUSED,
-    "stopped": {gate.value: value for gate, value in STOPPED.items()},
+    "stopped": [(gate.value, value) for gate, value in STOPPED.items()],
     "parity": PARITY,
     "max_speedup": MAX_SPEEDUP,
 }

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 MAX_FILES = 400
 MAX_FILE_BYTES = 256 << 10
 SETTLE_SECONDS = 0.02
+MAX_EMPTY_SECONDS = 0.5
+"""Time for which a file that was just emptied is expected to be written."""
 Stamp = tuple[int, int]
 """Modification time in nanoseconds, and size."""
 
@@ -34,10 +36,11 @@ class EditObserver:
     def record(self, session: AgentSession) -> None:
         """Record each change since the last call as a file edit of the session."""
         found = dict(self._files())
-        if any(
-            self._stamps.get(path) != stamp and _is_fresh(stamp) for path, stamp in found.items()
+        while any(
+            self._stamps.get(path) != stamp and _is_unsettled(stamp)
+            for path, stamp in found.items()
         ):
-            time.sleep(SETTLE_SECONDS)  # it may be emptied, and not yet be written
+            time.sleep(SETTLE_SECONDS)
             found = dict(self._files())
         for path, stamp in found.items():
             if self._stamps.get(path) == stamp:
@@ -80,6 +83,8 @@ class EditObserver:
                 yield os.path.relpath(path, self._folder), (status.st_mtime_ns, status.st_size)
 
 
-def _is_fresh(stamp: Stamp) -> bool:
-    """Return whether a file changed just now."""
-    return abs(time.time_ns() - stamp[0]) < SETTLE_SECONDS * 1e9
+def _is_unsettled(stamp: Stamp) -> bool:
+    """Return whether a file changed just now, or was emptied and may not yet be written."""
+    changed_at, size = stamp
+    age = abs(time.time_ns() - changed_at) / 1e9
+    return age < (SETTLE_SECONDS if size else MAX_EMPTY_SECONDS)

@@ -37,7 +37,8 @@ def trial(task: Task, shares: list[float]) -> Trial:
         baseline_times=dict,
     )
     stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}
-    return cast(Trial, SimpleNamespace(**stub, max_elements=None))
+    trial = SimpleNamespace(**stub, max_elements=None, progress=lambda *counted: None)
+    return cast(Trial, trial)
 
 
 def test_performance_too_fast_once_passes_after_another_measurement(
