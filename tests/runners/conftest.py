@@ -24,4 +24,5 @@ def shared_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 def house(shared_house: House) -> House:
     """A house with Valkey and a worker of each kind; what an earlier test killed is back."""
     shared_house.open()
+    shared_house.cancel_all()
     return shared_house

@@ -274,6 +274,23 @@ class House:
             event["body"] = json.loads(event["body"])
         return [event for event in found if not kinds or event["kind"] in kinds]
 
+    def cancel_all(self) -> None:
+        """Cancel what earlier tests left at work, such as the continuation of a broken run."""
+        active = f"SELECT 1 FROM runs_run WHERE status NOT IN {ENDED}"
+        if self.rows(active):
+            self.python(
+                "from arena.runs import services\n"
+                "from arena.runs.models import Run\n"
+                "for run in Run.objects.active():\n"
+                "    services.cancel_run(run, None)"
+            )
+        self.wait_until(lambda: not self.rows(active), 30)
+
+    def continuation(self, run: str) -> str:
+        """Return the run that continues this one."""
+        (row,) = self.rows("SELECT id FROM runs_run WHERE continues_id = ?", run)
+        return str(row["id"])
+
     def ended(self, run: str, seconds: float = 30) -> dict[str, Any]:
         """Return the run's row once it has ended."""
         self.wait_until(lambda: self.row(run)["status"] in ENDED, seconds)

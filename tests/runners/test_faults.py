@@ -69,8 +69,9 @@ def test_a_killed_agents_worker_leaves_a_broken_run_and_no_agent(house: House) -
     assert (row["status"], row["fault"]) == ("broken", "arena")
     assert row["reason"] == "Its worker stopped answering."
     assert_whole(house, run)
-    house.ended(house.run([{"say": "hello"}]))
-    assert not workspace.exists()
+    house.wait_until(lambda: not workspace.exists(), 30)
+    again = house.continuation(run)
+    house.wait_until(lambda: len(house.events(again, "tool_call")) == 2, 30)
 
 
 @pytest.mark.parametrize(("role", "status"), [("build", "queued"), ("hardware", "measuring")])
@@ -128,6 +129,7 @@ def test_everything_killed_at_once_is_picked_up_by_the_next_start(house: House) 
     assert house.ended(run)["status"] == "broken"
     assert house.events(run)[: len(left)] == left
     assert_whole(house, run)
+    assert house.ended(house.continuation(run))["status"] == "passed"
 
 
 def test_a_page_that_follows_loses_nothing_when_the_web_server_is_killed(house: House) -> None:
