@@ -7,6 +7,7 @@ from typing import Any
 
 from arena.charts import INK, LINE, SERIES, Figure, figure, rounds_axis, speedups, title
 from arena.leaderboard.comparison import Column
+from arena.leaderboard.frontier import Frontier
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.verdict_stats import SPEEDUP_THRESHOLDS, FastShares
 
@@ -35,6 +36,34 @@ def generalization_chart(rows: Sequence[Row]) -> Figure:
     ]
     x = {**title("speedup"), "ticksuffix": "×"}
     return figure(data, x=x, y={"automargin": True, "tickfont": {"color": INK}}, one="x")
+
+
+def frontier_chart(shown: Frontier) -> Figure:
+    """Draw each agent at what a solved task costs it and its speedup; a line joins the frontier."""
+    in_usd = shown.unit == "usd"
+    spent = "$%{x:.3~g}" if in_usd else "%{x:.3~s} tokens"
+    hover = f"%{{text}}: %{{y:.2f}}× for {spent} per solved task<extra></extra>"
+    others = [point for point in shown.points if not point.best]
+    data: list[Figure] = []
+    for name, points, colour, symbol in (
+        ("on the frontier", shown.best, SERIES[0], "circle"),
+        ("other agents", others, SERIES[1], "diamond"),
+    ):
+        if not points:
+            continue
+        places = [(point.spent, point.speedup, point.low, point.high) for point in points]
+        marker = {"color": colour, "size": 10, "symbol": symbol}
+        drawn = speedups(name, places, "y", marker, hover)
+        drawn |= {"text": [p.row.agent.title for p in points], "textposition": "top center"}
+        drawn |= {"mode": "markers+text", "textfont": {"color": INK}, "cliponaxis": False}
+        if points == shown.best:
+            drawn |= {"mode": "lines+markers+text", "line": {"color": LINE, "shape": "hv"}}
+        data.append(drawn)
+    unit = "US dollars" if in_usd else "tokens"
+    log = all(point.spent > 0 for point in shown.points)
+    x = {**title(f"{unit} per solved task"), "type": "log" if log else "linear"}
+    x |= {"tickprefix": "$"} if in_usd else {}
+    return figure(data, x=x, y={**title("speedup"), "ticksuffix": "×"}, one="y")
 
 
 def fast_p_chart(steps: Sequence[FastShares]) -> Figure:

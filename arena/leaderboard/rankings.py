@@ -4,6 +4,9 @@ Agents are ordered by the share of the board's tasks that they passed, then by t
 geometric mean over the tasks passed. A failed task lowers the share and does not enter the mean.
 The interval of an agent combines those of its tasks as independent, in log space. Runs that broke
 through a fault of the arena, and cancelled runs, do not count.
+
+Cost and tokens are those of the runs that count, failed ones too, with those of the broken runs
+that they continue. Divided by the runs that passed, they are the cost and tokens per solved task.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ class Filters:
     category: str = ""
     track: str = ""
     family: str = ""
+    model: str = ""
+    harness: str = ""
     experiment: str = ""
     generalization: str = SEEN
     since: date | None = None
@@ -57,6 +62,7 @@ class JudgedRun:
     id: str
     task_id: int
     hardware_id: int
+    continues_id: str | None
     category: str
     families: list[str]
     status: str
@@ -84,6 +90,25 @@ class JudgedRun:
             return 0.0
         return (self.ended_at - self.started_at).total_seconds()
 
+    @property
+    def unpriced(self) -> bool:
+        """Return whether it used tokens at an unknown price."""
+        return self.tokens is not None and self.cost_usd is None
+
+    @classmethod
+    def of(cls, run: Run) -> JudgedRun:
+        """Return the columns of a run whose names are joined."""
+        task = run.task_version.task
+        return cls(
+            run.agent,
+            task_id=task.pk,
+            category=task.operator.category,
+            families=task.operator.families,
+            **{
+                name: getattr(run, name) for name in COLUMNS if "__" not in name and name != "agent"
+            },
+        )
+
 
 RENAMED = {
     "task_id": "task_version__task",
@@ -92,6 +117,7 @@ RENAMED = {
 }
 COLUMNS = tuple(RENAMED.get(field.name, field.name) for field in fields(JudgedRun))
 """The database columns of the fields of `JudgedRun`."""
+OWN_COLUMNS = tuple(name for name in COLUMNS if name != "agent" and "__" not in name)
 
 
 @dataclass(frozen=True)
@@ -101,7 +127,8 @@ class Row:
     `passed` of `total` counts runs. `tasks` were attempted, of the `board` tasks that any ranked
     agent attempted on a device. `solved` adds, for each task, the share of its repeats that
     passed; `share` is `solved / board`. An open-book agent has no rank, and its board is its own
-    tasks.
+    tasks. `cost` is in US dollars; it is None where no run used a model, or where the price of one
+    is unknown.
     """
 
     rank: int | None
@@ -125,6 +152,13 @@ class Row:
     seconds: float
     cost: float | None
     tokens: int | None
+    cost_per_solved: float | None
+    tokens_per_solved: float | None
+
+    @property
+    def unpriced(self) -> bool:
+        """Return whether it used tokens at an unknown price."""
+        return self.tokens is not None and self.cost is None
 
     @property
     def pass_rate(self) -> float:
@@ -162,7 +196,7 @@ def ranked_runs(filters: Filters = Filters()) -> list[JudgedRun]:
     experiment it belongs to.
     """
     runs = Run.objects.public().of_agents().filter(status__in=RUN_JUDGED)
-    names = ("hardware", "category", "track", "experiment")
+    names = ("hardware", "category", "track", "model", "harness", "experiment")
     runs = runs.matching(**{name: getattr(filters, name) for name in names})
     dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}
     runs = runs.filter(**{lookup: day for lookup, day in dates.items() if day})
@@ -172,7 +206,24 @@ def ranked_runs(filters: Filters = Filters()) -> list[JudgedRun]:
     newest = runs.annotate(position=position).filter(position=1).order_by(*newest_first)
     agents = Agent.objects.in_bulk()
     found = (JudgedRun(agents[pk], *rest) for pk, *rest in newest.values_list(*COLUMNS))
-    return [run for run in found if not filters.family or filters.family in run.families]
+    return with_continued(
+        [run for run in found if not filters.family or filters.family in run.families]
+    )
+
+
+def with_continued(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
+    """Add the cost and tokens of the broken runs that each run continues, in one query."""
+    continuing = Run.objects.exclude(continues=None)
+    columns = ("pk", "continues", "continues__cost_usd", "continues__tokens")
+    before = {pk: rest for pk, *rest in continuing.values_list(*columns)}
+    found = []
+    for run in runs:
+        previous = run.id
+        while previous in before:
+            previous, cost, tokens = before[previous]
+            run = _with_cost(run, cost, tokens)
+        found.append(run)
+    return found
 
 
 def judge_versions(runs: Iterable[JudgedRun]) -> list[str]:
@@ -202,7 +253,9 @@ def _score(
     gap = speedups[GAP]
     shares = [run.roofline_share for run in passed if run.roofline_share]
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
-    tokens = [run.tokens for run in runs if run.tokens is not None]
+    cost = sum(costs) if costs and not any(run.unpriced for run in runs) else None
+    counts = [run.tokens for run in runs if run.tokens is not None]
+    tokens = sum(counts) if counts else None
     solved = round(sum(map(_share_passed, tasks.values())), 6)
     agent = runs[0].agent
     board = len(tasks) if agent.open_book else board
@@ -222,10 +275,24 @@ def _score(
         roofline_share=math.exp(sum(map(math.log, shares)) / len(shares)) if shares else None,
         rounds=sum(run.rounds for run in runs) / len(runs),
         seconds=sum(run.seconds for run in runs) / len(runs),
-        cost=sum(costs) if costs else None,
-        tokens=sum(tokens) if tokens else None,
+        cost=cost,
+        tokens=tokens,
+        cost_per_solved=cost / len(passed) if cost is not None and passed else None,
+        tokens_per_solved=tokens / len(passed) if tokens is not None and passed else None,
     )
     return row, speedups[generalization]
+
+
+def _with_cost(run: JudgedRun, cost: float | None, tokens: int | None) -> JudgedRun:
+    """Add what another run has spent. An unknown price makes the sum unknown."""
+    if tokens is None and cost is None:
+        return run
+    unpriced = run.unpriced or cost is None
+    return replace(
+        run,
+        cost_usd=None if unpriced else (run.cost_usd or 0.0) + (cost or 0.0),
+        tokens=(run.tokens or 0) + (tokens or 0),
+    )
 
 
 def _columns(prefix: str, interval: Interval | None) -> dict[str, float | None]:

@@ -73,6 +73,8 @@ LOOKUPS = {
     "category": f"{OPERATOR}__category",
     "track": "task_version__task__track",
     "status": "status__in",
+    "model": "agent__model",
+    "harness": "agent__adapter",
 }
 """Lookups of filters of runs; any other filter is the slug of a related row."""
 

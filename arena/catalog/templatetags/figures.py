@@ -150,8 +150,22 @@ def clock(t_ms: int | None) -> str:
 
 @register.filter
 def money(value: float | None) -> str:
-    """Format an amount in US dollars."""
-    return f"${value:,.2f}" if _known(value) else NOTHING
+    """Format an amount in US dollars: $12.50, $0.04, $0.0021."""
+    if not _known(value):
+        return NOTHING
+    return f"${value:,.2f}" if value >= 0.01 or not value else f"${value:.2g}"
+
+
+@register.filter
+def tokens(value: float | None) -> str:
+    """Format a number of tokens: 840, 12.3k, 4.56M."""
+    if not _known(value):
+        return NOTHING
+    for bound, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= bound:
+            size = 1e3 if unit == "k" else bound
+            return f"{_three_digits(value / size)}{unit}"
+    return f"{value:,.0f}"
 
 
 @register.filter

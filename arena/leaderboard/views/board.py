@@ -13,9 +13,10 @@ from django.urls import reverse
 from django.utils.dateparse import parse_date
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import Agent, Hardware, Task
-from arena.catalog.templatetags.figures import Scale, share
-from arena.leaderboard.charts import generalization_chart
+from arena.catalog.models import Agent, Hardware, Harness, Task
+from arena.catalog.templatetags.figures import Scale, share, times
+from arena.leaderboard.charts import frontier_chart, generalization_chart
+from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.rankings import (
     GENERALIZATIONS,
     SEEN,
@@ -73,8 +74,12 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     visible = Task.objects.visible_to(request.user)
     families = visible.values_list("operator__families", flat=True)
     rows = rank(filters, runs)
+    costs = frontier(rows, filters.generalization)
     context = {
         "rows": rows,
+        "frontier": costs,
+        "frontier_chart": frontier_chart(costs) if costs else None,
+        "frontier_caption": frontier_caption(costs) if costs else "",
         "scale": scale_of(rows),
         "spent": any(row.tokens is not None or row.cost is not None for row in rows),
         "filters": filters,
@@ -88,6 +93,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "categories": visible.values_of("operator__category"),
         "tracks": visible.values_of("track"),
         "families": sorted(set().union(*families)),
+        "models": _models(),
+        "harnesses": Harness.objects.order_by("title"),
         "experiments": experiments.visible_to(request.user),
         "chart": generalization_chart(rows),
         "caption": generalization_caption(rows),
@@ -110,6 +117,20 @@ def generalization_caption(rows: list[Row]) -> str:
     lowest = min(both, key=lambda row: row.gap or 1.0)
     retained = f"{lowest.agent.title} retains {share(lowest.gap)} of its speedup on held-out cases"
     return f"{retained}." if len(both) == 1 else f"{retained}, the lowest of {len(both)} agents."
+
+
+def frontier_caption(shown: Frontier) -> str:
+    """Return one sentence on the frontier chart."""
+    first, last = shown.best[0], shown.best[-1]
+
+    def spent(value: float) -> str:
+        return f"${value:,.2f}" if shown.unit == "usd" else f"{value:,.0f} tokens"
+
+    cheapest = f"{first.row.agent.title}, {times(first.speedup)} for {spent(first.spent)}"
+    if first is last:
+        return f"Lowest cost and highest speedup: {cheapest} per solved task."
+    fastest = f"{last.row.agent.title}, {times(last.speedup)} for {spent(last.spent)}"
+    return f"Cheapest per solved task: {cheapest}. Fastest: {fastest}."
 
 
 def verdicts_of(runs: RunQuerySet) -> Any:
@@ -136,11 +157,17 @@ def _with_best(runs: list[Run]) -> list[tuple[Run, Evaluation | None]]:
 
 def _filters(request: HttpRequest) -> Filters:
     """Return the filters of the query string; an invalid date or ranking counts as absent."""
-    names = ("hardware", "category", "track", "family", "experiment")
+    names = ("hardware", "category", "track", "family", "model", "harness", "experiment")
     chosen: dict[str, Any] = {name: request.GET.get(name, "") for name in names}
     chosen |= {name: _date(request.GET.get(name, "")) for name in ("since", "until")}
     by = request.GET.get("generalization", "")
     return Filters(**chosen, generalization=by if by in GENERALIZATIONS else SEEN)
+
+
+def _models() -> list[str]:
+    """Return the models of all agents, by name."""
+    named = Agent.objects.exclude(model="").order_by("model")
+    return list(named.values_list("model", flat=True).distinct())
 
 
 def _date(text: str) -> date | None:
