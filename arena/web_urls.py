@@ -26,6 +26,7 @@ urlpatterns = [
     path("compare/", compare.compare, name="compare"),
     path("experiments/", experiments.experiment_list, name="experiments"),
     path("experiments/<slug:slug>/", experiments.experiment, name="experiment"),
+    path("experiments/<slug:slug>/continue/", runs.continue_experiment, name="experiment-continue"),
     path("methodology/", board.methodology, name="methodology"),
     path("runs/", runs.runs, name="runs"),
     path("runs/start/", runs.start, name="run-start"),

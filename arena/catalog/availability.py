@@ -48,6 +48,11 @@ class Availability:
         return not self.cause
 
     @property
+    def startable(self) -> bool:
+        """Return whether a run can start now or would only wait for a worker."""
+        return self.cause in ("", Cause.WORKER, Cause.HARDWARE)
+
+    @property
     def label(self) -> str:
         return Cause(self.cause).label if self.cause else "Can run"
 

@@ -8,7 +8,13 @@ from functools import cached_property
 
 from arena.catalog.models import Agent, Hardware, Task
 from arena.leaderboard.intervals import faster, ratio
-from arena.leaderboard.rankings import geomean_of_repeats
+from arena.leaderboard.rankings import (
+    JudgedRun,
+    Row,
+    geomean_of_repeats,
+    rank,
+    with_continued,
+)
 from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
@@ -68,9 +74,13 @@ class AgentComparison:
 
 @dataclass(frozen=True)
 class ExperimentSummary:
-    """The results of the visible runs; agents in `no_common_task` share none with the first."""
+    """The results of the visible runs; agents in `no_common_task` share none with the first.
+
+    `standings` are the agents with a judged run, ranked as on the leaderboard.
+    """
 
     agents: list[Agent]
+    standings: list[Row]
     rows: list[TaskRow]
     comparisons: list[AgentComparison]
     no_common_task: list[Agent]
@@ -94,8 +104,10 @@ def experiment_summary(runs: Iterable[Run], plan: experiments.Plan | None) -> Ex
     comparisons = _comparisons(agents, rows)
     compared = [comparison.agent for comparison in comparisons]
     states = [run.status for run in newest.values()]
+    judged = [JudgedRun.of(run) for run in newest.values() if run.status in RUN_JUDGED]
     return ExperimentSummary(
         agents=agents,
+        standings=rank(runs=with_continued(judged)),
         rows=rows,
         comparisons=comparisons,
         no_common_task=[agent for agent in agents[1:] if agent not in compared],

@@ -14,15 +14,17 @@ from typing import Any
 from django.core.validators import slug_re
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.utils.text import slugify
 
-from arena.accounts.models import Viewer
+from arena.accounts.models import User, Viewer
 from arena.catalog.models import Hardware, Task
 from arena.catalog.services import vary_agent
 from arena.errors import CannotJudge, CannotWork, NotFound, UserError
 from arena.runs import services
-from arena.runs.models import Experiment, Run
-from arena.runs.states import RunStatus
-from arena.runs.strict import Int, Mismatch, Strict, read
+from arena.runs.models import Experiment, Run, new_run_id
+from arena.runs.services.runs import check_quota
+from arena.runs.states import RunStatus, Visibility
+from arena.runs.strict import Amount, Int, Mismatch, Strict, read
 
 FOLDER = Path(__file__).parent / "plans"
 RESTARTED = (RunStatus.BROKEN, RunStatus.CANCELLED)
@@ -43,7 +45,7 @@ class Entrant(Strict):
     agent: str
     name: str = ""
     tasks: list[str] = []
-    budget: dict[str, Int] = {}
+    budget: dict[str, Amount] = {}
     settings: dict[str, Any] = {}
 
     @property
@@ -61,7 +63,7 @@ class Plan(Strict):
     description: str = ""
     hardware: list[str] = []
     repeats: Int = 1
-    budget: dict[str, Int] = {}
+    budget: dict[str, Amount] = {}
 
     def cells(self) -> Iterator[tuple[str, Entrant, str | None, int]]:
         """Yield each run of the plan; all first repeats come before the second ones."""
@@ -130,12 +132,21 @@ def read_plan(name_or_file: str) -> Plan:
 
 
 @transaction.atomic
-def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
+def start(
+    plan: Plan,
+    going_on: Collection[Hardware] = (),
+    owner: User | None = None,
+    visibility: str = Visibility.PUBLIC,
+) -> Started:
     """Start the missing runs of `plan`; continue those that broke, start anew the cancelled ones.
 
     Imported runs on the hardware `going_on` count too: a plan continues on another machine.
+    `owner` is None for the command line, whose runs have no limit.
+
+    Raises: UserError if none of the plan can run, or its owner has too many runs.
     """
     plan = expanded(plan)
+    check_quota(owner, plan.size())
     experiment, _ = Experiment.objects.update_or_create(
         slug=plan.slug,
         defaults={"title": plan.title, "description": plan.description, "plan": plan.model_dump()},
@@ -171,6 +182,9 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
                     label=plan.slug,
                     experiment=experiment,
                     repeat=repeat,
+                    owner=owner,
+                    visibility=visibility,
+                    counted=False,
                 )
             )
         except (CannotJudge, CannotWork) as error:
@@ -180,6 +194,25 @@ def start(plan: Plan, going_on: Collection[Hardware] = ()) -> Started:
     if outcome.left_out and not (outcome.runs or outcome.there):
         raise UserError(f"None of it can be judged here. {outcome.left_out[0]}")
     return outcome
+
+
+def new_slug(title: str) -> str:
+    """Return the slug of a new experiment, which no other has."""
+    return f"{slugify(title)[: MAX_NAME - 10] or 'experiment'}-{new_run_id()[:6]}"
+
+
+def continue_interrupted(experiment: Experiment, user: User) -> list[Run]:
+    """Continue the interrupted runs of an experiment that `user` may continue.
+
+    Raises: UserError if there is none, or one cannot be continued.
+    """
+    runs = interrupted(experiment)
+    mine = runs if user.is_staff else runs.filter(owner=user)
+    with transaction.atomic():
+        found = [services.continue_run(run, user) for run in mine]
+    if not found:
+        raise UserError("No run of this experiment waits to be continued.", "See its runs.")
+    return found
 
 
 def interrupted(experiment: Experiment) -> QuerySet[Run]:

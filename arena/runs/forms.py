@@ -1,18 +1,28 @@
-"""Form that starts a run."""
+"""Form that starts runs: agents, tasks, budget and visibility."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
+from django.http import QueryDict
 
 from arena.accounts.models import User
-from arena.catalog.models import Agent, Hardware, Task, Worker
+from arena.catalog.availability import Availability, availabilities
+from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, Worker
+from arena.runs.estimates import Estimate, Pairs, estimate, pairs
+from arena.runs.experiments import Entrant, Plan, new_slug
 from arena.runs.models import Run
 from arena.runs.services.runs import BUDGET, BUDGET_BOUNDS
 from arena.runs.states import Visibility
 
+MAX_RUNS = 500
+"""Runs of one form; larger experiments are plans on the command line."""
+MAX_REPEATS = 20
 _SEEN_BY = {
     Visibility.PUBLIC: "everyone",
     Visibility.OWNER: "me and staff",
@@ -20,30 +30,65 @@ _SEEN_BY = {
 }
 
 
-def _budgeted(name: str) -> forms.IntegerField:
-    low, high = map(int, BUDGET_BOUNDS[name])
-    return forms.IntegerField(min_value=low, max_value=high, initial=BUDGET[name])
+@dataclass(frozen=True)
+class AgentChoice:
+    """An agent of the form, with the title of its harness."""
+
+    agent: Agent
+    harness: str
+    availability: Availability
+    chosen: bool
 
 
-class RunForm(forms.Form):
-    """Agent, task, hardware, budget and visibility of a new run."""
+@dataclass(frozen=True)
+class OperatorChoice:
+    """The tasks of one operator, each with whether it is chosen."""
 
-    task = forms.ChoiceField()
-    agent = forms.ChoiceField()
+    operator: Operator
+    tasks: list[tuple[Task, bool]]
+
+
+def _limit(name: str) -> forms.Field:
+    """Return a field for a limit of the budget; one without a default is optional."""
+    low, high = BUDGET_BOUNDS[name]
+    common: dict[str, Any] = {"initial": BUDGET.get(name), "required": name in BUDGET}
+    if name == "usd":
+        return forms.FloatField(min_value=low, max_value=high, **common)
+    return forms.IntegerField(min_value=int(low), max_value=int(high), **common)
+
+
+class StartForm(forms.Form):
+    """Agents x tasks x repeats, with the hardware, budget and visibility of each run."""
+
+    agent = forms.MultipleChoiceField(error_messages={"required": "Choose at least one agent."})
+    task = forms.MultipleChoiceField(error_messages={"required": "Choose at least one task."})
     hardware = forms.ChoiceField(required=False)
-    rounds = _budgeted("rounds")
-    seconds = _budgeted("seconds")
+    repeats = forms.IntegerField(min_value=1, max_value=MAX_REPEATS, initial=1)
+    rounds = _limit("rounds")
+    seconds = _limit("seconds")
+    turns = _limit("turns")
+    tokens = _limit("tokens")
+    usd = _limit("usd")
     label = forms.CharField(required=False, max_length=Run._meta.get_field("label").max_length)
     visibility = forms.ChoiceField(initial=Visibility.PUBLIC)
 
     def __init__(self, user: User, *given: Any, **more: Any) -> None:
         """Offer the choices that `user` has now."""
         super().__init__(*given, **more)
-        self.agents = Agent.objects.filter(active=True)
+        self._tasks = {
+            task.slug: task for task in Task.objects.runnable().select_related("operator")
+        }
+        self._agents = {agent.slug: agent for agent in Agent.objects.filter(active=True)}
+        self._devices = {device.slug: device for device in Hardware.objects.order_by("name")}
+        served = Worker.objects.queues()
+        devices = [
+            (slug, device.name if device.queue in served else f"{device.name}, no worker online")
+            for slug, device in self._devices.items()
+        ]
         choices = {
-            "task": [("", "Choose a task"), *_tasks()],
-            "agent": [("", "Choose an agent"), *self.agents.values_list("slug", "title")],
-            "hardware": [("", "Auto: a local device"), *_hardware()],
+            "task": [(slug, slug) for slug in self._tasks],
+            "agent": [(slug, agent.title) for slug, agent in self._agents.items()],
+            "hardware": [("", "Auto: a device with a worker"), *devices],
             "visibility": [
                 (who, words)
                 for who, words in _SEEN_BY.items()
@@ -53,29 +98,146 @@ class RunForm(forms.Form):
         for name, offered in choices.items():
             self.fields[name].choices = offered  # type: ignore[attr-defined]
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `services.start_run` from a valid form."""
-        cleaned = self.cleaned_data
+    @cached_property
+    def agents(self) -> list[AgentChoice]:
+        """Return the agents, those that can start first, with a model first among these."""
+        found = availabilities(self._agents.values())
+        titles = dict(Harness.objects.values_list("name", "title"))
+        chosen = self._chosen_slugs("agent")
+        offered = [
+            AgentChoice(
+                agent, titles.get(agent.adapter, agent.adapter), found[agent.pk], slug in chosen
+            )
+            for slug, agent in self._agents.items()
+        ]
+        return sorted(
+            offered,
+            key=lambda e: (not e.availability.startable, not e.agent.model, e.agent.title.lower()),
+        )
+
+    @property
+    def ready(self) -> list[AgentChoice]:
+        return [each for each in self.agents if each.availability.startable]
+
+    @property
+    def lacking(self) -> list[AgentChoice]:
+        return [each for each in self.agents if not each.availability.startable]
+
+    @property
+    def operators(self) -> list[OperatorChoice]:
+        chosen = self._chosen_slugs("task")
+        groups = groupby(self._tasks.values(), key=lambda task: task.operator)
+        return [
+            OperatorChoice(operator, [(task, task.slug in chosen) for task in tasks])
+            for operator, tasks in groups
+        ]
+
+    @property
+    def categories(self) -> list[str]:
+        return sorted({task.operator.category for task in self._tasks.values()})
+
+    @property
+    def tracks(self) -> list[str]:
+        return sorted({task.track for task in self._tasks.values()})
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Return the chosen agents with the chosen tasks, as far as both are valid."""
+        agents = [each.agent for each in self.ready if each.chosen]
+        slugs = self._chosen_slugs("task")
+        tasks = [task for slug, task in self._tasks.items() if slug in slugs]
+        return pairs(agents, tasks, self._devices.get(str(self["hardware"].value())))
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Return the estimate of what is chosen; a limit that is not valid counts as absent."""
+        return estimate(self.pairs.possible, int(self._number("repeats") or 1), self._budget())
+
+    def clean_agent(self) -> list[str]:
+        chosen: list[str] = self.cleaned_data["agent"]
+        for each in self.lacking:
+            if each.agent.slug in chosen:
+                reason = each.availability.reason.replace("`", "")
+                raise ValidationError(f"{each.agent.title} cannot run here. {reason}")
+        return chosen
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if self.errors:
+            return cleaned
+        if not self.pairs.possible:
+            raise ValidationError(self.pairs.left_out[0])
+        if self.estimate.runs > MAX_RUNS:
+            raise ValidationError(
+                f"These are {self.estimate.runs} runs, and a form starts {MAX_RUNS} at most: "
+                "choose fewer, or write a plan for manage.py experiment."
+            )
+        return cleaned
+
+    def single(self) -> dict[str, Any] | None:
+        """Return the arguments of `services.start_run`; None for more than one run."""
+        if self.estimate.runs > 1:
+            return None
+        ((agent, task),) = self.pairs.possible
         return {
-            "task_slug": cleaned["task"],
-            "agent_slug": cleaned["agent"],
-            "hardware_slug": cleaned["hardware"] or None,
-            "budget": {name: cleaned[name] for name in BUDGET},
-            "label": cleaned["label"],
-            "visibility": cleaned["visibility"],
+            "task_slug": task.slug,
+            "agent_slug": agent.slug,
+            "hardware_slug": self.cleaned_data["hardware"] or None,
+            "budget": self._budget(),
+            "label": self.cleaned_data["label"],
+            "visibility": self.cleaned_data["visibility"],
         }
 
+    def plan(self) -> Plan:
+        """Return the plan of a new experiment from a valid form."""
+        agents = list(dict.fromkeys(agent for agent, _ in self.pairs.possible))
+        tasks = list(dict.fromkeys(task.slug for _, task in self.pairs.possible))
+        title = self.cleaned_data["label"] or _title(agents, tasks)
+        hardware = self.cleaned_data["hardware"]
+        return Plan(
+            slug=new_slug(title),
+            title=title,
+            agents=[
+                Entrant(agent=agent.slug, tasks=[task.slug for task in self.pairs.tasks_of(agent)])
+                for agent in agents
+            ],
+            tasks=tasks,
+            hardware=[hardware] if hardware else [],
+            repeats=self.cleaned_data["repeats"],
+            budget=self._budget(),
+        )
 
-def _tasks() -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the tasks that take runs, grouped by operator."""
-    tasks = Task.objects.runnable().select_related("operator")
-    groups = groupby(tasks, key=lambda task: task.operator.title)
-    return [(title, [(task.slug, task.slug) for task in group]) for title, group in groups]
+    def _budget(self) -> dict[str, float]:
+        values = {name: self._number(name) for name in BUDGET_BOUNDS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _number(self, name: str) -> float | None:
+        """Return the number in a field; None if it is empty or not valid."""
+        try:
+            value: float | None = self.fields[name].clean(self[name].value())
+        except ValidationError:
+            return None
+        return value
+
+    def _chosen_slugs(self, name: str) -> frozenset[str]:
+        value = self[name].value()
+        return frozenset([value] if isinstance(value, str) else value or ())
 
 
-def _hardware() -> list[tuple[str, str]]:
-    served = Worker.objects.queues()
-    return [
-        (device.slug, device.name if device.queue in served else f"{device.name}, no worker online")
-        for device in Hardware.objects.order_by("name")
-    ]
+def initial_of(query: QueryDict) -> dict[str, Any]:
+    """Return the initial values that a query string names: `?agent=a&agent=b&task=t&rounds=5`."""
+    several = ("agent", "task")
+    return {
+        name: query.getlist(name) if name in several else query[name]
+        for name in StartForm.base_fields
+        if name in query
+    }
+
+
+def _title(agents: list[Agent], tasks: list[str]) -> str:
+    """Return the title of an experiment: its agents and its tasks, or their numbers."""
+    who = " vs ".join(agent.title for agent in agents)
+    what = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
+    if len(who) > 80:
+        who = f"{len(agents)} agents"
+    return f"{who} on {what}"

@@ -7,6 +7,7 @@ Models that repeat a dataclass of the judge are derived from it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -58,6 +59,16 @@ def _check_integer(value: Any) -> Any:
 
 Int = Annotated[int, BeforeValidator(_check_integer)]
 Number = Annotated[float, BeforeValidator(_check_integer)]
+
+
+def _check_amount(value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("should be a number")
+    return int(_check_integer(value)) if isinstance(value, int) else value
+
+
+Amount = Annotated[Any, BeforeValidator(_check_amount)]
+"""A finite number, which stays whole if it is."""
 
 
 class Strict(BaseModel):

@@ -14,15 +14,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from arena.accounts.auth import signed_in
+from arena.accounts.models import User
 from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.runs import experiments, services
 from arena.runs.charts import best_by_round
-from arena.runs.forms import RunForm
+from arena.runs.forms import StartForm, initial_of
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.rounds import Round, best_of, rounds_of
-from arena.runs.services.runs import BUDGET
+from arena.runs.services.runs import BUDGET_BOUNDS
 from arena.runs.sources import changes, sources
 from arena.runs.spending import spending
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
@@ -59,17 +60,49 @@ def runs(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest) -> HttpResponse:
-    """Show the form that starts a run, filled in from the query, or start the run."""
-    named = {name: request.GET[name] for name in RunForm.base_fields if name in request.GET}
-    form = RunForm(
-        signed_in(request), request.POST if request.method == "POST" else None, initial=named
-    )
-    if form.is_valid():
+    """Show the form that starts runs, filled in from the query, or start what it names.
+
+    With `estimate` in the form, only show it again with its estimate.
+    """
+    user = signed_in(request)
+    if request.method != "POST":
+        form = StartForm(user, initial=initial_of(request.GET))
+        return render(request, "start.html", {"form": form})
+    form = StartForm(user, request.POST)
+    if form.is_valid() and "estimate" not in request.POST:
         try:
-            return redirect(services.start_run(owner=signed_in(request), **form.arguments()))
+            return redirect(_started(request, form, user))
         except UserError as error:
             form.add_error(None, error.text)
     return render(request, "start.html", {"form": form}, status=422 if form.errors else 200)
+
+
+def _started(request: HttpRequest, form: StartForm, user: User) -> str:
+    """Start the runs of a valid form; return the address of the run or of the experiment."""
+    if single := form.single():
+        return services.start_run(owner=user, **single).get_absolute_url()
+    visibility = form.cleaned_data["visibility"]
+    started = experiments.start(form.plan(), owner=user, visibility=visibility)
+    left_out = [*form.pairs.left_out, *started.left_out]
+    if left_out:
+        more = f" And {len(left_out) - 1} more." if len(left_out) > 1 else ""
+        messages.warning(request, f"Left out: {left_out[0]}{more}")
+    return reverse("experiment", args=[started.experiment.slug])
+
+
+@require_POST
+def continue_experiment(request: HttpRequest, slug: str) -> HttpResponse:
+    """Continue the interrupted runs of an experiment."""
+    if not request.user.is_authenticated:
+        return redirect("login")
+    found = get_object_or_404(experiments.visible_to(request.user), slug=slug)
+    try:
+        runs = experiments.continue_interrupted(found, signed_in(request))
+    except UserError as error:
+        messages.error(request, error.text)
+    else:
+        messages.success(request, f"{len(runs)} run{'s' if len(runs) > 1 else ''} continued.")
+    return redirect("experiment", slug)
 
 
 @require_safe
@@ -235,7 +268,7 @@ def _again(shown: Run) -> str:
         "task": task.slug,
         "agent": agent.slug,
         "hardware": "" if shown.imported_at else shown.hardware.slug,
-        **{name: shown.budget[name] for name in BUDGET if name in shown.budget},
+        **{name: shown.budget[name] for name in BUDGET_BOUNDS if name in shown.budget},
         "label": "" if shown.experiment_id else shown.label,
         "visibility": shown.visibility,
     }

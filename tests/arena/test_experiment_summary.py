@@ -143,7 +143,7 @@ def test_experiment_page_shows_cells_comparison_and_missing_runs(client, judged,
     page = client.get("/experiments/ab/").content.decode()
     assert f'<a href="{run.get_absolute_url()}">2.00×</a>' in page
     assert ">failed</a>" in page and "old is 1.50 times as fast as new over 1 task" in page
-    assert "Which?" in page and "<dd>5<small>run the command" in page
+    assert "Which?" in page and "<dd>5<small>cancelled, broken or left out" in page
     listed = client.get("/experiments/").content.decode()
     assert "A or B" in listed and "new, old" in listed
     assert 'href="/experiments/ab/"' in client.get(run.get_absolute_url()).content.decode()
@@ -180,3 +180,31 @@ def test_board_filters_by_experiment(client, judged, hardware):
     board = client.get("/api/v1/leaderboard?experiment=ab").json()
     assert [row["agent"] for row in board["rows"]] == ["new"]
     assert ">else</a>" in client.get("/leaderboard/").content.decode()
+
+
+def test_experiment_page_compares_cost_and_tokens(client, judged, experiment):
+    judged("new", "relu", 2.0, cost_usd=1.0, tokens=20_000)
+    judged("new", "gelu", cost_usd=0.5, tokens=10_000)
+    judged("old", "relu", 1.5, tokens=700)
+    rows = {row.agent.slug: row for row in summary(experiment).standings}
+    assert (rows["new"].cost_per_solved, rows["new"].solved, rows["new"].tasks) == (1.5, 1, 2)
+    assert rows["old"].unpriced
+    page = client.get("/experiments/ab/").content.decode()
+    assert "$1.50" in page and "30.0k" in page and ">unknown</span>" in page
+
+
+def test_owner_continues_the_interrupted_runs_of_an_experiment(client, judged, experiment, alice):
+    address = "/experiments/ab/continue/"
+    for repeat in range(2):
+        judged("new", "relu", status="broken", repeat=repeat, owner=alice)
+    judged("old", "relu", status="broken")
+    assert client.post(address).headers["Location"] == "/login/"
+    assert "interrupted" not in client.get("/experiments/ab/").content.decode()
+    client.force_login(alice)
+    assert "Continue 2 interrupted runs" in client.get("/experiments/ab/").content.decode()
+    page = client.post(address, follow=True)
+    assert "2 runs continued." in page.content.decode()
+    assert Run.objects.filter(continues__owner=alice, status="queued").count() == 2
+    assert "Continue" not in page.content.decode()
+    assert "No run of this experiment waits" in client.post(address, follow=True).content.decode()
+    assert Run.objects.count() == 5

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs, urlsplit
+from datetime import timedelta
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from arena.catalog.models import Agent, Task, Worker
+from arena.catalog.models import Agent, Hardware, Task, Worker
+from arena.runs import forms
 from arena.runs.models import Experiment, Run
 from tests.web.world import DEVICE, OTHER
 
 pytestmark = pytest.mark.django_db
 START = "/runs/start/"
 FORM = {
-    "task": "rms_norm/cpp-to-cpp",
-    "agent": "tuner",
+    "task": ["rms_norm/cpp-to-cpp"],
+    "agent": ["tuner"],
     "hardware": OTHER["slug"],
+    "repeats": "1",
     "rounds": "3",
     "seconds": "45",
     "label": "by hand",
@@ -36,7 +42,7 @@ def test_start_form_after_login_keeps_its_query(client, world, alice):
     there = parse_qs(urlsplit(page.redirect_chain[0][0]).query)["next"][0]
     credentials = {"username": "alice", "password": "wonderland", "next": there}
     form = client.post("/login/", credentials, follow=True)
-    assert '<option value="softmax/cpp-to-cpp" selected>' in form.content.decode()
+    assert 'value="softmax/cpp-to-cpp" checked>' in form.content.decode()
     client.logout()
     assert client.post(START, FORM).status_code == 302
     assert not Run.objects.exists()
@@ -65,7 +71,8 @@ def test_run_again_fills_the_form_with_the_same_values(alices):
     page = alices.get(Run.objects.get().get_absolute_url())
     form = alices.get(f"{START}?{page.context['again']}")
     assert f"{START}?{page.context['again'].replace('&', '&amp;')}" in page.content.decode()
-    assert form.context["form"].initial == FORM
+    again = {name: value for name, value in FORM.items() if name != "repeats"}
+    assert form.context["form"].initial == again
 
 
 @pytest.mark.parametrize(
@@ -82,7 +89,11 @@ def test_run_again_of_an_imported_or_planned_run_drops_what_does_not_apply(alice
         change = {"experiment": Experiment.objects.create(slug="set", title="Set")}
     Run.objects.update(**change)
     again = parse_qs(alices.get(Run.objects.get().get_absolute_url()).context["again"])
-    wanted = {name: [text] for name, text in (FORM | differs).items() if text}
+    wanted = {
+        name: value if isinstance(value, list) else [value]
+        for name, value in (FORM | differs).items()
+        if value and name != "repeats"
+    }
     assert again == wanted
 
 
@@ -106,7 +117,11 @@ def test_start_form_shows_all_errors_of_a_field_once(alices):
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        ({"task": ""}, "This field is required."),
+        ({"task": []}, "Choose at least one task."),
+        ({"agent": []}, "Choose at least one agent."),
+        ({"repeats": "21"}, "less than or equal to 20"),
+        ({"usd": "0"}, "greater than or equal to 0.01"),
+        ({"tokens": "many"}, "Enter a whole number."),
         ({"task": "rms_norm/cpp-to-rust"}, "not one of the available choices"),
         ({"agent": "nobody"}, "not one of the available choices"),
         ({"rounds": "0"}, "greater than or equal to 1"),
@@ -136,6 +151,128 @@ def test_start_form_refused_by_the_arena_shows_message_and_hint(alices, settings
     page = alices.post(START, FORM | {"task": "softmax/cpp-to-cpp"})
     assert "Wait for one to end" in page.content.decode()
     assert not Run.objects.exists()
+
+
+TWO = FORM | {"agent": ["tuner", "cautious"], "task": ["rms_norm/cpp-to-cpp", "softmax/cpp-to-cpp"]}
+
+
+def test_start_form_with_several_agents_and_tasks_starts_an_experiment(alices, alice):
+    form = TWO | {"repeats": "2", "usd": "1.5", "label": ""}
+    answer = alices.post(START, form, follow=True)
+    experiment = Experiment.objects.get()
+    assert answer.redirect_chain == [(f"/experiments/{experiment.slug}/", 302)]
+    assert experiment.title == "Cautious vs Tuner on 2 tasks"
+    runs = experiment.runs.with_names()
+    cells = {(run.agent.slug, run.task_version.task.slug, run.repeat) for run in runs}
+    assert len(runs) == len(cells) == 8
+    for run in runs:
+        assert (run.owner, run.visibility, run.hardware.slug) == (alice, "owner", OTHER["slug"])
+        assert run.budget == {"rounds": 3, "seconds": 45, "usd": 1.5}
+    assert answer.context["planned"] == 8 and answer.context["missing"] == 0
+    alices.post(START, form)
+    assert Experiment.objects.count() == 2, "a second experiment has its own name"
+
+
+def test_start_form_leaves_out_tasks_that_an_agent_does_not_work_on(alices):
+    Agent.objects.filter(slug="cautious").update(tasks=["softmax/*"])
+    page = alices.post(START, TWO, follow=True)
+    assert Run.objects.count() == 3
+    assert "Left out: Cautious does not work on rms_norm/cpp-to-cpp." in page.content.decode()
+    assert page.context["planned"] == 3 and page.context["missing"] == 0
+
+
+def test_start_form_refuses_more_runs_than_the_limit_and_starts_none(alices, settings):
+    settings.MAX_ACTIVE_RUNS = 3
+    page = alices.post(START, TWO)
+    assert page.status_code == 422 and "Start fewer." in page.content.decode()
+    assert not Run.objects.exists() and not Experiment.objects.exists()
+    settings.MAX_ACTIVE_RUNS = 4
+    assert alices.post(START, TWO).status_code == 302
+    assert "and the limit is 4" in alices.post(START, TWO).content.decode()
+    assert Run.objects.count() == 4
+
+
+def test_start_form_refuses_more_runs_than_a_form_may_start(alices, bob, monkeypatch):
+    alices.force_login(bob)
+    monkeypatch.setattr(forms, "MAX_RUNS", 7)
+    page = alices.post(START, TWO | {"repeats": "2"})
+    assert "These are 8 runs, and a form starts 7 at most" in page.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_agent_that_cannot_run_says_why_and_is_refused(alices):
+    Agent.objects.filter(slug="cautious").update(adapter="gone")
+    page = alices.get(START).content.decode()
+    assert "1 agent cannot run here yet" in page and "Harness unknown." in page
+    assert 'value="cautious"' not in page
+    page = alices.post(START, FORM | {"agent": ["cautious"]})
+    assert page.status_code == 422
+    assert "Cautious cannot run here. There is no harness" in page.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_agent_without_a_live_worker_can_be_started_and_waits(alices):
+    Worker.objects.all().delete()
+    page = alices.get(START).content.decode()
+    assert 'value="tuner"' in page and "A run would wait." in page
+    assert alices.post(START, FORM).status_code == 302
+    assert Run.objects.get().status == "queued"
+
+
+def spent(agent: str, task: str, seconds: float, **more) -> None:
+    """Add a past run."""
+    now = timezone.now()
+    task_version = Task.objects.by_slug(task).get().version
+    Run.objects.create(
+        agent=Agent.objects.get(slug=agent),
+        task_version=task_version,
+        hardware=Hardware.objects.first(),
+        status="failed",
+        started_at=now - timedelta(seconds=seconds),
+        ended_at=now,
+        **more,
+    )
+
+
+def test_estimate_is_the_mean_of_past_runs_of_the_task_else_of_the_agent(alices):
+    Agent.objects.filter(slug="tuner").update(model="m", provider="p")
+    spent("tuner", "rms_norm/cpp-to-cpp", 100, cost_usd=1.0, tokens=1000)
+    spent("tuner", "rms_norm/cpp-to-cpp", 200, cost_usd=3.0, tokens=3000)
+    spent("tuner", "swiglu/cpp-to-cpp", 600, cost_usd=8.0, tokens=20_000)
+    tasks = ["rms_norm/cpp-to-cpp", "softmax/cpp-to-cpp"]
+    form = FORM | {"task": tasks, "repeats": "3", "usd": "5", "estimate": "1"}
+    page = alices.post(START, form)
+    found = page.context["form"].estimate
+    assert (found.runs, found.past, found.untried, found.unpriced) == (6, 3, [], [])
+    assert found.usd == pytest.approx(3 * (2 + 4)) and found.tokens == pytest.approx(3 * 10_000)
+    assert found.seconds == pytest.approx(3 * (150 + 300), rel=0.01)
+    assert found.limits == {"usd": 30.0, "seconds": 270}
+    text = page.content.decode()
+    assert "$18.00" in text and "$30.00 at most" in text and "Start 6 runs" in text
+    assert Run.objects.count() == 3, "an estimate starts nothing"
+
+
+def test_estimate_names_agents_without_past_runs_and_unknown_prices(alices):
+    spent("tuner", "rms_norm/cpp-to-cpp", 100, tokens=1000)
+    query = "agent=tuner&agent=cautious&task=rms_norm/cpp-to-cpp"
+    page = alices.get(f"{START}?{query}")
+    text = " ".join(page.content.decode().split())
+    assert "No past run of Cautious: not in the estimate." in text
+    assert "The price of Tuner is unknown: not in the cost." in text
+    assert page.context["form"].estimate.usd is None
+
+
+def test_start_form_needs_a_constant_number_of_queries(alices):
+    def queries(query: str) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert alices.get(f"{START}?{query}").status_code == 200
+        return len(captured)
+
+    few = queries("agent=tuner&task=softmax/cpp-to-cpp")
+    slugs = Task.objects.runnable().select_related("operator")
+    every = [("task", task.slug) for task in slugs]
+    every += [("agent", slug) for slug in Agent.objects.values_list("slug", flat=True)]
+    assert len(every) > 10 and queries(urlencode(every)) == few
 
 
 def test_start_form_offers_only_runnable_choices(alices, bob):

@@ -80,6 +80,7 @@ class World:
             catalog.AgentSpec(slug, title, slug, description=text)
             for slug, title, text, _ in AGENTS
         ]
+        catalog.sync_harnesses([catalog.HarnessSpec(slug, title) for slug, title, *_ in AGENTS])
         catalog.sync_agents(specs)
         for device in (DEVICE, OTHER):
             hardware = catalog.register_hardware(device)

@@ -250,8 +250,8 @@ def filter_select(
 ) -> SafeString:
     """Return a labelled select of a filter form.
 
-    `every` is the text of the empty choice. An option is a string, or a model with a slug and a
-    title or name.
+    `every` is the text of the empty choice. An option is a string, a pair of value and text, or a
+    model with a slug and a title or name.
     """
     choices = [_choice(option) for option in options]
     listed = format_html_join(
@@ -280,6 +280,8 @@ def _choice(option: Any) -> tuple[str, str]:
     """Return the value and the text of an option."""
     if isinstance(option, str):
         return option, option
+    if isinstance(option, tuple):
+        return option
     return option.slug, getattr(option, "title", "") or getattr(option, "name", "") or option.slug
 
 

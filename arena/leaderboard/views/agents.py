@@ -26,22 +26,10 @@ from arena.leaderboard.views.board import by_category, scale_of, verdicts_of
 from arena.runs.models import Evaluation, Run, RunQuerySet
 
 MAX_RECENT_RUNS = 20
-
-
 MAX_SETTINGS_TEXT = 120
 MAX_VALUE_TEXT = 32
 CAN_RUN, CANNOT_RUN = "can-run", "cannot-run"
-
-
-@dataclass(frozen=True)
-class Option:
-    """A choice of a filter."""
-
-    slug: str
-    title: str
-
-
-AVAILABILITY = (Option(CAN_RUN, "Can run here"), Option(CANNOT_RUN, "Cannot run yet"))
+AVAILABILITY = ((CAN_RUN, "Can run here"), (CANNOT_RUN, "Cannot run yet"))
 
 
 @dataclass(frozen=True)
@@ -86,7 +74,7 @@ def agents(request: HttpRequest) -> HttpResponse:
             lacking.setdefault(missing, []).append(each)
     context = {
         "chosen": chosen,
-        "harnesses": [Option(name, title) for name, title in harnesses.items()],
+        "harnesses": harnesses.items(),
         "options": AVAILABILITY,
         "ready": [each for each in active if each.availability.available],
         "lacking": sorted(lacking.items(), key=lambda group: -progress(group[0])),

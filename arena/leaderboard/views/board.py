@@ -94,7 +94,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "tracks": visible.values_of("track"),
         "families": sorted(set().union(*families)),
         "models": _models(),
-        "harnesses": Harness.objects.order_by("title"),
+        "harnesses": Harness.objects.order_by("title").values_list("name", "title"),
         "experiments": experiments.visible_to(request.user),
         "chart": generalization_chart(rows),
         "caption": generalization_caption(rows),

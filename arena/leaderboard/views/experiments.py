@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.experiment_summary import experiment_summary
+from arena.leaderboard.views.board import scale_of
 from arena.runs import experiments
 from arena.runs.models import Experiment, Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
@@ -39,7 +40,13 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
     runs = Run.objects.visible_to(request.user).with_names().filter(experiment=shown)
     plan = experiments.plan_of(shown)
     summary = experiment_summary(runs, plan)
+    interrupted = experiments.interrupted(shown)
+    if not request.user.is_staff:
+        interrupted = interrupted.filter(owner=request.user.pk or 0)
     context = {
+        "interrupted": interrupted.count(),
+        "board_scale": scale_of(summary.standings),
+        "spent": any(row.tokens is not None or row.cost is not None for row in summary.standings),
         "experiment": shown,
         "planned": plan and plan.size(),
         "missing": plan and experiments.missing(shown, plan),

@@ -72,19 +72,12 @@ def start_run(
         raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
     version = task_version(task_slug)
     agent = _agent(agent_slug)
-    if agent.tasks and not any(fnmatchcase(task_slug, pattern) for pattern in agent.tasks):
-        others = ", ".join(agent.tasks)
-        raise CannotWork(f"{agent.title} does not work on {task_slug}.", f"It works on {others}.")
-    kinds: Sequence[str] = device_kinds(version.task)
-    what = "this task"
-    if agent.kinds:
-        kinds, what = [kind for kind in kinds if kind in agent.kinds], f"{agent.title} at it"
-        if not kinds:
-            raise CannotWork(f"{agent.title} does not work for what judges {task_slug}.")
+    kinds = kinds_for(agent, version.task)
+    what = f"{agent.title} at it" if agent.kinds else "this task"
     hardware = find_hardware(hardware_slug, kinds, what)
     with transaction.atomic():
         if counted:
-            _check_quota(owner)
+            check_quota(owner)
         run = Run.objects.create(
             task_version=version,
             agent=agent,
@@ -242,6 +235,20 @@ def device_kinds(task: Task) -> tuple[str, ...]:
     return languages()[target].kinds if target in languages() else ("gpu", "cpu")
 
 
+def kinds_for(agent: Agent, task: Task) -> list[str]:
+    """Return the kinds of device that can judge an agent at a task, best first.
+
+    Raises: CannotWork if the agent does not work on the task, or for none of these kinds.
+    """
+    if agent.tasks and not any(fnmatchcase(task.slug, pattern) for pattern in agent.tasks):
+        others = ", ".join(agent.tasks)
+        raise CannotWork(f"{agent.title} does not work on {task.slug}.", f"It works on {others}.")
+    kinds = [kind for kind in device_kinds(task) if not agent.kinds or kind in agent.kinds]
+    if not kinds:
+        raise CannotWork(f"{agent.title} does not work for what judges {task.slug}.")
+    return kinds
+
+
 def find_hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware:
     """Return the named hardware, else the best of these kinds.
 
@@ -284,13 +291,19 @@ def _budget(asked: Mapping[str, Any] | None) -> dict[str, float]:
     return budget
 
 
-def _check_quota(owner: User | None) -> None:
+def check_quota(owner: User | None, more: int = 1) -> None:
     """Raise QuotaExceeded for a user with too many active runs; staff have no limit."""
     if owner is None or owner.is_staff:
         return
     active = Run.objects.of_agents().active().filter(owner=owner).count()
-    if active >= settings.MAX_ACTIVE_RUNS:
-        raise QuotaExceeded(
-            f"You have {active} runs queued or running, which is the limit.",
-            "Wait for one to end, or cancel one.",
+    limit = settings.MAX_ACTIVE_RUNS
+    if active + more <= limit:
+        return
+    if more == 1:
+        text = f"You have {active} runs queued or running, which is the limit."
+    else:
+        text = (
+            f"These are {more} runs, you have {active} queued or running, and the limit is {limit}."
         )
+    hint = "Start fewer." if 1 < limit < more else "Wait for one to end, or cancel one."
+    raise QuotaExceeded(text, hint)
