@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 MAX_FILES = 400
 MAX_FILE_BYTES = 256 << 10
 SETTLE_SECONDS = 0.02
-MAX_EMPTY_SECONDS = 0.5
-"""Time for which a file that was just emptied is expected to be written."""
+MAX_CHANGING_SECONDS = 0.2
+MAX_EMPTY_SECONDS = 1.0
+"""Time for which a file that was emptied or removed is expected to be written again."""
 Stamp = tuple[int, int]
 """Modification time in nanoseconds, and size."""
 
@@ -35,18 +36,13 @@ class EditObserver:
 
     def record(self, session: AgentSession) -> None:
         """Record each change since the last call as a file edit of the session."""
-        found = dict(self._files())
-        while any(
-            self._stamps.get(path) != stamp and _is_unsettled(stamp)
-            for path, stamp in found.items()
-        ):
-            time.sleep(SETTLE_SECONDS)
-            found = dict(self._files())
+        found = self._settled()
         for path, stamp in found.items():
             if self._stamps.get(path) == stamp:
                 continue
             before = self._texts.get(path)
-            self._remember(path, stamp)
+            if not self._remember(path, stamp):
+                continue  # it changes again just now: the next call records it
             after = self._texts.get(path)
             if after is not None and after != before:
                 session.file_edit(path, before, after)
@@ -55,14 +51,32 @@ class EditObserver:
             if (before := self._texts.pop(path, None)) is not None:
                 session.file_edit(path, before, None)
 
-    def _remember(self, path: str, stamp: Stamp) -> None:
-        self._stamps[path] = stamp
+    def _settled(self) -> dict[str, Stamp]:
+        """Return the files once none of them changes, or after a while."""
+        start = time.monotonic()
+        while True:
+            found = dict(self._files())
+            waited = time.monotonic() - start
+            changed = [
+                p for p in found.keys() | self._stamps if found.get(p) != self._stamps.get(p)
+            ]
+            if not any(_is_unsettled(found.get(path), waited) for path in changed):
+                return found
+            time.sleep(SETTLE_SECONDS)
+
+    def _remember(self, path: str, stamp: Stamp) -> bool:
+        """Keep the text of a file; return False if it has changed since its stamp was taken."""
+        file = self._folder / path
         try:
-            text = (self._folder / path).read_text(encoding="utf-8")
+            text = file.read_text(encoding="utf-8")
+            if _stamp(os.lstat(file)) != stamp:
+                return False
         except (OSError, UnicodeDecodeError):
-            return
+            text = "\0"
+        self._stamps[path] = stamp
         if "\0" not in text:
             self._texts[path] = text
+        return True
 
     def _files(self) -> Iterator[tuple[str, Stamp]]:
         count = 0
@@ -80,11 +94,16 @@ class EditObserver:
                 count += 1
                 if count > MAX_FILES:
                     return
-                yield os.path.relpath(path, self._folder), (status.st_mtime_ns, status.st_size)
+                yield os.path.relpath(path, self._folder), _stamp(status)
 
 
-def _is_unsettled(stamp: Stamp) -> bool:
-    """Return whether a file changed just now, or was emptied and may not yet be written."""
-    changed_at, size = stamp
-    age = abs(time.time_ns() - changed_at) / 1e9
-    return age < (SETTLE_SECONDS if size else MAX_EMPTY_SECONDS)
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, status.st_size
+
+
+def _is_unsettled(stamp: Stamp | None, waited: float) -> bool:
+    """Return whether to wait longer for a changed file, which is removed where it has no stamp."""
+    changed_at, size = stamp or (0, 0)
+    if not size:
+        return waited < MAX_EMPTY_SECONDS
+    return waited < MAX_CHANGING_SECONDS and abs(time.time_ns() - changed_at) / 1e9 < SETTLE_SECONDS

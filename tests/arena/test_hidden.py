@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -19,19 +20,19 @@ from tests.arena.factories import (
 from tests.arena.talk import opened
 
 pytestmark = pytest.mark.django_db
-HIDDEN = (HIDDEN_CASE, str(HIDDEN_SYMBOL))
+HIDDEN = re.compile(rf"{HIDDEN_CASE}|(?<![\d.]){HIDDEN_SYMBOL}(?!\d)")
+"""The digits of the symbol may be part of another number, such as a time."""
 
 
 def assert_hides(text: str) -> None:
-    for word in HIDDEN:
-        assert word not in text
+    assert not HIDDEN.search(text)
 
 
 @pytest.fixture
 def run(start, alice):
     run = finished(start(owner=alice))
     planted = str([list(Evaluation.objects.values("private")), list(Measurement.objects.values())])
-    assert all(word in planted for word in HIDDEN), "nothing was planted: the scan proves nothing"
+    assert set(HIDDEN.findall(planted)) == {HIDDEN_CASE, str(HIDDEN_SYMBOL)}, "nothing was planted"
     return run
 
 

@@ -53,12 +53,15 @@ def test_change_creation_and_removal_are_edits(observed: Observed) -> None:
     assert "-int f();\n+int g();\n" in observed.edits()[0]["diff"]
 
 
-def test_file_that_is_emptied_before_it_is_written_is_one_edit(observed: Observed) -> None:
+@pytest.mark.parametrize("first", ["emptied", "removed"])
+def test_file_that_is_emptied_or_removed_before_it_is_written_is_one_edit(
+    observed: Observed, first: str
+) -> None:
     path = observed.folder / "k.cpp"
-    path.write_text("")
+    path.write_text("") if first == "emptied" else path.unlink()
 
     def write() -> None:
-        time.sleep(0.005)
+        time.sleep(0.3)
         path.write_text("int g();\n")
 
     writer = threading.Thread(target=write)
@@ -68,6 +71,45 @@ def test_file_that_is_emptied_before_it_is_written_is_one_edit(observed: Observe
     observed.record()
     (edit,) = observed.edits()
     assert edit["operation"] == "modify" and "+int g();" in edit["diff"]
+
+
+def test_file_that_changes_while_it_is_read_is_recorded_with_its_final_text(
+    observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = observed.folder / "k.cpp"
+    path.write_text("int g();\n")
+    read = Path.read_text
+
+    def read_while_written(file: Path, encoding: str) -> str:
+        monkeypatch.undo()
+        path.write_text("")
+        text = read(file, encoding)
+        path.write_text("int hh();\n")
+        return text
+
+    monkeypatch.setattr(Path, "read_text", read_while_written)
+    observed.record()
+    assert observed.edits() == []
+    observed.record()
+    (edit,) = observed.edits()
+    assert "-int f();\n+int hh();" in edit["diff"]
+
+
+def test_file_that_never_stops_changing_holds_nothing_up(observed: Observed) -> None:
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            with (observed.folder / "log.txt").open("a") as log:
+                log.write("line\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    start = time.monotonic()
+    observed.record()
+    stop.set()
+    writer.join()
+    assert time.monotonic() - start < 5
 
 
 def test_hidden_large_and_binary_files_are_left_out(observed: Observed) -> None:

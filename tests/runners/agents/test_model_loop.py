@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from evaluation.sandbox.features import isolation_features
+from runners.agents import model_loop
 from tests.conftest import skip_or_fail
 from tests.model_server import Conversation, ModelServer, Script, Turn
 from tests.model_server.kernels import SOURCES, TASKS, honest, wrong
-from tests.runners.agents.real_arena import KEY, OPERATOR, WIRES, RealArena
+from tests.runners.agents.real_arena import KEY, OPERATOR, RealArena
 
 TARGET = f"{OPERATOR}.cpp"
+WIRES = model_loop.HARNESS.wires
 
 
 def formula_edit() -> dict[str, str]:
