@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,10 +61,12 @@ def frontier_chart(shown: Frontier) -> Figure:
             drawn |= {"mode": "lines+markers+text", "line": {"color": LINE, "shape": "hv"}}
         data.append(drawn)
     unit = "US dollars" if in_usd else "tokens"
-    log = all(point.spent > 0 for point in shown.points)
-    x = {**title(f"{unit} per solved task"), "type": "log" if log else "linear"}
-    x |= {"tickprefix": "$"} if in_usd else {}
-    return figure(data, x=x, y={**title("speedup"), "ticksuffix": "×"}, one="y")
+    x = {**title(f"{unit} per solved task"), **_spending_axis(shown)}
+    bottom = min(1.0, *(point.low or point.speedup for point in shown.points))
+    top = max(point.high or point.speedup for point in shown.points)
+    room = 0.15 * max(top - bottom, 0.5)
+    y = {**title("speedup"), "ticksuffix": "×", "range": [bottom - room, top + room]}
+    return figure(data, x=x, y=y, one="y")
 
 
 def fast_p_chart(steps: Sequence[FastShares]) -> Figure:
@@ -99,6 +102,25 @@ def progress_chart(columns: Sequence[Column]) -> Figure:
     last = max(len(column.rounds) for column in columns)
     y = {**title("speedup over the baseline"), "ticksuffix": "×"}
     return figure(data, x=rounds_axis(last), y=y, one="y")
+
+
+def _spending_axis(shown: Frontier) -> Figure:
+    """Return a logarithmic axis with ticks at 1, 2 and 5, and room for names at both ends.
+
+    It is linear where an agent spends nothing.
+    """
+    spent = [point.spent for point in shown.points]
+    prefix = "$" if shown.unit == "usd" else ""
+    if not min(spent):
+        return {"tickprefix": prefix, "rangemode": "tozero"}
+    low, high = math.log10(min(spent)), math.log10(max(spent))
+    room = max(0.15 * (high - low), 0.3)
+    low, high = low - room, high + room
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    ticks = [digit * 10.0**power for power in decades for digit in (1, 2, 5)]
+    shown_ticks = [tick for tick in ticks if low <= math.log10(tick) <= high]
+    text = [f"{prefix}{tick:,.10g}" if tick < 1e6 else f"{tick / 1e6:g}M" for tick in shown_ticks]
+    return {"type": "log", "range": [low, high], "tickvals": shown_ticks, "ticktext": text}
 
 
 def _line(number: int, **trace: Any) -> Figure:

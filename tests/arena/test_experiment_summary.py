@@ -190,7 +190,7 @@ def test_experiment_page_compares_cost_and_tokens(client, judged, experiment):
     assert (rows["new"].cost_per_solved, rows["new"].solved, rows["new"].tasks) == (1.5, 1, 2)
     assert rows["old"].unpriced
     page = client.get("/experiments/ab/").content.decode()
-    assert "$1.50" in page and "30.0k" in page and ">unknown</span>" in page
+    assert "$1.50" in page and "30.0k tokens" in page and ">price unknown</span>" in page
 
 
 def test_owner_continues_the_interrupted_runs_of_an_experiment(client, judged, experiment, alice):

@@ -141,3 +141,19 @@ def test_line_numbers_have_full_opacity():
 )
 def test_interval_has_two_decimals(low: float | None, high: float, text: str) -> None:
     assert interval(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0, "$0.00"), (0.00213, "$0.0021"), (0.05, "$0.05"), (1234.5, "$1,234.50")],
+)
+def test_money_keeps_two_digits_of_small_amounts(value, text):
+    assert figures.money(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0, "0"), (840, "840"), (12_300, "12.3k"), (4.56e6, "4.56M"), (2e9, "2.00G")],
+)
+def test_tokens_are_short(value, text):
+    assert figures.tokens(value) == text
