@@ -19,31 +19,42 @@ AGENTS, TASKS, REPEATS, CALLS, KILLS, THREADS = 3, 4, 2, 6, 2, 2
 CELLS = AGENTS * TASKS * REPEATS
 ASK = f"""
 import http.client, json, os, time
-messages = []
+messages = [{{"role": "user", "content": "Work."}}]
+key = {{"x-api-key": os.environ["ANTHROPIC_API_KEY"]}}
+tool = {{"name": "bash", "input_schema": {{"type": "object"}}}}
 for number in range({CALLS}):
-    messages.append({{"role": "user", "content": "Question %d" % number}})
-    body = {{"model": "scripted", "max_tokens": 99, "messages": messages}}
+    body = {{"model": "scripted", "max_tokens": 99, "messages": messages, "tools": [tool]}}
     connection = http.client.HTTPConnection("127.0.0.1", 8400, timeout=60)
-    connection.request("POST", "/v1/messages", json.dumps(body), {{"x-api-key": os.environ["ANTHROPIC_API_KEY"]}})
+    connection.request("POST", "/v1/messages", json.dumps(body), key)
     answer = connection.getresponse()
-    assert answer.status == 200, answer.read()
-    text = json.loads(answer.read())["content"][0]["text"]
-    assert text == "Answer %d." % number, text
-    messages.append({{"role": "assistant", "content": text}})
+    data = answer.read()
+    assert answer.status == 200, data
+    content = json.loads(data)["content"]
+    assert content[0]["text"] == "Answer %d." % number, content
+    results = [
+        {{"type": "tool_result", "tool_use_id": part["id"], "content": "ok"}}
+        for part in content if part["type"] == "tool_use"
+    ]
+    messages.append({{"role": "assistant", "content": content}})
+    messages.append({{"role": "user", "content": results}})
     time.sleep(0.15)
 """
 CATALOGUE = f"""
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
-public = TaskVersion.objects.get().public
+version = TaskVersion.objects.get()
 for number in range({TASKS}):
     operator = Operator.objects.create(slug=f"k{{number}}", title="K", category="c", level=1,
                                        prompt="", reference_source="")
     task = Task.objects.create(operator=operator, track="cpp-to-cpp", status="published")
-    TaskVersion.objects.create(task=task, content_hash=str(number), public=public)
+    TaskVersion.objects.create(
+        task=task, content_hash=version.content_hash, public=version.public
+    )
 shell = "python3 ask.py && printf 'speedup 2.0' > {TARGET} && ./arena-check done"
 for number in range({AGENTS}):
-    Agent.objects.create(slug=f"a{{number}}", title="A", adapter="command_with_model", model="scripted",
-                         provider="paid", settings={{"files": {{"ask.py": ASK}}, "shell": shell}})
+    Agent.objects.create(
+        slug=f"a{{number}}", title="A", adapter="command_with_model", model="scripted",
+        provider="paid", settings={{"files": {{"ask.py": ASK}}, "shell": shell}},
+    )
 """
 START = f"""
 import json
@@ -58,7 +69,8 @@ print(len(experiments.start(plan).runs))
 
 @pytest.fixture
 def provider() -> Iterator[ModelServer]:
-    script = Script(tuple(Turn(f"Answer {number}.") for number in range(CALLS)))
+    turns = [Turn(f"Answer {number}.", ("true",)) for number in range(CALLS)]
+    script = Script(tuple(turns))
     with ModelServer({"scripted": script}, key="sk-paid") as server:
         yield server
 
