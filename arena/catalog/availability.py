@@ -139,6 +139,13 @@ def _on_provider(
 ) -> Availability | None:
     providers = capabilities.get("providers", {})
     provider = providers.get(agent.provider)
+    spoken = {wire for facts in providers.values() for wire in facts.get("wires", ())}
+    if provider is None and providers and not spoken & set(harness.wires):
+        return _lacking(
+            Cause.WIRES,
+            f"The gateway speaks no wire format of {harness.title}, which is "
+            f"{' or '.join(harness.wires)}: see docs/harnesses.md",
+        )
     if provider is None:
         known = f"there are {', '.join(sorted(providers))}" if providers else "there is none"
         return _lacking(

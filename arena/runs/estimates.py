@@ -48,7 +48,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Past:
-    """What one past run has spent; None where it is unknown."""
+    """Cost, tokens and time of one past run; None where unknown."""
 
     agent: int
     task: int

@@ -198,7 +198,7 @@ def start(
 
 def new_slug(title: str) -> str:
     """Return the slug of a new experiment, which no other has."""
-    return f"{slugify(title)[: MAX_NAME - 10] or 'experiment'}-{new_run_id()[:6]}"
+    return f"{slugify(title)[:40].rstrip('-') or 'experiment'}-{new_run_id()[:6]}"
 
 
 def continue_interrupted(experiment: Experiment, user: User) -> list[Run]:

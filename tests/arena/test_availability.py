@@ -121,6 +121,14 @@ def test_availability_with_program_key_and_worker_is_given_with_the_version():
             "Claude Code speaks messages, and openai responses and chat-completions: "
             "choose another provider.",
         ),
+        (
+            coder(provider="cursor"),
+            [worker()],
+            claude(wires=["cursor"]),
+            Cause.WIRES,
+            "The gateway speaks no wire format of Claude Code, which is cursor: "
+            "see docs/harnesses.md.",
+        ),
         (coder(), [worker(key=KEY_PROBLEM)], claude(), Cause.KEY, KEY_PROBLEM + "."),
     ],
 )
