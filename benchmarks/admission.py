@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from benchmarks.shared import ROOT, now, write_json
-from evaluation import JUDGE_VERSION
+from evaluation import OLDEST_ADMISSION
 from evaluation.building.cache_folder import default_cache
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
@@ -79,10 +79,11 @@ def _devices(cache: Path) -> list[Device]:
 
 
 def _is_current(results: dict[str, Any], task: Task) -> bool:
-    """Return whether the results have this version of a task, by this judge."""
+    """Return whether the results have this version of a task, by a judge whose admissions hold."""
     result = results.get(task.slug, {})
-    version = result.get("hash"), result.get("answers_hash"), result.get("judge")
-    return version == (task.hash, task.answers_hash, JUDGE_VERSION)
+    version = result.get("hash"), result.get("answers_hash")
+    admitted_by = str(result.get("judge", ""))
+    return version == (task.hash, task.answers_hash) and admitted_by >= OLDEST_ADMISSION
 
 
 class Checks:

@@ -17,29 +17,30 @@ def half_width(interval: Interval) -> float:
     return (math.log(interval.high) - math.log(interval.low)) / 2
 
 
-def geomean(intervals: Sequence[Interval], drawn: Sequence[float] = ()) -> Interval | None:
+def geomean(intervals: Sequence[Interval]) -> Interval | None:
     """Return the geometric mean of independent speedups with its interval; None for none.
 
-    Errors add in squares, in the log. `drawn` are the speedups of randomly drawn cases: the
-    interval is then that of the mean over all draws.
+    Errors add in squares, in the log.
     """
     if not intervals:
         return None
     count = len(intervals)
     middle = sum(math.log(i.speedup) for i in intervals) / count
-    errors = _error_of_draw(drawn)
-    below = math.hypot(errors, *(math.log(i.speedup) - math.log(i.low) for i in intervals)) / count
-    above = math.hypot(errors, *(math.log(i.high) - math.log(i.speedup) for i in intervals)) / count
+    below = math.hypot(*(math.log(i.speedup) - math.log(i.low) for i in intervals)) / count
+    above = math.hypot(*(math.log(i.high) - math.log(i.speedup) for i in intervals)) / count
     return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
 
 
-def _error_of_draw(speedups: Sequence[float]) -> float:
-    """Return half the interval of the sum of randomly drawn log speedups; 0 for fewer than two."""
+def error_of_draw(speedups: Sequence[float]) -> float | None:
+    """Return half the 95 % interval of the mean log speedup over all draws of a case.
+
+    `speedups` are those of some randomly drawn cases; None for fewer than two.
+    """
     count = len(speedups)
     if count < 2:
-        return 0.0
+        return None
     deviation = statistics.stdev(math.log(speedup) for speedup in speedups)
-    return student_t(count - 1) * deviation * math.sqrt(count)
+    return student_t(count - 1) * deviation / math.sqrt(count)
 
 
 def student_t(freedom: int) -> float:

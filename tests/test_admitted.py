@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import admission
-from evaluation import JUDGE_VERSION
+from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
 from evaluation.languages import languages
 from evaluation.tasks.spec import OPEN_TRACK, find_operators
 from evaluation.tracks.load import load_operator, load_task
@@ -43,7 +43,7 @@ def test_admitted_version_of_a_task_is_the_current_one(path: Path) -> None:
         version = result["hash"], result["answers_hash"]
         changed = f"{slug} has changed: run benchmarks/admission.py"
         assert version == (task.hash, task.answers_hash), changed
-        assert result["judge"] == JUDGE_VERSION and result["admitted"], slug
+        assert OLDEST_ADMISSION <= result["judge"] <= JUDGE_VERSION and result["admitted"], slug
 
 
 @pytest.mark.parametrize("changed", ["hash", "answers_hash"])

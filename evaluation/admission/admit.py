@@ -233,7 +233,7 @@ class _TaskJudge:
             with self._start(trial.build) as session:
                 for case in trial.task.checked_cases(trial.max_elements):
                     session.check(case)
-                for case in hidden_cases(trial, secrets.randbits(63)):
+                for case in hidden_cases(trial.task, secrets.randbits(63), trial.max_elements):
                     try:
                         session.check(case)
                     except SubmissionError as error:

@@ -1,6 +1,8 @@
 """Generalization: unseen cases, and cases drawn from the domain by a secret seed.
 
-Counts and averages are public; failed cases are for staff only.
+All are checked. Those whose work is like that of the seen cases are timed as well, so that the
+speedup on them compares with the seen one. Counts and averages are public; failed cases are for
+staff only.
 """
 
 from __future__ import annotations
@@ -12,27 +14,32 @@ from random import Random
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates.performance import interval_text, measure, overall, too_fast
+from evaluation.intervals import error_of_draw
+from evaluation.tasks.spec import Task
+from evaluation.tasks.work_range import WorkRange
 from evaluation.timing.plan import plan_for
 from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Split, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
 
-SAMPLED = 4
-"""Number of cases drawn from the domain."""
+SAMPLED, MIN_TIMED_SAMPLED = 4, 2
+"""Cases drawn from the domain, and how many of them are drawn until they can be timed."""
+MAX_DRAWS = 200
 
 
 def judge(trial: Trial) -> GateResult:
     seed = secrets.randbits(63)
-    cases = hidden_cases(trial, seed)
+    cases = hidden_cases(trial.task, seed, trial.max_elements)
     private: dict[str, object] = {"seed": seed}
     measured: list[Measurement] = []
+    timed = work_range(trial.task)
     plan = plan_for(trial.task.kind, final=False)
     result = partial(GateResult, NAME, total=len(cases), private=private)
     for position, case in enumerate(cases):
         trial.progress(NAME, position, len(cases))
         try:
             trial.session.check(case, not trial.untimed)
-            if not trial.untimed:
+            if not trial.untimed and case in timed:
                 measured.append(measure(trial, case, plan))
         except SubmissionError as error:
             private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
@@ -49,21 +56,40 @@ def judge(trial: Trial) -> GateResult:
             measurements=tuple(measured),
         )
     speed = overall(measured)
-    speed_text = f": {interval_text(speed)}" if speed else ", speed not judged here"
+    speed_text = ", speed not judged here"
+    if speed:
+        speed_text = f": {interval_text(speed)} on the {len(measured)} of the public ones' size"
+    drawn = [m.speedup for m in measured if m.split is Split.SAMPLED]
     return result(
         Verdict.PASSED,
         message=f"right on {len(cases)} hidden cases{speed_text}",
         passed=len(cases),
-        detail={"unseen": sum(c.split is Split.UNSEEN for c in cases), "sampled": SAMPLED},
+        detail={
+            "unseen": sum(c.split is Split.UNSEEN for c in cases),
+            "sampled": SAMPLED,
+            "timed": len(measured),
+            "error_of_draw": error_of_draw(drawn),
+        },
         measurements=tuple(measured),
     )
 
 
-def hidden_cases(trial: Trial, seed: int) -> list[Case]:
-    """Return the unseen cases and SAMPLED ones drawn by `seed`, smallest first."""
-    task, limit, random = trial.task, trial.max_elements, Random(seed)
-    operator = task.operator
-    sampled = [
-        operator.domain.sample(random, f"sampled-{i}", task.dtypes, limit) for i in range(SAMPLED)
-    ]
-    return sorted([*task.cases(Split.UNSEEN, limit), *sampled], key=operator.elements)
+def work_range(task: Task) -> WorkRange:
+    return WorkRange.around(task.operator, task.cases(Split.SEEN))
+
+
+def hidden_cases(task: Task, seed: int, max_elements: int | None = None) -> list[Case]:
+    """Return the unseen cases and SAMPLED ones drawn by `seed`, smallest first.
+
+    None has more than `max_elements`; with such a limit nothing is timed.
+    """
+    timed, random, sampled = work_range(task), Random(seed), []
+    for number in range(SAMPLED):
+        for _ in range(1 if max_elements or number >= MIN_TIMED_SAMPLED else MAX_DRAWS):
+            name = f"sampled-{number}"
+            case = task.operator.domain.sample(random, name, task.dtypes, max_elements)
+            if case in timed:
+                break
+        sampled.append(case)
+    unseen = task.cases(Split.UNSEEN, max_elements)
+    return sorted([*unseen, *sampled], key=task.operator.elements)

@@ -66,8 +66,7 @@ def too_fast(measurement: Measurement) -> bool:
 
 def overall(measurements: Sequence[Measurement]) -> Interval | None:
     """Return the geometric mean speedup with its interval; None without measurements."""
-    drawn = [m.speedup for m in measurements if m.split is Split.SAMPLED]
-    return geomean([Interval(m.speedup, m.low, m.high) for m in measurements], drawn)
+    return geomean([Interval(m.speedup, m.low, m.high) for m in measurements])
 
 
 def interval_text(interval: Interval) -> str:

@@ -14,7 +14,7 @@ import pytest
 from evaluation import pipeline, report_text
 from evaluation.devices import detect
 from evaluation.errors import BuildError
-from evaluation.gates import Trial, gates, generalization
+from evaluation.gates import gates, generalization
 from evaluation.gates.generalization import SAMPLED, hidden_cases
 from evaluation.languages.cpp import Cpp
 from evaluation.pipeline import Request, evaluate
@@ -304,10 +304,9 @@ def test_evaluation_leaves_no_processes(
     assert set(procfs.descendants(os.getpid())) <= before
 
 
-def test_sampled_cases_differ_by_seed(task: Task, cache: Path) -> None:
-    trial = Trial(task, {}, cache, True, _never)  # type: ignore[arg-type]
+def test_sampled_cases_differ_by_seed(task: Task) -> None:
     drawn = [
-        {str(c.symbols) for c in hidden_cases(trial, seed) if c.split is Split.SAMPLED}
+        {str(c.symbols) for c in hidden_cases(task, seed) if c.split is Split.SAMPLED}
         for seed in (1, 2)
     ]
     assert all(0 < len(cases) <= SAMPLED for cases in drawn)
