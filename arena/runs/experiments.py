@@ -206,18 +206,19 @@ def continue_interrupted(experiment: Experiment, user: User) -> list[Run]:
 
     Raises: UserError if there is none, or one cannot be continued.
     """
-    runs = interrupted(experiment)
-    mine = runs if user.is_staff else runs.filter(owner=user)
     with transaction.atomic():
-        found = [services.continue_run(run, user) for run in mine]
+        found = [services.continue_run(run, user) for run in interrupted(experiment, user)]
     if not found:
         raise UserError("No run of this experiment waits to be continued.", "See its runs.")
     return found
 
 
-def interrupted(experiment: Experiment) -> QuerySet[Run]:
-    """Return the broken runs that can be continued, oldest first."""
-    return experiment.runs.with_names().continuable().order_by("created_at")
+def interrupted(experiment: Experiment, user: Viewer | None = None) -> QuerySet[Run]:
+    """Return the broken runs that can be continued, oldest first; with `user`, by that user."""
+    runs = experiment.runs.with_names().continuable().order_by("created_at")
+    if user is None or user.is_staff:
+        return runs
+    return runs.filter(owner=user.pk) if user.is_authenticated else runs.none()
 
 
 def _names(run: Run) -> tuple[str, str, str]:

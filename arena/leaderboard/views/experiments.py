@@ -40,11 +40,8 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
     runs = Run.objects.visible_to(request.user).with_names().filter(experiment=shown)
     plan = experiments.plan_of(shown)
     summary = experiment_summary(runs, plan)
-    interrupted = experiments.interrupted(shown)
-    if not request.user.is_staff:
-        interrupted = interrupted.filter(owner=request.user.pk or 0)
     context = {
-        "interrupted": interrupted.count(),
+        "interrupted": experiments.interrupted(shown, request.user).count(),
         "board_scale": scale_of(summary.standings),
         "spent": any(row.tokens is not None or row.cost is not None for row in summary.standings),
         "experiment": shown,
