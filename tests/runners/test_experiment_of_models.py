@@ -105,7 +105,7 @@ def cell(row: dict[str, Any]) -> tuple[int, int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(290)
 def test_experiment_survives_two_kills_and_pays_for_no_answer_twice(
     arena: House, provider: ModelServer
 ) -> None:
@@ -125,9 +125,9 @@ def test_experiment_survives_two_kills_and_pays_for_no_answer_twice(
     def done() -> bool:
         return not arena.rows(f"SELECT 1 FROM runs_run WHERE status NOT IN {ENDED}")
 
-    arena.wait_until(done, 60)
+    arena.wait_until(done, 120)
     arena.python(START)  # a second run that broke may have been reaped after that click
-    arena.wait_until(done, 60)
+    arena.wait_until(done, 120)
     runs = arena.rows("SELECT * FROM runs_run ORDER BY created_at")
     assert len({cell(run) for run in runs}) == CELLS
     passed = [run for run in runs if run["status"] == "passed"]
