@@ -200,7 +200,7 @@ def test_start_form_refuses_more_runs_than_a_form_may_start(alices, bob, monkeyp
     assert not Run.objects.exists()
 
 
-def test_agent_that_cannot_run_says_why_and_is_refused(alices):
+def test_agent_that_cannot_run_shows_its_reason_and_is_refused(alices):
     Agent.objects.filter(slug="cautious").update(adapter="gone")
     page = alices.get(START).content.decode()
     assert "1 agent cannot run here yet" in page and "Harness unknown." in page

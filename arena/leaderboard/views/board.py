@@ -14,7 +14,7 @@ from django.utils.dateparse import parse_date
 from django.views.decorators.http import require_safe
 
 from arena.catalog.models import Agent, Hardware, Harness, Task
-from arena.catalog.templatetags.figures import Scale, share, times
+from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.rankings import (
@@ -124,7 +124,7 @@ def frontier_caption(shown: Frontier) -> str:
     first, last = shown.best[0], shown.best[-1]
 
     def spent(value: float) -> str:
-        return f"${value:,.2f}" if shown.unit == "usd" else f"{value:,.0f} tokens"
+        return money(value) if shown.unit == "usd" else f"{tokens(value)} tokens"
 
     cheapest = f"{first.row.agent.title}, {times(first.speedup)} for {spent(first.spent)}"
     if first is last:
