@@ -9,7 +9,6 @@ be continued. No task is started later than SECONDS after the start.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import queue
@@ -26,9 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from benchmarks.shared import ROOT, now, write_json
+from benchmarks.shared import ROOT, now, resumable_options, write_json
 from evaluation import OLDEST_ADMISSION
-from evaluation.building.cache_folder import default_cache
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.devices.device import Device
@@ -41,12 +39,7 @@ from runners.worker.bench import Bench, shares, taken
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the chosen tasks; the exit code is 0 if all are admitted."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN")
-    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS")
-    parser.add_argument("--cache", type=Path, default=default_cache())
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
+    options = resumable_options(__doc__.partition("\n")[0], arguments)
     cache = options.cache.absolute()
     devices = _devices(cache)
     output = options.output or ROOT / f"benchmarks/results/admission-{devices[0].kind}.json"

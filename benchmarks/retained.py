@@ -2,14 +2,13 @@
 
     python benchmarks/retained.py [PATTERN ...] [--within SECONDS] [--output FILE]
 
-Judges the baseline's rivals that are kept beside each operator, once each, by a final verdict.
+Judges the honest kernels that are kept beside each operator, once each, by a final verdict.
 PATTERNs choose among `operator/language/name`. A kernel that generalizes retains about all of its
 speedup. No verdict is started later than SECONDS after the start; those in FILE are skipped.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
@@ -22,8 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.shared import ROOT, now, provenance, write_json
-from evaluation.building.cache_folder import default_cache
+from benchmarks.shared import ROOT, now, provenance, resumable_options, write_json
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.languages import languages
@@ -39,12 +37,7 @@ LOW, HIGH = 0.8, 1.25
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge the chosen kernels; the exit code is 0 if all passed and retain what they should."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN")
-    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS")
-    parser.add_argument("--cache", type=Path, default=default_cache())
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
+    options = resumable_options(__doc__.partition("\n")[0], arguments)
     started, cache = time.monotonic(), options.cache.absolute()
     gpus = [device for device in detect.devices(cache, (GPU,)) if not device.unjudged]
     device = (gpus or detect.devices(cache, (CPU,)))[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import statistics
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from evaluation import JUDGE_VERSION
+from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.languages import Kernel
@@ -54,6 +56,18 @@ def source_of_judge() -> str:
         digest.update(path.relative_to(JUDGE).as_posix().encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:12]
+
+
+def resumable_options(
+    description: str, arguments: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """Return patterns, time, cache and output of a benchmark that can be continued."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN")
+    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS")
+    parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args(arguments)
 
 
 def write_json(path: Path, data: Mapping[str, Any], indent: int = 2) -> None:
