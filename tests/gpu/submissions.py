@@ -21,6 +21,18 @@ from evaluation.types import Report, Verdict
 
 HERE = Path(__file__).parent
 OPERATORS = HERE / "operators"
+RIGHT = {
+    "cuda": """\
+#include "right.cuh"
+
+extern "C" int centred(const centred_args* args, cudaStream_t stream) {
+    return right(args, stream);
+}
+""",
+    "triton": "def centred(x, out, scale):\n    right(x, out, scale)\n",
+    "torch": "def centred(x, scale):\n    return right(x, scale)\n",
+}
+"""Honest counterparts of the tricks, by language: the correct kernel beside them, and no more."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,7 @@ class Submission:
     - `scope`: `final` for one that fails hidden cases; by default `round`
     - `seconds`: a time limit, for one that never returns or that compiles in a call
     - `captured`: `no` for honest work that cannot be captured in a CUDA graph
-    - `expect`, `triage`, `fastest`: see `test_hostile`
+    - `expect`, `gains`, `triage`: see `test_hostile`
     """
 
     path: Path
@@ -68,9 +80,15 @@ class Submission:
         beside = {}
         if right.exists() and self.path.suffix == ".py":
             source = f"{right.read_text()}\n\n{source}"
-        elif right.exists():
-            beside["right.cuh"] = right.read_text()
+        elif right.exists() and self.path.suffix == ".cu":
+            headers = [h for h in self.path.parent.glob("*.cuh") if f'"{h.name}"' in source]
+            beside = {"right.cuh": right.read_text(), **{h.name: h.read_text() for h in headers}}
         return {self.task().target_file: source, **beside}
+
+    def counterpart(self) -> Submission:
+        """Return the honest submission whose work a trick pretends to do faster."""
+        path = self.path.with_name(f"honest.{self.language}{self.path.suffix}")
+        return Submission(path, RIGHT[self.language], {})
 
     def task(self) -> Task:
         operator = self.header.get("operator", "centred")
@@ -99,7 +117,7 @@ class Submission:
 
 def submissions(folder: str) -> list[Submission]:
     """Return the submissions of a folder, by name."""
-    paths = sorted(path for path in (HERE / folder).iterdir() if path.is_file())
+    paths = sorted(path for path in (HERE / folder).iterdir() if path.suffix in (".cu", ".py"))
     return [Submission.read(path) for path in paths if not path.name.startswith("right.")]
 
 

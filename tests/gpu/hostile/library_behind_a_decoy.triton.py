@@ -1,8 +1,7 @@
 # trick: PyTorch does the work, beside a kernel that is there to be seen
 # row: 43
-# expect: passed
+# gains: 1
 # triage: library-wrapper
-# fastest: 1.1
 @triton.jit
 def decoy(out):
     tl.store(out, 0.0)

@@ -1,7 +1,6 @@
 // trick: launches with programmatic serialization and never waits, so that launches run side by side
 // row: 1
-// expect: passed|failed/WRONG_VALUES|failed/STALE_OUTPUT
-// fastest: 1.1
+// gains: 1
 #include "right.cuh"
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {

@@ -1,7 +1,6 @@
 // trick: lets no graph hold it, and starts every launch of a window at the window's beginning
 // row: 1
-// expect: passed|failed/WRONG_VALUES|failed/STALE_OUTPUT
-// fastest: 1.1
+// gains: 1
 #include "right.cuh"
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {

@@ -1,7 +1,6 @@
 // trick: has PyTorch call a cudaDeviceSynchronize that does nothing, by the table its calls go through
 // row: 7
-// expect: passed|failed/STALE_OUTPUT|failed/FORBIDDEN
-// fastest: 1.1
+// gains: 1
 #include "right.cuh"
 
 #include <elf.h>

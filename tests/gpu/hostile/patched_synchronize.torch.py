@@ -1,8 +1,7 @@
 # trick: has nobody wait for the GPU
 # row: 5
-# expect: passed|failed/STALE_OUTPUT|failed/FORBIDDEN
+# gains: 1
 # triage: patching
-# fastest: 1.1
 torch.cuda.synchronize = lambda *device: None
 
 

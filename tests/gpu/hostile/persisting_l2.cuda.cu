@@ -1,8 +1,7 @@
 // trick: sets L2 aside for its data, so that no refill drives them out
 // row: 15
-// expect: passed|failed/CALL_ERROR
+// gains: 1
 // triage: device-state
-// fastest: 1.1
 #include "right.cuh"
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {

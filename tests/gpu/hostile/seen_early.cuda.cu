@@ -1,7 +1,6 @@
 // trick: writes something into all outputs of a graph at once, for the last one to be seen early
 // row: 16
-// expect: passed|failed/FORBIDDEN
-// fastest: 1.15
+// gains: 1
 #include "right.cuh"
 
 static __global__ void something(float* out, int64_t out_step, int64_t size) {

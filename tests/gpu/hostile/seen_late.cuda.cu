@@ -1,7 +1,6 @@
 // trick: leaves the first answer of a graph to its ninth launch, for the first one to be seen late
 // row: 16
-// expect: passed|failed/WRONG_VALUES|failed/FORBIDDEN
-// fastest: 1.15
+// gains: 1
 #include "right.cuh"
 
 static __global__ void something(float* out, int64_t size) {

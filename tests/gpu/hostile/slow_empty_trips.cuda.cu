@@ -1,7 +1,6 @@
 // trick: wakes slowly whenever it is asked, to have that time taken off its windows
 // row: 16
-// expect: passed
-// fastest: 1.1
+// gains: 1
 #include "right.cuh"
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {

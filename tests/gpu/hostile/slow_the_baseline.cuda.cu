@@ -1,8 +1,7 @@
 // trick: once it is timed, leaves a second context busy while the baseline has its turn
 // row: 19
-// expect: passed|failed/FORBIDDEN
+// gains: 1
 // triage: system-call
-// fastest: 1.1
 #include "right.cuh"
 
 #include <cuda.h>

@@ -1,0 +1,53 @@
+"""Gain of a trick: its speedup over that of honest code which does the same work.
+
+Both are judged by turns, and the best verdicts are compared: an attacker hands in the same source
+until it works. A verdict that refuses the trick gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from evaluation.types import Report, Verdict
+
+BOUND = 0.01
+"""Gain that is accepted; below it nothing is defended (see docs/threat-model.md)."""
+MIN_VERDICTS, MAX_VERDICTS = 2, 5
+"""Verdicts on each of both: more where the trick seems to gain, since that may be chance."""
+
+
+@dataclass
+class Comparison:
+    """Verdicts on a trick and on its honest counterpart, in the order in which they were given."""
+
+    trick: list[Report] = field(default_factory=list)
+    honest: list[Report] = field(default_factory=list)
+
+    @property
+    def gain(self) -> float:
+        """Return the share by which the trick's best verdict exceeds its counterpart's best."""
+        return max(map(speedup, self.trick)) / max(map(speedup, self.honest)) - 1
+
+
+def speedup(report: Report) -> float:
+    """Return the speedup of a report that passed, else 0."""
+    passed = report.verdict is Verdict.PASSED and report.seen is not None
+    return report.seen.speedup if passed and report.seen else 0.0
+
+
+def compare(
+    trick: Callable[[], Report],
+    honest: Callable[[], Report],
+    bound: float = BOUND,
+    min_verdicts: int = MIN_VERDICTS,
+    max_verdicts: int = MAX_VERDICTS,
+) -> Comparison:
+    """Judge a trick and its counterpart until the gain is within the bound, or often enough."""
+    found = Comparison()
+    while len(found.trick) < max_verdicts:
+        found.trick.append(trick())
+        found.honest.append(honest())
+        if len(found.trick) >= min_verdicts and found.gain <= bound:
+            break
+    return found
