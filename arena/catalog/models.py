@@ -19,6 +19,23 @@ RESERVED_SLUGS = ("new", DIRECT)
 """Slugs that no new agent can have: pages have their addresses."""
 
 
+class Quarantine(models.Model):
+    """What staff took out of every ranking, with a reason that its page shows."""
+
+    quarantined_at = models.DateTimeField(null=True, blank=True, editable=False)
+    quarantine_reason = models.TextField(blank=True, editable=False)
+
+    class Meta:
+        abstract = True
+
+
+def quarantine_has_reason(name: str) -> models.CheckConstraint:
+    """Require a reason of what is in quarantine, and of nothing else."""
+    free = models.Q(quarantined_at=None, quarantine_reason="")
+    held = models.Q(quarantined_at__isnull=False) & ~models.Q(quarantine_reason="")
+    return models.CheckConstraint(condition=free | held, name=name)
+
+
 class Operator(models.Model):
     """A mathematical operation with its prompt and its reference."""
 
@@ -156,7 +173,7 @@ class Harness(models.Model):
         return self.name
 
 
-class Agent(models.Model):
+class Agent(Quarantine):
     """A harness with a model and settings; another model is another agent."""
 
     slug = models.SlugField(max_length=100, unique=True)
@@ -190,6 +207,7 @@ class Agent(models.Model):
 
     class Meta:
         ordering = ["slug"]
+        constraints = [quarantine_has_reason("agent_quarantine_has_reason")]
 
     def __str__(self) -> str:
         return self.slug

@@ -21,8 +21,9 @@ from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
 from arena.leaderboard.intervals import measured, overlap, ratio
-from arena.runs.models import OPERATOR, Evaluation, Run
-from arena.runs.states import RUN_JUDGED, RunStatus, Scope
+from arena.runs.models import Evaluation, Run
+from arena.runs.querysets import OPERATOR
+from arena.runs.states import RunStatus, Scope
 from evaluation.intervals import geomean
 from evaluation.types import Interval
 
@@ -190,12 +191,12 @@ def rank(filters: Filters = Filters(), runs: Sequence[JudgedRun] | None = None) 
 
 
 def ranked_runs(filters: Filters = Filters()) -> list[JudgedRun]:
-    """Return the runs that count: judged, public, and not of a draft task.
+    """Return the runs that count: judged, public, not of a draft task, and not in quarantine.
 
     Of several runs of the same (task, agent, hardware, repeat) only the newest counts, whatever
     experiment it belongs to.
     """
-    runs = Run.objects.public().of_agents().filter(status__in=RUN_JUDGED)
+    runs = Run.objects.counted()
     names = ("hardware", "category", "track", "model", "harness", "experiment")
     runs = runs.matching(**{name: getattr(filters, name) for name in names})
     dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}

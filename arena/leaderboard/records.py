@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from arena.runs.models import Run, RunQuerySet
+from arena.runs.models import Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RunStatus
 
 MIN_GAIN = 1.01
@@ -60,7 +61,7 @@ def records(runs: RunQuerySet, limit: int | None = None, agent: str = "") -> lis
 def _records(runs: RunQuerySet) -> list[Record]:
     """Return every record, oldest first; a run has only the columns that are read here."""
     columns = ("task_version", "hardware", "agent__slug", "speedup", "low", "high", "ended_at")
-    passed = runs.public().of_agents().filter(status=RunStatus.PASSED, speedup__isnull=False)
+    passed = runs.counted().filter(status=RunStatus.PASSED, speedup__isnull=False)
     passed = passed.exclude(agent__open_book=True).order_by("ended_at", "pk")
     found: list[Record] = []
     current: dict[tuple[int, int], int] = {}

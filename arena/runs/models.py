@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, Self
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -11,9 +11,15 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from arena.accounts.models import Viewer
-from arena.catalog.models import DIRECT, Agent, Hardware, Task, TaskVersion, Worker
-from arena.queue import BUILD
+from arena.catalog.models import (
+    DIRECT,
+    Agent,
+    Hardware,
+    Quarantine,
+    TaskVersion,
+    quarantine_has_reason,
+)
+from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
 from arena.runs.states import (
     RUN_ACTIVE,
     EvaluationStatus,
@@ -67,113 +73,7 @@ class Experiment(models.Model):
         return self.slug
 
 
-OPERATOR = "task_version__task__operator"
-LOOKUPS = {
-    "operator": f"{OPERATOR}__slug",
-    "category": f"{OPERATOR}__category",
-    "track": "task_version__task__track",
-    "status": "status__in",
-    "model": "agent__model",
-    "harness": "agent__adapter",
-}
-"""Lookups of filters of runs; any other filter is the slug of a related row."""
-
-
-class RunQuerySet(models.QuerySet["Run"]):
-    def visible_to(self, user: Viewer) -> Self:
-        """Return public runs, the user's own, and for staff every run; drafts' for staff alone."""
-        if user.is_staff:
-            return self
-        if not user.is_authenticated:
-            return self.public()
-        own = Q(visibility=Visibility.OWNER, owner=user)
-        return self.without_drafts().filter(Q(visibility=Visibility.PUBLIC) | own)
-
-    def public(self) -> Self:
-        """Return the runs that everybody can see, and that boards and records count."""
-        return self.without_drafts().filter(visibility=Visibility.PUBLIC)
-
-    def without_drafts(self) -> Self:
-        """Leave out runs of draft tasks, which only staff can see."""
-        return self.exclude(task_version__task__status=Task.Status.DRAFT)
-
-    def of_agents(self) -> Self:
-        """Leave out kernels submitted without an agent, which no board counts."""
-        return self.exclude(agent__adapter=DIRECT)
-
-    def direct(self) -> Self:
-        """Return the runs of kernels submitted without an agent, each with one submission."""
-        return self.filter(agent__adapter=DIRECT)
-
-    def active(self) -> Self:
-        return self.filter(status__in=RUN_ACTIVE)
-
-    def continuable(self) -> Self:
-        """Return the broken runs whose place no other run has taken since.
-
-        The place of a run in an experiment is its task, agent, hardware and repeat.
-        """
-        newer = Run.objects.filter(
-            experiment=models.OuterRef("experiment"),
-            task_version__task=models.OuterRef("task_version__task"),
-            agent=models.OuterRef("agent"),
-            hardware=models.OuterRef("hardware"),
-            repeat=models.OuterRef("repeat"),
-            created_at__gt=models.OuterRef("created_at"),
-        )
-        broken = self.of_agents().filter(
-            status=RunStatus.BROKEN, imported_at=None, continued_by=None
-        )
-        return broken.exclude(models.Exists(newer))
-
-    def in_turn(self) -> Self:
-        """Order the queued runs as workers claim them.
-
-        Single runs come before those of experiments, because a user waits; then the oldest.
-        """
-        in_experiment = Q(experiment__isnull=False)
-        return self.filter(status=RunStatus.QUEUED, cancel_requested=False).order_by(
-            models.ExpressionWrapper(in_experiment, models.BooleanField()), "created_at", "id"
-        )
-
-    def served(self) -> Self:
-        """Return the runs whose build and hardware queues have a live worker."""
-        queues = Worker.objects.queues()
-        return self.filter(hardware__queue__in=queues if BUILD in queues else ())
-
-    def ahead_of(self, run: Run) -> Self:
-        """Return the queued runs that workers claim before this one."""
-        single, older = Q(experiment=None), Q(created_at__lt=run.created_at)
-        return self.in_turn().filter(single | older if run.experiment_id else single & older)
-
-    def with_names(self) -> Self:
-        """Join what a list row names, and defer the long texts that it does not show."""
-        return self.select_related(OPERATOR, "agent", "hardware", "owner", "experiment").defer(
-            "experiment__plan",
-            "experiment__description",
-            "task_version__public",
-            "task_version__admission",
-            f"{OPERATOR}__prompt",
-            f"{OPERATOR}__reference_source",
-        )
-
-    def matching(self, **filters: str | None) -> Self:
-        """Filter by task, category, track, agent, hardware, status or experiment.
-
-        Empty values are ignored. `task` is `operator` or `operator/track`; `status` may be several,
-        comma separated.
-        """
-        chosen: dict[str, Any] = {name: value for name, value in filters.items() if value}
-        if "task" in chosen:
-            chosen["operator"], _, track = chosen.pop("task").partition("/")
-            if track:
-                chosen.setdefault("track", track)
-        if "status" in chosen:
-            chosen["status"] = chosen["status"].split(",")
-        return self.filter(**{LOOKUPS.get(name, f"{name}__slug"): chosen[name] for name in chosen})
-
-
-class Run(Scores):
+class Run(Scores, Quarantine):
     """One agent's attempt at one task on one hardware."""
 
     Status = RunStatus
@@ -231,6 +131,7 @@ class Run(Scores):
             one_of("status", RunStatus, "run_status_known"),
             one_of("fault", Fault, "run_fault_known"),
             one_of("visibility", Visibility, "run_visibility_known"),
+            quarantine_has_reason("run_quarantine_has_reason"),
         ]
 
     def __str__(self) -> str:
@@ -279,14 +180,6 @@ class Submission(models.Model):
     def slug(self) -> str:
         """Return its id in the API, which other arenas that import the run keep."""
         return f"{self.run_id}-{self.round}"
-
-
-class EvaluationQuerySet(models.QuerySet["Evaluation"]):
-    def of_rounds(self) -> Self:
-        """Return one evaluation per round: the agent's own verdict, else the final one."""
-        own = Evaluation.objects.filter(submission=models.OuterRef("submission"), scope=Scope.ROUND)
-        only_final = Q(scope=Scope.FINAL) & ~models.Exists(own)
-        return self.filter(Q(scope=Scope.ROUND) | only_final)
 
 
 class Evaluation(Scores):
@@ -362,12 +255,6 @@ class GateResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self.gate} {self.verdict}"
-
-
-class MeasurementQuerySet(models.QuerySet["Measurement"]):
-    def public(self) -> Self:
-        """Return the seen cases; outside the admin nothing may name the others."""
-        return self.filter(split=Split.SEEN)
 
 
 class Measurement(models.Model):

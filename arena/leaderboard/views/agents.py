@@ -23,7 +23,8 @@ from arena.catalog.models import Agent, Harness
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.rankings import Filters, Row, rank, ranked_runs
 from arena.leaderboard.views.board import by_category, scale_of, verdicts_of
-from arena.runs.models import Evaluation, Run, RunQuerySet
+from arena.runs.models import Evaluation, Run
+from arena.runs.querysets import RunQuerySet
 
 MAX_RECENT_RUNS = 20
 MAX_SETTINGS_TEXT = 120

@@ -30,7 +30,8 @@ from arena.leaderboard.rankings import (
 from arena.leaderboard.records import records
 from arena.runs import experiments
 from arena.runs.best import best_first
-from arena.runs.models import Evaluation, Run, RunQuerySet
+from arena.runs.models import Evaluation, Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.reward import FORMULA
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 

@@ -12,7 +12,8 @@ from django.views.decorators.http import require_safe
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard import comparison
 from arena.leaderboard.charts import progress_chart
-from arena.runs.models import Run, RunQuerySet
+from arena.runs.models import Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.sources import changes
 from arena.runs.states import RUN_JUDGED
 

@@ -16,7 +16,8 @@ from arena.catalog.models import Task
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.records import records
 from arena.runs.baselines import timed_baselines
-from arena.runs.models import Run, RunQuerySet
+from arena.runs.models import Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.sources import highlighted
 from arena.runs.states import RUN_JUDGED, RunStatus
 

@@ -14,6 +14,7 @@ from arena.runs.services.evaluations import (
     request_profile,
     submit,
 )
+from arena.runs.services.quarantine import quarantine, release
 from arena.runs.services.reaper import reap, take_over
 from arena.runs.services.runs import (
     cancel_run,
@@ -45,9 +46,11 @@ __all__ = [
     "import_results",
     "interrupt_run",
     "new_lease",
+    "quarantine",
     "reap",
     "record",
     "record_gate",
+    "release",
     "request_evaluation",
     "request_profile",
     "show_run",

@@ -1,0 +1,142 @@
+"""Queries of runs, evaluations and measurements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from django.db import models
+from django.db.models import Q
+
+from arena.accounts.models import Viewer
+from arena.catalog.models import DIRECT, Task, Worker
+from arena.queue import BUILD
+from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus, Scope, Split, Visibility
+
+if TYPE_CHECKING:
+    from arena.runs.models import Evaluation, Measurement, Run  # noqa: F401
+
+OPERATOR = "task_version__task__operator"
+LOOKUPS = {
+    "operator": f"{OPERATOR}__slug",
+    "category": f"{OPERATOR}__category",
+    "track": "task_version__task__track",
+    "status": "status__in",
+    "model": "agent__model",
+    "harness": "agent__adapter",
+}
+"""Lookups of filters of runs; any other filter is the slug of a related row."""
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def visible_to(self, user: Viewer) -> Self:
+        """Return public runs, the user's own, and for staff every run; drafts' for staff alone."""
+        if user.is_staff:
+            return self
+        if not user.is_authenticated:
+            return self.public()
+        own = Q(visibility=Visibility.OWNER, owner=user)
+        return self.without_drafts().filter(Q(visibility=Visibility.PUBLIC) | own)
+
+    def public(self) -> Self:
+        """Return the runs that everybody can see, and that boards and records count."""
+        return self.without_drafts().filter(visibility=Visibility.PUBLIC)
+
+    def counted(self) -> Self:
+        """Return the judged runs that rankings and records count; none is in quarantine."""
+        judged = self.public().of_agents().filter(status__in=RUN_JUDGED)
+        return judged.filter(quarantined_at=None, agent__quarantined_at=None)
+
+    def without_drafts(self) -> Self:
+        """Leave out runs of draft tasks, which only staff can see."""
+        return self.exclude(task_version__task__status=Task.Status.DRAFT)
+
+    def of_agents(self) -> Self:
+        """Leave out kernels submitted without an agent, which no board counts."""
+        return self.exclude(agent__adapter=DIRECT)
+
+    def direct(self) -> Self:
+        """Return the runs of kernels submitted without an agent, each with one submission."""
+        return self.filter(agent__adapter=DIRECT)
+
+    def active(self) -> Self:
+        return self.filter(status__in=RUN_ACTIVE)
+
+    def continuable(self) -> Self:
+        """Return the broken runs whose place no other run has taken since.
+
+        The place of a run in an experiment is its task, agent, hardware and repeat.
+        """
+        newer = self.model._default_manager.filter(
+            experiment=models.OuterRef("experiment"),
+            task_version__task=models.OuterRef("task_version__task"),
+            agent=models.OuterRef("agent"),
+            hardware=models.OuterRef("hardware"),
+            repeat=models.OuterRef("repeat"),
+            created_at__gt=models.OuterRef("created_at"),
+        )
+        broken = self.of_agents().filter(
+            status=RunStatus.BROKEN, imported_at=None, continued_by=None
+        )
+        return broken.exclude(models.Exists(newer))
+
+    def in_turn(self) -> Self:
+        """Order the queued runs as workers claim them.
+
+        Single runs come before those of experiments, because a user waits; then the oldest.
+        """
+        in_experiment = Q(experiment__isnull=False)
+        return self.filter(status=RunStatus.QUEUED, cancel_requested=False).order_by(
+            models.ExpressionWrapper(in_experiment, models.BooleanField()), "created_at", "id"
+        )
+
+    def served(self) -> Self:
+        """Return the runs whose build and hardware queues have a live worker."""
+        queues = Worker.objects.queues()
+        return self.filter(hardware__queue__in=queues if BUILD in queues else ())
+
+    def ahead_of(self, run: Run) -> Self:
+        """Return the queued runs that workers claim before this one."""
+        single, older = Q(experiment=None), Q(created_at__lt=run.created_at)
+        return self.in_turn().filter(single | older if run.experiment_id else single & older)
+
+    def with_names(self) -> Self:
+        """Join what a list row names, and defer the long texts that it does not show."""
+        return self.select_related(OPERATOR, "agent", "hardware", "owner", "experiment").defer(
+            "experiment__plan",
+            "experiment__description",
+            "task_version__public",
+            "task_version__admission",
+            f"{OPERATOR}__prompt",
+            f"{OPERATOR}__reference_source",
+        )
+
+    def matching(self, **filters: str | None) -> Self:
+        """Filter by task, category, track, agent, hardware, status or experiment.
+
+        Empty values are ignored. `task` is `operator` or `operator/track`; `status` may be several,
+        comma separated.
+        """
+        chosen: dict[str, Any] = {name: value for name, value in filters.items() if value}
+        if "task" in chosen:
+            chosen["operator"], _, track = chosen.pop("task").partition("/")
+            if track:
+                chosen.setdefault("track", track)
+        if "status" in chosen:
+            chosen["status"] = chosen["status"].split(",")
+        return self.filter(**{LOOKUPS.get(name, f"{name}__slug"): chosen[name] for name in chosen})
+
+
+class EvaluationQuerySet(models.QuerySet["Evaluation"]):
+    def of_rounds(self) -> Self:
+        """Return one evaluation per round: the agent's own verdict, else the final one."""
+        own = self.model._default_manager.filter(
+            submission=models.OuterRef("submission"), scope=Scope.ROUND
+        )
+        only_final = Q(scope=Scope.FINAL) & ~models.Exists(own)
+        return self.filter(Q(scope=Scope.ROUND) | only_final)
+
+
+class MeasurementQuerySet(models.QuerySet["Measurement"]):
+    def public(self) -> Self:
+        """Return the seen cases; outside the admin nothing may name the others."""
+        return self.filter(split=Split.SEEN)
