@@ -31,9 +31,13 @@ class Comparison:
 
 
 def speedup(report: Report) -> float:
-    """Return the speedup of a report that passed, else 0."""
-    passed = report.verdict is Verdict.PASSED and report.seen is not None
-    return report.seen.speedup if passed and report.seen else 0.0
+    """Return the speedup of a report that passed, else 0.
+
+    A noisy one counts with the low end of its interval.
+    """
+    if report.verdict is not Verdict.PASSED or report.seen is None:
+        return 0.0
+    return report.seen.low if report.noisy else report.seen.speedup
 
 
 def compare(

@@ -46,6 +46,10 @@ def task() -> Task:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and small windows, with about as many overlap checks as a final verdict."""
     monkeypatch.setattr(ring, "MAX_SLOTS", 32)
     plan = dataclasses.replace(

@@ -111,8 +111,12 @@ def fork_server() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
-    """Few windows, with about as many overlap checks as a final verdict; no CPU device."""
     monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(fork_server))
+    hurry(monkeypatch)
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few windows, with about as many overlap checks as a final verdict; no CPU device."""
     monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
     plan = dataclasses.replace(
         plans.GPU_QUICK_PLAN,

@@ -1,61 +1,38 @@
 """Verdicts on known tricks, without static analysis.
 
 A trick is a source under `tricks/`. Its first comments give what it does, its row in the catalogue
-of tricks, and the expected verdict. Most that look for a way out are right only if they find one.
+of tricks, and its one outcome: `expect`, the reasons of which one refuses it, or `gains`, the
+percentage that it may gain over its honest counterpart, where a refusal gains nothing. Most that
+look for a way out are right only if they find one.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import re
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import evaluation
 from evaluation.building import extensions
 from evaluation.errors import Rejected
 from evaluation.gates.performance import NAME as PERFORMANCE
 from evaluation.languages import languages
-from evaluation.pipeline import Request, evaluate
-from evaluation.tasks.spec import Task
-from evaluation.tracks.load import load_task
-from evaluation.types import GateName, Report, Verdict
+from evaluation.types import GateName, Verdict
+from tests import gains
 from tests.conftest import skip_or_fail
+from tests.evaluation.hostile.submissions import (
+    Submission,
+    conclusion,
+    details,
+    paths,
+    submissions,
+)
 
-HERE = Path(__file__).parent
-OPERATORS = HERE / "operators"
-CONTROLS = sorted((HERE / "controls").iterdir())
+CONTROLS = submissions("controls")
+ALL_TRICKS = submissions("tricks")
+TRICKS = [trick for trick in ALL_TRICKS if "gains" not in trick.header]
+BOUNDED = [trick for trick in ALL_TRICKS if "gains" in trick.header]
 
-
-@dataclass(frozen=True)
-class Trick:
-    """One hostile source and its header."""
-
-    path: Path
-    source: str
-    expect: tuple[str, ...]
-    triage: str
-    seconds: float | None
-
-    @classmethod
-    def read(cls, path: Path) -> Trick:
-        source = path.read_text()
-        header = dict(re.findall(r"^(?://|#) (\w+): (.*)$", source, re.MULTILINE))
-        assert header.keys() >= {"trick", "row", "expect"}, f"{path.name} lacks a header"
-        seconds = header.get("seconds")
-        expect = tuple(header["expect"].split("|"))
-        return cls(
-            path, source, expect, header.get("triage", ""), float(seconds) if seconds else None
-        )
-
-
-TRICKS = [Trick.read(path) for path in sorted((HERE / "tricks").iterdir())]
-
-
-pytestmark = pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
+pytestmark = pytest.mark.usefixtures("shared_fork_server")
 
 
 @pytest.fixture
@@ -66,74 +43,70 @@ def no_static_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(type(language), "check", lambda self, files, task: None)
 
 
-def task_for(path: Path, seconds: float | None = None) -> Task:
-    task = load_task(
-        OPERATORS, "centred", "cpp-to-cpp" if path.suffix == ".cpp" else "cpp-to-torch"
-    )
-    if seconds is None:
-        return task
-    limits = dataclasses.replace(task.operator.limits, seconds=seconds)
-    return dataclasses.replace(task, operator=dataclasses.replace(task.operator, limits=limits))
-
-
-def judged(path: Path, source: str, cache: Path, seconds: float | None = None) -> Report:
-    if extensions.requested({path.name: source}) and (lacks := extensions.lacking()):
+def require_compilers(submission: Submission) -> None:
+    if extensions.requested(submission.files) and (lacks := extensions.lacking()):
         skip_or_fail(lacks)
-    task = task_for(path, seconds)
-    files = {task.target_file: source}
-    if path.suffix == ".cpp":
-        files["honest.h"] = (HERE / "honest.h").read_text()
-    return evaluate(Request(task, files, cache))
-
-
-def conclusion(report: Report) -> str:
-    """Return `failed/WRONG_VALUES in correctness`, or `passed`."""
-    if report.verdict is Verdict.PASSED:
-        return "passed"
-    return f"{report.verdict.value}/{report.reason} in {report.gates[-1].gate.value}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.path.name)
+@pytest.mark.usefixtures("in_a_hurry")
+@pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.name)
 def test_trick_without_static_analysis_gets_its_verdict(
-    trick: Trick, no_static_analysis: None, cache: Path, tmp_path: Path
+    trick: Submission, no_static_analysis: None, cache: Path, tmp_path: Path
 ) -> None:
+    require_compilers(trick)
     outside = tmp_path / "outside"
-    places = {
-        "@TASKS@": OPERATORS,
-        "@TESTS@": HERE,
-        "@CACHE@": cache,
-        "@OUTSIDE@": outside,
-        "@PACKAGE@": Path(evaluation.__file__).parent,
-        "@PYTHON@": Path(sys.executable).resolve(),
-    }
-    source = trick.source
-    for name, place in places.items():
-        source = source.replace(name, str(place))
 
-    report = judged(trick.path, source, cache, trick.seconds)
+    report = trick.judge(cache, paths(cache, outside))
 
-    got = conclusion(report)
-    gates = "\n".join(f"{g.gate}: {g.verdict} {g.message} {dict(g.private)}" for g in report.gates)
-    assert any(got == e or got.startswith(f"{e} in ") for e in trick.expect), f"{got}\n{gates}"
+    got, expected = conclusion(report), trick.header["expect"].split("|")
+    assert any(got == e or got.startswith(f"{e} in ") for e in expected), details(report)
     assert not outside.exists()
     assert report.reason is None or report.verdict is not Verdict.BROKEN
 
 
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.parametrize("trick", BOUNDED, ids=lambda trick: trick.name)
+def test_trick_gains_no_more_than_its_bound(
+    trick: Submission, no_static_analysis: None, cache: Path
+) -> None:
+    honest, bound = trick.counterpart(), float(trick.header["gains"]) / 100
+
+    found = gains.compare(
+        lambda: trick.judge(cache, scope="round"), lambda: honest.judge(cache, scope="round"), bound
+    )
+
+    reports = (*found.trick, *found.honest)
+    assert found.gain <= bound, "\n".join(map(details, reports))
+    assert all(report.verdict is not Verdict.BROKEN for report in reports)
+
+
+def test_trick_header_states_one_outcome() -> None:
+    for trick in ALL_TRICKS:
+        assert trick.header.keys() >= {"trick", "row"}, trick.name
+        assert ("gains" in trick.header) != ("expect" in trick.header), trick.name
+        expected = trick.header.get("expect", "failed/").split("|")
+        assert all(e.startswith("failed/") for e in expected), trick.name
+        assert float(trick.header.get("gains", 0)) <= 100 * gains.BOUND, trick.name
+
+
 @pytest.mark.parametrize(
-    "trick", [t for t in TRICKS if t.triage], ids=lambda trick: trick.path.name
+    "trick", [t for t in ALL_TRICKS if "triage" in t.header], ids=lambda trick: trick.name
 )
-def test_blatant_trick_is_rejected_by_static_analysis(trick: Trick) -> None:
-    task = task_for(trick.path)
+def test_blatant_trick_is_rejected_by_static_analysis(trick: Submission) -> None:
+    task = trick.task()
     with pytest.raises(Rejected) as caught:
         languages()[task.track.target].check({task.target_file: trick.source}, task)
-    assert caught.value.rule == trick.triage
+    assert caught.value.rule == trick.header["triage"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", CONTROLS, ids=lambda path: path.name)
-def test_honest_kernel_of_any_style_passes(path: Path, cache: Path) -> None:
-    report = judged(path, path.read_text(), cache)
+@pytest.mark.usefixtures("in_a_hurry")
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
+def test_honest_kernel_of_any_style_passes(control: Submission, cache: Path) -> None:
+    require_compilers(control)
+    report = control.judge(cache)
     assert conclusion(report) == "passed", report.message
     assert [g.gate for g in report.gates] == list(GateName)
     assert next(g for g in report.gates if g.gate is PERFORMANCE).measurements

@@ -1,6 +1,6 @@
 // trick: wakes slowly when it is asked for nothing, to have that time taken off its windows
 // row: 16
-// expect: passed
+// gains: 1
 #include "honest.h"
 
 extern "C" int centred(const centred_args* args) {

@@ -1,6 +1,6 @@
 // trick: sleeps while it is checked, so that few repetitions are asked of it
 // row: 16
-// expect: passed
+// gains: 1
 #include "honest.h"
 
 static int calls = 0;

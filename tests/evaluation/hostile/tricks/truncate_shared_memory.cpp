@@ -1,6 +1,6 @@
 // trick: shrinks every file it holds, shared memory first
 // row: 51
-// expect: failed/STALE_OUTPUT|passed
+// gains: 1
 #include "honest.h"
 
 extern "C" int centred(const centred_args* args) {

@@ -1,0 +1,262 @@
+"""Ablation: which tricks escape where a single mechanism of the judge is turned off.
+
+    python benchmarks/ablation.py [--device cpu|gpu] [--mechanism NAME ...] [--tricks PATTERN ...]
+        [--seconds SECONDS] [--output FILE]
+
+Each trick of the suite is judged with every mechanism on, static analysis off. Those that compile,
+integrity or correctness refuse do not concern timing and are left. The others are judged with each
+mechanism off. Where another mechanism refused a trick, it still does, so that cell is not tried.
+
+A trick escapes if it passes and its best verdict exceeds its honest counterpart's best by more than
+1 %, in as many verdicts on each. Such a cell is repeated, and so is one that slows the baseline,
+since that works at times only. A trick that must be refused may pass without a gain: it shows that
+something can be done, not that it pays on so small a case.
+
+An H200 takes about eleven minutes, so two calls with `--seconds 540`.
+
+No verdict is started later than SECONDS after the start. FILE is continued by the same command, and
+begun anew where the judge's source has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import pytest
+
+from benchmarks import mechanisms
+from benchmarks.mechanisms import MECHANISMS, Mechanism
+from benchmarks.shared import ROOT, now, provenance, source_of_judge, write_json
+from evaluation import pipeline
+from evaluation.building.cache_folder import default_cache
+from evaluation.device_kind import CPU, GPU
+from evaluation.devices import detect
+from evaluation.languages import languages
+from evaluation.process.fork_server import ForkServer
+from evaluation.types import GateName, GateResult, Report, Verdict
+from tests import gains
+
+ALL_ON = "none"
+"""The name of the cells with every mechanism on."""
+MAX_VERDICTS = 4
+"""Verdicts on a trick that seems to escape."""
+SLOWS_THE_BASELINE = "19"
+"""The row of tricks that work at times only, so that they are judged three times at least."""
+NOT_TIMING = (GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS, GateName.GENERALIZATION)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge the missing cells within the time; the exit code is 0 once none is missing."""
+    options = parse(arguments)
+    ends = time.monotonic() + options.seconds
+    device = detect.device_for(options.device, options.cache)
+    ablation = Ablation(options.device, options.cache, options.output, provenance(device))
+    tricks = [
+        trick
+        for trick in ablation.suite.submissions("hostile" if options.device == GPU else "tricks")
+        if any(fnmatchcase(trick.name, pattern) for pattern in options.tricks)
+    ]
+    chosen = [m for m in MECHANISMS if options.device in m.kinds and m.name in options.mechanism]
+    with ablation:
+        if options.device == GPU:
+            ablation.suite.build_all(tricks, options.cache)
+        for mechanism in (None, *chosen):
+            for trick in tricks:
+                if not ablation.needed(trick, mechanism):
+                    continue
+                if time.monotonic() > ends:
+                    print(
+                        f"time is over, run the same command again for the rest: {options.output}"
+                    )
+                    return 1
+                ablation.judge(trick, mechanism)
+    for mechanism in chosen:
+        row = ablation.table()[mechanism.name]
+        print(
+            f"{mechanism.name}: {row['tried']} tried, {', '.join(row['escapes']) or 'no'} escapes"
+        )
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [mechanism.name for mechanism in MECHANISMS]
+    parser.add_argument("--device", choices=(CPU, GPU), default=None)
+    parser.add_argument("--mechanism", nargs="+", choices=names, default=names, metavar="NAME")
+    parser.add_argument("--tricks", nargs="+", default=["*"], metavar="PATTERN")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(arguments)
+    options.cache = options.cache.absolute()
+    if options.device is None:
+        options.device = GPU if detect.devices(options.cache, (GPU,)) else CPU
+    options.output = options.output or ROOT / f"benchmarks/results/ablation-{options.device}.json"
+    return options
+
+
+class Ablation:
+    """The cells of one table, in a file that is written after each."""
+
+    def __init__(self, kind: str, cache: Path, output: Path, about: dict[str, Any]) -> None:
+        self.kind, self.cache, self.output, self.about = kind, cache, output, about
+        if kind == GPU:
+            from tests.gpu import conftest, submissions
+        else:
+            from tests.evaluation import conftest  # type: ignore[no-redef]
+            from tests.evaluation.hostile import submissions  # type: ignore[no-redef]
+        self.suite, self._conftest = submissions, conftest
+        self.cells: dict[str, dict[str, dict[str, Any]]] = {}
+        if output.is_file():
+            known = json.loads(output.read_text())
+            if known["judge"]["source"] == source_of_judge():
+                self.cells = known["cells"]
+            else:
+                print(f"{output} is of another judge and begun anew")
+        self._honest: dict[tuple[str, str], list[Report]] = {}
+        self._patches = pytest.MonkeyPatch()
+        self._error: BaseException | None = None
+
+    def needed(self, trick: Any, mechanism: Mechanism | None) -> bool:
+        """Return whether a cell is missing and of interest."""
+        cells = self.cells.get(trick.name, {})
+        if mechanism is None:
+            return ALL_ON not in cells
+        all_on = cells[ALL_ON]
+        if mechanism.name in cells or all_on["gate"] in NOT_TIMING:
+            return False
+        return all_on["gate"] is None or all_on["refused_by"] == mechanism.name
+
+    def judge(self, trick: Any, mechanism: Mechanism | None) -> None:
+        """Judge one cell and write the file."""
+        name = mechanism.name if mechanism else ALL_ON
+        started = time.monotonic()
+        with pytest.MonkeyPatch.context() as patch:
+            if mechanism:
+                mechanism.off(patch)
+            cell = self._cell(trick, name)
+        cell["seconds"] = round(time.monotonic() - started, 1)
+        self.cells.setdefault(trick.name, {})[name] = cell
+        print(f"{now()} {name} {trick.name}: {json.dumps(cell)}", flush=True)
+        write_json(self.output, self._data(), indent=1)
+
+    def _cell(self, trick: Any, name: str) -> dict[str, Any]:
+        """Return verdicts, gain and escape of a trick with what is on now."""
+        paths = {}
+        if self.kind == CPU:
+            paths = self.suite.paths(self.cache, Path(self._folder.name) / "outside")
+        judge = functools.partial(trick.judge, self.cache, paths)
+        if self.kind == CPU and name != ALL_ON:
+            judge = functools.partial(judge, scope="round")
+        self._error = None
+        compared = gains.Comparison([judge()])
+        first = compared.trick[0]
+        refused = first.gates[-1].gate if first.verdict is not Verdict.PASSED else None
+        least = 3 if trick.header["row"] == SLOWS_THE_BASELINE and refused not in NOT_TIMING else 1
+        by = mechanisms.attributed(self._error) if refused else None
+        if refused is None or least > 1:
+            counterpart = trick.counterpart()
+            compared.honest = self._honest.setdefault((name, counterpart.name), [])
+            while len(compared.honest) < 2:
+                compared.honest.append(counterpart.judge(self.cache))
+            while len(compared.trick) < MAX_VERDICTS:
+                enough = len(compared.trick) >= least and compared.gain <= gains.BOUND
+                if enough:
+                    break
+                compared.trick.append(judge())
+                if len(compared.honest) < len(compared.trick):
+                    compared.honest.append(counterpart.judge(self.cache))
+        if any(map(gains.speedup, compared.trick)):  # it works at times
+            refused, by = None, None
+        gain = round(compared.gain, 4) if compared.honest else None
+        return {
+            "gate": refused and refused.value,
+            "refused_by": by,
+            "got": [self.suite.conclusion(report) for report in compared.trick],
+            "message": first.message[:200] if refused else "",
+            "speedups": [round(gains.speedup(report), 4) for report in compared.trick],
+            "noisy": sum(report.noisy for report in compared.trick),
+            "honest": [round(gains.speedup(report), 4) for report in compared.honest],
+            "gain": gain,
+            "passes": "expect" in trick.header and any(map(gains.speedup, compared.trick)),
+            "escapes": gain is not None and gain > gains.BOUND,
+        }
+
+    def table(self) -> dict[str, dict[str, Any]]:
+        """Return, by mechanism, how many tricks were tried without it, and those that get through.
+
+        One that gets through with every mechanism on as well is not counted.
+        """
+        rows = {}
+        for name, title in ((m.name, m.title) for m in MECHANISMS if self.kind in m.kinds):
+            tried = [trick for trick, cells in self.cells.items() if name in cells]
+
+            def newly(what: str, name: str = name, tried: Sequence[str] = tried) -> list[str]:
+                cells = self.cells
+                return [t for t in tried if cells[t][name][what] and not cells[t][ALL_ON][what]]
+
+            escapes = newly("escapes")
+            rows[name] = {
+                "title": title,
+                "refuses": [t for t, c in self.cells.items() if c[ALL_ON]["refused_by"] == name],
+                "tried": len(tried),
+                "escapes": escapes,
+                "passes": [trick for trick in newly("passes") if trick not in escapes],
+            }
+        return rows
+
+    def _data(self) -> dict[str, Any]:
+        all_on = [cells[ALL_ON] for cells in self.cells.values() if ALL_ON in cells]
+        return {
+            "command": f"python benchmarks/ablation.py --device {self.kind}",
+            **self.about,
+            "bound": gains.BOUND,
+            "gates": Counter(cell["gate"] or "passed" for cell in all_on),
+            "escapes_with_all_on": [
+                trick for trick, cells in self.cells.items() if cells[ALL_ON]["escapes"]
+            ],
+            "mechanisms": self.table(),
+            "cells": self.cells,
+        }
+
+    def _failure(self, gate: GateName, error: Exception) -> GateResult:
+        self._error = error
+        return self._failure_of(gate, error)
+
+    def __enter__(self) -> Ablation:
+        """Start a fork server for all verdicts; few and short windows; no static analysis."""
+        self._folder = tempfile.TemporaryDirectory()
+        self._fork_server = ForkServer().__enter__()
+        self._failure_of = pipeline._failure
+        patch = self._patches
+        patch.setenv("ARENA_TEST_SECRET", "not for candidates")
+        patch.setattr(pipeline, "ForkServer", lambda: nullcontext(self._fork_server))
+        patch.setattr(pipeline, "_failure", self._failure)
+        for language in languages().values():
+            patch.setattr(type(language), "check", lambda self, files, task: None)
+        self._conftest.hurry(patch)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._patches.undo()
+        self._fork_server.__exit__(None, None, None)
+        self._folder.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""Mechanisms of the judge that can be turned off by themselves, for `ablation.py` alone.
+
+Each is turned off by patches of the judge in this process, so that the judge has no switch.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation import session
+from evaluation.anticheat import late_inputs, launch_order, staged_inputs
+from evaluation.device_kind import CPU, GPU
+from evaluation.memory import cuda_ipc, ring
+from evaluation.memory.layout import Layout
+from evaluation.process.freezer import Freezer
+from evaluation.process.handle import ProcessHandle
+from evaluation.timing.window import WindowTimer
+
+BOTH = (CPU, GPU)
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One mechanism: how to turn it off, and where its refusals are raised."""
+
+    name: str
+    title: str
+    kinds: tuple[str, ...]
+    off: Callable[[pytest.MonkeyPatch], None]
+    raised_in: frozenset[str] = frozenset()
+    """Functions, as `module.function`, of which one is on the way of each of its refusals."""
+
+
+def attributed(error: BaseException | None) -> str | None:
+    """Return the name of the mechanism that raised a refusal; None for any other."""
+    if error is None:
+        return None
+    frames = {
+        f"{Path(frame.filename).stem}.{frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+    }
+    return next((m.name for m in MECHANISMS if m.raised_in & frames), None)
+
+
+def _nothing(*ignored: object, **also_ignored: object) -> None:
+    return None
+
+
+def _no_launch_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(launch_order.OverlapDetector, "check", _nothing)
+
+
+def _no_late_inputs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(late_inputs, "check", _nothing)
+
+
+def _no_staged_inputs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(staged_inputs, "check", _nothing)
+
+
+def _no_windows_between(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(late_inputs, "window_with_checks", lambda timer, share, detector: timer.window)
+
+
+def _no_go_token(patch: pytest.MonkeyPatch) -> None:
+    """Start windows on a CPU by a request, as on a GPU."""
+
+    def run(
+        self: ProcessHandle,
+        first: int,
+        count: int,
+        observe: Callable[[], None] = _nothing,
+        replay: bool = False,
+        sampler: Callable[[Callable[[], bool]], None] = _nothing,
+    ) -> int:
+        message = {"do": "run", "first": first, "count": count, "replay": replay}
+        return self.request(message, observe=observe, sampler=sampler)
+
+    patch.setattr(ProcessHandle, "prepare", lambda self, first, count: 0)
+    patch.setattr(ProcessHandle, "run", run)
+
+
+def _no_poison(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ring, "unwritten", lambda values, secret: torch.zeros_like(values, dtype=bool))
+
+
+def _no_values(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WindowTimer, "sample", lambda self: 0)
+
+
+def _no_guards(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ring.BufferRing, "_check_guards", _nothing)
+
+
+def _no_output_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Layout, "shuffled", lambda self: self)
+
+
+def _no_suspension(patch: pytest.MonkeyPatch) -> None:
+    def found(self: Freezer, max_seconds: float) -> bool:
+        self.pids = tuple(self.find())
+        return True
+
+    patch.setattr(Freezer, "suspend", _nothing)
+    patch.setattr(Freezer, "wait_suspended", found)
+    patch.setattr(ProcessHandle, "check_suspended", _nothing)
+
+
+def _no_suspended_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProcessHandle, "check_suspended", _nothing)
+
+
+def _no_idle_test(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProcessHandle, "require_idle", _nothing)
+
+
+def _no_overhead(patch: pytest.MonkeyPatch) -> None:
+    def nothing(*ignored: Any) -> float:
+        return 0.0
+
+    patch.setattr(session, "hidden_ns", nothing)
+
+
+def _no_l2_reset(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cuda_ipc, "reset_persisting_l2", _nothing)
+
+
+MECHANISMS = (
+    Mechanism(
+        "launch-order",
+        "Launch-order samples",
+        (GPU,),
+        _no_launch_order,
+        frozenset({"launch_order.check", "launch_order._sampled"}),
+    ),
+    Mechanism(
+        "late-inputs", "Late inputs", BOTH, _no_late_inputs, frozenset({"late_inputs.check"})
+    ),
+    Mechanism(
+        "staged-inputs",
+        "Staged-input check",
+        BOTH,
+        _no_staged_inputs,
+        frozenset({"staged_inputs.check"}),
+    ),
+    Mechanism("windows-between", "Checked windows between timed ones", BOTH, _no_windows_between),
+    Mechanism("go-token", "Go token", (CPU,), _no_go_token),
+    Mechanism(
+        "values",
+        "Values of timed launches, drawn in secret",
+        BOTH,
+        _no_values,
+        frozenset({"ring.verify_launches"}),
+    ),
+    Mechanism(
+        "guard-bands",
+        "Guard bands after each window",
+        BOTH,
+        _no_guards,
+        frozenset({"ring._check_guards"}),
+    ),
+    Mechanism(
+        "poison",
+        "Poison in the outputs of timed launches",
+        BOTH,
+        _no_poison,
+        frozenset({"ring.verify"}),
+    ),
+    Mechanism("output-order", "Outputs in a secret order in memory", (CPU,), _no_output_order),
+    Mechanism("suspension", "Suspension between turns", BOTH, _no_suspension),
+    Mechanism(
+        "suspended-time",
+        "Processor time while suspended",
+        BOTH,
+        _no_suspended_time,
+        frozenset({"handle.check_suspended"}),
+    ),
+    Mechanism(
+        "idle-test",
+        "Idle GPU after a reply",
+        (GPU,),
+        _no_idle_test,
+        frozenset({"handle.require_idle"}),
+    ),
+    Mechanism("overhead", "Overhead beyond the baseline's", BOTH, _no_overhead),
+    Mechanism("l2-reset", "Reset of persisting L2 lines", (GPU,), _no_l2_reset),
+)
+"""In the order in which a refusal is attributed: the first that is on its way."""

@@ -1,0 +1,85 @@
+"""The ablation: mechanisms that can be turned off, cells that are needed, and the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.ablation import ALL_ON, Ablation
+from benchmarks.mechanisms import MECHANISMS, Mechanism, attributed
+from evaluation.device_kind import CPU, GPU
+from evaluation.errors import SubmissionError
+from evaluation.types import Reason
+
+LATE = next(m for m in MECHANISMS if m.name == "late-inputs")
+VALUES = next(m for m in MECHANISMS if m.name == "values")
+
+
+def cell(
+    gate: str | None = None, by: str | None = None, escapes: bool = False, passes: bool = False
+) -> dict[str, Any]:
+    return {"gate": gate, "refused_by": by, "escapes": escapes, "passes": passes}
+
+
+@pytest.fixture
+def ablation(tmp_path: Path) -> Ablation:
+    return Ablation(CPU, tmp_path, tmp_path / "ablation.json", {})
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_mechanism_is_turned_off_by_patches_of_what_exists(mechanism: Mechanism) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        mechanism.off(patch)
+        assert patch._setattr
+    assert mechanism.kinds and set(mechanism.kinds) <= {CPU, GPU}
+
+
+def test_refusal_is_attributed_to_the_mechanism_on_its_way() -> None:
+    source = "def check():\n    raise error\n"
+    namespace: dict[str, Any] = {"error": SubmissionError(Reason.WRONG_VALUES, "wrong")}
+    exec(compile(source, "evaluation/anticheat/late_inputs.py", "exec"), namespace)
+    with pytest.raises(SubmissionError) as caught:
+        namespace["check"]()
+    assert attributed(caught.value) == "late-inputs"
+    assert attributed(SubmissionError(Reason.CRASH, "elsewhere")) is None
+    assert attributed(None) is None
+
+
+@pytest.mark.parametrize(
+    ("all_on", "needed"),
+    [
+        (cell(), [LATE, VALUES]),
+        (cell("performance", "late-inputs"), [LATE]),
+        (cell("performance"), []),
+        (cell("correctness"), []),
+        (cell("compile"), []),
+    ],
+    ids=["passes", "refused by one", "refused by another", "wrong", "not compiled"],
+)
+def test_cell_is_needed_where_a_mechanism_may_matter(
+    ablation: Ablation, all_on: dict[str, Any], needed: list[Mechanism]
+) -> None:
+    trick = SimpleNamespace(name="trick.cpp")
+    assert ablation.needed(trick, None)
+    ablation.cells["trick.cpp"] = {ALL_ON: all_on}
+    assert not ablation.needed(trick, None)
+    assert [m for m in (LATE, VALUES) if ablation.needed(trick, m)] == needed
+
+
+def test_table_counts_what_gets_through_without_a_mechanism_only(ablation: Ablation) -> None:
+    ablation.cells = {
+        "always": {ALL_ON: cell(escapes=True), "late-inputs": cell(escapes=True)},
+        "faster": {
+            ALL_ON: cell("performance", "late-inputs"),
+            "late-inputs": cell(None, None, True, True),
+        },
+        "slower": {ALL_ON: cell("performance", "late-inputs"), "late-inputs": cell(passes=True)},
+        "caught": {ALL_ON: cell("performance", "late-inputs"), "late-inputs": cell("performance")},
+    }
+    row = ablation.table()["late-inputs"]
+    assert row["refuses"] == ["faster", "slower", "caught"]
+    assert (row["tried"], row["escapes"], row["passes"]) == (4, ["faster"], ["slower"])
+    assert ablation.table()["values"]["tried"] == 0
