@@ -135,6 +135,7 @@ if not HEADLESS:  # else Django's checks would load every page
                     "django.template.context_processors.request",
                     "django.contrib.auth.context_processors.auth",
                     "django.contrib.messages.context_processors.messages",
+                    "arena.accounts.context.accounts",
                 ],
             },
         }
@@ -171,8 +172,12 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect before a start
 WHITENOISE_AUTOREFRESH = DEBUG
 
+SIGNUP_OPEN = os.environ.get("ARENA_SIGNUP", "open") != "closed"
 MAX_ACTIVE_RUNS = int(os.environ.get("MAX_ACTIVE_RUNS", "20"))  # of one user
 MAX_PENDING_SUBMISSIONS = int(os.environ.get("MAX_PENDING_SUBMISSIONS", "64"))  # of one user
+MAX_DAILY_RUNS = int(os.environ.get("MAX_DAILY_RUNS", "200"))  # of one user, and so are these
+MAX_DAILY_SUBMISSIONS = int(os.environ.get("MAX_DAILY_SUBMISSIONS", "5000"))
+MAX_DAILY_FINALS = int(os.environ.get("MAX_DAILY_FINALS", "20"))
 
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"

@@ -11,7 +11,18 @@ from django.utils import timezone
 
 from arena.accounts.models import ApiToken, Scope, User
 
-admin.site.register(User, UserAdmin)
+
+@admin.register(User)
+class AccountAdmin(UserAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+    """Users, with their limits a day; a group gives a role."""
+
+    fieldsets = (
+        *UserAdmin.fieldsets,  # type: ignore[misc]
+        ("Limits", {"fields": ("daily_runs", "daily_kernels", "daily_finals")}),
+    )
+    list_display = ("username", "date_joined", "last_login", "is_staff", "is_active")
+    list_filter = ("groups", "is_staff", "is_superuser", "is_active")
+    date_hierarchy = "date_joined"
 
 
 class ApiTokenForm(ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -19,7 +30,7 @@ class ApiTokenForm(ModelForm):  # type: ignore[type-arg]  # not subscriptable at
 
     class Meta:
         model = ApiToken
-        fields = ["user", "name", "scopes"]
+        fields = ["user", "name", "scopes", "expires_at"]
 
 
 @admin.register(ApiToken)
@@ -27,8 +38,10 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # nor is this
     """The API tokens; the secret is shown once, in the message after saving."""
 
     form = ApiTokenForm
-    list_display = ["name", "user", "prefix", "scopes", "created_at", "last_used_at", "revoked_at"]
-    list_filter = ["revoked_at"]
+    list_display = [
+        "name", "user", "prefix", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at"
+    ]  # fmt: skip
+    list_filter = ["revoked_at", "expires_at"]
     search_fields = ["name", "user__username", "prefix"]
     autocomplete_fields = ["user"]
     actions = ["revoke"]
@@ -39,7 +52,7 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # nor is this
     def save_model(
         self, request: HttpRequest, obj: ApiToken, form: ApiTokenForm, change: bool
     ) -> None:
-        token, secret = ApiToken.issue(obj.user, obj.name, obj.scopes)
+        token, secret = ApiToken.issue(obj.user, obj.name, obj.scopes, obj.expires_at)
         obj.__dict__.update(token.__dict__)
         self.message_user(request, f"The token, shown only once: {secret}", messages.WARNING)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
-from django.utils import timezone
 from ninja.security import HttpBearer, SessionAuth
 
 from arena.accounts.models import ApiToken, Scope, User
@@ -14,23 +14,36 @@ from arena.errors import Forbidden, Unauthorized
 
 
 class TokenAuth(HttpBearer):
-    """Accepts a live token with `scope`; any other token is an error, never anonymous."""
+    """Accepts a live token with one of `scopes`; any other token is an error, never anonymous."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, *scopes: Scope) -> None:
         super().__init__()
-        self.scope = scope
+        self.scopes = scopes
 
     def authenticate(self, request: HttpRequest, token: str) -> User:
         found = ApiToken.objects.find(token)
         if found is None:
-            raise Unauthorized("This token is unknown or revoked.", "Make one in the admin.")
-        if self.scope not in found.scopes:
-            raise Forbidden(
-                f"This token lacks the scope {self.scope.value!r}.", "Make one that has it."
+            raise Unauthorized(
+                "This token is unknown, expired or revoked.", "Make one on the page /account/."
             )
-        ApiToken.objects.filter(pk=found.pk).update(last_used_at=timezone.now())
+        require_scope(found.scopes, *self.scopes)
+        found.note_use()
         request.user = found.user
+        request.token_scopes = found.scopes  # type: ignore[attr-defined]
         return found.user
+
+
+def require_scope(granted: Sequence[str], *scopes: Scope) -> None:
+    """Raise Forbidden unless one of `scopes` is granted."""
+    if not set(granted) & set(scopes):
+        needed = " or ".join(repr(scope.value) for scope in scopes)
+        raise Forbidden(f"This token lacks the scope {needed}.", "Make one that has it.")
+
+
+def scopes_of(request: HttpRequest) -> Sequence[str]:
+    """Return the scopes of the token of a request; every scope for a session."""
+    granted: Sequence[str] = getattr(request, "token_scopes", Scope.values)
+    return granted
 
 
 class Session(SessionAuth):
@@ -60,3 +73,7 @@ def signed_in(request: HttpRequest) -> User:
 
 READ: list[Any] = [TokenAuth(Scope.READ), AnyoneAuth()]
 RUN = [TokenAuth(Scope.RUN), Session(csrf=True)]
+SUBMIT = [TokenAuth(Scope.SUBMIT, Scope.RUN), Session(csrf=True)]
+INGEST = [TokenAuth(Scope.INGEST), Session(csrf=True)]
+START = [TokenAuth(Scope.RUN, Scope.INGEST), Session(csrf=True)]
+CANCEL = [TokenAuth(Scope.RUN, Scope.SUBMIT, Scope.INGEST), Session(csrf=True)]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.contrib.auth.backends import ModelBackend
-from django.core.cache import cache
-from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
-from arena.accounts.models import User, digest_of
+from arena.accounts.attempts import address_of, count_attempt, forget_attempts
+from arena.accounts.models import User
 
 MAX_ATTEMPTS = 5
 """For one name and address, in each period."""
-PERIOD_SECONDS = 300
 
 
 class SlowedBackend(ModelBackend):
@@ -33,14 +30,8 @@ class SlowedBackend(ModelBackend):
         password: str | None = None,
         **more: Any,
     ) -> User | None:
-        address = request.META.get("REMOTE_ADDR", "") if request else ""
-        period, elapsed = divmod(int(time.time()), PERIOD_SECONDS)
-        wait = PERIOD_SECONDS - elapsed
-        key = "login-" + digest_of(f"{period} {address} {username}")
-        cache.add(key, 0, 2 * PERIOD_SECONDS)
-        if cache.incr(key) > MAX_ATTEMPTS:
-            raise ValidationError(f"Too many attempts. Try again in {wait} seconds.", "throttled")
+        key = count_attempt("login", f"{address_of(request)} {username}", MAX_ATTEMPTS)
         user = super().authenticate(request, username, password, **more)
         if user is not None:
-            cache.set(key, 0, 2 * PERIOD_SECONDS)
+            forget_attempts(key)
         return user

@@ -5,32 +5,64 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Self
 
 from django.contrib.auth.models import AbstractUser, AnonymousUser
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
 TOKEN_PREFIX = "arena_"
+REVIEWERS, STAFF = "Reviewers", "Staff"
+"""Names of the groups of the roles; `arena.accounts.roles` creates them."""
+USED_STEP = timedelta(minutes=1)
+"""Precision of the time of the last use of a token, which spares a write at each request."""
 
 
 class User(AbstractUser):
-    """An account of the arena."""
+    """An account of the arena, with limits of its own where these are not empty."""
+
+    daily_runs = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Runs a day; empty for the limit of everybody."
+    )
+    daily_kernels = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Kernels a day without an agent; empty as above."
+    )
+    daily_finals = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Of these, with a final verdict; empty as above."
+    )
+
+    class Meta(AbstractUser.Meta):
+        permissions = [("use_models", "Can start agents that call a model")]
+
+    @property
+    def is_reviewer(self) -> bool:
+        """Return whether the user may review tasks: staff may, and the group of reviewers."""
+        return self.is_staff or self.groups.filter(name=REVIEWERS).exists()
+
+    @property
+    def may_use_models(self) -> bool:
+        """Return whether the user may spend the keys of this arena on calls of models."""
+        return self.is_staff or self.has_perm("accounts.use_models")
 
 
 Viewer = User | AnonymousUser
 
 
 class Scope(models.TextChoices):
-    """Permissions of a token: to read, and to start and cancel runs."""
+    """Permissions of a token."""
 
-    READ = "read"
-    RUN = "run"
+    READ = "read", "read: see what you see"
+    SUBMIT = "submit", "submit: submit kernels"
+    RUN = "run", "run: start agents of this arena, and submit kernels"
+    INGEST = "ingest", "ingest: bring an agent that runs elsewhere"
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     def live(self) -> Self:
-        return self.filter(revoked_at=None, user__is_active=True)
+        unexpired = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+        return self.filter(unexpired, revoked_at=None, user__is_active=True)
 
     def find(self, secret: str) -> ApiToken | None:
         """Return the live token with this secret, or None."""
@@ -47,6 +79,7 @@ class ApiToken(models.Model):
     scopes = models.JSONField(default=list)
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     objects = ApiTokenQuerySet.as_manager()
@@ -58,13 +91,33 @@ class ApiToken(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
+    @property
+    def state(self) -> str:
+        """Return live, expired or revoked."""
+        if self.revoked_at is not None:
+            return "revoked"
+        expired = self.expires_at is not None and self.expires_at <= timezone.now()
+        return "expired" if expired else "live"
+
+    def note_use(self) -> None:
+        """Record the time of a use, unless the last one was less than `USED_STEP` ago."""
+        now = timezone.now()
+        if self.last_used_at is None or now - self.last_used_at >= USED_STEP:
+            ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
+
     @classmethod
-    def issue(cls, user: User, name: str, scopes: Iterable[str]) -> tuple[ApiToken, str]:
+    def issue(
+        cls, user: User, name: str, scopes: Iterable[str], expires_at: datetime | None = None
+    ) -> tuple[ApiToken, str]:
         """Return a new token and its secret, which is not stored and cannot be shown again."""
         secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        granted = sorted({Scope(scope).value for scope in scopes})
         token = cls.objects.create(
-            user=user, name=name, prefix=secret[:12], digest=digest_of(secret), scopes=granted
+            user=user,
+            name=name,
+            prefix=secret[:12],
+            digest=digest_of(secret),
+            scopes=sorted({Scope(scope).value for scope in scopes}),
+            expires_at=expires_at,
         )
         return token, secret
 

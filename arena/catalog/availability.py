@@ -32,6 +32,7 @@ class Cause(models.TextChoices):
     PROVIDER = "provider", "Provider unknown"
     WIRES = "wires", "No common wire format"
     KEY = "key", "Key missing"
+    PERMISSION = "permission", "Not permitted"
 
 
 @dataclass(frozen=True)

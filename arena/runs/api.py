@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Field, Query, Router, Status
 from ninja.throttling import AuthRateThrottle
 
-from arena.accounts.auth import RUN, signed_in
+from arena.accounts.auth import CANCEL, RUN, signed_in
 from arena.catalog.models import Agent, Hardware, Task
 from arena.errors import Invalid, NotFound
 from arena.runs import services
@@ -72,7 +72,7 @@ def get_run(request: HttpRequest, run_id: str) -> Run:
     return _run(request, run_id)
 
 
-@router.post("/{run_id}/cancel", response=RunOut, auth=RUN)
+@router.post("/{run_id}/cancel", response=RunOut, auth=CANCEL)
 def cancel_run(request: HttpRequest, run_id: str) -> Run:
     return services.cancel_run(_run(request, run_id), signed_in(request))
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
 from arena.accounts.models import User
-from arena.catalog.availability import Availability, availabilities
+from arena.catalog.availability import Availability, Cause, availabilities
 from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, Worker
 from arena.runs.estimates import Estimate, Pairs, estimate, pairs
 from arena.runs.experiments import Entrant, Plan, new_slug
@@ -23,6 +23,10 @@ from arena.runs.states import Visibility
 MAX_RUNS = 500
 """Runs of one form; larger experiments are plans on the command line."""
 MAX_REPEATS = 20
+NOT_PERMITTED = Availability(
+    Cause.PERMISSION,
+    "It calls a model, which spends the keys of this arena. Ask the operator for the permission.",
+)
 _SEEN_BY = {
     Visibility.PUBLIC: "everyone",
     Visibility.OWNER: "me and staff",
@@ -75,6 +79,7 @@ class StartForm(forms.Form):
     def __init__(self, user: User, *given: Any, **more: Any) -> None:
         """Offer the choices that `user` has now."""
         super().__init__(*given, **more)
+        self._user = user
         self._tasks = {
             task.slug: task for task in Task.objects.runnable().select_related("operator")
         }
@@ -104,6 +109,8 @@ class StartForm(forms.Form):
         found = availabilities(self._agents.values())
         titles = dict(Harness.objects.values_list("name", "title"))
         chosen = self._chosen_slugs("agent")
+        if not self._user.may_use_models:
+            found |= {agent.pk: NOT_PERMITTED for agent in self._agents.values() if agent.model}
         offered = [
             AgentChoice(
                 agent, titles.get(agent.adapter, agent.adapter), found[agent.pk], slug in chosen

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema, Status
 from ninja.throttling import AuthRateThrottle
 
-from arena.accounts.auth import RUN, signed_in
+from arena.accounts.auth import SUBMIT, signed_in
 from arena.errors import NotFound
 from arena.runs import services
 from arena.runs.models import Evaluation, Run, Submission
@@ -41,6 +41,12 @@ class SubmissionIn(Schema, extra="forbid"):
     hardware: Text | None = Field(None, description="The best device by default.")
     label: Text = Field("", max_length=100)
     note: Text = Field("", max_length=1000)
+    scope: Literal["round", "final"] = Field(
+        "round", description="`final` judges the held-out cases too; a user has few a day."
+    )
+    visibility: Literal["owner", "public"] = Field(
+        "owner", description="A public kernel with a final verdict is on the board of kernels."
+    )
 
 
 class RewardOut(Schema):
@@ -68,9 +74,9 @@ class RewardOut(Schema):
     )
 
 
-@router.post("", response={201: RewardOut}, auth=RUN, throttle=[SubmissionThrottle("600/m")])
+@router.post("", response={201: RewardOut}, auth=SUBMIT, throttle=[SubmissionThrottle("600/m")])
 def create_submission(request: HttpRequest, body: SubmissionIn) -> Status[dict[str, Any]]:
-    """Submit a kernel without an agent. It is judged on the public cases, and has no rank."""
+    """Submit a kernel without an agent; it has no rank among agents."""
     submission = services.submit_kernel(
         task_slug=body.task,
         source=body.source,
@@ -78,6 +84,8 @@ def create_submission(request: HttpRequest, body: SubmissionIn) -> Status[dict[s
         owner=signed_in(request),
         label=body.label,
         note=body.note,
+        scope=body.scope,
+        visibility=body.visibility,
     )
     [created] = _visible(request, [submission.slug])
     return Status(201, _reward_of(created))

@@ -9,6 +9,7 @@ import pytest
 from django.core.cache import cache
 
 from arena.accounts import backends
+from arena.accounts.attempts import PERIOD_SECONDS
 
 pytestmark = pytest.mark.django_db
 FORMS = ("/login/", "/admin/login/")
@@ -18,7 +19,7 @@ ALICES, BOBS = "wonderland", "builder"
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """Return a manual clock in the middle of a period, with no attempts so far."""
-    now = [1_000_000 * backends.PERIOD_SECONDS + 100.0]
+    now = [1_000_000 * PERIOD_SECONDS + 100.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     cache.clear()
     yield now

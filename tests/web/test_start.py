@@ -6,6 +6,7 @@ from datetime import timedelta
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -234,7 +235,8 @@ def spent(agent: str, task: str, seconds: float, **more) -> None:
     )
 
 
-def test_estimate_is_the_mean_of_past_runs_of_the_task_else_of_the_agent(alices):
+def test_estimate_is_the_mean_of_past_runs_of_the_task_else_of_the_agent(alice, alices):
+    alice.user_permissions.add(Permission.objects.get(codename="use_models"))
     Agent.objects.filter(slug="tuner").update(model="m", provider="p")
     spent("tuner", "rms_norm/cpp-to-cpp", 100, cost_usd=1.0, tokens=1000)
     spent("tuner", "rms_norm/cpp-to-cpp", 200, cost_usd=3.0, tokens=3000)

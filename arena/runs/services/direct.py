@@ -11,8 +11,9 @@ from django.utils import timezone
 from arena.accounts.models import User
 from arena.catalog.models import Hardware
 from arena.catalog.services import direct_agent
-from arena.errors import QuotaExceeded
+from arena.errors import QuotaExceeded, UserError
 from arena.runs.models import Evaluation, Run, Submission
+from arena.runs.quotas import FINALS, KERNELS, check_day
 from arena.runs.services.evaluations import request_evaluation, submit
 from arena.runs.services.runs import device_kinds, find_hardware, task_version
 from arena.runs.states import EvaluationStatus, RunStatus, Scope, Visibility
@@ -30,30 +31,40 @@ def submit_kernel(
     hardware_slug: str | None = None,
     label: str = "",
     note: str = "",
+    scope: str = Scope.ROUND,
+    visibility: str = Visibility.OWNER,
 ) -> Submission:
-    """Submit the target file of a task and request a verdict on its public cases.
+    """Submit the target file of a task and request a verdict of this scope.
 
-    Only its owner and staff can see it, and no board counts it.
+    A round has the public cases, a final verdict the held-out ones too. A public kernel with a
+    final verdict is on the board of submitted kernels, and on no board of agents.
 
     Raises: QuotaExceeded; TooLarge; another UserError if it cannot be judged.
     """
+    if scope not in (Scope.ROUND, Scope.FINAL):
+        raise UserError(f"Unknown scope {scope!r}.", "One of round, final.")
+    if visibility not in (Visibility.OWNER, Visibility.PUBLIC):
+        raise UserError(f"Unknown visibility {visibility!r}.", "One of owner, public.")
     version = task_version(task_slug)
     hardware = find_hardware(hardware_slug, device_kinds(version.task), "this task")
     with transaction.atomic():
         _check_quota(owner, hardware)
+        check_day(owner, KERNELS)
+        if scope == Scope.FINAL:
+            check_day(owner, FINALS)
         run = Run.objects.create(
             task_version=version,
             agent=direct_agent(),
             hardware=hardware,
             owner=owner,
             label=label[:100],
-            visibility=Visibility.OWNER,
+            visibility=visibility,
             budget={"rounds": 1},
             status=RunStatus.RUNNING,
             started_at=timezone.now(),
         )
         submission = submit(run.pk, {version.public["target_file"]: source}, note)
-        request_evaluation(submission, Scope.ROUND)
+        request_evaluation(submission, scope)
     return submission
 
 

@@ -26,6 +26,7 @@ from arena.errors import (
     UserError,
 )
 from arena.runs.models import Evaluation, Experiment, Run
+from arena.runs.quotas import RUNS, check_day
 from arena.runs.spending import spending
 from arena.runs.states import (
     EVALUATION_ACTIVE,
@@ -72,6 +73,7 @@ def start_run(
         raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
     version = task_version(task_slug)
     agent = _agent(agent_slug)
+    _check_model(agent, owner)
     kinds = kinds_for(agent, version.task)
     what = f"{agent.title} at it" if agent.kinds else "this task"
     hardware = find_hardware(hardware_slug, kinds, what)
@@ -229,6 +231,15 @@ def _agent(slug: str) -> Agent:
     return agent
 
 
+def _check_model(agent: Agent, owner: User | None) -> None:
+    """Raise Forbidden for an agent that spends keys which its user may not spend."""
+    if agent.model and owner is not None and not owner.may_use_models:
+        raise Forbidden(
+            f"{agent.title} calls a model, which spends the keys of this arena.",
+            "Ask the operator for the permission, or bring an agent of your own.",
+        )
+
+
 def device_kinds(task: Task) -> tuple[str, ...]:
     """Return the kinds of device that can judge a task, best first."""
     target = task.track.partition("-to-")[2]
@@ -298,6 +309,7 @@ def check_quota(owner: User | None, more: int = 1) -> None:
     active = Run.objects.of_agents().active().filter(owner=owner).count()
     limit = settings.MAX_ACTIVE_RUNS
     if active + more <= limit:
+        check_day(owner, RUNS, more)
         return
     if more == 1:
         text = f"You have {active} runs queued or running, which is the limit."

@@ -1,0 +1,37 @@
+"""Limits on attempts to log in and to sign up, counted in the memory of the web server."""
+
+from __future__ import annotations
+
+import time
+
+from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from arena.accounts.models import digest_of
+
+PERIOD_SECONDS = 300
+
+
+def count_attempt(kind: str, who: str, limit: int) -> str:
+    """Count an attempt in the current period, and return the key of its counter.
+
+    Raises: ValidationError above the limit, which every form shows.
+    """
+    period, elapsed = divmod(int(time.time()), PERIOD_SECONDS)
+    key = f"{kind}-" + digest_of(f"{period} {who}")
+    cache.add(key, 0, 2 * PERIOD_SECONDS)
+    if cache.incr(key) > limit:
+        wait = PERIOD_SECONDS - elapsed
+        raise ValidationError(f"Too many attempts. Try again in {wait} seconds.", "throttled")
+    return key
+
+
+def forget_attempts(key: str) -> None:
+    """Reset a counter after an attempt that succeeded."""
+    cache.set(key, 0, 2 * PERIOD_SECONDS)
+
+
+def address_of(request: HttpRequest | None) -> str:
+    """Return the address that a request came from; behind a proxy it is that of the proxy."""
+    return str(request.META.get("REMOTE_ADDR", "")) if request else ""

@@ -1,0 +1,84 @@
+"""Limits of a user: work at a time, and work in a day.
+
+A day is the last 24 hours. What ended by a fault of the arena or of a provider is not counted, so
+that it is refunded without any bookkeeping.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from arena.accounts.models import User
+from arena.errors import QuotaExceeded
+from arena.runs.models import Run, RunQuerySet
+from arena.runs.states import Fault, RunStatus, Scope
+
+DAY = timedelta(days=1)
+REFUNDED = Q(status=RunStatus.BROKEN, fault__in=(Fault.ARENA, Fault.PROVIDER))
+RUNS, KERNELS, FINALS = "runs", "kernels", "finals"
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A limit on one kind of work in a day, and what counts against it."""
+
+    kind: str
+    title: str
+    used: int
+    limit: int
+    refunded: int
+
+    @property
+    def left(self) -> int:
+        return max(0, self.limit - self.used)
+
+
+def quotas_of(user: User) -> list[Quota]:
+    """Return the quotas of a user; staff have none."""
+    return [] if user.is_staff else [quota_of(user, kind) for kind in (RUNS, KERNELS, FINALS)]
+
+
+def quota_of(user: User, kind: str) -> Quota:
+    """Return what is used and refunded of one quota."""
+    lately = Run.objects.filter(owner=user, created_at__gt=timezone.now() - DAY)
+    title, limit, counted = {
+        RUNS: ("Runs of agents", _limit(user.daily_runs, "MAX_DAILY_RUNS"), lately.of_agents()),
+        KERNELS: (
+            "Kernels submitted",
+            _limit(user.daily_kernels, "MAX_DAILY_SUBMISSIONS"),
+            lately.direct(),
+        ),
+        FINALS: (
+            "Kernels with a final verdict",
+            _limit(user.daily_finals, "MAX_DAILY_FINALS"),
+            _with_final(lately.direct()),
+        ),
+    }[kind]
+    used = counted.exclude(REFUNDED)
+    return Quota(kind, title, used.count(), limit, counted.filter(REFUNDED).count())
+
+
+def check_day(user: User | None, kind: str, more: int = 1) -> None:
+    """Raise QuotaExceeded for more work than the user has left today; staff have no limit."""
+    if user is None or user.is_staff:
+        return
+    quota = quota_of(user, kind)
+    if quota.used + more <= quota.limit:
+        return
+    raise QuotaExceeded(
+        f"{quota.title}: {quota.used} in the last 24 hours, of {quota.limit} allowed.",
+        "Wait until the oldest is a day old, or ask the operator for more.",
+    )
+
+
+def _limit(own: int | None, setting: str) -> int:
+    return int(getattr(settings, setting)) if own is None else own
+
+
+def _with_final(runs: RunQuerySet) -> RunQuerySet:
+    return runs.filter(submissions__evaluations__scope=Scope.FINAL)

@@ -1,0 +1,89 @@
+"""Limits of a user in a day, and their refunds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from arena.errors import QuotaExceeded
+from arena.runs import services
+from arena.runs.models import Run
+from arena.runs.quotas import FINALS, KERNELS, RUNS, quota_of, quotas_of
+
+pytestmark = pytest.mark.django_db
+TASK = "relu/cpp-to-cpp"
+
+
+@pytest.fixture(autouse=True)
+def limits(settings, task, hardware) -> None:
+    """Small limits, and what judges kernels."""
+    settings.MAX_DAILY_RUNS = settings.MAX_DAILY_SUBMISSIONS = 2
+    settings.MAX_DAILY_FINALS = 1
+
+
+def submit(owner, scope="round"):
+    return services.submit_kernel(task_slug=TASK, source="int relu;", owner=owner, scope=scope)
+
+
+def test_runs_above_the_daily_limit_are_refused(alice, charlie, start):
+    start(owner=alice), start(owner=alice)
+    with pytest.raises(QuotaExceeded, match="Runs of agents: 2 in the last 24 hours, of 2"):
+        start(owner=alice)
+    start(owner=charlie)
+
+
+def test_kernels_and_final_verdicts_have_limits_of_their_own(alice, start):
+    submit(alice, "final")
+    with pytest.raises(QuotaExceeded, match="final verdict: 1 in"):
+        submit(alice, "final")
+    submit(alice)
+    with pytest.raises(QuotaExceeded, match="Kernels submitted: 2 in"):
+        submit(alice)
+    start(owner=alice)
+    used = {kind: quota_of(alice, kind).used for kind in (RUNS, KERNELS, FINALS)}
+    assert used == {RUNS: 1, KERNELS: 2, FINALS: 1}
+
+
+def test_refused_kernel_leaves_no_row(alice):
+    submit(alice, "final")
+    with pytest.raises(QuotaExceeded):
+        submit(alice, "final")
+    assert Run.objects.count() == 1
+
+
+def test_work_that_broke_by_the_arena_is_refunded(alice):
+    submit(alice, "final")
+    Run.objects.update(status="broken", fault="arena")
+    submit(alice, "final")
+    quota = quota_of(alice, FINALS)
+    assert (quota.used, quota.refunded, quota.left) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(("status", "fault"), [("failed", "candidate"), ("cancelled", "user")])
+def test_work_that_ended_otherwise_is_not_refunded(alice, status, fault):
+    submit(alice, "final")
+    Run.objects.update(status=status, fault=fault)
+    with pytest.raises(QuotaExceeded):
+        submit(alice, "final")
+
+
+def test_work_of_the_day_before_does_not_count(alice):
+    submit(alice, "final")
+    Run.objects.update(status="passed", created_at=timezone.now() - timedelta(hours=25))
+    submit(alice, "final")
+
+
+def test_limit_of_one_user_replaces_that_of_everybody(alice, charlie):
+    alice.daily_finals = 0
+    with pytest.raises(QuotaExceeded):
+        submit(alice, "final")
+    charlie.daily_finals = 2
+    submit(charlie, "final"), submit(charlie, "final")
+
+
+def test_staff_have_no_daily_limit(bob):
+    assert quotas_of(bob) == []
+    for _ in range(3):
+        submit(bob, "final")
