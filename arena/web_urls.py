@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import path
+from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
+from django.urls import path, reverse_lazy
 
 from arena.accounts.sign_in_link import sign_in
+from arena.accounts.views import revoke_token, sign_up
 from arena.catalog import agent_views
 from arena.catalog import views as catalog
-from arena.leaderboard.views import agents, analysis, board, compare, experiments, tasks
+from arena.leaderboard.views import agents, analysis, board, compare, experiments, kernels, tasks
 from arena.runs import views as runs
+from arena.runs.account_views import account
+from arena.runs.submit_views import submit
 
 urlpatterns = [
     path("", board.home, name="home"),
@@ -21,6 +24,8 @@ urlpatterns = [
     path("agents/new/", agent_views.new, name="agent-new"),
     path("agents/<slug:slug>/", agents.agent, name="agent"),
     path("agents/<slug:slug>/edit/", agent_views.edit, name="agent-edit"),
+    path("kernels/", kernels.kernels, name="kernels"),
+    path("submit/", submit, name="submit"),
     path("hardware/", catalog.hardware, name="hardware"),
     path("analysis/", analysis.analysis, name="analysis"),
     path("compare/", compare.compare, name="compare"),
@@ -39,6 +44,14 @@ urlpatterns = [
     path("runs/<slug:run_id>/continue/", runs.continue_, name="run-continue"),
     path("runs/<slug:run_id>/cancel/", runs.cancel, name="run-cancel"),
     path("sign-in/<int:user_id>/<slug:token>/", sign_in, name="sign-in"),
+    path("signup/", sign_up, name="sign-up"),
+    path("account/", account, name="account"),
+    path("account/tokens/<int:token_id>/revoke/", revoke_token, name="token-revoke"),
+    path(
+        "account/password/",
+        PasswordChangeView.as_view(success_url=reverse_lazy("account")),
+        name="password-change",
+    ),
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="home"), name="logout"),
 ]

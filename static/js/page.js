@@ -53,6 +53,17 @@ addEventListener("pageshow", () => {
   for (const field of document.querySelectorAll("form[data-auto] :disabled")) field.disabled = false;
 });
 
+for (const menu of document.querySelectorAll("details.menu")) {
+  addEventListener("click", ({ target }) => {
+    if (!menu.contains(target)) menu.open = false;
+  });
+  menu.addEventListener("keydown", ({ key }) => {
+    if (key !== "Escape" || !menu.open) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+}
+
 function tick() {
   for (const clock of document.querySelectorAll("[data-clock][data-since]")) {
     const seconds = Math.max(0, Math.round((Date.now() - Date.parse(clock.dataset.since)) / 1000));

@@ -369,7 +369,7 @@ def test_login_and_logout_return_to_the_site(client, alice):
     wrong = client.post("/login/", {"username": "alice", "password": "looking-glass"})
     assert "do not match" in wrong.content.decode()
     page = client.post("/login/", {"username": "alice", "password": "wonderland"}, follow=True)
-    assert ">alice</span>" in page.content.decode()
+    assert ">alice</summary>" in page.content.decode()
     page = client.post("/logout/", follow=True)
     assert page.redirect_chain[-1][0] == "/" and "Log in" in page.content.decode()
 

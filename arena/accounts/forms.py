@@ -1,0 +1,93 @@
+"""Forms of accounts: sign up, and make an API token."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib.auth.forms import UserCreationForm
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils import timezone
+
+from arena.accounts.attempts import address_of, count_attempt
+from arena.accounts.models import ApiToken, Scope, User
+
+MAX_SIGN_UPS = 20
+"""Attempts of one address, in each period."""
+RESERVED_NAMES = ("owner", "admin", "administrator", "root", "staff", "arena")
+"""Names that visitors would take for those of the operators."""
+MAX_NAME = 40
+MAX_TOKENS = 20
+"""Live tokens of one user."""
+
+
+class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptable at run time
+    """Django's form of a new account, with a limit on attempts and short names."""
+
+    class Meta(UserCreationForm.Meta):
+        model = User
+        fields = ("username",)
+
+    def __init__(self, request: HttpRequest, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.request = request
+        name = self.fields["username"]
+        name.label = "Name"
+        name.help_text = (
+            f"Shown beside your runs. At most {MAX_NAME} letters, digits and the signs @ . + - _"
+        )
+        self.fields["password1"].help_text = "At least 8 characters, and not a common password."
+        self.fields["password2"].label = "Password again"
+        self.fields["password2"].help_text = ""
+
+    def clean_username(self) -> str:
+        name: str | None = super().clean_username()
+        if name is None:  # it is taken, which the form has noted
+            return ""
+        if len(name) > MAX_NAME:
+            raise ValidationError(f"A name has at most {MAX_NAME} characters.")
+        if name.lower() in RESERVED_NAMES:
+            raise ValidationError("This name is reserved. Choose another.")
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        count_attempt("sign-up", address_of(self.request), MAX_SIGN_UPS)
+        return super().clean() or self.cleaned_data
+
+
+class TokenForm(forms.Form):
+    """A token of one's own: its name, scopes and days until it expires."""
+
+    name = forms.CharField(max_length=100, help_text="Where it is used, such as: laptop")
+    scopes = forms.MultipleChoiceField(
+        choices=Scope.choices,
+        initial=[Scope.READ, Scope.SUBMIT],
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one scope."},
+    )
+    days = forms.TypedChoiceField(
+        label="Expires after",
+        coerce=int,
+        choices=[(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year")],
+        initial=90,
+    )
+
+    def __init__(self, user: User, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.user = user
+
+    def clean(self) -> dict[str, Any]:
+        if self.user.tokens.live().count() >= MAX_TOKENS:
+            raise ValidationError(f"You have {MAX_TOKENS} live tokens. Revoke one first.")
+        return super().clean() or self.cleaned_data
+
+    @property
+    def expires_at(self) -> datetime:
+        return timezone.now() + timedelta(days=self.cleaned_data["days"])
+
+    def issue(self) -> tuple[ApiToken, str]:
+        """Return the new token of a valid form, with its secret."""
+        values = self.cleaned_data
+        return ApiToken.issue(self.user, values["name"], values["scopes"], self.expires_at)

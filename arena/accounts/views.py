@@ -1,0 +1,49 @@
+"""Pages of accounts: sign up, and make and revoke API tokens."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from arena.accounts.auth import signed_in
+from arena.accounts.forms import SignUpForm
+
+
+@sensitive_post_parameters("password1", "password2")
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_up(request: HttpRequest) -> HttpResponse:
+    """Create an account and sign its user in, unless the operator closed sign-up."""
+    if request.user.is_authenticated:
+        return redirect("account")
+    if not settings.SIGNUP_OPEN:
+        return render(request, "registration/sign_up_closed.html", status=403)
+    form = SignUpForm(request, request.POST if request.method == "POST" else None)
+    target = request.POST.get("next", request.GET.get("next", ""))
+    if form.is_valid():
+        user = form.save()
+        login(request, user)
+        messages.success(request, f"Welcome, {user.get_username()}. You can submit kernels now.")
+        safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
+        return redirect(target if safe else "account")
+    context = {"form": form, "next": target}
+    return render(request, "registration/sign_up.html", context, status=422 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Revoke one of the user's own tokens; another's is not found, and nothing happens."""
+    own = signed_in(request).tokens.filter(pk=token_id, revoked_at=None)
+    if own.update(revoked_at=timezone.now()):
+        messages.success(request, "The token is revoked. Programs that use it are refused now.")
+    else:
+        messages.error(request, "You have no such token.")
+    return redirect("account")

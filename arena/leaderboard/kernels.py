@@ -1,0 +1,32 @@
+"""The board of submitted kernels: each user's best one for each task and device."""
+
+from __future__ import annotations
+
+from django.db.models import Exists, F, OuterRef, Q, Subquery, Window
+from django.db.models.functions import Rank
+
+from arena.catalog.models import TaskVersion
+from arena.runs.models import Run, RunQuerySet
+from arena.runs.states import RunStatus
+
+
+def ranked_kernels(**filters: str) -> RunQuerySet:
+    """Return public kernels with a final verdict, each with its `rank` for its task and device.
+
+    Those of the newest version of a task compete, by the lower end of the interval of the speedup
+    on held-out cases.
+    """
+    kernels = Run.objects.public().direct().filter(status=RunStatus.PASSED)
+    versions = TaskVersion.objects.filter(task=OuterRef("task_version__task"))
+    newest = Subquery(versions.order_by("-synced_at", "-pk").values("pk")[:1])
+    counted = kernels.filter(task_version=newest).exclude(unseen_low=None)
+    same = {name: OuterRef(name) for name in ("task_version", "hardware", "owner")}
+    faster = Q(unseen_low__gt=OuterRef("unseen_low"))
+    tied = Q(unseen_low=OuterRef("unseen_low"), pk__lt=OuterRef("pk"))
+    better = kernels.filter(faster | tied, **same)
+    order = [F("unseen_low").desc()]
+    place = Window(Rank(), partition_by=["task_version", "hardware"], order_by=order)
+    best = counted.filter(~Exists(better)).matching(**filters).with_names().annotate(rank=place)
+    return best.order_by(
+        "task_version__task__operator__slug", "task_version__task__track", "hardware__slug", "rank"
+    )

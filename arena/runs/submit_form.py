@@ -1,0 +1,113 @@
+"""Form that submits a kernel without an agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from arena.catalog.models import Hardware, Task, Worker
+from arena.runs.services.evaluations import MAX_FILES_BYTES
+from arena.runs.states import Scope, Visibility
+from arena.text import PROBLEM, is_storable
+
+
+class SubmitForm(forms.Form):
+    """A task, the text of its target file, and the verdict to judge it with."""
+
+    task = forms.CharField(
+        max_length=200,
+        widget=forms.TextInput({"list": "tasks", "autocomplete": "off", "spellcheck": "false"}),
+        help_text="Type a part of its name, such as rms_norm or cpp-to-cuda, and choose one.",
+    )
+    source = forms.CharField(
+        required=False,
+        strip=False,
+        max_length=MAX_FILES_BYTES,
+        label="Source code",
+        widget=forms.Textarea({"rows": 18, "spellcheck": "false", "class": "mono", "wrap": "off"}),
+    )
+    upload = forms.FileField(
+        required=False, label="Or upload a file", help_text="One source file of at most 1 MB."
+    )
+    scope = forms.ChoiceField(
+        label="Verdict",
+        choices=[
+            (Scope.FINAL, "Final: public and held-out cases. It ranks on the board of kernels."),
+            (Scope.ROUND, "Quick: public cases only."),
+        ],
+        initial=Scope.FINAL,
+        widget=forms.RadioSelect,
+    )
+    hardware = forms.ChoiceField(required=False, label="Judged on")
+    visibility = forms.ChoiceField(
+        label="Visible to",
+        choices=[(Visibility.PUBLIC, "everyone"), (Visibility.OWNER, "me and staff")],
+        initial=Visibility.PUBLIC,
+    )
+    label = forms.CharField(
+        required=False, max_length=100, label="Name", help_text="Shown beside the kernel. Optional."
+    )
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.tasks = list(Task.objects.runnable().select_related("operator"))
+        served = Worker.objects.queues()
+        devices = [
+            (device.slug, device.name + ("" if device.queue in served else ", no worker online"))
+            for device in Hardware.objects.order_by("name")
+        ]
+        field: Any = self.fields["hardware"]
+        field.choices = [("", "Auto: a device with a worker"), *devices]
+
+    def clean_task(self) -> str:
+        slug: str = self.cleaned_data["task"].strip()
+        known = [task.slug for task in self.tasks]
+        if slug in known:
+            return slug
+        found = [each for each in known if slug in each]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            some = ", ".join(found[:5])
+            raise ValidationError(f"{len(found)} tasks have this in their name: {some}. Name one.")
+        raise ValidationError(f"There is no task {slug!r}. The page Tasks lists all of them.")
+
+    def clean_upload(self) -> str:
+        upload = self.cleaned_data["upload"]
+        if not upload:
+            return ""
+        if upload.size > MAX_FILES_BYTES:
+            raise ValidationError(f"This file has {upload.size:,} bytes; 1,000,000 are allowed.")
+        try:
+            return str(upload.read().decode())
+        except UnicodeDecodeError:
+            raise ValidationError("This file is not text in UTF-8.") from None
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        pasted, uploaded = cleaned.get("source", ""), cleaned.get("upload", "")
+        if "source" in self.errors or "upload" in self.errors:
+            return cleaned
+        if pasted.strip() and uploaded:
+            self.add_error("upload", "Paste the source or upload a file, not both.")
+        elif not (pasted.strip() or uploaded.strip()):
+            self.add_error("source", "Paste the source of the kernel, or upload a file.")
+        elif not is_storable(text := uploaded or pasted):
+            self.add_error("upload" if uploaded else "source", PROBLEM)
+        else:
+            cleaned["source"] = text.replace("\r\n", "\n")
+        return cleaned
+
+    def submission(self) -> dict[str, Any]:
+        """Return the arguments of `services.submit_kernel` from a valid form."""
+        values = self.cleaned_data
+        return {
+            "task_slug": values["task"],
+            "source": values["source"],
+            "hardware_slug": values["hardware"] or None,
+            "label": values["label"],
+            "scope": values["scope"],
+            "visibility": values["visibility"],
+        }

@@ -1,0 +1,193 @@
+"""Sign-up, roles, and the account page with its tokens and limits."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.cache import cache
+from django.utils import timezone
+
+from arena.accounts.forms import MAX_SIGN_UPS, MAX_TOKENS
+from arena.accounts.models import ApiToken, User
+from arena.catalog.models import Agent
+from arena.errors import Forbidden
+from arena.runs import services
+from arena.runs.models import Run
+from tests.arena.factories import LEASE
+
+pytestmark = pytest.mark.django_db
+GOOD = {"username": "dora", "password1": "explorer-42", "password2": "explorer-42"}
+
+
+@pytest.fixture(autouse=True)
+def no_attempts():
+    cache.clear()
+    yield
+    cache.clear()
+
+
+def test_sign_up_creates_a_plain_account_and_signs_in(client):
+    assert "Sign up" in client.get("/login/").content.decode()
+    response = client.post("/signup/", GOOD, follow=True)
+    assert response.redirect_chain == [("/account/", 302)]
+    user = User.objects.get(username="dora")
+    assert not (user.is_staff or user.is_superuser or user.is_reviewer or user.may_use_models)
+    assert response.context["user"] == user
+
+
+@pytest.mark.parametrize(
+    ("target", "opened"), [("/submit/", "/submit/"), ("//evil.example", "/account/")]
+)
+def test_sign_up_continues_on_this_site_only(client, target, opened):
+    assert client.post("/signup/", GOOD | {"next": target}).url == opened
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"password1": "short1", "password2": "short1"}, "too short"),
+        ({"password1": "password", "password2": "password"}, "too common"),
+        ({"password1": "82736451", "password2": "82736451"}, "entirely numeric"),
+        ({"password2": "explorer-43"}, "match"),
+        ({"username": "ALICE"}, "already exists"),
+        ({"username": "Owner"}, "reserved"),
+        ({"username": "a b"}, "valid username"),
+        ({"username": "x" * 41}, "at most 40"),
+        ({"username": "\x00"}, "Null characters"),
+    ],
+)
+def test_sign_up_refuses_and_says_why(client, alice, changes, message):
+    page = client.post("/signup/", GOOD | changes)
+    assert page.status_code == 422 and message in page.content.decode()
+    assert User.objects.count() == 1
+
+
+def test_sign_up_after_too_many_attempts_gives_the_wait(client):
+    for _ in range(MAX_SIGN_UPS):
+        client.post("/signup/", GOOD | {"password2": "another"})
+    page = client.post("/signup/", GOOD)
+    assert page.status_code == 422 and "Too many attempts" in page.content.decode()
+    assert client.post("/signup/", GOOD, REMOTE_ADDR="192.0.2.9").status_code == 302
+
+
+def test_sign_up_that_is_closed_creates_no_account(client, settings):
+    settings.SIGNUP_OPEN = False
+    page = client.post("/signup/", GOOD)
+    assert page.status_code == 403 and "closed" in page.content.decode()
+    assert not User.objects.exists()
+    assert "/signup/" not in client.get("/login/").content.decode()
+
+
+def test_member_of_a_role_has_its_rights(alice, charlie):
+    reviewers, staff = (Group.objects.get(name=name) for name in ("Reviewers", "Staff"))
+    alice.groups.add(reviewers)
+    staff.user_set.add(charlie)
+    alice, charlie = (User.objects.get(pk=user.pk) for user in (alice, charlie))
+    assert alice.is_reviewer and not alice.is_staff
+    assert charlie.is_reviewer and charlie.is_staff and charlie.may_use_models
+    assert charlie.has_perm("runs.change_run") and charlie.has_perm("catalog.change_task")
+    assert not charlie.has_perm("accounts.change_user")
+    for leave in (lambda: staff.user_set.clear(), lambda: charlie.groups.remove(staff)):
+        charlie.groups.add(staff)
+        leave()
+        assert not User.objects.get(pk=charlie.pk).is_staff
+
+
+def test_user_starts_agents_with_a_model_by_permission_only(client, alice, start):
+    Agent.objects.create(slug="coder", title="Coder", adapter="tuner", model="opus", provider="p")
+    with pytest.raises(Forbidden, match="spends the keys"):
+        start(owner=alice, agent_slug="coder")
+    client.force_login(alice)
+    assert "Not permitted" in client.get("/runs/start/").content.decode()
+    alice.groups.add(Group.objects.get(name="Staff"))
+    start(owner=User.objects.get(pk=alice.pk), agent_slug="coder")
+
+
+def test_account_token_is_shown_once_and_works_until_revoked(client, alice):
+    client.force_login(alice)
+    form = {"name": "laptop", "scopes": ["read", "submit"], "days": "30"}
+    page = client.post("/account/", form).content.decode()
+    secret = re.search(r"data-secret[^>]*>(arena_[\w-]+)<", page)[1]
+    token = ApiToken.objects.find(secret)
+    assert token is not None and (token.user, token.scopes) == (alice, ["read", "submit"])
+    assert timedelta(days=29) < token.expires_at - timezone.now() < timedelta(days=31)
+    page = client.get("/account/").content.decode()
+    assert secret not in page and token.prefix in page and "laptop" in page
+    bearer = {"authorization": f"Bearer {secret}"}
+    client.logout()
+    assert client.get("/api/v1/runs", headers=bearer).status_code == 200
+    client.force_login(alice)
+    assert "never" not in client.get("/account/").content.decode().partition("Last used")[2][:900]
+    client.post(f"/account/tokens/{token.pk}/revoke/")
+    assert client.get("/api/v1/runs", headers=bearer).status_code == 401
+
+
+def test_token_that_expired_is_refused(client, alice):
+    past = timezone.now() - timedelta(seconds=1)
+    token, secret = ApiToken.issue(alice, "old", ["read"], past)
+    refused = client.get("/api/v1/runs", headers={"authorization": f"Bearer {secret}"})
+    assert refused.status_code == 401 and "/account/" in refused.json()["error"]["hint"]
+    assert token.state == "expired"
+
+
+def test_token_of_another_user_is_not_revoked(client, alice, charlie):
+    token, secret = ApiToken.issue(alice, "t", ["read"])
+    client.force_login(charlie)
+    page = client.post(f"/account/tokens/{token.pk}/revoke/", follow=True)
+    assert "no such token" in page.content.decode()
+    assert ApiToken.objects.find(secret) is not None
+
+
+@pytest.mark.parametrize(
+    "changes", [{"name": ""}, {"scopes": ["root"]}, {"scopes": []}, {"days": "9999"}]
+)
+def test_account_token_form_refuses_bad_values(client, alice, changes):
+    client.force_login(alice)
+    form = {"name": "laptop", "scopes": ["read"], "days": "30"} | changes
+    assert client.post("/account/", form).status_code == 422
+    assert not ApiToken.objects.exists()
+
+
+def test_account_has_a_limit_on_live_tokens(client, alice):
+    for _ in range(MAX_TOKENS):
+        ApiToken.issue(alice, "t", ["read"])
+    client.force_login(alice)
+    page = client.post("/account/", {"name": "t", "scopes": ["read"], "days": "7"})
+    assert page.status_code == 422 and "Revoke one first" in page.content.decode()
+
+
+def test_account_shows_the_place_in_the_queue_and_the_limits(client, alice, start, settings):
+    settings.MAX_DAILY_RUNS = 7
+    start(owner=alice, label="mine")
+    start(owner=alice)
+    client.force_login(alice)
+    page = client.get("/account/").content.decode()
+    assert page.count("no agent worker is online") == 2
+    assert re.search(r"last 24 hours</dt><dd>2<small>of 7</small>", page)
+
+
+def test_account_of_anonymous_asks_to_log_in(client):
+    for path in ("/account/", "/account/password/", "/submit/"):
+        assert client.get(path).url == f"/login/?next={path}"
+
+
+def test_password_change_needs_the_old_one(client, alice):
+    client.force_login(alice)
+    form = {"new_password1": "explorer-42", "new_password2": "explorer-42"}
+    client.post("/account/password/", form | {"old_password": "wrong"})
+    assert User.objects.get().check_password("wonderland")
+    changed = client.post("/account/password/", form | {"old_password": "wonderland"})
+    assert changed.status_code == 302
+    assert User.objects.get().check_password("explorer-42")
+
+
+def test_run_broken_by_the_arena_is_refunded(client, alice, start):
+    run = start(owner=alice)
+    assert services.claim_run(run.pk, LEASE)
+    services.finish_run(run.pk, LEASE, "broken", "The worker was killed.", "arena")
+    assert Run.objects.get().fault == "arena"
+    client.force_login(alice)
+    assert "1 refunded" in client.get("/account/").content.decode()

@@ -1,0 +1,131 @@
+"""The page that submits a kernel, and the board of submitted kernels."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+from arena.catalog.models import Hardware, TaskVersion
+from arena.leaderboard.kernels import ranked_kernels
+from arena.leaderboard.rankings import ranked_runs
+from arena.runs import services
+from arena.runs.models import Run
+from tests.arena.factories import judge, report
+
+pytestmark = pytest.mark.django_db
+TASK = "relu/cpp-to-cpp"
+GOOD = {"task": TASK, "source": "int relu;\r\nint x;", "scope": "final", "visibility": "public"}
+
+
+@pytest.fixture(autouse=True)
+def world(task, hardware) -> None:
+    """A task and a device to judge it on."""
+
+
+def kernel(owner, unseen: float = 1.8, **more) -> Run:
+    """Return the judged run of a public kernel with a final verdict."""
+    values = {"task_slug": TASK, "source": "int relu;", "scope": "final", "visibility": "public"}
+    submission = services.submit_kernel(owner=owner, **values | more)
+    outcome = report(unseen=unseen, task_hash=submission.run.task_version.content_hash)
+    judge(submission.evaluations.get(), outcome)
+    return Run.objects.get(pk=submission.run_id)
+
+
+def test_submit_page_opens_the_run_that_it_creates(client, alice):
+    client.force_login(alice)
+    assert "relu.cpp" in client.get("/submit/", {"task": TASK}).content.decode()
+    response = client.post("/submit/", GOOD)
+    run = Run.objects.get()
+    assert response.url == f"/runs/{run.pk}/"
+    assert (run.owner, run.visibility, run.status) == (alice, "public", "judging")
+    submission = run.submissions.get()
+    assert submission.files == {"relu.cpp": "int relu;\nint x;"}
+    assert submission.evaluations.get().scope == "final"
+    page = client.get(response.url).content.decode()
+    assert "alice" in page and "no build worker is online" in page
+
+
+def test_submit_page_takes_an_uploaded_file(client, alice):
+    client.force_login(alice)
+    upload = SimpleUploadedFile("mine.cpp", b"int relu; // uploaded")
+    assert client.post("/submit/", GOOD | {"source": "", "upload": upload}).status_code == 302
+    assert Run.objects.get().submissions.get().files == {"relu.cpp": "int relu; // uploaded"}
+
+
+def test_submit_page_completes_a_part_of_a_name(client, alice):
+    client.force_login(alice)
+    assert client.post("/submit/", GOOD | {"task": "relu"}).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "nothing"}, "There is no task"),
+        ({"task": "\x00"}, "Null characters"),
+        ({"source": "  "}, "Paste the source"),
+        ({"source": "x" * 1_000_001}, "at most 1000000"),
+        ({"source": "int \x00;"}, "Null characters"),
+        ({"upload": SimpleUploadedFile("a.cpp", b"int;")}, "not both"),
+        ({"source": "", "upload": SimpleUploadedFile("a.cpp", b"\xff\xfe")}, "not text in UTF-8"),
+        ({"source": "", "upload": SimpleUploadedFile("a.cpp", b"a\x00b")}, "contains a NUL"),
+        ({"source": "", "upload": SimpleUploadedFile("a.cpp", b"")}, "empty"),
+        ({"source": "", "upload": SimpleUploadedFile("a", b"x" * 1_000_001)}, "1,000,001 bytes"),
+        ({"scope": "profile"}, "valid choice"),
+        ({"visibility": "staff"}, "valid choice"),
+        ({"hardware": "nope"}, "valid choice"),
+        ({"label": "x" * 101}, "at most 100"),
+    ],
+)
+def test_submit_page_refuses_and_says_why(client, alice, changes, message):
+    client.force_login(alice)
+    page = client.post("/submit/", GOOD | changes)
+    assert page.status_code == 422 and message in page.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_submit_page_with_a_huge_body_is_refused(client, alice):
+    client.force_login(alice)
+    assert client.post("/submit/", GOOD | {"source": "x" * 3_000_000}).status_code in (400, 413)
+
+
+def test_submit_page_at_the_limit_gives_the_reason(client, alice, settings):
+    settings.MAX_DAILY_FINALS = 0
+    client.force_login(alice)
+    page = client.post("/submit/", GOOD)
+    assert page.status_code == 422 and "Wait until the oldest" in page.content.decode()
+
+
+def test_kernels_rank_by_the_held_out_interval_one_for_each_user(client, alice, charlie):
+    kernel(alice, 1.2)
+    best = kernel(alice, 2.5, label="tiles")
+    other = kernel(charlie, 1.9)
+    assert [(run.pk, run.rank) for run in ranked_kernels()] == [(best.pk, 1), (other.pk, 2)]
+    page = client.get("/kernels/", {"task": TASK}).content.decode()
+    assert page.index("tiles") < page.index("charlie") and "2.50×" in page
+    assert ranked_runs() == []
+
+
+def test_kernels_that_do_not_count_are_on_no_board(client, alice, task):
+    services.show_run(kernel(alice), "owner")
+    submission = services.submit_kernel(
+        task_slug=TASK, source="int;", owner=alice, visibility="public"
+    )
+    judge(submission.evaluations.get(), report(unseen=None))
+    assert not ranked_kernels()
+    kernel(alice)
+    TaskVersion.objects.create(task=task, content_hash="b" * 64, public={"target_file": "r.cpp"})
+    assert not ranked_kernels(), "its version of the task is not the newest"
+    assert "No kernel has passed" in client.get("/kernels/").content.decode()
+
+
+def test_kernels_of_each_device_rank_apart(client, alice, charlie, hardware):
+    other = Hardware.objects.create(slug="other", name="Other", kind="cpu", queue="hw.other")
+    kernel(alice, 1.5, hardware_slug=hardware.slug), kernel(charlie, 2.0, hardware_slug=other.slug)
+    assert [run.rank for run in ranked_kernels()] == [1, 1]
+    assert [run.owner for run in ranked_kernels(hardware="other")] == [charlie]
+
+
+def test_kernels_page_names_a_filter_that_matches_nothing(client, alice):
+    kernel(alice)
+    page = client.get("/kernels/", {"task": "nope", "hardware": "\x00"})
+    assert page.status_code == 200 and "There is no task “nope”" in page.content.decode()
