@@ -11,7 +11,7 @@ import torch
 from evaluation.tasks.domain import dtype_of
 from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
-from evaluation.types import Case
+from evaluation.types import Argument, Case
 
 CPU = torch.device("cpu")
 Tensors = Mapping[str, torch.Tensor]
@@ -70,11 +70,30 @@ class Reference:
             name = dtype_of(argument, self.case)
             dtype = torch_dtype(name)
             if dtype.is_floating_point:
-                allowed = tolerance.allowed(y, s, reduction, name)
+                gain = self._gain(argument, wide)
+                allowed = tolerance.allowed(y, s, reduction, name, gain)
             else:
                 allowed = torch.zeros_like(s)
             outputs[argument.name] = ExpectedOutput(y, allowed, dtype)
         return outputs
+
+    def _gain(self, output: Argument, wide: Tensors) -> torch.Tensor | None:
+        """Return the size, at least one, of what may multiply a rounded element of an output.
+
+        This is a floating-point input with one value for each channel, such as a norm's weight: its
+        dimensions are the last ones of the output. None for an operator without one.
+        """
+        gain: torch.Tensor | None = None
+        for argument in self.operator.inputs:
+            values, rank = wide[argument.name], len(argument.shape)
+            if not values.dtype.is_floating_point or not 0 < rank < len(output.shape):
+                continue
+            if argument.shape == output.shape[-rank:]:
+                launches = values.shape[: values.dim() - rank]
+                between = (1,) * (len(output.shape) - rank)
+                size = values.abs().view(*launches, *between, *values.shape[len(launches) :])
+                gain = size.clamp_(min=1) if gain is None else torch.maximum(gain, size)
+        return gain
 
     def _call(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         result = getattr(self._reference, function)(**inputs, **self._scalars)

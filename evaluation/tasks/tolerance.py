@@ -23,13 +23,23 @@ class Tolerance:
     c1: float
     c2: float
 
-    def allowed(self, expected: Tensor, magnitude: Tensor, reduction: int, dtype: str) -> Tensor:
+    def allowed(
+        self,
+        expected: Tensor,
+        magnitude: Tensor,
+        reduction: int,
+        dtype: str,
+        gain: Tensor | None = None,
+    ) -> Tensor:
         """Return the largest |y - y*| accepted, per element: c1 u_out |y*| + c2 u_acc sqrt(K) s.
 
         `expected` y* and `magnitude` s are float64; `dtype` is the output's. Below the smallest
         normal number roundings no longer shrink, and a float32 subnormal may be flushed to zero.
+        A factor that follows a rounding there magnifies it: `gain` is its size, at least one.
         """
         growth = self.c2 * UNIT_ROUNDOFF["float32"] * math.sqrt(reduction)
-        rounding = expected.abs().clamp_(min=SMALLEST_NORMAL[dtype])
+        smallest = SMALLEST_NORMAL[dtype]
+        rounding = expected.abs()
+        rounding.clamp_(min=smallest if gain is None else gain * smallest)
         rounding.mul_(self.c1 * UNIT_ROUNDOFF[dtype]).add_(2 * SMALLEST_NORMAL["float32"])
         return rounding.add_(magnitude, alpha=growth)

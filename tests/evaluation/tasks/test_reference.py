@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,8 +16,10 @@ from evaluation.memory.verify import acceptable, compare
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.spec import Task
+from evaluation.tracks.load import load_operator
 from evaluation.types import Argument, Case, Reason, Split
 
+TASKS = Path(__file__).resolve().parents[3] / "tasks"
 ROWS, COLS, SECRET = 5, 7, 0x1234_5678_9ABC
 
 
@@ -159,3 +162,49 @@ def test_empty_output_is_acceptable() -> None:
     expected = {"y": ExpectedOutput(empty, empty, torch.float32)}
     assert acceptable({"y": empty.float()}, expected)
     assert compare({"y": empty.float()}, expected, SECRET, "here") == 0.0
+
+
+@pytest.fixture
+def half_norm() -> Reference:
+    """Return RMS norm in float16, on few rows."""
+    operator = load_operator(TASKS / "rms_norm")
+    symbols = {"rows": 64, "cols": 1024, "eps": 1e-5}
+    return Reference(operator, Case("half", Split.SEEN, "nominal", "float16", symbols))
+
+
+def normalised(x: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
+    """Return rows over their root mean square, rounded to float16 at the end."""
+    wide = x.to(precision)
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)).half()
+
+
+def test_norm_rounded_before_its_weight_is_acceptable_below_normal_numbers(
+    half_norm: Reference,
+) -> None:
+    worst = 0.0
+    for _ in range(20):
+        inputs = half_norm.draw("tiny")
+        inputs["x"] *= 2.0**-6  # most results lie below the smallest normal number
+        expected = half_norm.expected(inputs)
+        got = inputs["weight"] * normalised(inputs["x"], torch.float32)
+        worst = max(worst, compare({"out": got}, expected, SECRET, "here"))
+    assert 0.5 < worst <= 1.0
+
+
+def test_floor_of_a_channel_grows_with_its_weight_and_not_below_one(half_norm: Reference) -> None:
+    inputs = half_norm.draw()
+    inputs["x"].zero_()
+    inputs["weight"][:3] = torch.tensor([0.5, 1.0, 1.5])
+    spacing = 2.0**-24
+    allowed = half_norm.expected(inputs)["out"].allowed[:, :3] / spacing
+    assert torch.allclose(allowed, torch.tensor([1.0, 1.0, 1.5]).double(), rtol=1e-6)
+    stacked_inputs = {name: tensor[None] for name, tensor in inputs.items()}
+    of_many = half_norm.expected_of_many(stacked_inputs)["out"].allowed[0, :, :3] / spacing
+    torch.testing.assert_close(of_many, allowed)
+
+
+@pytest.mark.parametrize("family", ["nominal", "tiny"])
+def test_norm_with_sums_in_float16_is_refused(half_norm: Reference, family: str) -> None:
+    inputs = half_norm.draw(family)
+    got = inputs["weight"] * normalised(inputs["x"], torch.float16)
+    assert not acceptable({"out": got}, half_norm.expected(inputs))
