@@ -87,6 +87,7 @@ class MeasurementSession:
         self.seconds = seconds if seconds is not None else {}
         self._memory = DeviceMemory() if task.kind == GPU else HostMemory()
         self._fork_server = fork_server
+        self._baselines = baselines
         self._builds = {build.name: build for build in baselines}
         self._processes: dict[str, ProcessHandle] = {}
         self._stack = ExitStack()
@@ -172,10 +173,11 @@ class MeasurementSession:
                     worst = max(worst, error)
         return worst
 
-    def measure(self, case: Case, plan: Plan) -> Measurement:
-        """Measure the candidate against the live baseline on one case. Raises SubmissionError."""
+    def measure(self, case: Case, plan: Plan, baseline: str = "") -> Measurement:
+        """Measure the candidate against a live baseline on one case. Raises SubmissionError."""
+        baseline = baseline or self.baseline()
         repeats = estimates.agreeing(
-            lambda: self._repeat(case, plan),
+            lambda: self._repeat(case, plan, baseline),
             plan.rings,
             lambda repeat: estimates.log_speedup(repeat.blocks),
         )
@@ -196,7 +198,7 @@ class MeasurementSession:
             kind=case.kind,
             dtype=case.dtype,
             symbols=dict(case.symbols),
-            baseline=self.baseline(),
+            baseline=baseline,
             candidate_us=candidate_ns / 1e3,
             baseline_us=baseline_ns / 1e3,
             speedup=interval.speedup,
@@ -212,9 +214,9 @@ class MeasurementSession:
             captured=repeats[-1].captured if self.task.kind == GPU else None,
         )
 
-    def _repeat(self, case: Case, plan: Plan) -> _Repeat:
+    def _repeat(self, case: Case, plan: Plan, baseline: str) -> _Repeat:
         """Measure the blocks of one case in one ring, and run the checks between and after them."""
-        with self.bench(case, plan, ("candidate", self.baseline())) as (candidate, against):
+        with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
             # The candidate's own work on an empty trip is not subtracted from its time.
             candidate.empty = against.empty = min(candidate.empty, against.empty)
             share, detector = plan.overlap_check_share, self._overlap_detector
@@ -328,16 +330,28 @@ class MeasurementSession:
             self._preferred = min(times, key=lambda name: times[name])
         return self._preferred
 
+    def copying_baseline(self) -> str:
+        """Return the name of the baseline to beat with its results copied as the candidate's are.
+
+        It is empty where the candidate fills its outputs, or the baseline does.
+        """
+        copying = self._builds[self.baseline()].copying
+        if copying is None or not self._builds["candidate"].returns:
+            return ""
+        self._builds[copying.name] = copying
+        return copying.name
+
     def baseline_times(self) -> dict[str, float]:
         """Return the geomean microseconds of each baseline over the seen cases; empty for one."""
-        builds = [build for name, build in self._builds.items() if name != "candidate"]
-        if len(builds) == 1:
+        if len(self._baselines) == 1:
             return {}
-        return cached_times(self._cache, self.task, self.device, builds, self._measured_baselines)
+        return cached_times(
+            self._cache, self.task, self.device, self._baselines, self._measured_baselines
+        )
 
     def _measured_baselines(self) -> dict[str, float]:
         """Measure `baseline_times`, and end all baselines but the fastest."""
-        names = [name for name in self._builds if name != "candidate"]
+        names = [build.name for build in self._baselines]
         trials = zip(*self.trial_times(names), strict=True)
         times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
         for name in sorted(times, key=lambda name: times[name])[1:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 
@@ -9,6 +10,7 @@ from evaluation.gates import Trial
 from evaluation.intervals import geomean
 from evaluation.timing.estimates import ROOFLINE_MARGIN
 from evaluation.timing.plan import Plan, plan_for
+from evaluation.tracks.builds import COPYING
 from evaluation.types import (
     Case,
     GateName,
@@ -47,16 +49,50 @@ def judge(trial: Trial) -> GateResult:
     session = trial.session
     return result(
         Verdict.PASSED,
-        message=f"{interval_text(speed)} over {len(measured)} cases",
+        message=f"{interval_text(speed)} over {len(measured)} cases{_copies(measured)}",
         passed=len(measured),
         detail={"baseline": session.baseline(), "baseline_us": session.baseline_times()},
     )
 
 
 def measure(trial: Trial, case: Case, plan: Plan) -> Measurement:
-    """Measure one case; once more where it was faster than possible."""
-    found = trial.session.measure(case, plan)
-    return trial.session.measure(case, plan) if too_fast(found) else found
+    """Measure one case; once more where it was faster than possible.
+
+    A candidate that returns its outputs pays for a copy, its baseline does not. Where it is slower,
+    it is measured again against the baseline with the same copy. No process can prove that it has
+    copied, so this counts up to a speedup of 1.
+    """
+    session = trial.session
+    found = session.measure(case, plan)
+    if too_fast(found):
+        found = session.measure(case, plan)
+    if found.speedup < 1 and (copying := session.copying_baseline()):
+        return up_to_parity(session.measure(case, plan, copying))
+    return found
+
+
+def up_to_parity(measurement: Measurement) -> Measurement:
+    """Return a measurement with at most a speedup of 1."""
+    if measurement.speedup <= 1:
+        return measurement
+    return dataclasses.replace(
+        measurement,
+        baseline_us=measurement.candidate_us,
+        speedup=1.0,
+        low=min(measurement.low, 1.0),
+        high=1.0,
+    )
+
+
+def _copies(measured: Sequence[Measurement]) -> str:
+    """Return a note on cases whose baseline copied its outputs; empty without any."""
+    count = sum(m.baseline.endswith(COPYING) for m in measured)
+    if not count:
+        return ""
+    return (
+        f"; on {count} the baseline copies its outputs as yours are copied, which counts up to 1x:"
+        " name the outputs as parameters and fill them to save the copy"
+    )
 
 
 def too_fast(measurement: Measurement) -> bool:

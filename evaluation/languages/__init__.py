@@ -84,6 +84,10 @@ class Language(ABC):
         """Return whether these files start a compiler when they run on a device kind."""
         return False
 
+    def returns(self, files: Mapping[str, str], operator: Operator) -> bool:
+        """Return whether the entry point returns its outputs instead of filling them."""
+        return False
+
     @abstractmethod
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         """Fill `folder` with what `load` needs, compiling in the sandbox.

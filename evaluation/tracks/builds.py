@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from evaluation.errors import BuildError
@@ -29,6 +30,9 @@ ROOM = 20 << 30
 """Bytes of all artefacts of a cache; the least recently used are removed first."""
 IN_USE_SECONDS = 3600.0
 """An artefact used within this time is never removed."""
+DROPPED = "\n{name}.discards_result = True"
+COPYING = " with copies"
+"""Ending of the name of a baseline whose results are copied."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,11 @@ class Build:
     compiles: bool = False
     """Whether it may start a compiler when it runs."""
     discards: bool = False
-    """Whether its results are dropped instead of copied to the outputs."""
+    """Whether its outputs are marked and not checked, as of a baseline that drops its results."""
+    returns: bool = False
+    """Whether it returns its outputs, which are then copied within the measured time."""
+    copying: Build | None = None
+    """The same baseline with its results copied, for a candidate whose results are."""
     scratch: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -64,9 +72,10 @@ def build(
     for part in (language, task.hash, maker.key(files, task), sources):
         digest.update(f"{len(part)}\0{part}".encode())
     folder = cache / "builds" / digest.hexdigest()[:40]
-    compiles = maker.compiles(files, task.kind)
+    compiles, returns = maker.compiles(files, task.kind), maker.returns(files, task.operator)
+    made = partial(Build, name, language, folder, compiles=compiles, returns=returns)
     if _found(folder):
-        return Build(name, language, folder, _read_outputs(folder), compiles=compiles)
+        return made(outputs=_read_outputs(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with untrusted_files.scratch(folder.parent, "building-") as scratch:
         workshop = scratch / "artefact"
@@ -87,7 +96,7 @@ def build(
             make_room(folder.parent)
     except Exception:  # of others' builds: this one has no part in it
         logger.exception("no room is made in %s", cache)
-    return Build(name, language, folder, outputs, compiles=compiles)
+    return made(outputs=outputs)
 
 
 def _found(folder: Path) -> bool:
@@ -148,23 +157,24 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         name = operator.name + languages()[source].suffix
         alone = build(task, source, {name: operator.baseline(source)}, cache, "baseline")
         return [_keeping(alone, cache / "compiled" / alone.folder.name)]
-    # Candidates may write where they are told, so nothing is copied for what they are to beat.
-    dropped = "\n{name}.discards_result = True"
+    scratch = cache / "inductor"
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch)}
     endings = {"eager": torch_variants.EAGER, "compile": torch_variants.COMPILED}
-    made = [
-        build(
-            task,
-            "torch",
-            {f"{operator.name}.py": torch_variants.source(operator, ending + dropped)},
-            cache,
-            name,
+
+    def made(name: str, ending: str) -> Build:
+        files = {f"{operator.name}.py": torch_variants.source(operator, ending)}
+        return _keeping(build(task, "torch", files, cache, name), scratch, environment)
+
+    # Candidates may write where they are told, so nothing is copied for what they are to beat.
+    # The judge checks no values of a baseline's copies either: in half precision some are off.
+    return [
+        dataclasses.replace(
+            made(name, ending + DROPPED),
+            discards=True,
+            copying=dataclasses.replace(made(f"{name}{COPYING}", ending), discards=True),
         )
         for name, ending in endings.items()
     ]
-    scratch = cache / "inductor"
-    environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch)}
-    kept = [_keeping(each, scratch, environment) for each in made]
-    return [dataclasses.replace(each, discards=True) for each in kept]
 
 
 def _keeping(made: Build, scratch: Path, environment: Mapping[str, str] | None = None) -> Build:
