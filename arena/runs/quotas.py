@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from arena.accounts.models import User
 from arena.errors import QuotaExceeded
-from arena.runs.models import Run, RunQuerySet
+from arena.runs.models import Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.states import Fault, RunStatus, Scope
 
 DAY = timedelta(days=1)
