@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -15,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.models import Agent, Hardware, Harness, Task
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
+from arena.leaderboard.ablation import ablation_tables
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.rankings import (
@@ -107,7 +109,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
-    return render(request, "methodology.html", {"reward": FORMULA})
+    tables = ablation_tables(settings.ADMISSIONS)
+    return render(request, "methodology.html", {"reward": FORMULA, "ablations": tables})
 
 
 def generalization_caption(rows: list[Row]) -> str:
