@@ -20,7 +20,7 @@ RESERVED_SLUGS = ("new", DIRECT)
 
 
 class Quarantine(models.Model):
-    """What staff took out of every ranking, with a reason that its page shows."""
+    """The mark of a run or agent that staff took out of every ranking, with the public reason."""
 
     quarantined_at = models.DateTimeField(null=True, blank=True, editable=False)
     quarantine_reason = models.TextField(blank=True, editable=False)
@@ -71,6 +71,15 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """Filter by category and track; empty values are ignored."""
         lookups = {"operator__category": category, "track": track}
         return self.filter(**{name: value for name, value in lookups.items() if value})
+
+    def named(self, words: str) -> Self:
+        """Filter by words, each in the slug or title of the operator, its category or the track."""
+        found = self
+        for word in words.split():
+            fields = ("operator__slug", "operator__title", "operator__category", "track")
+            named = models.Q(*((f"{f}__icontains", word) for f in fields), _connector=models.Q.OR)
+            found = found.filter(named)
+        return found
 
     def with_versions(self) -> Self:
         """Prefetch the versions without their long columns."""

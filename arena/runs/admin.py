@@ -19,6 +19,9 @@ from arena.runs.models import (
     ImportedFile,
     Measurement,
     Run,
+    SpeedRecord,
+    Standing,
+    StandingsState,
     Submission,
 )
 from arena.runs.states import Visibility
@@ -125,3 +128,26 @@ class EventAdmin(ReadOnlyAdmin):
 class BlobAdmin(ReadOnlyAdmin):
     list_display = ["sha256", "size"]
     search_fields = ["sha256"]
+
+
+@admin.register(Standing)
+class StandingAdmin(ReadOnlyAdmin):
+    list_display = ["run", "task", "agent", "hardware", "repeat", "judge_version", "version"]
+    list_filter = ["hardware", "agent"]
+    list_select_related = ["run", "task__operator", "agent", "hardware"]
+    search_fields = ["run__id", "task__operator__slug", "agent__slug"]
+
+
+@admin.register(SpeedRecord)
+class SpeedRecordAdmin(ReadOnlyAdmin):
+    list_display = ["run", "task_version", "hardware", "since", "until", "beaten", "beaten_unseen"]
+    list_filter = ["hardware"]
+    list_select_related = ["run", "task_version__task__operator", "hardware"]
+    search_fields = ["run__id", "task_version__task__operator__slug"]
+    date_hierarchy = "since"
+
+
+@admin.register(StandingsState)
+class StandingsStateAdmin(ReadOnlyAdmin):
+    list_display = ["number", "epoch"]
+    search_fields = ["epoch"]

@@ -16,6 +16,7 @@ from arena.catalog.models import (
     Agent,
     Hardware,
     Quarantine,
+    Task,
     TaskVersion,
     quarantine_has_reason,
 )
@@ -126,6 +127,7 @@ class Run(Scores, Quarantine):
         indexes = [
             models.Index(fields=["status", "-created_at"], name="run_status_created"),
             models.Index(fields=["agent", "-created_at"], name="run_agent_created"),
+            models.Index(fields=["-ended_at"], name="run_ended"),
         ]
         constraints = [
             one_of("status", RunStatus, "run_status_known"),
@@ -143,6 +145,12 @@ class Run(Scores, Quarantine):
     @property
     def ended(self) -> bool:
         return self.status not in RUN_ACTIVE
+
+    @property
+    def slower_unseen(self) -> bool:
+        """Return whether it passed and is slower than the baseline on held-out cases."""
+        high = self.unseen_high if self.unseen_high is not None else self.unseen_speedup
+        return self.status == RunStatus.PASSED and high is not None and high < 1
 
     @property
     def is_direct(self) -> bool:
@@ -376,3 +384,77 @@ class ImportedFile(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Standing(models.Model):
+    """The newest judged run of one place: a task, an agent, a device and a repeat.
+
+    Rankings read these rows, which `arena.runs.standings` keeps. `cost_usd` and `tokens` include
+    the broken runs that the run continues. `version` is that of the last change of the row.
+    """
+
+    task = models.ForeignKey(Task, models.CASCADE, related_name="+")
+    agent = models.ForeignKey(Agent, models.CASCADE, related_name="+", db_index=False)
+    hardware = models.ForeignKey(Hardware, models.CASCADE, related_name="+")
+    repeat = models.PositiveIntegerField()
+    run = models.OneToOneField(Run, models.CASCADE, related_name="standing")
+    judge_version = models.CharField(max_length=50, blank=True)
+    cost_usd = models.FloatField(null=True, blank=True)
+    tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    version = models.PositiveBigIntegerField(db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["agent", "task", "hardware", "repeat"], name="standing_place_unique"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} of {self.agent_id} on {self.task_id}"
+
+
+class SpeedRecord(models.Model):
+    """A run that was the fastest of its task version and device when it ended.
+
+    `beaten` and `beaten_unseen` are the speedups of the record before it, 1 for the baseline.
+    `until` is None for a current record.
+    """
+
+    run = models.OneToOneField(Run, models.CASCADE, related_name="record")
+    task_version = models.ForeignKey(TaskVersion, models.CASCADE, related_name="records")
+    hardware = models.ForeignKey(Hardware, models.CASCADE, related_name="records")
+    since = models.DateTimeField(db_index=True)
+    until = models.DateTimeField(null=True, blank=True)
+    beaten = models.FloatField()
+    beaten_unseen = models.FloatField()
+
+    class Meta:
+        ordering = ["-since", "-run"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task_version", "hardware"],
+                condition=Q(until=None),
+                name="record_current_unique",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} since {self.since}"
+
+
+class StandingsState(models.Model):
+    """The single row with the version that the standings and records are at.
+
+    `number` grows with each change. `epoch` changes when rows were deleted, so that a reader of
+    changes must read all rows again.
+    """
+
+    number = models.PositiveBigIntegerField(default=0)
+    epoch = models.CharField(max_length=16, blank=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(pk=1), name="standings_state_single")]
+
+    def __str__(self) -> str:
+        return f"{self.number} of {self.epoch}"

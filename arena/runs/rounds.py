@@ -83,3 +83,36 @@ def _verdicts(submission: Submission) -> tuple[Evaluation | None, Evaluation | N
 def best_of(rounds: list[Round]) -> Round | None:
     """Return the best round; None if no round passed and was timed."""
     return next((r for r in reversed(rounds) if r.is_best), None)
+
+
+def difference(rounds: list[Round]) -> str:
+    """Say why the final verdict differs from the round that it judges; empty where it does not."""
+    judged = next((r for r in reversed(rounds) if r.final and r.final.verdict), None)
+    if judged is None or judged.final is None or judged.speedup is None:
+        return ""
+    final, number = judged.final, judged.number
+    if final.verdict != "passed":
+        why = final.message or final.reason or "no reason was given"
+        return (
+            f"Round {number} passed on the public cases alone. The final verdict runs every gate "
+            f"and every held-out case, and is: {final.verdict}. {why}"
+        )
+    if final.speedup is None:
+        return ""
+    low, high = final.low or final.speedup, final.high or final.speedup
+    if (judged.high is not None and low > judged.high) or (judged.low or 0.0) > high:
+        slower = "slower" if final.speedup < judged.speedup else "faster"
+        return (
+            f"The final verdict measured round {number} again and found it {slower}: "
+            f"{final.speedup:.2f}× instead of {judged.speedup:.2f}× on the public cases. The "
+            "intervals do not overlap, so one of both measurements was disturbed or lucky; only "
+            "the final one counts."
+        )
+    unseen = final.unseen_high if final.unseen_high is not None else final.unseen_speedup
+    if unseen is not None and unseen < low:
+        return (
+            "On held-out cases the kernel is slower than on the public ones: "
+            f"{final.unseen_speedup:.2f}× instead of {final.speedup:.2f}×. It was tuned to shapes "
+            "that it could see; the held-out speedup is the one that ranks."
+        )
+    return ""

@@ -22,7 +22,7 @@ from arena.runs import experiments, services
 from arena.runs.charts import best_by_round
 from arena.runs.forms import StartForm, initial_of
 from arena.runs.models import Evaluation, Run, Submission
-from arena.runs.rounds import Round, best_of, rounds_of
+from arena.runs.rounds import Round, best_of, difference, rounds_of
 from arena.runs.services.runs import BUDGET_BOUNDS
 from arena.runs.sources import changes, sources
 from arena.runs.spending import spending
@@ -239,6 +239,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "again": _again(shown),
         "waiting": waiting_of(shown),
         "rounds": rounds,
+        "difference": difference(rounds),
         "best": best,
         "final": next((r for r in rounds if r.final), None),
         "judged_round": judged_round,

@@ -10,6 +10,7 @@ from dramatiq.brokers.redis import RedisBroker
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
+from arena.runs.standings import keep_standing
 from evaluation.types import (
     CompilerOutput,
     Diagnostic,
@@ -157,9 +158,12 @@ def judged_run(by: str, on: str = "relu", speedup: float | None = None, **more: 
     if speedup is not None:
         width = more.pop("width", 1.05)
         numbers = {"speedup": speedup, "low": speedup / width, "high": speedup * width}
+        numbers |= {f"unseen_{name}": value for name, value in numbers.items()}
     status = "passed" if speedup else "failed"
     values = {"status": status, **numbers, **more}
-    return Run.objects.create(task_version=version, agent=agent, **values)
+    run = Run.objects.create(task_version=version, agent=agent, **values)
+    keep_standing(run)
+    return run
 
 
 def messages_in(name: str) -> list[tuple[str, tuple]]:

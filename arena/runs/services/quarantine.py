@@ -11,6 +11,7 @@ from arena import sockets
 from arena.catalog.models import Agent
 from arena.errors import UserError
 from arena.runs.models import Run
+from arena.runs.standings import keep_standing
 
 
 def quarantine(subject: Run | Agent, reason: str) -> None:
@@ -34,4 +35,6 @@ def _mark(subject: Run | Agent, *, quarantined_at: datetime | None, reason: str)
     subject.quarantined_at, subject.quarantine_reason = quarantined_at, reason
     with transaction.atomic():
         subject.save(update_fields=["quarantined_at", "quarantine_reason"])
-        transaction.on_commit(lambda: sockets.nudge(sockets.BOARD))
+        if isinstance(subject, Run):
+            keep_standing(subject)
+        sockets.nudge(sockets.BOARD)

@@ -28,9 +28,11 @@ from arena.errors import (
 from arena.runs.models import Evaluation, Experiment, Run
 from arena.runs.quotas import RUNS, check_day
 from arena.runs.spending import spending
+from arena.runs.standings import keep_standing
 from arena.runs.states import (
     EVALUATION_ACTIVE,
     RUN_ACTIVE,
+    RUN_JUDGED,
     EvaluationStatus,
     Fault,
     RunStatus,
@@ -163,8 +165,10 @@ def cancel_run(run: Run, user: User | None) -> Run:
 
 def show_run(run: Run, visibility: str) -> None:
     """Set the visibility of a run; a run that is not public counts on no board."""
-    Run.objects.filter(pk=run.pk).update(visibility=visibility)
-    sockets.nudge(sockets.BOARD)
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(visibility=visibility)
+        keep_standing(run)
+        sockets.nudge(sockets.BOARD)
 
 
 def end_run(
@@ -200,6 +204,8 @@ def end_run(
             lease="",
         )
         record_status(run_id, status, reason=reason, fault=fault)
+        if status in RUN_JUDGED:
+            keep_standing(Run.objects.select_related("task_version").get(pk=run_id))
     return True
 
 

@@ -31,6 +31,7 @@ from arena.runs.models import (
     Run,
     Submission,
 )
+from arena.runs.standings import keep_standing
 from arena.runs.states import RUN_JUDGED, EvaluationStatus
 from arena.runs.strict import Mismatch, Strict, read
 from arena.runs.trace.blobs import blob_of
@@ -218,6 +219,7 @@ def _store(line: Line, source: str) -> tuple[str, bool]:
             if submission.round == line.run["final_round"]:
                 run.final = submission
         run.save(update_fields=["final"])
+        keep_standing(run)
         blobs = {digest: _blob(digest, content) for digest, content in line.blobs.items()}
         Event.objects.bulk_create(_event(run, data, ids, blobs) for data in line.events)
         Blob.objects.bulk_create(blobs.values(), ignore_conflicts=True)
