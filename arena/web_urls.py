@@ -9,14 +9,24 @@ from arena.accounts.sign_in_link import sign_in
 from arena.accounts.views import revoke_token, sign_up
 from arena.catalog import agent_views
 from arena.catalog import views as catalog
-from arena.leaderboard.views import agents, analysis, board, compare, experiments, kernels, tasks
+from arena.leaderboard.views import (
+    agents,
+    analysis,
+    board,
+    compare,
+    experiments,
+    home,
+    kernels,
+    tasks,
+)
 from arena.runs import views as runs
 from arena.runs.account_views import account
 from arena.runs.submit_views import submit
 
 urlpatterns = [
-    path("", board.home, name="home"),
+    path("", home.home, name="home"),
     path("leaderboard/", board.leaderboard, name="leaderboard"),
+    path("leaderboard/parts/<slug:name>/", board.part, name="board-part"),
     path("tasks/", tasks.tasks, name="tasks"),
     path("tasks/<slug:operator>/", tasks.operator, name="operator"),
     path("tasks/<slug:operator>/<slug:track>/", tasks.task, name="task"),
@@ -32,7 +42,7 @@ urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiments"),
     path("experiments/<slug:slug>/", experiments.experiment, name="experiment"),
     path("experiments/<slug:slug>/continue/", runs.continue_experiment, name="experiment-continue"),
-    path("methodology/", board.methodology, name="methodology"),
+    path("methodology/", home.methodology, name="methodology"),
     path("runs/", runs.runs, name="runs"),
     path("runs/start/", runs.start, name="run-start"),
     path("runs/<slug:run_id>/", runs.run, name="run"),

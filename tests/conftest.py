@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,14 @@ def django_db_modify_db_settings(
     database = connections["default"].settings_dict
     if database["ENGINE"] == "django.db.backends.sqlite3":
         database["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "arena.sqlite3")
+
+
+@pytest.fixture(autouse=True)
+def forget_boards() -> Iterator[None]:
+    """Drop the boards that this process keeps: the next test has another database."""
+    yield
+    if results := sys.modules.get("arena.leaderboard.results"):
+        results.forget()
 
 
 @pytest.fixture

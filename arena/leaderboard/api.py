@@ -9,9 +9,9 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from arena.leaderboard.rankings import Filters, Row, rank
+from arena.leaderboard.boards import Filters, board, unknown
+from arena.leaderboard.rankings import Row
 from arena.leaderboard.records import Record, records
-from arena.runs.models import Run
 from arena.runs.strict import derived
 
 router = Router(tags=["leaderboard"])
@@ -19,7 +19,7 @@ MAX_RECORDS = 100
 
 
 FiltersIn = derived(
-    "FiltersIn", Filters, Schema, generalization=(Literal["seen", "unseen", "gap"], "seen")
+    "FiltersIn", Filters, Schema, generalization=(Literal["seen", "unseen", "gap"], "unseen")
 )
 RowOut = derived(
     "RowOut",
@@ -32,7 +32,12 @@ RowOut = derived(
 
 
 class Board(Schema):
+    """One device's ranking. `size` tasks were attempted, `common` of them by all ranked agents."""
+
     filters: FiltersIn  # type: ignore[valid-type]
+    unknown: list[str]
+    size: int
+    common: int
     rows: list[RowOut]  # type: ignore[valid-type]
 
 
@@ -41,9 +46,20 @@ def leaderboard(
     request: HttpRequest,
     filters: Query[FiltersIn],  # type: ignore[valid-type]
 ) -> dict[str, Any]:
-    """List agents by share of tasks passed, then by geomean speedup; see /methodology/."""
+    """Rank the agents on one device; see /methodology/#ranking.
+
+    Without `hardware` it is the device with the most results, which `filters` names. `unknown` has
+    a sentence for each filter whose value stands for nothing.
+    """
     chosen = Filters(**dict(filters))
-    return {"filters": asdict(chosen), "rows": rank(chosen)}
+    found = board(chosen)
+    return {
+        "filters": asdict(found.filters),
+        "unknown": unknown(chosen),
+        "size": found.size,
+        "common": found.common,
+        "rows": found.rows,
+    }
 
 
 class RecordsIn(Schema):
@@ -65,7 +81,9 @@ class RecordOut(Schema):
     speedup: float = Field(validation_alias="run.speedup")
     low: float | None = Field(validation_alias="run.low")
     high: float | None = Field(validation_alias="run.high")
-    unseen_speedup: float | None = Field(validation_alias="run.unseen_speedup")
+    unseen_speedup: float = Field(validation_alias="run.unseen_speedup")
+    unseen_low: float | None = Field(validation_alias="run.unseen_low")
+    unseen_high: float | None = Field(validation_alias="run.unseen_high")
     roofline_share: float | None = Field(validation_alias="run.roofline_share")
     beaten: float
     gain: float
@@ -81,8 +99,7 @@ class RecordOut(Schema):
 def newest_records(request: HttpRequest, filters: Query[RecordsIn]) -> list[Record]:
     """List speed records, newest first; see /methodology/#records.
 
-    `beaten` is the previous record as a speedup over the baseline, `gain` the speed over it;
-    `until` is null for a current record.
+    `beaten` is the held-out speedup of the previous record over the baseline, `gain` the speed over
+    it; `until` is null for a current record.
     """
-    runs = Run.objects.matching(**filters.dict(exclude={"limit", "agent"}))
-    return records(runs, filters.limit, filters.agent)
+    return records(**filters.dict())

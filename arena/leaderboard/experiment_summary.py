@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from arena.catalog.models import Agent, Hardware, Task
-from arena.leaderboard.intervals import faster, ratio
-from arena.leaderboard.rankings import (
-    JudgedRun,
-    Row,
-    geomean_of_repeats,
-    rank,
-    with_continued,
-)
+from arena.leaderboard.intervals import faster, measured, ratio
+from arena.leaderboard.rankings import Ranking, rank
+from arena.leaderboard.results import rows_of
 from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
@@ -30,8 +25,14 @@ class Cell:
 
     @cached_property
     def speedup(self) -> Interval | None:
-        """The geometric mean of the repeats that passed."""
-        return geomean_of_repeats(self.runs)
+        """The geometric mean over the repeats that passed, on held-out cases."""
+        passed = [run for run in self.runs if run.status == RunStatus.PASSED]
+        timed = [
+            measured(run.unseen_speedup, run.unseen_low, run.unseen_high)
+            for run in passed
+            if run.unseen_speedup
+        ]
+        return geomean(timed)
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,11 @@ class AgentComparison:
 class ExperimentSummary:
     """The results of the visible runs; agents in `no_common_task` share none with the first.
 
-    `standings` are the agents with a judged run, ranked as on the leaderboard.
+    `standings` are the agents with a judged run on each device, ranked as on the leaderboard.
     """
 
     agents: list[Agent]
-    standings: list[Row]
+    standings: list[tuple[Hardware, Ranking]]
     rows: list[TaskRow]
     comparisons: list[AgentComparison]
     no_common_task: list[Agent]
@@ -104,10 +105,9 @@ def experiment_summary(runs: Iterable[Run], plan: experiments.Plan | None) -> Ex
     comparisons = _comparisons(agents, rows)
     compared = [comparison.agent for comparison in comparisons]
     states = [run.status for run in newest.values()]
-    judged = [JudgedRun.of(run) for run in newest.values() if run.status in RUN_JUDGED]
     return ExperimentSummary(
         agents=agents,
-        standings=rank(runs=with_continued(judged)),
+        standings=_standings([run for run in newest.values() if run.status in RUN_JUDGED]),
         rows=rows,
         comparisons=comparisons,
         no_common_task=[agent for agent in agents[1:] if agent not in compared],
@@ -115,6 +115,15 @@ def experiment_summary(runs: Iterable[Run], plan: experiments.Plan | None) -> Ex
         passed=states.count(RunStatus.PASSED),
         active=sum(state in RUN_ACTIVE for state in states),
     )
+
+
+def _standings(judged: Sequence[Run]) -> list[tuple[Hardware, Ranking]]:
+    """Return the ranking on each device, by its name."""
+    rows = rows_of(Run.objects.filter(pk__in=[run.pk for run in judged]))
+    agents = {run.agent_id: run.agent for run in judged}
+    devices = {run.hardware_id: run.hardware for run in judged}
+    by_name = sorted(devices.values(), key=lambda device: device.name)
+    return [(device, rank(rows[rows["hardware"] == device.pk], agents)) for device in by_name]
 
 
 def _rows(runs: Iterable[Run], agents: Sequence[Agent]) -> list[TaskRow]:

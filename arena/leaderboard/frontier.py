@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.leaderboard.rankings import SEEN, Row
+from arena.leaderboard.rankings import SEEN, UNSEEN, Row
 
 COLUMNS = {"usd": "cost_per_solved", "tokens": "tokens_per_solved"}
 """The column of each unit of spending, the preferred unit first."""
@@ -38,7 +38,7 @@ class Frontier:
         return [point for point in self.points if point.best]
 
 
-def frontier(rows: Sequence[Row], generalization: str = SEEN) -> Frontier | None:
+def frontier(rows: Sequence[Row], generalization: str = UNSEEN) -> Frontier | None:
     """Return the frontier of the ranked agents that use a model and have a speedup.
 
     In US dollars where the cost of one agent is known, else in tokens; None where neither is.

@@ -1,124 +1,35 @@
-"""The ranking of agents that the pages and the API show.
+"""The ranking of agents that the pages and the API show: the only one.
 
-Agents are ordered by the share of the board's tasks that they passed, then by their speedup: the
-geometric mean over the tasks passed. A failed task lowers the share and does not enter the mean.
-The interval of an agent combines those of its tasks as independent, in log space. Runs that broke
-through a fault of the arena, and cancelled runs, do not count.
+Agents are ranked on common tasks: those that every ranked agent attempted. They are ordered by the
+share of these that they passed, then by their speedup: the geometric mean over those passed. A
+failed task lowers the share and does not enter the mean. The interval of an agent combines those of
+its tasks as independent, in log space.
 
-Cost and tokens are those of the runs that count, failed ones too, with those of the broken runs
-that they continue. Divided by the runs that passed, they are the cost and tokens per solved task.
+An agent that would leave the others too few common tasks is listed without a rank, as is an
+open-book agent. Their numbers are of their own tasks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from datetime import date, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from django.db.models import F, Window
-from django.db.models.functions import RowNumber
+import numpy as np
+from numpy.typing import NDArray
 
 from arena.catalog.models import Agent
-from arena.leaderboard.intervals import measured, overlap, ratio
-from arena.runs.models import Evaluation, Run
-from arena.runs.querysets import OPERATOR
-from arena.runs.states import RunStatus, Scope
-from evaluation.intervals import geomean
+from arena.leaderboard.intervals import RUN_LOG_STD, Z_95, overlap
+from arena.leaderboard.results import Rows
 from evaluation.types import Interval
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"
-GENERALIZATIONS = {SEEN: "public", UNSEEN: "held-out", GAP: "retained"}
-"""The speedups to rank by, with the label of each."""
-
-Entry = tuple[int, int]
-"""One line of a board: the ids of a task and of a device."""
-
-
-@dataclass(frozen=True)
-class Filters:
-    """The runs of a board, and the speedup it is ranked by (`generalization`)."""
-
-    hardware: str = ""
-    category: str = ""
-    track: str = ""
-    family: str = ""
-    model: str = ""
-    harness: str = ""
-    experiment: str = ""
-    generalization: str = SEEN
-    since: date | None = None
-    until: date | None = None
-
-    def __post_init__(self) -> None:
-        if self.generalization not in GENERALIZATIONS:
-            raise ValueError(f"{self.generalization!r} is not one of {(*GENERALIZATIONS,)}")
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedRun:
-    """The columns of a run that a board reads, without the model."""
-
-    agent: Agent
-    id: str
-    task_id: int
-    hardware_id: int
-    continues_id: str | None
-    category: str
-    families: list[str]
-    status: str
-    speedup: float | None
-    low: float | None
-    high: float | None
-    unseen_speedup: float | None
-    unseen_low: float | None
-    unseen_high: float | None
-    roofline_share: float | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    rounds: int
-    cost_usd: float | None
-    tokens: int | None
-
-    @property
-    def entry(self) -> Entry:
-        return self.task_id, self.hardware_id
-
-    @property
-    def seconds(self) -> float:
-        """Seconds from start to end; 0 where either is unknown."""
-        if self.started_at is None or self.ended_at is None:
-            return 0.0
-        return (self.ended_at - self.started_at).total_seconds()
-
-    @property
-    def unpriced(self) -> bool:
-        """Return whether it used tokens at an unknown price."""
-        return self.tokens is not None and self.cost_usd is None
-
-    @classmethod
-    def of(cls, run: Run) -> JudgedRun:
-        """Return the columns of a run whose names are joined."""
-        task = run.task_version.task
-        return cls(
-            run.agent,
-            task_id=task.pk,
-            category=task.operator.category,
-            families=task.operator.families,
-            **{
-                name: getattr(run, name) for name in COLUMNS if "__" not in name and name != "agent"
-            },
-        )
-
-
-RENAMED = {
-    "task_id": "task_version__task",
-    "category": f"{OPERATOR}__category",
-    "families": f"{OPERATOR}__families",
-}
-COLUMNS = tuple(RENAMED.get(field.name, field.name) for field in fields(JudgedRun))
-"""The database columns of the fields of `JudgedRun`."""
-OWN_COLUMNS = tuple(name for name in COLUMNS if name != "agent" and "__" not in name)
+GENERALIZATIONS = {UNSEEN: "held-out", SEEN: "public", GAP: "retained"}
+"""The speedups to rank by, with the label of each; the headline first."""
+MIN_COMMON_SHARE = 0.25
+"""Least share of the tasks that the median agent attempted for which all must have a result."""
+OPEN_BOOK, FEW_COMMON = "open-book", "few-common"
 
 
 @dataclass(frozen=True)
@@ -126,20 +37,24 @@ class Row:
     """One agent on the board. Rows with equal `band` do not differ significantly.
 
     `passed` of `total` counts runs. `tasks` were attempted, of the `board` tasks that any ranked
-    agent attempted on a device. `solved` adds, for each task, the share of its repeats that
-    passed; `share` is `solved / board`. An open-book agent has no rank, and its board is its own
-    tasks. `cost` is in US dollars; it is None where no run used a model, or where the price of one
-    is unknown.
+    agent attempted. `solved` adds, for each task, the share of its repeats that passed;
+    `common_solved` does so for the `common` tasks alone, and `share` is what they rank by.
+    Speedups are over the common tasks, or over all its tasks for an agent without a rank, for which
+    `unranked` has the reason. `own_unseen_*` is over all its tasks for every agent. `cost` is in US
+    dollars; it is None where no run used a model, or where the price of one is unknown.
     """
 
     rank: int | None
     band: int | None
+    unranked: str
     agent: Agent
     passed: int
     total: int
     tasks: int
     board: int
     solved: float
+    common: int
+    common_solved: float
     share: float
     speedup: float | None
     low: float | None
@@ -147,6 +62,9 @@ class Row:
     unseen_speedup: float | None
     unseen_low: float | None
     unseen_high: float | None
+    own_unseen_speedup: float | None
+    own_unseen_low: float | None
+    own_unseen_high: float | None
     gap: float | None
     roofline_share: float | None
     rounds: float
@@ -166,157 +84,221 @@ class Row:
         """Share of the attempted tasks that passed."""
         return self.solved / self.tasks
 
+    @property
+    def coverage(self) -> float:
+        """Share of the board's tasks that were attempted."""
+        return self.tasks / self.board if self.board else 1.0
 
-def rank(filters: Filters = Filters(), runs: Sequence[JudgedRun] | None = None) -> list[Row]:
-    """Return the board, best agent first, then the open-book agents, which are unranked.
+    @property
+    def slower(self) -> bool:
+        """Return whether it is slower than the baseline on held-out cases."""
+        return self.unseen_high is not None and self.unseen_high < 1
 
-    `runs` are the runs that count, where the caller has read them.
+
+@dataclass(frozen=True)
+class Ranking:
+    """The rows of a board, ranked agents first, and its numbers of tasks."""
+
+    rows: list[Row]
+    board: int
+    common: int
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The results of each agent on each task and device, combined over repeats.
+
+    `agent` and `entry` number both. `logs` has, for each kind of speedup, the middle of its log and
+    the distances to both ends of its interval; NaN where no repeat passed and was timed.
     """
-    runs = ranked_runs(filters) if runs is None else runs
-    board = {run.entry for run in runs if not run.agent.open_book}
-    by_agent: dict[int, list[JudgedRun]] = {}
-    for run in runs:
-        by_agent.setdefault(run.agent.pk, []).append(run)
-    scored = [_score(runs, len(board), filters.generalization) for runs in by_agent.values()]
+
+    agent: NDArray[Any]
+    entry: NDArray[Any]
+    solved: NDArray[Any]
+    logs: Mapping[str, NDArray[Any]]
+
+
+def rank(rows: Rows, agents: Mapping[int, Agent], generalization: str = UNSEEN) -> Ranking:
+    """Rank the agents of these runs, of which each place has one."""
+    if generalization not in GENERALIZATIONS:
+        raise ValueError(f"{generalization!r} is not one of {(*GENERALIZATIONS,)}")
+    if not len(rows):
+        return Ranking([], 0, 0)
+    ids, agent_of = np.unique(rows["agent"], return_inverse=True)
+    pairs = np.stack([rows["task"], rows["hardware"]])
+    entry_of = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+    cells = _cells(rows, agent_of, entry_of)
+    attempted = np.zeros((len(ids), entry_of.max() + 1), bool)
+    attempted[cells.agent, cells.entry] = True
+    named = [agents[pk] for pk in ids.tolist()]
+    closed = [number for number, agent in enumerate(named) if not agent.open_book]
+    ranked, common = _common(attempted, closed, [agent.slug for agent in named])
+    board = int(attempted[closed].any(axis=0).sum()) if closed else 0
+    everything = np.ones(attempted.shape[1], bool)
+    scored = []
+    for number, agent in enumerate(named):
+        own = _of_agent(cells, number, everything)
+        counted = _of_agent(cells, number, common) if number in ranked else own
+        row = _row(rows[agent_of == number], agent, own, counted, board)
+        if number in ranked:
+            count = int(common.sum())
+            row = replace(row, common=count, share=row.common_solved / count)
+        else:
+            row = replace(row, unranked=OPEN_BOOK if agent.open_book else FEW_COMMON, common=0)
+        scored.append((row, _interval(counted[1][generalization])))
     scored.sort(key=lambda pair: _order(*pair))
+    placed = _placed([pair for pair in scored if not pair[0].unranked])
+    others = [row for row, _ in scored if row.unranked == FEW_COMMON]
+    others += [row for row, _ in scored if row.unranked == OPEN_BOOK]
+    return Ranking(placed + others, board, int(common.sum()) if ranked else 0)
+
+
+def logs_of(rows: Rows, which: str) -> NDArray[Any]:
+    """Return middle, lower and upper half of each run's log speedup, widened as `measured` does.
+
+    NaN for a run that did not pass or was not timed.
+    """
+    if which == GAP:
+        (top, above, below), (bottom, under, over) = logs_of(rows, UNSEEN), logs_of(rows, SEEN)
+        return np.stack([top - bottom, np.hypot(above, over), np.hypot(below, under)])
+    prefix = "" if which == SEEN else "unseen_"
+    speedup = np.where(
+        rows["passed"] & (rows[f"{prefix}speedup"] > 0), rows[f"{prefix}speedup"], np.nan
+    )
+    low = np.where(rows[f"{prefix}low"] > 0, rows[f"{prefix}low"], speedup)
+    high = np.where(rows[f"{prefix}high"] > 0, rows[f"{prefix}high"], speedup)
+    spread = Z_95 * RUN_LOG_STD
+    below = np.hypot(np.log(np.maximum(speedup / low, 1.0)), spread)
+    above = np.hypot(np.log(np.maximum(high / speedup, 1.0)), spread)
+    return np.stack([np.log(speedup), below, above])
+
+
+def combined(logs: NDArray[Any], groups: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return the geometric means of the independent speedups of each of `count` groups."""
+    known = ~np.isnan(logs[0])
+    inside = groups[known]
+    sizes = np.bincount(inside, minlength=count).astype(float)
+    sizes[sizes == 0] = np.nan
+    middle = np.bincount(inside, logs[0][known], count) / sizes
+    ends = [np.sqrt(np.bincount(inside, half[known] ** 2, count)) / sizes for half in logs[1:]]
+    return np.stack([middle, *ends])
+
+
+def _cells(rows: Rows, agent_of: NDArray[Any], entry_of: NDArray[Any]) -> Cells:
+    width = int(entry_of.max()) + 1
+    keys, cell_of = np.unique(agent_of.astype("i8") * width + entry_of, return_inverse=True)
+    repeats = np.bincount(cell_of)
+    passed = np.bincount(cell_of, rows["passed"])
+    logs = {which: combined(logs_of(rows, which), cell_of, len(keys)) for which in GENERALIZATIONS}
+    return Cells(keys // width, keys % width, passed / repeats, logs)
+
+
+def _common(
+    attempted: NDArray[Any], agents: Sequence[int], slugs: Sequence[str]
+) -> tuple[set[int], NDArray[Any]]:
+    """Return the agents to rank and the tasks that all of them attempted.
+
+    While these are too few, the agent goes that shares the fewest with the others.
+    """
+    ranked = list(agents)
+    while ranked:
+        tried = attempted[ranked]
+        common: NDArray[Any] = np.asarray(tried.all(axis=0))
+        needed = max(1.0, MIN_COMMON_SHARE * float(np.median(tried.sum(axis=1))))
+        if len(ranked) == 1 or common.sum() >= needed:
+            return set(ranked), common
+        shared = (tried.astype("f4") @ tried.astype("f4").T).sum(axis=1) - tried.sum(axis=1)
+        worst = min(
+            range(len(ranked)),
+            key=lambda n: (shared[n], tried[n].sum(), [-ord(c) for c in slugs[ranked[n]]]),
+        )
+        ranked.pop(worst)
+    return set(), np.zeros(attempted.shape[1], bool)
+
+
+def _of_agent(
+    cells: Cells, number: int, entries: NDArray[Any]
+) -> tuple[float, dict[str, NDArray[Any]]]:
+    """Return the tasks that an agent solved among `entries`, and its speedups over them."""
+    mine = (cells.agent == number) & entries[cells.entry]
+    group = np.zeros(int(mine.sum()), int)
+    speedups = {
+        which: combined(logs[:, mine], group, 1)[:, 0] for which, logs in cells.logs.items()
+    }
+    return round(float(cells.solved[mine].sum()), 6), speedups
+
+
+def _row(
+    rows: Rows,
+    agent: Agent,
+    own: tuple[float, dict[str, NDArray[Any]]],
+    counted: tuple[float, dict[str, NDArray[Any]]],
+    board: int,
+) -> Row:
+    """Return the unplaced row of an agent from its runs."""
+    tasks = len(np.unique(np.stack([rows["task"], rows["hardware"]]), axis=1)[0])
+    passed = int(rows["passed"].sum())
+    shares = rows["roofline_share"][rows["passed"]]
+    shares = shares[shares > 0]
+    cost, tokens = _spent(rows)
+    gap = _interval(counted[1][GAP])
+    return Row(
+        rank=None,
+        band=None,
+        unranked="",
+        agent=agent,
+        passed=passed,
+        total=len(rows),
+        tasks=tasks,
+        board=tasks if agent.open_book else board,
+        solved=own[0],
+        common=0,
+        common_solved=counted[0],
+        share=own[0] / tasks,
+        **_columns("", counted[1][SEEN]),
+        **_columns("unseen_", counted[1][UNSEEN]),
+        **_columns("own_unseen_", own[1][UNSEEN]),
+        gap=gap.speedup if gap else None,
+        roofline_share=float(np.exp(np.log(shares).mean())) if len(shares) else None,
+        rounds=float(rows["rounds"].mean()),
+        seconds=float(rows["seconds"].mean()),
+        cost=cost,
+        tokens=tokens,
+        cost_per_solved=cost / passed if cost is not None and passed else None,
+        tokens_per_solved=tokens / passed if tokens is not None and passed else None,
+    )
+
+
+def _spent(rows: Rows) -> tuple[float | None, int | None]:
+    costs, tokens = rows["cost_usd"], rows["tokens"]
+    unpriced = bool((np.isnan(costs) & ~np.isnan(tokens)).any())
+    cost = None if unpriced or np.isnan(costs).all() else math.fsum(costs[~np.isnan(costs)])
+    return cost, None if np.isnan(tokens).all() else int(np.nansum(tokens))
+
+
+def _placed(scored: Sequence[tuple[Row, Interval | None]]) -> list[Row]:
+    """Return the rows with their rank; a band is compared with its leader only."""
     rows: list[Row] = []
     leader: tuple[Row, Interval | None] | None = None
     band = 0
-    ranked = [pair for pair in scored if not pair[0].agent.open_book]
-    for position, (row, speedup) in enumerate(ranked, start=1):
+    for position, (row, speedup) in enumerate(scored, start=1):
         if leader is None or not _tied(row, speedup, *leader):
             band, leader = position, (row, speedup)
         rows.append(replace(row, rank=position, band=band))
-    return rows + [row for row, _ in scored if row.agent.open_book]
+    return rows
 
 
-def ranked_runs(filters: Filters = Filters()) -> list[JudgedRun]:
-    """Return the runs that count: judged, public, not of a draft task, and not in quarantine.
-
-    Of several runs of the same (task, agent, hardware, repeat) only the newest counts, whatever
-    experiment it belongs to.
-    """
-    runs = Run.objects.counted()
-    names = ("hardware", "category", "track", "model", "harness", "experiment")
-    runs = runs.matching(**{name: getattr(filters, name) for name in names})
-    dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}
-    runs = runs.filter(**{lookup: day for lookup, day in dates.items() if day})
-    newest_first = (F("created_at").desc(), F("id").desc())
-    repeats = ("task_version__task", "agent", "hardware", "repeat")
-    position = Window(RowNumber(), partition_by=repeats, order_by=newest_first)
-    newest = runs.annotate(position=position).filter(position=1).order_by(*newest_first)
-    agents = Agent.objects.in_bulk()
-    found = (JudgedRun(agents[pk], *rest) for pk, *rest in newest.values_list(*COLUMNS))
-    return with_continued(
-        [run for run in found if not filters.family or filters.family in run.families]
-    )
+def _interval(logs: NDArray[Any]) -> Interval | None:
+    middle, below, above = logs.tolist()
+    if math.isnan(middle):
+        return None
+    return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
 
 
-def with_continued(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
-    """Add the cost and tokens of the broken runs that each run continues, in one query."""
-    continuing = Run.objects.exclude(continues=None)
-    columns = ("pk", "continues", "continues__cost_usd", "continues__tokens")
-    before = {pk: rest for pk, *rest in continuing.values_list(*columns)}
-    found = []
-    for run in runs:
-        previous = run.id
-        while previous in before:
-            previous, cost, tokens = before[previous]
-            run = _with_cost(run, cost, tokens)
-        found.append(run)
-    return found
-
-
-def judge_versions(runs: Iterable[JudgedRun]) -> list[str]:
-    """Return the versions of the judge that gave the final verdicts of these runs."""
-    ids = [run.id for run in runs]
-    finals = Evaluation.objects.filter(submission__run__in=ids, scope=Scope.FINAL)
-    return sorted(set(finals.exclude(judge_version="").values_list("judge_version", flat=True)))
-
-
-def geomean_of_repeats(repeats: Iterable[JudgedRun | Run], which: str = SEEN) -> Interval | None:
-    """Return the geometric mean of the passed repeats; None where none passed and was timed."""
-    return geomean([speedup for run in repeats if (speedup := _speedup(run, which))])
-
-
-def _score(
-    runs: Sequence[JudgedRun], board: int, generalization: str
-) -> tuple[Row, Interval | None]:
-    """Return the unplaced row of an agent and the speedup that it is ranked by."""
-    tasks: dict[Entry, list[JudgedRun]] = {}
-    for run in runs:
-        tasks.setdefault(run.entry, []).append(run)
-    passed = [run for run in runs if run.status == RunStatus.PASSED]
-    speedups = {
-        which: geomean(list(filter(None, (geomean_of_repeats(t, which) for t in tasks.values()))))
-        for which in GENERALIZATIONS
-    }
-    gap = speedups[GAP]
-    shares = [run.roofline_share for run in passed if run.roofline_share]
-    costs = [run.cost_usd for run in runs if run.cost_usd is not None]
-    cost = sum(costs) if costs and not any(run.unpriced for run in runs) else None
-    counts = [run.tokens for run in runs if run.tokens is not None]
-    tokens = sum(counts) if counts else None
-    solved = round(sum(map(_share_passed, tasks.values())), 6)
-    agent = runs[0].agent
-    board = len(tasks) if agent.open_book else board
-    row = Row(
-        rank=None,
-        band=None,
-        agent=agent,
-        passed=len(passed),
-        total=len(runs),
-        tasks=len(tasks),
-        board=board,
-        solved=solved,
-        share=solved / board,
-        **_columns("", speedups[SEEN]),
-        **_columns("unseen_", speedups[UNSEEN]),
-        gap=gap.speedup if gap else None,
-        roofline_share=math.exp(sum(map(math.log, shares)) / len(shares)) if shares else None,
-        rounds=sum(run.rounds for run in runs) / len(runs),
-        seconds=sum(run.seconds for run in runs) / len(runs),
-        cost=cost,
-        tokens=tokens,
-        cost_per_solved=cost / len(passed) if cost is not None and passed else None,
-        tokens_per_solved=tokens / len(passed) if tokens is not None and passed else None,
-    )
-    return row, speedups[generalization]
-
-
-def _with_cost(run: JudgedRun, cost: float | None, tokens: int | None) -> JudgedRun:
-    """Add what another run has spent. An unknown price makes the sum unknown."""
-    if tokens is None and cost is None:
-        return run
-    unpriced = run.unpriced or cost is None
-    return replace(
-        run,
-        cost_usd=None if unpriced else (run.cost_usd or 0.0) + (cost or 0.0),
-        tokens=(run.tokens or 0) + (tokens or 0),
-    )
-
-
-def _columns(prefix: str, interval: Interval | None) -> dict[str, float | None]:
+def _columns(prefix: str, logs: NDArray[Any]) -> dict[str, float | None]:
+    interval = _interval(logs)
     values = asdict(interval) if interval else dict.fromkeys(("speedup", "low", "high"))
     return {f"{prefix}{name}": value for name, value in values.items()}
-
-
-def _share_passed(repeats: Sequence[JudgedRun]) -> float:
-    return sum(run.status == RunStatus.PASSED for run in repeats) / len(repeats)
-
-
-def _speedup(run: JudgedRun | Run, which: str) -> Interval | None:
-    """Return the speedup of one run; None where it did not pass or was not timed."""
-    if run.status != RunStatus.PASSED:
-        return None
-    seen = measured(run.speedup, run.low, run.high) if run.speedup else None
-    if which == SEEN:
-        return seen
-    value = run.unseen_speedup
-    unseen = measured(value, run.unseen_low, run.unseen_high) if value else None
-    if which == UNSEEN:
-        return unseen
-    return ratio(unseen, seen) if seen and unseen else None
 
 
 def _order(row: Row, speedup: Interval | None) -> tuple[float, float, str]:

@@ -1,29 +1,22 @@
-"""Speed records: the fastest kernel of each task and device, and how long each record held.
-
-The baseline holds the first record, at 1x. A run takes a record when its interval begins at least
-1% above the end of the interval of the current one, so that no record falls by chance. Open-book
-agents and draft tasks set no records, and a new version of a task starts anew.
-"""
+"""The speed records that pages and the API list; `arena.runs.records` has the rule."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from arena.runs.models import Run
-from arena.runs.querysets import RunQuerySet
-from arena.runs.states import RunStatus
-
-MIN_GAIN = 1.01
-"""The interval of a verdict does not cover the variation to the next verdict; this does."""
+from arena.catalog.models import Task
+from arena.runs.models import Run, SpeedRecord
+from arena.runs.querysets import LOOKUPS
 
 
 @dataclass(frozen=True)
 class Record:
     """One record.
 
-    `beaten` is the previous speedup over the baseline, 1 for the baseline itself; `until` is None
-    for a current record.
+    `beaten` is the held-out speedup of the record before, 1 for the baseline itself; `until` is
+    None for a current record.
     """
 
     run: Run
@@ -32,8 +25,8 @@ class Record:
 
     @property
     def gain(self) -> float:
-        """The speed over the previous record."""
-        return (self.run.speedup or 0.0) / self.beaten
+        """The speed over the previous record, on held-out cases."""
+        return (self.run.unseen_speedup or 0.0) / self.beaten
 
     @property
     def seconds(self) -> float | None:
@@ -42,39 +35,26 @@ class Record:
         return (self.until - since).total_seconds() if self.until and since else None
 
 
-def records(runs: RunQuerySet, limit: int | None = None, agent: str = "") -> list[Record]:
-    """Return the newest `limit` records that `runs` set, newest first, of one agent or of all.
+def records(limit: int | None = None, **filters: Any) -> list[Record]:
+    """Return the newest records, newest first: of a task version, a task, an agent and so on.
 
-    `runs` must hold all runs of each task that it holds any run of.
+    Filters are those of `RunQuerySet.matching`, and `task_version`.
     """
-    every = reversed(_records(runs))
-    newest = [record for record in every if agent in ("", record.run.agent.slug)][:limit]
+    kept = SpeedRecord.objects.exclude(task_version__task__status=Task.Status.DRAFT)
+    if version := filters.pop("task_version", None):
+        kept = kept.filter(task_version=version)
+    chosen = {name: value for name, value in filters.items() if value}
+    if "task" in chosen:
+        chosen["operator"], _, track = chosen.pop("task").partition("/")
+        if track:
+            chosen.setdefault("track", track)
+    lookups = {f"run__{LOOKUPS.get(n, f'{n}__slug')}": value for n, value in chosen.items()}
+    rows = kept.filter(**lookups).values_list("run", "beaten_unseen", "until")
+    newest = list(rows[:limit])
     found = (
         Run.objects.with_names()
         .select_related("final")
         .defer("final__files")
-        .in_bulk([record.run.pk for record in newest])
+        .in_bulk([run for run, *_ in newest])
     )
-    return [replace(record, run=found[record.run.pk]) for record in newest]
-
-
-def _records(runs: RunQuerySet) -> list[Record]:
-    """Return every record, oldest first; a run has only the columns that are read here."""
-    columns = ("task_version", "hardware", "agent__slug", "speedup", "low", "high", "ended_at")
-    passed = runs.counted().filter(status=RunStatus.PASSED, speedup__isnull=False)
-    passed = passed.exclude(agent__open_book=True).order_by("ended_at", "pk")
-    found: list[Record] = []
-    current: dict[tuple[int, int], int] = {}
-    for run in passed.select_related("agent").only(*columns):
-        bar, beaten, key = 1.0, 1.0, (run.task_version_id, run.hardware_id)
-        if key in current:
-            previous = found[current[key]]
-            beaten = previous.run.speedup or 1.0
-            bar = previous.run.high or beaten
-        if (run.low or run.speedup or 0.0) < MIN_GAIN * bar:
-            continue
-        if key in current:
-            found[current[key]] = replace(previous, until=run.ended_at)
-        current[key] = len(found)
-        found.append(Record(run, beaten))
-    return found
+    return [Record(found[run], beaten, until) for run, beaten, until in newest]

@@ -75,3 +75,4 @@ setInterval(tick, 1000);
 
 if (document.querySelector("[data-chart]")) import("./charts.js").then((charts) => charts.start());
 if (document.querySelector("[data-live]")) watchBoard();
+if (document.querySelector("[data-fragment]")) import("./fragments.js").then((fragments) => fragments.watchFragments());

@@ -9,9 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from arena.catalog.models import Agent
+from arena.leaderboard.boards import Filters, board
 from arena.leaderboard.frontier import frontier
-from arena.leaderboard.rankings import Filters, JudgedRun, rank, ranked_runs
+from arena.leaderboard.results import newest_of, snapshot
 from arena.runs.models import Run
+from arena.runs.standings import rebuild
 from tests.arena.factories import judged_run
 
 pytestmark = pytest.mark.django_db
@@ -23,8 +25,12 @@ def judged(task, agent, hardware):
     return partial(judged_run, hardware=hardware)
 
 
+def rank(**filters):
+    return board(Filters(**filters)).rows
+
+
 def row_of(slug: str, **filters):
-    return {row.agent.slug: row for row in rank(Filters(**filters))}[slug]
+    return {row.agent.slug: row for row in rank(**filters)}[slug]
 
 
 def test_failed_runs_count_in_the_cost_of_a_solved_task(judged):
@@ -65,14 +71,16 @@ def test_continued_run_costs_what_the_broken_ones_before_it_cost(judged):
     judged("a", "relu", 2.0, cost_usd=0.5, tokens=50, continues=second)
     row = row_of("a")
     assert (row.cost_per_solved, row.tokens) == (1.5, 150)
-    Run.objects.filter(pk=first.pk).update(cost_usd=None)
+    first.cost_usd = None
+    first.save()
+    rebuild()
     assert row_of("a").unpriced
 
 
 def test_costs_need_a_constant_number_of_queries(judged):
     def queries() -> int:
         with CaptureQueriesContext(connection) as captured:
-            ranked_runs()
+            newest_of(Run.objects.counted())
         return len(captured)
 
     judged("a", "relu", 2.0, cost_usd=1.0, tokens=10)
@@ -91,14 +99,14 @@ def test_board_filters_by_model_and_harness(judged, client):
     ):
         Agent.objects.create(slug=slug, title=slug, adapter=adapter, model=model, provider="p")
         judged(slug, "relu", 2.0)
-    assert {row.agent.slug for row in rank(Filters(model="big"))} == {"a", "c"}
-    assert {row.agent.slug for row in rank(Filters(harness="codex"))} == {"a", "b"}
+    assert {row.agent.slug for row in rank(model="big")} == {"a", "c"}
+    assert {row.agent.slug for row in rank(harness="codex")} == {"a", "b"}
     found = client.get("/api/v1/leaderboard?model=big&harness=qwen").json()
     assert [row["agent"] for row in found["rows"]] == ["c"]
     assert found["filters"]["model"] == "big"
     page = client.get("/leaderboard/?model=small")
     assert [row.agent.slug for row in page.context["rows"]] == ["b"]
-    assert "<option selected>small</option>" in page.content.decode()
+    assert '<option value="small" selected>small (1)</option>' in page.content.decode()
 
 
 def test_frontier_has_the_agents_that_none_beats_in_cost_and_speedup(judged, client):
@@ -115,13 +123,13 @@ def test_frontier_has_the_agents_that_none_beats_in_cost_and_speedup(judged, cli
     assert [point.row.agent.slug for point in found.points] == ["cheap", "beaten", "dear", "worst"]
     assert [point.row.agent.slug for point in found.best] == ["cheap", "dear"]
     assert [row.agent.slug for row in found.unknown] == ["local"]
-    page = client.get("/leaderboard/")
+    page = client.get("/leaderboard/parts/frontier/")
     text = page.content.decode()
     assert (
         "Cheapest per solved task: cheap, 1.50× for $0.10. Fastest: dear, 3.00× for $2.00." in text
     )
     assert "Not drawn, for lack of a known price: Local one." in text
-    assert page.context["frontier_chart"]["layout"]["xaxis"]["type"] == "log"
+    assert page.context["chart"]["layout"]["xaxis"]["type"] == "log"
 
 
 def test_frontier_is_of_tokens_where_no_price_is_known(judged):
@@ -133,6 +141,6 @@ def test_frontier_is_of_tokens_where_no_price_is_known(judged):
     assert frontier([row for row in rank() if row.agent.slug == "search"]) is None
 
 
-def test_columns_of_a_run_are_those_that_the_board_reads(judged):
-    run = judged("a", "relu", 2.0, cost_usd=1.0, tokens=10)
-    assert [JudgedRun.of(Run.objects.with_names().get(pk=run.pk))] == ranked_runs()
+def test_columns_of_a_standing_are_those_of_its_run(judged):
+    judged("a", "relu", 2.0, cost_usd=1.0, tokens=10)
+    assert repr(snapshot().rows) == repr(newest_of(Run.objects.counted()))

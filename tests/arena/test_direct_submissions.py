@@ -8,7 +8,7 @@ import pytest
 
 from arena.catalog.models import DIRECT, Agent
 from arena.errors import Conflict, QuotaExceeded, TooLarge
-from arena.leaderboard.rankings import ranked_runs
+from arena.leaderboard.boards import board
 from arena.leaderboard.records import records
 from arena.runs import services
 from arena.runs.models import Evaluation, Run, Submission
@@ -61,7 +61,7 @@ def test_submitted_kernel_that_cannot_be_judged_breaks_and_is_not_continued(alic
 def test_submitted_kernel_counts_on_no_board_even_when_public(alice):
     run = judged(alice)
     services.show_run(run, "public")
-    assert ranked_runs() == [] and records(Run.objects.all()) == []
+    assert board().rows == [] and records() == []
 
 
 def test_agent_of_submitted_kernels_takes_no_runs(alice, start):

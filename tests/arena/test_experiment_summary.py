@@ -186,7 +186,8 @@ def test_experiment_page_compares_cost_and_tokens(client, judged, experiment):
     judged("new", "relu", 2.0, cost_usd=1.0, tokens=20_000)
     judged("new", "gelu", cost_usd=0.5, tokens=10_000)
     judged("old", "relu", 1.5, tokens=700)
-    rows = {row.agent.slug: row for row in summary(experiment).standings}
+    ((_, ranking),) = summary(experiment).standings
+    rows = {row.agent.slug: row for row in ranking.rows}
     assert (rows["new"].cost_per_solved, rows["new"].solved, rows["new"].tasks) == (1.5, 1, 2)
     assert rows["old"].unpriced
     page = client.get("/experiments/ab/").content.decode()

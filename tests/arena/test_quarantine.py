@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from arena.catalog.models import Agent
 from arena.errors import UserError
-from arena.leaderboard.rankings import rank
+from arena.leaderboard.boards import board
 from arena.leaderboard.records import records
 from arena.runs import services
 from arena.runs.models import Run
@@ -21,16 +21,16 @@ def test_run_in_quarantine_counts_in_no_ranking_and_no_record(hardware):
     held = judged_run("a", "relu", 9.0, hardware=hardware, ended_at=timezone.now())
     judged_run("b", "relu", 2.0, hardware=hardware, ended_at=timezone.now())
     services.quarantine(held, "It read the clock of the judge.")
-    assert [row.agent.slug for row in rank()] == ["b"]
-    assert [record.run.agent.slug for record in records(Run.objects.all())] == ["b"]
+    assert [row.agent.slug for row in board().rows] == ["b"]
+    assert [record.run.agent.slug for record in records()] == ["b"]
     services.release(held)
-    assert {row.agent.slug for row in rank()} == {"a", "b"}
+    assert {row.agent.slug for row in board().rows} == {"a", "b"}
 
 
 def test_agent_in_quarantine_is_not_ranked(hardware):
     judged_run("a", "relu", 9.0, hardware=hardware)
     services.quarantine(Agent.objects.get(slug="a"), "It submits kernels of others.")
-    assert rank() == []
+    assert board().rows == []
 
 
 def test_quarantine_without_a_reason_is_refused(hardware):

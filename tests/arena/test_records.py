@@ -10,6 +10,7 @@ from django.utils import timezone
 from arena.catalog.models import Agent, Hardware, TaskVersion
 from arena.leaderboard.records import records
 from arena.runs.models import Run
+from arena.runs.standings import keep_standing
 
 pytestmark = pytest.mark.django_db
 
@@ -28,13 +29,17 @@ def ran(task, agent, hardware):
             "speedup": (low * high) ** 0.5,
             "ended_at": began + timedelta(hours=Run.objects.count()),
         }
-        return Run.objects.create(**{**values, "low": low, "high": high, **more})
+        values |= {"low": low, "high": high}
+        values |= {f"unseen_{name}": values[name] for name in ("speedup", "low", "high")}
+        run = Run.objects.create(**{**values, **more})
+        keep_standing(run)
+        return run
 
     return make
 
 
 def held() -> list[str]:
-    return [record.run.pk for record in records(Run.objects.all())]
+    return [record.run.pk for record in records()]
 
 
 def test_record_below_the_baseline_is_not_set(ran):
@@ -43,7 +48,7 @@ def test_record_below_the_baseline_is_not_set(ran):
     ran(1.009, 1.1)
     assert held() == []
     first = ran(1.02, 1.1)
-    (record,) = records(Run.objects.all())
+    (record,) = records()
     assert (record.run, record.beaten, record.until, record.seconds) == (first, 1.0, None, None)
     assert record.gain == first.speedup
 
@@ -53,7 +58,7 @@ def test_record_needs_a_one_percent_gap_between_intervals(ran):
     ran(1.25, 1.5)
     ran(1.31, 1.4)
     second = ran(1.32, 1.4)
-    newest, older = records(Run.objects.all())
+    newest, older = records()
     assert (newest.run, older.run) == (second, first)
     assert newest.beaten == first.speedup
     assert newest.gain == pytest.approx(second.speedup / first.speedup)
@@ -69,7 +74,7 @@ def test_records_are_separate_by_hardware_and_task_version(ran, task):
     changed = TaskVersion.objects.create(task=task, content_hash="c" * 64)
     anew = ran(1.5, 1.6, task_version=changed)
     assert held() == [anew.pk, elsewhere.pk, first.pk]
-    assert all(record.until is None for record in records(Run.objects.all()))
+    assert all(record.until is None for record in records())
 
 
 @pytest.mark.parametrize(
@@ -97,9 +102,20 @@ def test_open_book_agent_sets_no_record(ran):
 def test_records_with_a_limit_read_only_the_newest(ran, django_assert_num_queries):
     ids = [ran(2.0**n, 2.0**n * 1.1).pk for n in range(1, 6)]
     with django_assert_num_queries(2):
-        newest = records(Run.objects.all(), 2)
+        newest = records(2)
         assert [record.run.pk for record in newest] == [ids[4], ids[3]]
         assert newest[0].run.task_version.task.operator.title
+
+
+def test_record_must_hold_on_held_out_cases(ran):
+    ran(2.5, 2.6, unseen_speedup=0.85, unseen_low=0.84, unseen_high=0.86)
+    ran(2.5, 2.6, unseen_speedup=None, unseen_low=None, unseen_high=None)
+    assert held() == []
+    first = ran(1.5, 1.6, unseen_speedup=1.4, unseen_low=1.3, unseen_high=1.5)
+    ran(2.5, 2.6, unseen_speedup=1.2, unseen_low=1.1, unseen_high=1.3)
+    assert held() == [first.pk]
+    (record,) = records()
+    assert record.gain == pytest.approx(1.4)
 
 
 def test_records_api_lists_and_filters(ran, client, task, agent):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,11 +21,13 @@ from arena.catalog.availability import (
     progress,
 )
 from arena.catalog.models import Agent, Harness
-from arena.catalog.templatetags.figures import Scale
-from arena.leaderboard.rankings import Filters, Row, rank, ranked_runs
-from arena.leaderboard.views.board import by_category, scale_of, verdicts_of
+from arena.leaderboard.boards import Board, Filters, boards, categories
+from arena.leaderboard.rankings import Row
+from arena.leaderboard.views.board import scale_of
+from arena.leaderboard.views.home import unseen_scale
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
+from arena.runs.states import Scope
 
 MAX_RECENT_RUNS = 20
 MAX_SETTINGS_TEXT = 120
@@ -44,12 +47,13 @@ class Spent:
 
 @dataclass(frozen=True)
 class Listed:
-    """One agent of the list; `row` is its place on the leaderboard."""
+    """One agent of the list; `row` is its place on the board of the device with most results."""
 
     agent: Agent
     harness: str
     availability: Availability
     row: Row | None
+    device: str
     spent: Spent
 
     @property
@@ -92,38 +96,58 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     shown = get_object_or_404(Agent, slug=slug)
     runs = Run.objects.visible_to(request.user).with_names().filter(agent=shown)
     recent = list(runs[:MAX_RECENT_RUNS])
-    ranked = ranked_runs()
-    failures = (
-        Evaluation.objects.filter(submission__run__in=runs, verdict__in=("failed", "rejected"))
-        .values("verdict", "reason", "scope")
-        .annotate(count=Count("pk"))
-        .order_by("-count")
-    )
-    verdicts = verdicts_of(runs)
-    categories = [
-        (category, row)
-        for category, board in by_category(Filters(), ranked).items()
-        for row in board
-        if row.agent == shown
-    ]
+    places = [(b, row) for b in boards() for row in b.rows if row.agent.pk == shown.pk]
+    asked = request.GET.get("hardware", "")
+    chosen = [each for each in places if each[0].filters.hardware == asked]
+    place = next(iter(chosen or places), None)
+    strengths = _categories(place[0], shown) if place else []
+    verdicts = _verdicts(runs)
+    counts: Counter[str] = Counter()
+    for verdict, _, _, count in verdicts:
+        counts[verdict] += count
     harness = Harness.objects.filter(name=shown.adapter).first()
     context = {
         "agent": shown,
         "harness": harness,
         "availability": availability(shown, live_workers(), harness),
         "spent": _spent(runs).get(shown.pk, Spent()),
-        "row": next((row for row in rank(runs=ranked) if row.agent == shown), None),
-        "categories": categories,
-        "scale": scale_of(row for _, row in categories),
+        "places": places,
+        "board": place and place[0],
+        "row": place and place[1],
+        "places_scale": scale_of(row for _, row in places),
+        "categories": strengths,
+        "scale": scale_of(row for _, row in strengths),
         "recent": recent,
-        "recent_scale": Scale.over(recent),
-        "failures": failures,
-        "judged": verdicts.count(),
-        "passed": verdicts.filter(verdict="passed").count(),
-        "rejected": verdicts.filter(verdict="rejected").count(),
-        "disputed": verdicts.filter(verdict="disputed").count(),
+        "recent_scale": unseen_scale(recent),
+        "failures": [each for each in verdicts if each[0] in ("failed", "rejected")],
+        "judged": counts.total(),
+        "passed": counts["passed"],
+        "rejected": counts["rejected"],
+        "disputed": counts["disputed"],
     }
     return render(request, "agent.html", context)
+
+
+def _verdicts(runs: RunQuerySet) -> list[tuple[str, str, str, int]]:
+    """Return verdict, reason, scope and count of the evaluations of these runs."""
+    ended = Evaluation.objects.filter(submission__run__in=runs.order_by()).exclude(verdict="")
+    counted = (
+        ended.exclude(scope=Scope.PROFILE).order_by().values_list("verdict", "reason", "scope")
+    )
+    return sorted(counted.annotate(Count("pk")), key=lambda each: (-each[-1], each))
+
+
+def _categories(board: Board, agent: Agent) -> list[tuple[str, Row]]:
+    """Return the place of an agent on the ranking of each category of a board."""
+    found = categories(Filters(hardware=board.filters.hardware))
+    return [(n, row) for n, each in found.items() for row in each.rows if row.agent.pk == agent.pk]
+
+
+def _placed(found: tuple[Row, Board] | None) -> tuple[Row | None, str]:
+    if found is None:
+        return None, ""
+    row, board = found
+    return row, board.device.name if board.device else ""
 
 
 def _listed(
@@ -131,13 +155,13 @@ def _listed(
 ) -> list[Listed]:
     """Return the agents with their availability, place and spending, in a few queries."""
     found, spent = availabilities(agents), _spent(runs)
-    rows = {row.agent.pk: row for row in rank()}
+    rows = {row.agent.pk: (row, b) for b in reversed(boards()) for row in b.rows}
     return [
         Listed(
             agent,
             harnesses.get(agent.adapter, agent.adapter),
             found[agent.pk],
-            rows.get(agent.pk),
+            *_placed(rows.get(agent.pk)),
             spent.get(agent.pk, Spent()),
         )
         for agent in agents

@@ -1,116 +1,103 @@
-"""The pages home, leaderboard and methodology."""
+"""The leaderboard, and its parts that a page reads when they come into view."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Any
 
-from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.dateparse import parse_date
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import Agent, Hardware, Harness, Task
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
-from arena.leaderboard.ablation import ablation_tables
+from arena.leaderboard.boards import FACETS, Board, Filters, board, categories, options, unknown
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.frontier import Frontier, frontier
-from arena.leaderboard.rankings import (
-    GENERALIZATIONS,
-    SEEN,
-    Filters,
-    JudgedRun,
-    Row,
-    judge_versions,
-    rank,
-    ranked_runs,
+from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Row
+
+ROWS_A_PAGE = 50
+SELECTS = (
+    ("category", "Category", "All categories"),
+    ("track", "Track", "All tracks"),
+    ("family", "Model family", "All families"),
+    ("model", "Model", "All models"),
+    ("harness", "Harness", "All harnesses"),
+    ("experiment", "Experiment", "All experiments"),
 )
-from arena.leaderboard.records import records
-from arena.runs import experiments
-from arena.runs.best import best_first
-from arena.runs.models import Evaluation, Run
-from arena.runs.querysets import RunQuerySet
-from arena.runs.reward import FORMULA
-from arena.runs.states import RUN_JUDGED, RunStatus, Scope
-
-MAX_NEWEST_RUNS = 8
-MAX_NEWEST_RECORDS = 5
-MAX_ACTIVE_RUNS = 12
-
-
-@require_safe
-def home(request: HttpRequest) -> HttpResponse:
-    visible = Run.objects.visible_to(request.user).of_agents().with_names()
-    runs = ranked_runs()
-    boards = [
-        (device, rank(runs=[run for run in runs if run.hardware_id == device.pk]))
-        for device in Hardware.objects.all()
-    ]
-    newest = list(visible.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:MAX_NEWEST_RUNS])
-    newest_records = records(Run.objects.all(), MAX_NEWEST_RECORDS)
-    context = {
-        "active": _with_best(_active(visible.active())),
-        "boards": [(device, rows[:3]) for device, rows in boards if rows],
-        "scale": scale_of(row for _, rows in boards for row in rows),
-        "records": newest_records,
-        "records_scale": Scale.over(record.run for record in newest_records),
-        "newest": newest,
-        "newest_scale": Scale.over(newest),
-        "counts": {
-            "judged": visible.filter(status__in=RUN_JUDGED).count(),
-            "rounds": verdicts_of(visible).count(),
-            "tasks": Task.objects.runnable().count(),
-            "agents": Agent.objects.filter(active=True).count(),
-        },
-    }
-    return render(request, "home.html", context)
+"""Filters with a list of values: name, label and the text of no choice."""
+PARTS = {
+    "generalization": "Public vs held-out speedup",
+    "frontier": "Cost and speedup",
+    "categories": "Speedup by category",
+}
+"""Parts of the page with their titles, below the table."""
 
 
 @require_safe
 def leaderboard(request: HttpRequest) -> HttpResponse:
-    filters = _filters(request)
-    runs = ranked_runs(filters)
-    visible = Task.objects.visible_to(request.user)
-    families = visible.values_list("operator__families", flat=True)
-    rows = rank(filters, runs)
-    costs = frontier(rows, filters.generalization)
+    asked, problems = filters_of(request)
+    shown = board(asked)
+    page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    filters = shown.filters
+    plain = Filters(hardware=filters.hardware, generalization=filters.generalization)
     context = {
-        "rows": rows,
-        "frontier": costs,
-        "frontier_chart": frontier_chart(costs) if costs else None,
-        "frontier_caption": frontier_caption(costs) if costs else "",
-        "scale": scale_of(rows),
-        "spent": any(row.tokens is not None or row.cost is not None for row in rows),
+        "board": shown,
+        "rows": page.object_list,
+        "page": page,
+        "scale": scale_of(page.object_list),
+        "spent": any(row.tokens is not None or row.cost is not None for row in shown.rows),
         "filters": filters,
-        "narrowed": replace(filters, generalization=SEEN) != Filters(),
+        "narrowed": filters != plain,
+        "problems": problems + unknown(asked),
         "generalization": GENERALIZATIONS[filters.generalization],
         "generalizations": [
-            (label, _address(request, name), name == filters.generalization)
+            (label, _address(request, generalization=name), name == filters.generalization)
             for name, label in GENERALIZATIONS.items()
         ],
-        "devices": Hardware.objects.all(),
-        "categories": visible.values_of("operator__category"),
-        "tracks": visible.values_of("track"),
-        "families": sorted(set().union(*families)),
-        "models": _models(),
-        "harnesses": Harness.objects.order_by("title").values_list("name", "title"),
-        "experiments": experiments.visible_to(request.user),
-        "chart": generalization_chart(rows),
-        "caption": generalization_caption(rows),
-        "heat": _heat(filters, rows, runs),
-        "judge_versions": judge_versions(runs),
+        "tabs": [
+            (option, _address(request, hardware=option.value), option.value == filters.hardware)
+            for option in options(filters, "hardware")
+        ],
+        "clear": _address_of(plain),
+        "selects": _selects(filters),
+        "parts": _parts(shown) if shown.rows else [],
     }
     return render(request, "leaderboard.html", context)
 
 
 @require_safe
-def methodology(request: HttpRequest) -> HttpResponse:
-    tables = ablation_tables(settings.ADMISSIONS)
-    return render(request, "methodology.html", {"reward": FORMULA, "ablations": tables})
+def part(request: HttpRequest, name: str) -> HttpResponse:
+    """Return a part of a board: alone for a page that inserts it, else as a page."""
+    if name not in PARTS:
+        raise Http404
+    shown = board(filters_of(request)[0])
+    context = {"board": shown, "rows": shown.rows, "filters": shown.filters, "title": PARTS[name]}
+    context |= PART_CONTEXTS[name](request, shown)
+    inserted = request.headers.get("X-Requested-With") == "fragment"
+    template = f"leaderboard/{name}.html"
+    if inserted:
+        return render(request, template, context)
+    return render(request, "leaderboard/part.html", context | {"template": template})
+
+
+def filters_of(request: HttpRequest) -> tuple[Filters, list[str]]:
+    """Return the filters of the query string, and what is wrong with the others."""
+    chosen: dict[str, Any] = {name: request.GET.get(name, "").replace("\0", "") for name in FACETS}
+    problems = []
+    for name, label in (("since", "From"), ("until", "To")):
+        text = request.GET.get(name, "")
+        chosen[name] = _date(text)
+        if text and chosen[name] is None:
+            problems.append(f"{label} is “{text[:40]}”, which is no date: write YYYY-MM-DD.")
+    by = request.GET.get("generalization", "")
+    if by and by not in GENERALIZATIONS:
+        known = ", ".join(GENERALIZATIONS)
+        problems.append(f"There is no ranking by “{by[:40]}”. Known: {known}.")
+    return Filters(**chosen, generalization=by if by in GENERALIZATIONS else UNSEEN), problems
 
 
 def generalization_caption(rows: list[Row]) -> str:
@@ -137,41 +124,67 @@ def frontier_caption(shown: Frontier) -> str:
     return f"Cheapest per solved task: {cheapest}. Fastest: {fastest}."
 
 
-def verdicts_of(runs: RunQuerySet) -> Any:
-    """Return the evaluations of these runs that ended with a verdict; a profile has none."""
-    found = Evaluation.objects.filter(submission__run__in=runs).exclude(verdict="")
-    return found.exclude(scope=Scope.PROFILE)
+def scale_of(rows: Iterable[Row]) -> Scale:
+    return Scale.over(rows, "unseen_low", "unseen_high")
 
 
-def _active(active: RunQuerySet) -> list[Run]:
-    """Return the runs at work, then the queued ones in the order of the queue."""
-    at_work = active.exclude(status=RunStatus.QUEUED).order_by("created_at")
-    runs = [*at_work[:MAX_ACTIVE_RUNS], *active.in_turn()[:MAX_ACTIVE_RUNS]]
-    return runs[:MAX_ACTIVE_RUNS]
+def _selects(filters: Filters) -> list[tuple[str, str, str, list[tuple[str, str]], str]]:
+    """Return the select of each filter that has a value, with the number of results of each."""
+    found = []
+    for name, label, every in SELECTS:
+        listed = options(filters, name)
+        if listed:
+            choices = [(option.value, f"{option.label} ({option.count})") for option in listed]
+            found.append((label, name, every, choices, getattr(filters, name)))
+    return found
 
 
-def _with_best(runs: list[Run]) -> list[tuple[Run, Evaluation | None]]:
-    """Return each run with its best round so far."""
-    rounds = Evaluation.objects.filter(submission__run__in=runs, scope=Scope.ROUND)
-    by_run: dict[str, Evaluation] = {}
-    for best in best_first(rounds).select_related("submission"):
-        by_run.setdefault(best.submission.run_id, best)
-    return [(run, by_run.get(run.pk)) for run in runs]
+def _parts(shown: Board) -> list[tuple[str, str, str]]:
+    """Return name, title and address of the parts that have something to show."""
+    names = ["generalization"]
+    if frontier(shown.rows, shown.filters.generalization):
+        names.append("frontier")
+    if len({option.value for option in options(shown.filters, "category") if option.count}) > 1:
+        names.append("categories")
+    return [
+        (n, PARTS[n], _address_of(shown.filters, reverse("board-part", args=[n]))) for n in names
+    ]
 
 
-def _filters(request: HttpRequest) -> Filters:
-    """Return the filters of the query string; an invalid date or ranking counts as absent."""
-    names = ("hardware", "category", "track", "family", "model", "harness", "experiment")
-    chosen: dict[str, Any] = {name: request.GET.get(name, "") for name in names}
-    chosen |= {name: _date(request.GET.get(name, "")) for name in ("since", "until")}
-    by = request.GET.get("generalization", "")
-    return Filters(**chosen, generalization=by if by in GENERALIZATIONS else SEEN)
+def _generalization(request: HttpRequest, shown: Board) -> dict[str, Any]:
+    return {
+        "chart": generalization_chart(shown.rows),
+        "caption": generalization_caption(shown.rows),
+    }
 
 
-def _models() -> list[str]:
-    """Return the models of all agents, by name."""
-    named = Agent.objects.exclude(model="").order_by("model")
-    return list(named.values_list("model", flat=True).distinct())
+def _frontier(request: HttpRequest, shown: Board) -> dict[str, Any]:
+    costs = frontier(shown.rows, shown.filters.generalization)
+    if costs is None:
+        return {"frontier": None}
+    return {
+        "frontier": costs,
+        "chart": frontier_chart(costs),
+        "caption": frontier_caption(costs),
+    }
+
+
+def _categories(request: HttpRequest, shown: Board) -> dict[str, Any]:
+    """Return the heatmap of agents by category, in the order of the board."""
+    found = categories(shown.filters)
+    by_agent = [{row.agent.pk: row for row in ranking.rows} for ranking in found.values()]
+    page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    lines = [
+        (row.agent, [ranking.get(row.agent.pk) for ranking in by_agent]) for row in page.object_list
+    ]
+    return {"categories": list(found), "lines": lines, "page": page}
+
+
+PART_CONTEXTS: dict[str, Callable[[HttpRequest, Board], dict[str, Any]]] = {
+    "generalization": _generalization,
+    "frontier": _frontier,
+    "categories": _categories,
+}
 
 
 def _date(text: str) -> date | None:
@@ -181,30 +194,20 @@ def _date(text: str) -> date | None:
         return None
 
 
-def _address(request: HttpRequest, generalization: str) -> str:
-    """Return the address of the same board, ranked by another speedup."""
+def _address(request: HttpRequest, **changes: str) -> str:
+    """Return the address of this board with other values of some filters, at its first page."""
     query = request.GET.copy()
-    query["generalization"] = generalization
+    query.pop("page", None)
+    for name, value in changes.items():
+        query[name] = value
     return f"{reverse('leaderboard')}?{query.urlencode()}"
 
 
-def scale_of(rows: Iterable[Row]) -> Scale:
-    return Scale.over(rows, "low", "high", "unseen_low", "unseen_high")
-
-
-def by_category(filters: Filters, runs: list[JudgedRun]) -> dict[str, list[Row]]:
-    """Return the board of each category of `runs`, by name."""
-    parts: dict[str, list[JudgedRun]] = {}
-    for run in runs:
-        parts.setdefault(run.category, []).append(run)
-    return {category: rank(filters, part) for category, part in sorted(parts.items())}
-
-
-def _heat(filters: Filters, rows: list[Row], runs: list[JudgedRun]) -> dict[str, Any]:
-    """Return the heatmap of agents by category; empty for fewer than two categories."""
-    boards = by_category(filters, runs)
-    if len(boards) < 2:
-        return {}
-    by_agent = [{row.agent.pk: row for row in board} for board in boards.values()]
-    lines = [(row.agent, [board.get(row.agent.pk) for board in by_agent]) for row in rows]
-    return {"categories": list(boards), "lines": lines}
+def _address_of(filters: Filters, base: str = "") -> str:
+    """Return the address of a board, or of a part of it."""
+    query = QueryDict(mutable=True)
+    for name in (*FACETS, "generalization", "since", "until"):
+        value = getattr(filters, name)
+        if value and value != getattr(Filters(), name):
+            query[name] = str(value)
+    return f"{base or reverse('leaderboard')}?{query.urlencode()}"

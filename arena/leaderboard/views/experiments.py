@@ -40,10 +40,11 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
     runs = Run.objects.visible_to(request.user).with_names().filter(experiment=shown)
     plan = experiments.plan_of(shown)
     summary = experiment_summary(runs, plan)
+    rows = [row for _, ranking in summary.standings for row in ranking.rows]
     context = {
         "interrupted": experiments.interrupted(shown, request.user).count(),
-        "board_scale": scale_of(summary.standings),
-        "spent": any(row.tokens is not None or row.cost is not None for row in summary.standings),
+        "board_scale": scale_of(rows),
+        "spent": any(row.tokens is not None or row.cost is not None for row in rows),
         "experiment": shown,
         "planned": plan and plan.size(),
         "missing": plan and experiments.missing(shown, plan),

@@ -2,47 +2,96 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from dataclasses import dataclass
 
-from django.db.models import F, Window
-from django.db.models.functions import RowNumber
+from django.core.paginator import Paginator
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
-from arena.catalog.models import Task
+from arena.catalog.models import Agent, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
+from arena.leaderboard.boards import Filters, leaders, options
 from arena.leaderboard.records import records
+from arena.leaderboard.results import snapshot
+from arena.leaderboard.views.home import unseen_scale
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Run
-from arena.runs.querysets import RunQuerySet
 from arena.runs.sources import highlighted
-from arena.runs.states import RUN_JUDGED, RunStatus
+from arena.runs.states import RUN_JUDGED
 
 MAX_RECENT_RUNS = 20
+MAX_RECORDS = 20
+TASKS_A_PAGE = 50
+MAX_WORDS = 100
+
+
+@dataclass(frozen=True)
+class Fastest:
+    """The fastest result of a task on a device, on held-out cases."""
+
+    run: str
+    agent: Agent
+    speedup: float
+    low: float
+    high: float
 
 
 @require_safe
 def tasks(request: HttpRequest) -> HttpResponse:
+    """List the published tasks, with the fastest agent of each on one device."""
     chosen = {name: request.GET.get(name, "") for name in ("category", "track")}
-    visible = Task.objects.visible_to(request.user)
-    found = visible.filter(status=Task.Status.PUBLISHED).select_related("operator")
-    found = found.matching(**chosen)
-    fastest = _fastest(Run.objects.visible_to(request.user).of_agents())
-    operators = [
-        (operator, [(task, fastest.get(task.pk)) for task in its_tasks])
-        for operator, its_tasks in groupby(found, key=lambda task: task.operator)
+    words = request.GET.get("q", "").strip()[:MAX_WORDS]
+    published = Task.objects.visible_to(request.user).filter(status=Task.Status.PUBLISHED)
+    found = published.matching(**chosen).named(words).select_related("operator")
+    devices = options(Filters(), "hardware")
+    asked = request.GET.get("hardware", "")
+    device = next(
+        (each for each in devices if each.value == asked), devices[0] if devices else None
+    )
+    page = Paginator(found, TASKS_A_PAGE).get_page(request.GET.get("page"))
+    fastest = leaders(device.value) if device else {}
+    agents = snapshot().agents
+    listed = []
+    for task in page.object_list:
+        best = fastest.get(task.pk)
+        listed.append((task, best and Fastest(best[0], agents[best[1]], *best[2:])))
+    selects = [
+        (label, name, every, _choices(published, name), chosen[name])
+        for label, name, every in (
+            ("Category", "category", "All categories"), ("Track", "track", "All tracks"),
+        )
+    ]  # fmt: skip
+    problems = [
+        f"There is no {name} “{value[:100]}” here."
+        for label, name, every, choices, value in selects
+        if value and value not in dict(choices)
     ]
+    if asked and (device is None or device.value != asked):
+        problems.append(f"There is no device “{asked[:100]}” here.")
     context = {
-        "operators": operators,
-        "count": len(found),
+        "page": page,
+        "listed": listed,
+        "scale": Scale.over([fastest for _, fastest in listed if fastest]),
+        "words": words,
         "chosen": chosen,
-        "categories": visible.values_of("operator__category"),
-        "tracks": visible.values_of("track"),
+        "selects": selects,
+        "problems": problems,
+        "device": device,
+        "devices": devices,
+        "narrowed": bool(words or any(chosen.values())),
     }
     return render(request, "tasks.html", context)
+
+
+def _choices(tasks: TaskQuerySet, name: str) -> list[tuple[str, str]]:
+    """Return the values of a filter of tasks, each with the number of tasks."""
+    column = {"category": "operator__category"}.get(name, name)
+    counted = tasks.order_by(column).values_list(column).annotate(Count("pk"))
+    return [(value, f"{value} ({count})") for value, count in counted]
 
 
 @require_safe
@@ -65,7 +114,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     visible_runs = Run.objects.visible_to(request.user).of_agents()
     runs = visible_runs.with_names().filter(task_version__task=shown)
     history = list(runs.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:MAX_RECENT_RUNS])
-    task_records = records(Run.objects.filter(task_version=version)) if version else []
+    task_records = records(MAX_RECORDS, task_version=version) if version else []
     context = {
         "task": shown,
         "version": version,
@@ -82,16 +131,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "history": history,
         "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
-        "scale": Scale.over([*history, *(record.run for record in task_records)]),
+        "scale": unseen_scale([*history, *(record.run for record in task_records)]),
         "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     return render(request, "task.html", context)
-
-
-def _fastest(runs: RunQuerySet) -> dict[int, Run]:
-    """Return the fastest passed run of each task, by task id."""
-    passed = runs.filter(status=RunStatus.PASSED).exclude(speedup=None)
-    fastest_first = (F("speedup").desc(), F("id").desc())
-    position = Window(RowNumber(), partition_by="task_version__task", order_by=fastest_first)
-    best = passed.annotate(position=position).filter(position=1).with_names()
-    return {run.task_version.task_id: run for run in best}

@@ -1,0 +1,26 @@
+// Reads the parts of a page marked data-fragment when they come into view.
+
+import { start } from "./charts.js";
+
+async function insert(part) {
+  try {
+    const answer = await fetch(part.dataset.fragment, { headers: { "X-Requested-With": "fragment" } });
+    if (!answer.ok) return; // the link to the part stays
+    part.innerHTML = await answer.text();
+    start(part);
+  } catch {
+    // The server is not reachable; the link to the part stays.
+  }
+}
+
+const seen = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    seen.unobserve(target);
+    insert(target);
+  }
+}, { rootMargin: "300px" });
+
+export function watchFragments() {
+  for (const part of document.querySelectorAll("[data-fragment]")) seen.observe(part);
+}
