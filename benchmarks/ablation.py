@@ -7,10 +7,10 @@ Each trick of the suite is judged with every mechanism on, static analysis off. 
 integrity or correctness refuse do not concern timing and are left. The others are judged with each
 mechanism off. Where another mechanism refused a trick, it still does, so that cell is not tried.
 
-A trick escapes if it passes and its best verdict exceeds its honest counterpart's best by more than
-1 %, in as many verdicts on each. Such a cell is repeated, and so is one that slows the baseline,
-since that works at times only. A trick that must be refused may pass without a gain: it shows that
-something can be done, not that it pays on so small a case.
+A trick escapes if it passes and the low end of its best verdict's interval exceeds its honest
+counterpart's best speedup by more than 1 %, in as many verdicts on each. Such a cell is repeated,
+and so is one that slows the baseline, since that works at times only. A trick that must be refused
+may pass without a gain: it shows that something can be done, not that it pays on so small a case.
 
 An H200 takes about eleven minutes, so two calls with `--seconds 540`.
 
@@ -190,6 +190,7 @@ class Ablation:
             "got": [self.suite.conclusion(report) for report in compared.trick],
             "message": first.message[:200] if refused else "",
             "speedups": [round(gains.speedup(report), 4) for report in compared.trick],
+            "low": [round(gains.low(report), 4) for report in compared.trick],
             "noisy": sum(report.noisy for report in compared.trick),
             "honest": [round(gains.speedup(report), 4) for report in compared.honest],
             "gain": gain,

@@ -1,7 +1,8 @@
-"""Gain of a trick: its speedup over that of honest code which does the same work.
+"""Gain of a trick over honest code that does the same work.
 
 Both are judged by turns, and the best verdicts are compared: an attacker hands in the same source
-until it works. A verdict that refuses the trick gains nothing.
+until it works. As for records, a trick counts with the low end of its interval. A verdict that
+refuses it gains nothing.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Return the share by which the trick's best verdict exceeds its counterpart's best."""
-        return max(map(speedup, self.trick)) / max(map(speedup, self.honest)) - 1
+        """Return the share by which the trick's best interval begins above the honest speedup."""
+        return max(map(low, self.trick)) / max(map(speedup, self.honest)) - 1
 
 
 def speedup(report: Report) -> float:
-    """Return the speedup of a report that passed, else 0.
+    """Return the speedup of a report that passed, else 0."""
+    return report.seen.speedup if report.verdict is Verdict.PASSED and report.seen else 0.0
 
-    A noisy one counts with the low end of its interval.
-    """
-    if report.verdict is not Verdict.PASSED or report.seen is None:
-        return 0.0
-    return report.seen.low if report.noisy else report.seen.speedup
+
+def low(report: Report) -> float:
+    """Return the low end of the speedup of a report that passed, else 0."""
+    return report.seen.low if report.verdict is Verdict.PASSED and report.seen else 0.0
 
 
 def compare(

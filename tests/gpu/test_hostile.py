@@ -101,6 +101,7 @@ def test_trick_gains_no_more_than_its_bound(
     record_property("got", [conclusion(report) for report in found.trick])
     record_property("gain", round(found.gain, 4))
     record_property("speedups", [round(gains.speedup(report), 3) for report in found.trick])
+    record_property("low", [round(gains.low(report), 3) for report in found.trick])
     record_property("honest", [round(gains.speedup(report), 3) for report in found.honest])
     assert found.gain <= bound, "\n".join(map(details, found.trick))
     assert all(report.verdict is not Verdict.BROKEN for report in (*found.trick, *found.honest))

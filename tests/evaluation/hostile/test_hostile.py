@@ -67,6 +67,7 @@ def test_trick_without_static_analysis_gets_its_verdict(
 
 @pytest.mark.slow
 @pytest.mark.serial
+@pytest.mark.timeout(300)  # up to ten verdicts
 @pytest.mark.parametrize("trick", BOUNDED, ids=lambda trick: trick.name)
 def test_trick_gains_no_more_than_its_bound(
     trick: Submission, no_static_analysis: None, cache: Path
