@@ -45,8 +45,8 @@ class Trial:
 
     @property
     def untimed(self) -> str:
-        """Return why this machine cannot time the language; empty when it can."""
-        return self.language.judged_here()
+        """Return why this machine cannot time the submission; empty when it can."""
+        return self.language.untimed(self.files, self.task.kind)
 
     @property
     def max_elements(self) -> int | None:

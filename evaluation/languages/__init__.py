@@ -99,6 +99,10 @@ class Language(ABC):
         """Return why this machine cannot time the language; empty when it can."""
         return ""
 
+    def untimed(self, files: Mapping[str, str], kind: str) -> str:
+        """Return why these files cannot be timed on a device kind here; empty when they can."""
+        return self.judged_here()
+
     def runs_here(self) -> str:
         """Return why this machine can only build the language; empty when it can run it."""
         return ""

@@ -2,7 +2,8 @@
 
 Returned tensors are copied to the outputs within the measured time, as those of the baseline are
 for a candidate that is slower (see `gates.performance.measure`). Extensions by `load_inline` are
-built beforehand. `torch.compile`, on a GPU only, compiles at the first call.
+built beforehand. `torch.compile`, on a GPU only, compiles at the first call, and so does Triton,
+whose kernels are interpreted on a CPU.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.building import extensions, native, static_analysis
 from evaluation.device_kind import GPU
 from evaluation.errors import BuildError, SubmissionError
-from evaluation.languages import Kernel, Language, Texts, TrivialSource, _signature
+from evaluation.languages import Kernel, Language, Texts, TrivialSource, _signature, triton
 from evaluation.languages._python import load_module
 from evaluation.languages.cuda import RULES
 from evaluation.types import Argument, BufferSet, CompilerOutput, Launch, Reason
@@ -78,11 +79,12 @@ def {name}({parameters}):
         "are copied on the clock. What is to be beaten pays for the same copy up to a speedup of\n"
         "1, and beyond that for none: fill the outputs to save the copy.\n"
         "`torch.utils.cpp_extension.load_inline` may be called while the file is imported: what\n"
-        "it asks for is built once, with no GPU in reach, and found ready-made from then on."
+        "it asks for is built once, with no GPU in reach, and found ready-made from then on.\n"
+        "`@triton.jit` kernels may be defined and launched; a CPU interprets them, untimed."
     ),
     rules=(
-        "- Any call of PyTorch that works in this process, and extensions in C++ and CUDA; on a\n"
-        "  GPU, `torch.compile` too.\n"
+        "- Any call of PyTorch that works in this process, and extensions in C++ and CUDA or\n"
+        "  kernels in Triton, not both; on a GPU, `torch.compile` too.\n"
         "- No files, processes or network, and no state kept from one call to the next."
     ),
     trivial=TrivialSource(
@@ -126,23 +128,35 @@ class Torch(Language):
     kinds = ("gpu", "cpu")
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
-        modules = static_analysis.PURE_MODULES | {"torch"}
+        modules = static_analysis.PURE_MODULES | {"torch", "triton"}
         exempt = frozenset({_COMPILE if self.compiles(files, task.kind) else _LOAD_INLINE})
         for name, text in files.items():
-            static_analysis.check_source(static_analysis.Source(name, text), modules, exempt)
+            source = static_analysis.Source(name, text)
+            static_analysis.check_source(source, modules, exempt)
             if extensions.requested({name: text}):
                 native.check_rules({name: text}, _EXTENSION_RULES)
+                if _uses_triton({name: text}):
+                    message = "Triton compiles when it runs, which native code must not; use one"
+                    raise source.reject(source.tree, "import", message)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
         compilers = extensions.key() if extensions.requested(files) else ""
+        if _uses_triton(files):
+            compilers += f"triton {importlib.metadata.version('triton')}"
         return f"torch {importlib.metadata.version('torch')}\n{compilers}"
 
     def compiles(self, files: Mapping[str, str], kind: str) -> bool:
-        """Return whether a source uses PyTorch's compiler, on a GPU and without native code.
+        """Return whether a source uses a compiler when it runs, on a GPU and without native code.
 
         Native code of a candidate must not start processes.
         """
-        return kind == GPU and not extensions.requested(files) and _uses_compile(files)
+        uses = _uses_compile(files) or _uses_triton(files)
+        return kind == GPU and not extensions.requested(files) and uses
+
+    def untimed(self, files: Mapping[str, str], kind: str) -> str:
+        if kind == GPU or not _uses_triton(files):
+            return self.judged_here()
+        return "on a CPU Triton kernels run in the interpreter, for correctness only"
 
     def returns(self, files: Mapping[str, str], operator: Operator) -> bool:
         tree = static_analysis.Source("", files.get(f"{operator.name}{self.suffix}", "")).tree
@@ -189,8 +203,11 @@ class Torch(Language):
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/inductor")
         if (folder / extensions.FOLDER).exists():
             extensions.replace_load_inline(folder)
-        if _uses_compile({path.name: path.read_text("utf-8") for path in folder.glob("*.py")}):
+        files = {path.name: path.read_text("utf-8") for path in folder.glob("*.py")}
+        if _uses_compile(files):
             _allow_recompilations()
+        if _uses_triton(files):
+            triton.interpret_without_gpu()
         module = load_module(folder / f"{entry}.py")
         for name in (entry, MODEL):
             if callable(function := getattr(module, name, None)):
@@ -204,6 +221,13 @@ class Torch(Language):
 def _uses_compile(files: Mapping[str, str]) -> bool:
     """Return whether one of these sources uses `torch.compile`."""
     return any(static_analysis.Source(name, text).uses(_COMPILE) for name, text in files.items())
+
+
+def _uses_triton(files: Mapping[str, str]) -> bool:
+    """Return whether one of these sources imports Triton."""
+    sources = (static_analysis.Source(name, text) for name, text in files.items())
+    modules = (module for source in sources for module in source.modules.values())
+    return any(module.partition(".")[0] == "triton" for module in modules)
 
 
 def _allow_recompilations() -> None:

@@ -127,6 +127,7 @@ class Triton(Language):
         for name, text in files.items():
             source = static_analysis.Source(name, text)
             static_analysis.check_source(source, static_analysis.PURE_MODULES | {"torch", "triton"})
+            _check_entry(source, task.operator.name)
             _check_host_code(source)
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
@@ -191,8 +192,7 @@ class Triton(Language):
 
         if torch.cuda.is_available():
             triton_cache.restore(folder, Path.home() / ".triton" / "cache")
-        else:
-            _interpret()
+        interpret_without_gpu()
         return TritonKernel(load_function(folder / f"{entry}.py", entry))
 
 
@@ -220,8 +220,12 @@ def targets() -> dict[str, Target]:
     return {f"cuda:{number}": here, **TRIED}
 
 
-def _interpret() -> None:
-    """Let this process interpret every kernel."""
+def interpret_without_gpu() -> None:
+    """Let this process interpret every kernel, unless it has a GPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return
     os.environ["TRITON_INTERPRET"] = "1"
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
@@ -256,6 +260,18 @@ def _value(argument: Argument, case: Case) -> dict[str, Any]:
 
 def _version() -> str:
     return f"triton {importlib.metadata.version('triton')}"
+
+
+def _check_entry(source: static_analysis.Source, entry: str) -> None:
+    """Raise Rejected for a module of KernelBench, which another track judges."""
+    defined = {
+        node.name: node
+        for node in source.tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    if entry not in defined and (model := defined.get("ModelNew")):
+        message = f"`ModelNew` is judged on torch-to-torch, Triton included; here define `{entry}`"
+        raise source.reject(model, "entry", message)
 
 
 def _check_host_code(source: static_analysis.Source) -> None:

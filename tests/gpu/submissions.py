@@ -21,6 +21,7 @@ from evaluation.types import Report, Verdict
 
 HERE = Path(__file__).parent
 OPERATORS = HERE / "operators"
+TASKS = HERE.parents[1] / "tasks"
 RIGHT = {
     "cuda": """\
 #include "right.cuh"
@@ -39,7 +40,7 @@ extern "C" int centred(const centred_args* args, cudaStream_t stream) {
 class Submission:
     """One source file, `name.language.suffix`, and its header: comments `word: text` at its top.
 
-    - `operator`: its operator; by default `centred`
+    - `operator`: its operator, of `operators` here or of `tasks`; by default `centred`
     - `scope`: `final` for one that fails hidden cases; by default `round`
     - `seconds`: a time limit, for one that never returns or that compiles in a call
     - `captured`: `no` for honest work that cannot be captured in a CUDA graph
@@ -92,7 +93,9 @@ class Submission:
 
     def task(self) -> Task:
         operator = self.header.get("operator", "centred")
-        return load_task(OPERATORS, operator, f"cuda-to-{self.language}", GPU)
+        if (OPERATORS / operator).is_dir():
+            return load_task(OPERATORS, operator, f"cuda-to-{self.language}", GPU)
+        return load_task(TASKS, operator, f"torch-to-{self.language}", GPU)
 
     def check(self) -> None:
         """Run the static analysis. Raises: Rejected."""
