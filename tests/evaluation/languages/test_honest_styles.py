@@ -18,6 +18,7 @@ from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import baselines, build
 from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Split, Verdict
+from tests.gpu.submissions import Submission
 
 TESTS = Path(__file__).resolve().parents[2]
 STYLES = TESTS / "gpu" / "honest"
@@ -68,6 +69,16 @@ def test_wrong_module_of_triton_fails(centred: Task, cache: Path) -> None:
     wrong = MODULE.replace("tl.sum(values, 0) / cols", "tl.sum(values, 0) / BLOCK")
     report = evaluate(Request(centred, {centred.target_file: wrong}, cache, scope="round"))
     assert report.verdict is Verdict.FAILED and report.reason == "WRONG_VALUES"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["persistent_by_occupancy.triton.py", "rounded_before_the_weight.triton.py"]
+)
+def test_style_of_triton_is_compiled_ahead_without_a_gpu(name: str, cache: Path) -> None:
+    outputs = Submission.read(STYLES / name).build(cache).outputs
+    assert outputs and all(output.ok for output in outputs)
+    assert any(output.resources for output in outputs)
 
 
 def test_module_of_triton_may_start_a_compiler_on_a_gpu_only(centred: Task) -> None:
