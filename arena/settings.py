@@ -159,14 +159,6 @@ CACHES = {
     }
 }
 
-CHANNEL_LAYERS = {
-    "default": {
-        # Nudges carry no data, so publish/subscribe is enough; it survives a restart.
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "prefix": "arena"},
-    }
-}
-
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect before a start

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.db import transaction
 
 logger = logging.getLogger(__name__)
 
 BOARD = "board"
+CHANNEL = "arena.nudges"
+RECONNECT_SECONDS = 1.0
 
 Scope = dict[str, Any]
 
@@ -33,14 +37,38 @@ def _send(groups: tuple[str, ...]) -> None:
     if settings.HEADLESS:
         return  # no page is open
     import redis
-    from channels.layers import get_channel_layer
 
-    layer: Any = get_channel_layer()
     try:
         for group in groups:
-            async_to_sync(layer.group_send)(group, {"type": "nudge"})
+            _client(settings.REDIS_URL).publish(CHANNEL, group)
     except (redis.RedisError, OSError) as error:
         logger.warning("no page was notified: %s", error)
+
+
+@functools.cache
+def _client(url: str) -> Any:
+    """Return a client that tries once more at once, and no longer: a nudge is worth no wait."""
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    return redis.Redis.from_url(url, socket_timeout=1, retry=Retry(NoBackoff(), 1))
+
+
+async def nudged_groups(url: str) -> AsyncIterator[str]:
+    """Yield the group of each nudge that arrives; connect again where the server was away."""
+    import redis.asyncio
+
+    while True:
+        try:
+            async with redis.asyncio.from_url(url) as client, client.pubsub() as subscriber:
+                await subscriber.subscribe(CHANNEL)
+                async for message in subscriber.listen():
+                    if message["type"] == "message":
+                        yield message["data"].decode()
+        except (redis.RedisError, OSError) as error:
+            logger.warning("no nudge arrives: %s", error)
+            await asyncio.sleep(RECONNECT_SECONDS)
 
 
 class SameOriginValidator:

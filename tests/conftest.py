@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from channels.layers import channel_layers
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connections
@@ -63,8 +62,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _point_at(url: str) -> None:
     settings.REDIS_URL = url
-    settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [url]
-    channel_layers.backends.clear()
 
 
 def skip_or_fail(what: str) -> None:

@@ -6,16 +6,16 @@ from typing import Any
 
 from django.urls import path, re_path
 
-from arena.runs.trace.consumers import BoardConsumer, NowhereConsumer, RunConsumer
+from arena.runs.live import consumers
 
 
-def _app(consumer: type[Any]) -> Any:
-    """Return the ASGI application of a consumer, which Django's types take for no view."""
-    return consumer.as_asgi()
+def _app(consumer: Any) -> Any:
+    """Return an ASGI application, which Django's types take for no view."""
+    return consumer
 
 
 websocket_urls: list[Any] = [
-    path("ws/runs/<str:run_id>/", _app(RunConsumer)),
-    path("ws/board/", _app(BoardConsumer)),
-    re_path("", _app(NowhereConsumer)),
+    path("ws/runs/<str:run_id>/", _app(consumers.run)),
+    path("ws/board/", _app(consumers.board)),
+    re_path("", _app(consumers.nowhere)),
 ]

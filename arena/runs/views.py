@@ -19,19 +19,15 @@ from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.runs import experiments, services
-from arena.runs.charts import best_by_round
 from arena.runs.forms import StartForm, initial_of
-from arena.runs.models import Evaluation, Run, Submission
-from arena.runs.rounds import Round, best_of, difference, rounds_of
+from arena.runs.models import Run, Submission
+from arena.runs.rounds import rounds_of
 from arena.runs.services.runs import BUDGET_BOUNDS
 from arena.runs.sources import changes, sources
-from arena.runs.spending import spending
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
+from arena.runs.summary import shown_runs, summary_of, verdict_of
 from arena.runs.trace import timeline
-from arena.runs.waiting import waiting_of
-from evaluation.types import GateName
 
-GATES = tuple(name.value for name in GateName)
 RUNS_A_PAGE = 50
 FILTERS = ("task", "agent", "hardware", "status", "experiment")
 SPEEDS = (1, 2, 5, 10, 20, 60)
@@ -122,8 +118,7 @@ def summary(request: HttpRequest, run_id: str) -> HttpResponse:
 def events(request: HttpRequest, run_id: str) -> HttpResponse:
     """Return rows of the trace: `?chunk=` one chunk, `?after=` the new or changed rows above a seq.
 
-    Only the template renders events: a live page fetches rows here, and learns from the socket
-    only that there are some. The next cursor is in the headers.
+    A live page requests what its socket did not send. The next cursor is in the headers.
     """
     shown = _run(request, run_id)
     events = shown.events.all()
@@ -176,7 +171,7 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
         "against": f"round {number - 1}" if before else "the starter files",
         "previous": number - 1 if before else None,
         "next": number + 1 if number < len(every) else None,
-        **_verdict(this.evaluation),
+        **verdict_of(this.evaluation),
     }
     return render(request, "round.html", context)
 
@@ -214,8 +209,7 @@ def cancel(request: HttpRequest, run_id: str) -> HttpResponse:
 
 
 def _run(request: HttpRequest, run_id: str) -> Run:
-    found = Run.objects.visible_to(request.user).with_names().select_related("experiment", "final")
-    return get_object_or_404(found, pk=run_id)
+    return get_object_or_404(shown_runs(request.user), pk=run_id)
 
 
 def _number(request: HttpRequest, name: str) -> int:
@@ -226,34 +220,17 @@ def _number(request: HttpRequest, name: str) -> int:
 
 def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     """Return the context of a run's page, without the trace."""
-    rounds = rounds_of(shown)
-    best = best_of(rounds)
-    judged_round = _judged_round(rounds)
-    final = judged_round.submission if judged_round else None
-    judged = [*rounds, *(r.final for r in rounds if r.final)]
-    may_cancel = request.user.is_staff or (
+    owned = request.user.is_staff or (
         request.user.is_authenticated and shown.owner_id == request.user.pk
     )
     return {
-        "run": shown,
+        **summary_of(shown),
         "again": _again(shown),
-        "waiting": waiting_of(shown),
-        "rounds": rounds,
-        "difference": difference(rounds),
-        "best": best,
-        "final": next((r for r in rounds if r.final), None),
-        "judged_round": judged_round,
-        "scale": Scale.over(judged),
-        "chart": best_by_round(rounds),
-        "outline": timeline.outline(shown.events.all()),
-        "todo": timeline.todo_list(shown.events.all()),
-        "spent": spending(shown.pk),
         "raw_output": shown.events.filter(kind="raw_output").order_by("seq").first(),
         "continued_by": Run.objects.filter(continues=shown).first(),
-        "may_continue": may_cancel and services.can_continue(shown),
-        "sources": sources(final.files) if final else [],
-        "may_cancel": may_cancel and not shown.ended and not shown.cancel_requested,
-        **_verdict(judged_round.evaluation if judged_round else None),
+        "owned": owned,
+        "may_cancel": owned and not shown.ended and not shown.cancel_requested,
+        "may_continue": owned and services.can_continue(shown),
     }
 
 
@@ -274,29 +251,6 @@ def _again(shown: Run) -> str:
         "visibility": shown.visibility,
     }
     return urlencode(values)
-
-
-def _judged_round(rounds: list[Round]) -> Round | None:
-    """Return the round whose verdict is shown: the final one, the newest judged, or the newest."""
-    for wanted in (lambda r: r.final, lambda r: r.ended, lambda r: True):
-        if found := [r for r in rounds if wanted(r)]:
-            return found[-1]
-    return None
-
-
-def _verdict(evaluation: Evaluation | None) -> dict[str, Any]:
-    """Return the context of an evaluation: its gates and its seen cases."""
-    results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
-    cases = list(evaluation.measurements.public()) if evaluation else []
-    judging = evaluation is not None and evaluation.ended_at is None
-    return {
-        "evaluation": evaluation,
-        "gates": [(name, results.get(name)) for name in GATES],
-        "next_gate": next((name for name in GATES if judging and name not in results), ""),
-        "cases": cases,
-        "case_scale": Scale.over(cases),
-        "hidden": results.get("generalization"),
-    }
 
 
 def _stream(request: HttpRequest, shown: Run) -> dict[str, Any]:

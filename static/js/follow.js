@@ -1,52 +1,88 @@
-// Follows a live run. The socket only says that there are new events; rows are fetched above a
-// cursor, so nothing is lost or shown twice when the socket, the server or the network fails.
+// Follows a live run. The socket sends rows with the cursors between which they lie; what a page has
+// missed it requests above its own cursor, so nothing is lost or shown twice when the socket, the
+// server or the network fails.
 
-import { coalesced, reconnecting } from "./sockets.js";
+import { reconnecting } from "./sockets.js";
 
 const POLL_MS = 5000;
+const CONFIRM_CHARACTERS = 64 * 1024;
 
 export class Follower {
-  #ended = false;
   #socket;
+  #polling = false;
+  #over = false; // a frame has said that the run ended
+  #ended = false;
+  #wanted = 0; // the cursor of the newest frame
+  #fetching = false;
+  #received = 0; // characters, on this socket
+  #confirmed = 0;
 
-  /** `onRows(html)`, `onChange()` after something happened, `onState(name)` for the reader. */
-  constructor({ run, url, cursor, onRows, onChange, onState }) {
-    Object.assign(this, { url, cursor, onRows, onChange, onState });
+  /** `onRows(html, cursor)`, `onParts({id: html})`, `onPoll()` when there is no socket, `onState(name)`. */
+  constructor({ run, url, cursor, onRows, onParts, onPoll, onState }) {
+    Object.assign(this, { url, cursor, onRows, onParts, onPoll, onState });
     this.onState("loading");
     this.#socket = reconnecting(`/ws/runs/${run}/`, {
       pollMs: POLL_MS,
-      onOpen: (socket) => {
-        socket.send(JSON.stringify({ op: "follow", after: this.cursor }));
+      onOpen: () => {
+        this.#received = this.#confirmed = 0;
+        this.#polling = false;
         this.onState("live");
-        this.#pull();
       },
-      onMessage: (message) => {
-        if (["events", "status", "lagged"].includes(JSON.parse(message.data).type)) this.#pull();
+      onMessage: ({ data, target }) => {
+        this.#take(JSON.parse(data));
+        this.#received += data.length;
+        if (this.#received - this.#confirmed < CONFIRM_CHARACTERS) return;
+        this.#confirmed = this.#received;
+        target.send(JSON.stringify({ seen: this.#received }));
       },
       onLost: (polling) => {
         this.onState(polling ? "polling" : "reconnecting");
-        if (polling) this.#pull();
+        this.#polling = polling;
+        if (polling) this.#fetch().then(this.onPoll);
       },
     });
   }
 
-  #pull = coalesced(async () => {
-    if (this.#ended) return;
+  #take({ after, cursor, html, parts, ended }) {
+    if (this.#ended || cursor === undefined) return;
+    this.onParts(parts);
+    this.#wanted = Math.max(this.#wanted, cursor);
+    this.#over = ended;
+    if (after <= this.cursor && cursor > this.cursor) this.#put(html, cursor, cursor);
+    if (cursor > this.cursor) this.#fetch();
+    else if (ended) this.#end();
+  }
+
+  #put(html, cursor, last) {
+    this.onRows(html, last);
+    this.cursor = Math.max(this.cursor, cursor); // a frame may have come during a request
+  }
+
+  /** Requests rows above the cursor, up to the newest that is known of. */
+  async #fetch() {
+    if (this.#fetching) return;
+    this.#fetching = true;
     try {
-      const answer = await fetch(`${this.url}?after=${this.cursor}`);
-      if (!answer.ok) throw new Error(`events: ${answer.status}`);
-      const reached = Number(answer.headers.get("X-Arena-Cursor"));
-      const last = Number(answer.headers.get("X-Arena-Last-Seq"));
-      this.onRows(await answer.text(), last);
-      this.cursor = reached;
-      this.onChange();
-      if (reached < last) this.#pull();
-      else if (answer.headers.get("X-Arena-Ended") === "1") this.#end();
+      let isEnded;
+      do {
+        const before = this.cursor;
+        const answer = await fetch(`${this.url}?after=${before}`);
+        if (!answer.ok) throw new Error(`events: ${answer.status}`);
+        const reached = Number(answer.headers.get("X-Arena-Cursor"));
+        const last = Number(answer.headers.get("X-Arena-Last-Seq"));
+        this.#wanted = Math.max(this.#wanted, last);
+        if (reached === before && reached < this.#wanted) throw new Error("events: no progress");
+        this.#put(await answer.text(), reached, last);
+        isEnded = answer.headers.get("X-Arena-Ended") === "1";
+      } while (this.cursor < this.#wanted);
+      if (this.#over || (isEnded && this.#polling)) this.#end();
     } catch {
-      // The cursor has not moved: the next message or poll fetches the same rows.
+      // The cursor has not moved: the next frame or poll requests the same rows.
       this.#socket.drop();
+    } finally {
+      this.#fetching = false;
     }
-  });
+  }
 
   #end() {
     this.#ended = true;

@@ -41,9 +41,8 @@ export function reconnecting(path, { pollMs, onOpen, onMessage, onLost }) {
   };
 }
 
-/** Returns a function that runs `work()`; a call while it runs makes it run once more afterwards.
- * `pause` milliseconds pass before each run, so that a burst of calls is one run. */
-export function coalesced(work, pause = 0) {
+/** Returns a function that runs `work()`; a call while it runs makes it run once more afterwards. */
+export function coalesced(work) {
   let requested = false;
   let running = false;
   return async () => {
@@ -52,7 +51,6 @@ export function coalesced(work, pause = 0) {
     running = true;
     try {
       while (requested) {
-        if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
         requested = false;
         await work();
       }

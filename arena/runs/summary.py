@@ -1,0 +1,81 @@
+"""Summary of a run, as its page shows it above the trace, and the parts that change in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.template.loader import render_to_string
+
+from arena.accounts.models import Viewer
+from arena.catalog.templatetags.figures import Scale
+from arena.runs.charts import best_by_round
+from arena.runs.models import Evaluation, Run
+from arena.runs.rounds import Round, best_of, difference, rounds_of
+from arena.runs.sources import sources
+from arena.runs.spending import spending
+from arena.runs.trace import timeline
+from arena.runs.waiting import waiting_of
+from evaluation.types import GateName
+
+PARTS = ("now", "verdict", "rounds", "cases", "code", "outline")
+"""Ids of the elements that change while a run is live; all who see the run see the same."""
+GATES = tuple(name.value for name in GateName)
+
+
+def shown_runs(viewer: Viewer) -> QuerySet[Run]:
+    """Return the runs that a viewer can see, with what their pages name."""
+    return Run.objects.visible_to(viewer).with_names().select_related("experiment", "final")
+
+
+def parts_of(run: Run) -> dict[str, str]:
+    """Return the HTML inside each part."""
+    context = summary_of(run)
+    return {name: render_to_string(f"runs/live/{name}.html", context) for name in PARTS}
+
+
+def summary_of(run: Run) -> dict[str, Any]:
+    """Return the context of the parts."""
+    rounds = rounds_of(run)
+    judged_round = _judged_round(rounds)
+    final = judged_round.submission if judged_round else None
+    judged = [*rounds, *(r.final for r in rounds if r.final)]
+    return {
+        "run": run,
+        "waiting": waiting_of(run),
+        "rounds": rounds,
+        "difference": difference(rounds),
+        "best": best_of(rounds),
+        "final": next((r for r in rounds if r.final), None),
+        "judged_round": judged_round,
+        "scale": Scale.over(judged),
+        "chart": best_by_round(rounds),
+        "outline": timeline.outline(run.events.all()),
+        "todo": timeline.todo_list(run.events.all()),
+        "spent": spending(run.pk),
+        "sources": sources(final.files) if final else [],
+        **verdict_of(judged_round.evaluation if judged_round else None),
+    }
+
+
+def _judged_round(rounds: list[Round]) -> Round | None:
+    """Return the round whose verdict is shown: the final one, the newest judged, or the newest."""
+    for wanted in (lambda r: r.final, lambda r: r.ended, lambda r: True):
+        if found := [r for r in rounds if wanted(r)]:
+            return found[-1]
+    return None
+
+
+def verdict_of(evaluation: Evaluation | None) -> dict[str, Any]:
+    """Return the context of an evaluation: its gates and its seen cases."""
+    results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
+    cases = list(evaluation.measurements.public()) if evaluation else []
+    judging = evaluation is not None and evaluation.ended_at is None
+    return {
+        "evaluation": evaluation,
+        "gates": [(name, results.get(name)) for name in GATES],
+        "next_gate": next((name for name in GATES if judging and name not in results), ""),
+        "cases": cases,
+        "case_scale": Scale.over(cases),
+        "hidden": results.get("generalization"),
+    }
