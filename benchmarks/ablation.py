@@ -4,8 +4,9 @@
         [--seconds SECONDS] [--output FILE]
 
 Each trick of the suite is judged with every mechanism on, static analysis off. Those that compile,
-integrity or correctness refuse do not concern timing and are left. The others are judged with each
-mechanism off. Where another mechanism refused a trick, it still does, so that cell is not tried.
+integrity or correctness refuse do not concern timing and are left, unless one of the mechanisms
+below refused them. The others are judged with each mechanism off. Where another mechanism refused a
+trick, it still does, so that cell is not tried.
 
 A trick escapes if it passes and the low end of its best verdict's interval exceeds its honest
 counterpart's best speedup by more than 1 %, in as many verdicts on each. Such a cell is repeated,
@@ -37,8 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import pytest
 
-from benchmarks import mechanisms
-from benchmarks.mechanisms import MECHANISMS, Mechanism
+from benchmarks.mechanisms import MECHANISMS, Mechanism, Refusals
 from benchmarks.shared import ROOT, now, provenance, source_of_judge, write_json
 from evaluation import pipeline
 from evaluation.building.cache_folder import default_cache
@@ -46,7 +46,7 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
-from evaluation.types import GateName, GateResult, Report, Verdict
+from evaluation.types import GateName, Report, Verdict
 from tests import gains
 
 ALL_ON = "none"
@@ -130,7 +130,6 @@ class Ablation:
                 print(f"{output} is of another judge and begun anew")
         self._honest: dict[tuple[str, str], list[Report]] = {}
         self._patches = pytest.MonkeyPatch()
-        self._error: BaseException | None = None
 
     def needed(self, trick: Any, mechanism: Mechanism | None) -> bool:
         """Return whether a cell is missing and of interest."""
@@ -138,7 +137,7 @@ class Ablation:
         if mechanism is None:
             return ALL_ON not in cells
         all_on = cells[ALL_ON]
-        if mechanism.name in cells or all_on["gate"] in NOT_TIMING:
+        if mechanism.name in cells:
             return False
         return all_on["gate"] is None or all_on["refused_by"] == mechanism.name
 
@@ -163,12 +162,11 @@ class Ablation:
         judge = functools.partial(trick.judge, self.cache, paths)
         if self.kind == CPU and name != ALL_ON:
             judge = functools.partial(judge, scope="round")
-        self._error = None
         compared = gains.Comparison([judge()])
         first = compared.trick[0]
         refused = first.gates[-1].gate if first.verdict is not Verdict.PASSED else None
         least = 3 if trick.header["row"] == SLOWS_THE_BASELINE and refused not in NOT_TIMING else 1
-        by = mechanisms.attributed(self._error) if refused else None
+        by = self._refusals.mechanism(first.message) if refused else None
         if refused is None or least > 1:
             counterpart = trick.counterpart()
             compared.honest = self._honest.setdefault((name, counterpart.name), [])
@@ -235,19 +233,14 @@ class Ablation:
             "cells": self.cells,
         }
 
-    def _failure(self, gate: GateName, error: Exception) -> GateResult:
-        self._error = error
-        return self._failure_of(gate, error)
-
     def __enter__(self) -> Ablation:
         """Start a fork server for all verdicts; few and short windows; no static analysis."""
         self._folder = tempfile.TemporaryDirectory()
         self._fork_server = ForkServer().__enter__()
-        self._failure_of = pipeline._failure
         patch = self._patches
         patch.setenv("ARENA_TEST_SECRET", "not for candidates")
         patch.setattr(pipeline, "ForkServer", lambda: nullcontext(self._fork_server))
-        patch.setattr(pipeline, "_failure", self._failure)
+        self._refusals = Refusals(patch)
         for language in languages().values():
             patch.setattr(type(language), "check", lambda self, files, task: None)
         self._conftest.hurry(patch)

@@ -5,6 +5,7 @@ Each is turned off by patches of the judge in this process, so that the judge ha
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ import torch
 from evaluation import session
 from evaluation.anticheat import late_inputs, launch_order, staged_inputs
 from evaluation.device_kind import CPU, GPU
+from evaluation.errors import SubmissionError
 from evaluation.memory import cuda_ipc, ring
 from evaluation.memory.layout import Layout
 from evaluation.process.freezer import Freezer
 from evaluation.process.handle import ProcessHandle
 from evaluation.timing.window import WindowTimer
+from evaluation.types import Reason
 
 BOTH = (CPU, GPU)
 
@@ -36,17 +39,32 @@ class Mechanism:
     off: Callable[[pytest.MonkeyPatch], None]
     raised_in: frozenset[str] = frozenset()
     """Functions, as `module.function`, of which one is on the way of each of its refusals."""
+    within: frozenset[str] = frozenset()
+    """Functions that are all on the way, where others use the same check."""
 
 
-def attributed(error: BaseException | None) -> str | None:
-    """Return the name of the mechanism that raised a refusal; None for any other."""
-    if error is None:
-        return None
-    frames = {
-        f"{Path(frame.filename).stem}.{frame.name}"
-        for frame in traceback.extract_tb(error.__traceback__)
-    }
-    return next((m.name for m in MECHANISMS if m.raised_in & frames), None)
+class Refusals:
+    """Where each refusal was raised, also one that a gate caught itself."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        """Record every SubmissionError that is raised while the patch holds."""
+        self._frames: dict[str, set[str]] = {}
+        raised = SubmissionError.__init__
+
+        def recorded(error: SubmissionError, reason: Reason, message: str, *rest: Any) -> None:
+            raised(error, reason, message, *rest)
+            self._frames[message] = {
+                f"{Path(frame.filename).stem}.{frame.name}" for frame in traceback.extract_stack()
+            }
+
+        patch.setattr(SubmissionError, "__init__", recorded)
+
+    def mechanism(self, message: str) -> str | None:
+        """Return the name of the mechanism that refused with a message; None for any other."""
+        frames = self._frames.get(message, set())
+        return next(
+            (m.name for m in MECHANISMS if m.raised_in & frames and m.within <= frames), None
+        )
 
 
 def _nothing(*ignored: object, **also_ignored: object) -> None:
@@ -96,7 +114,13 @@ def _no_values(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_guards(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ring.BufferRing, "_check_guards", _nothing)
+    check = ring.BufferRing._check_guards
+
+    def check_elsewhere(self: ring.BufferRing, *arguments: Any) -> None:
+        if sys._getframe(1).f_code.co_name != "verify":
+            check(self, *arguments)
+
+    patch.setattr(ring.BufferRing, "_check_guards", check_elsewhere)
 
 
 def _no_output_order(patch: pytest.MonkeyPatch) -> None:
@@ -165,6 +189,7 @@ MECHANISMS = (
         BOTH,
         _no_guards,
         frozenset({"ring._check_guards"}),
+        frozenset({"ring.verify"}),
     ),
     Mechanism(
         "poison",

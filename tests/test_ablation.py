@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.ablation import ALL_ON, Ablation
-from benchmarks.mechanisms import MECHANISMS, Mechanism, attributed
+from benchmarks.mechanisms import MECHANISMS, Mechanism, Refusals
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
@@ -38,14 +38,16 @@ def test_mechanism_is_turned_off_by_patches_of_what_exists(mechanism: Mechanism)
 
 
 def test_refusal_is_attributed_to_the_mechanism_on_its_way() -> None:
-    source = "def check():\n    raise error\n"
-    namespace: dict[str, Any] = {"error": SubmissionError(Reason.WRONG_VALUES, "wrong")}
-    exec(compile(source, "evaluation/anticheat/late_inputs.py", "exec"), namespace)
-    with pytest.raises(SubmissionError) as caught:
-        namespace["check"]()
-    assert attributed(caught.value) == "late-inputs"
-    assert attributed(SubmissionError(Reason.CRASH, "elsewhere")) is None
-    assert attributed(None) is None
+    namespace: dict[str, Any] = {"make": lambda: SubmissionError(Reason.WRONG_VALUES, "wrong")}
+    source = "def check_suspended():\n    return make()\n"
+    exec(compile(source, "evaluation/process/handle.py", "exec"), namespace)
+    with pytest.MonkeyPatch.context() as patch:
+        refusals = Refusals(patch)
+        namespace["check_suspended"]()
+        SubmissionError(Reason.CRASH, "elsewhere")
+    assert refusals.mechanism("wrong") == "suspended-time"
+    assert refusals.mechanism("elsewhere") is None
+    assert refusals.mechanism("of nobody") is None
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.core.cache import cache
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
@@ -13,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.models import Agent, Task
 from arena.catalog.templatetags.figures import Scale
+from arena.leaderboard.ablation import ablation_tables
 from arena.leaderboard.boards import boards
 from arena.leaderboard.records import records
 from arena.leaderboard.views.board import scale_of
@@ -51,7 +53,8 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
-    return render(request, "methodology.html", {"reward": FORMULA})
+    tables = ablation_tables(settings.ADMISSIONS)
+    return render(request, "methodology.html", {"reward": FORMULA, "ablations": tables})
 
 
 def unseen_scale(runs: Sequence[Run]) -> Scale:

@@ -1,0 +1,76 @@
+"""Ablation tables of the methodology page: which tricks get through without a mechanism.
+
+They are the committed results of `benchmarks/ablation.py`, one for each kind of device.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MechanismRow:
+    """One mechanism: the tricks that it refuses, and those that get through without it."""
+
+    title: str
+    refused: int
+    tried: int
+    escapes: Sequence[str]
+    """Tricks that pass and gain more than the bound."""
+    passes: Sequence[str]
+    """Tricks that must be refused and pass, without a gain on the suite's small cases."""
+
+
+@dataclass(frozen=True)
+class AblationTable:
+    """The table of one device."""
+
+    device: str
+    measured_at: str
+    judge: str
+    tricks: int
+    refused_before: int
+    """Tricks that are refused before anything is timed."""
+    bound: float
+    escapes: Sequence[str]
+    """Tricks that gain more than the bound with every mechanism on."""
+    rows: Sequence[MechanismRow]
+
+
+def ablation_tables(folder: Path) -> list[AblationTable]:
+    """Return the tables of the result files in a folder, that of the CPU first."""
+    files = (folder / f"ablation-{kind}.json" for kind in ("cpu", "gpu"))
+    return [_table(json.loads(file.read_text("utf-8"))) for file in files if file.is_file()]
+
+
+def _table(data: Mapping[str, Any]) -> AblationTable:
+    gates: Mapping[str, int] = data["gates"]
+    timed = gates.get("passed", 0) + gates.get("performance", 0)
+    return AblationTable(
+        device=data["device"]["name"],
+        measured_at=data["at"][:10],
+        judge=f"{data['judge']['version']} ({data['judge']['source']})",
+        tricks=sum(gates.values()),
+        refused_before=sum(gates.values()) - timed,
+        bound=data["bound"],
+        escapes=[_name(trick) for trick in data["escapes_with_all_on"]],
+        rows=[
+            MechanismRow(
+                title=row["title"],
+                refused=len(row["refuses"]),
+                tried=row["tried"],
+                escapes=[_name(trick) for trick in row["escapes"]],
+                passes=[_name(trick) for trick in row["passes"]],
+            )
+            for row in data["mechanisms"].values()
+        ],
+    )
+
+
+def _name(trick: str) -> str:
+    """Return the name of a trick without its language and suffix."""
+    return trick.partition(".")[0].replace("_", " ")
