@@ -53,6 +53,8 @@ ALL_ON = "none"
 """The name of the cells with every mechanism on."""
 MAX_VERDICTS = 4
 """Verdicts on a trick that seems to escape."""
+TRIES = 3
+"""Verdicts with every mechanism on, on a trick that must be refused, until one refuses it."""
 SLOWS_THE_BASELINE = "19"
 """The row of tricks that work at times only, so that they are judged three times at least."""
 NOT_TIMING = (GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS, GateName.GENERALIZATION)
@@ -162,11 +164,17 @@ class Ablation:
         judge = functools.partial(trick.judge, self.cache, paths)
         if self.kind == CPU and name != ALL_ON:
             judge = functools.partial(judge, scope="round")
-        compared = gains.Comparison([judge()])
-        first = compared.trick[0]
+        self._refusals.clear()
+        first, tries = judge(), 1
+        while name == ALL_ON and "expect" in trick.header and tries < TRIES:
+            if first.verdict is not Verdict.PASSED:
+                break
+            first, tries = judge(), tries + 1  # on a busy machine it may not reach its trick
+        compared = gains.Comparison([first])
         refused = first.gates[-1].gate if first.verdict is not Verdict.PASSED else None
         least = 3 if trick.header["row"] == SLOWS_THE_BASELINE and refused not in NOT_TIMING else 1
-        by = self._refusals.mechanism(first.message) if refused else None
+        hidden = refused is GateName.GENERALIZATION
+        by = self._refusals.mechanism(first.message, hidden) if refused else None
         if refused is None or least > 1:
             counterpart = trick.counterpart()
             compared.honest = self._honest.setdefault((name, counterpart.name), [])
@@ -179,8 +187,8 @@ class Ablation:
                 compared.trick.append(judge())
                 if len(compared.honest) < len(compared.trick):
                     compared.honest.append(counterpart.judge(self.cache))
-        if any(map(gains.speedup, compared.trick)):  # it works at times
-            refused, by = None, None
+        if "gains" in trick.header and any(map(gains.speedup, compared.trick)):
+            refused, by = None, None  # it works at times
         gain = round(compared.gain, 4) if compared.honest else None
         return {
             "gate": refused and refused.value,
@@ -192,7 +200,7 @@ class Ablation:
             "noisy": sum(report.noisy for report in compared.trick),
             "honest": [round(gains.speedup(report), 4) for report in compared.honest],
             "gain": gain,
-            "passes": "expect" in trick.header and any(map(gains.speedup, compared.trick)),
+            "passes": "expect" in trick.header and refused is None,
             "escapes": gain is not None and gain > gains.BOUND,
         }
 

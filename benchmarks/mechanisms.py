@@ -59,12 +59,20 @@ class Refusals:
 
         patch.setattr(SubmissionError, "__init__", recorded)
 
-    def mechanism(self, message: str) -> str | None:
-        """Return the name of the mechanism that refused with a message; None for any other."""
-        frames = self._frames.get(message, set())
-        return next(
-            (m.name for m in MECHANISMS if m.raised_in & frames and m.within <= frames), None
-        )
+    def clear(self) -> None:
+        self._frames.clear()
+
+    def mechanism(self, message: str, hidden: bool = False) -> str | None:
+        """Return the name of the mechanism that refused with a message; None for any other.
+
+        On a `hidden` case the public message says less: then any refusal since `clear` counts.
+        """
+        some = [self._frames[message]] if message in self._frames else []
+        for frames in [*some, *(reversed(self._frames.values()) if hidden else ())]:
+            for mechanism in MECHANISMS:
+                if mechanism.raised_in & frames and mechanism.within <= frames:
+                    return mechanism.name
+        return None
 
 
 def _nothing(*ignored: object, **also_ignored: object) -> None:

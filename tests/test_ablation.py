@@ -48,6 +48,9 @@ def test_refusal_is_attributed_to_the_mechanism_on_its_way() -> None:
     assert refusals.mechanism("wrong") == "suspended-time"
     assert refusals.mechanism("elsewhere") is None
     assert refusals.mechanism("of nobody") is None
+    assert refusals.mechanism("of nobody", hidden=True) == "suspended-time"
+    refusals.clear()
+    assert refusals.mechanism("wrong") is None
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,13 @@ def ablation_tables(folder: Path) -> list[AblationTable]:
 
 def _table(data: Mapping[str, Any]) -> AblationTable:
     gates: Mapping[str, int] = data["gates"]
-    timed = gates.get("passed", 0) + gates.get("performance", 0)
+    before = sum(gates.get(gate, 0) for gate in ("integrity", "compile", "correctness"))
     return AblationTable(
         device=data["device"]["name"],
         measured_at=data["at"][:10],
         judge=f"{data['judge']['version']} ({data['judge']['source']})",
         tricks=sum(gates.values()),
-        refused_before=sum(gates.values()) - timed,
+        refused_before=before,
         bound=data["bound"],
         escapes=[_name(trick) for trick in data["escapes_with_all_on"]],
         rows=[
