@@ -1,4 +1,5 @@
-// Keeps the parts of a page marked data-live fresh: on a message of the socket the page is fetched again.
+// Keeps the parts of a page marked data-live fresh: on a message of the socket the page is
+// fetched again, at a random moment before the time that the message names.
 
 import { coalesced, reconnecting } from "./sockets.js";
 
@@ -24,7 +25,7 @@ export function watchBoard() {
   reconnecting("/ws/board/", {
     pollMs: POLL_MS,
     onOpen: (_, again) => again && refresh(), // something may have changed meanwhile
-    onMessage: refresh,
+    onMessage: ({ data }) => setTimeout(refresh, Math.random() * JSON.parse(data).within_ms),
     onLost: (polling) => polling && refresh(),
   });
 }

@@ -1,10 +1,10 @@
 // WebSockets that reconnect, and work that is never done twice at the same time.
 
-const FAILURES_BEFORE_POLLING = 4;
+const FAILURES_BEFORE_POLLING = 6;
 
-/** Doubles from half a second to ten seconds, with jitter. */
+/** Doubles from 150 ms to ten seconds, with jitter. */
 const backoff = (failures) =>
-  Math.min(10_000, 500 * 2 ** (failures - 1)) * (0.75 + Math.random() / 2);
+  Math.min(10_000, 150 * 2 ** (failures - 1)) * (0.75 + Math.random() / 2);
 
 /** Opens a WebSocket and reopens it whenever it closes: with backoff at first, then each `pollMs`.
  *

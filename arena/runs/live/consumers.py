@@ -42,7 +42,11 @@ async def nowhere(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _join(
-    receive: Receive, send: Send, key: Hashable, make: Callable[[], feeds.Feed], usage: str = ""
+    receive: Receive,
+    send: Send,
+    key: Hashable,
+    make: Callable[[feeds.Reader], feeds.Feed],
+    usage: str = "",
 ) -> None:
     async def send_text(text: str) -> None:
         await send({"type": "websocket.send", "text": text})

@@ -17,18 +17,21 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from channels.db import database_sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.db import connections
 from django.template.loader import render_to_string
 
 from arena import sockets
 from arena.accounts.models import Viewer
-from arena.runs.models import Run
+from arena.runs.models import Event, Run
+from arena.runs.states import RUN_ACTIVE
 from arena.runs.summary import parts_of, shown_runs
 from arena.runs.trace import timeline
 
@@ -37,12 +40,16 @@ TICK_SECONDS = 1.0  # the delay of a frame after a lost nudge
 PARTS_SECONDS = 1.0
 IDLE_PARTS_SECONDS = 10.0  # without events: a place in a queue changes all the same
 BOARD_TICK_SECONDS = 60.0
+BOARD_SECONDS_A_PAGE = 0.02  # in which one page can be rendered
+MAX_BOARD_SECONDS = 10.0
 MAX_UNSEEN_CHARACTERS = 512 * 1024
 MAX_SENDS_IN_A_ROW = 25  # then requests and other feeds have their turn
+FLUSH_ROUNDS = 2  # of the event loop, in which the server writes what it was given
+MAX_PARTS_SHARE = 0.04  # of the time of a feed, for rendering parts
 NOT_FOUND = 4404
 INTERNAL_ERROR = 1011
-CHANGED = json.dumps({"type": "changed"})
 
+Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 
@@ -110,18 +117,47 @@ class Feed:
             await self.watchers.pop().close(code)
 
 
+class Reader:
+    """A thread that keeps its connection to the database between the reads of all feeds.
+
+    Feeds read and send in turn. Each call that sends releases the interpreter's lock, and a thread
+    that renders meanwhile would keep it for 5 ms each time.
+    """
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "feeds")
+
+    async def run(self, work: Callable[..., Result], *args: Any) -> Result:
+        async with self.turn:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._checked, work, *args)
+
+    def _checked(self, work: Callable[..., Result], *args: Any) -> Result:
+        try:
+            return work(*args)
+        except Exception:
+            connections.close_all()  # one that broke is made anew
+            raise
+
+    def close(self) -> None:
+        self._thread.submit(connections.close_all)
+        self._thread.shutdown(wait=False)
+
+
 class Hub:
-    """The feeds of an event loop, and the listener that wakes them while there are some."""
+    """The feeds of an event loop, with what reads for them and wakes them."""
 
     def __init__(self) -> None:
         self.feeds: dict[Hashable, Feed] = {}
+        self.reader = Reader()
         self.listener: asyncio.Task[None] | None = None
 
-    def join(self, watcher: Watcher, key: Hashable, make: Callable[[], Feed]) -> Feed:
+    def join(self, watcher: Watcher, key: Hashable, make: Callable[[Reader], Feed]) -> Feed:
         """Add a watcher to the feed with this key; the first one starts it."""
         feed = self.feeds.get(key)
         if feed is None or feed.task is None or feed.task.done():
-            feed = self.feeds[key] = make()
+            feed = self.feeds[key] = make(self.reader)
             feed.task = asyncio.create_task(feed.run())
         feed.add(watcher)
         self.listener = self.listener or asyncio.create_task(self._listen())
@@ -137,6 +173,8 @@ class Hub:
         if not self.feeds and self.listener:
             self.listener.cancel()
             self.listener = None
+            self.reader.close()
+            self.reader = Reader()
 
     async def _listen(self) -> None:
         async for group in sockets.nudged_groups(settings.REDIS_URL):
@@ -154,29 +192,33 @@ def hub() -> Hub:
 
 
 class BoardFeed(Feed):
-    """Sends `{type: "changed"}`, at most once a second, when a state or a number of a run changes.
+    """Sends `{within_ms}` when a state or a number of a run changes: pages are to refresh by then.
 
-    A timer sends it too, in case a nudge is lost.
+    Each page requests itself, at a random moment, so that the requests spread. A timer sends it
+    too, in case a nudge is lost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reader: Reader) -> None:
         super().__init__(sockets.BOARD)
 
     async def follow(self) -> int:
         while True:
             await self.wait(BOARD_TICK_SECONDS)
+            within = min(BOARD_SECONDS_A_PAGE * (len(self.watchers) - 1), MAX_BOARD_SECONDS)
+            frame = json.dumps({"within_ms": round(1000 * within)})
             for watcher in list(self.watchers):
-                await watcher.send(CHANGED)
-            await asyncio.sleep(1)
+                await watcher.send(frame)
+            await asyncio.sleep(max(1.0, within))
 
 
 @dataclass(frozen=True)
 class News:
-    """The rows of a run above a cursor, and where they end."""
+    """The rows of a run above a cursor, where they end, and the state of the run."""
 
-    run: Run
     html: str
     cursor: int
+    last_seq: int
+    status: str
 
 
 @database_sync_to_async
@@ -195,12 +237,14 @@ def audience_of(user: Viewer, run_id: str) -> tuple[str, Viewer] | None:
 class RunFeed(Feed):
     """Sends the rows of a run and the parts of its summary to viewers who see it alike."""
 
-    def __init__(self, run_id: str, viewer: Viewer) -> None:
+    def __init__(self, run_id: str, viewer: Viewer, reader: Reader) -> None:
         super().__init__(sockets.run_group(run_id))
+        self.reader = reader
         self.run_id = run_id
         self.viewer = viewer
         self.parts: dict[str, str] = {}
         self.parts_at = float("-inf")
+        self.parts_took = 0.0
         self.parts_stale = True
 
     def add(self, watcher: Watcher) -> None:
@@ -212,19 +256,23 @@ class RunFeed(Feed):
         changed: dict[str, str] = {}
         while True:
             began = time.monotonic()
-            news = await self._read(cursor)
+            news = await self.reader.run(self._read, cursor)
             if news is None:
                 return NOT_FOUND
             after = news.cursor if cursor is None else cursor
-            if news.cursor > after or news.run.status != status:
+            if news.cursor > after or news.status != status:
                 self.parts_stale = True
-            is_last = news.run.ended and news.cursor == news.run.last_seq and not self.parts_stale
+            is_whole = news.cursor == news.last_seq
+            is_last = is_whole and news.status not in RUN_ACTIVE and not self.parts_stale
             frame = {"after": after, "cursor": news.cursor, "html": news.html, "ended": is_last}
             is_new = bool(news.cursor > after or changed or is_last != ended)
-            await self._send(frame, changed, is_new)
-            cursor, status, ended = news.cursor, news.run.status, is_last
-            changed = await self._render(news.run)
-            if not changed and cursor == news.run.last_seq:
+            async with self.reader.turn:
+                await self._send(frame, changed, is_new)
+                for _ in range(FLUSH_ROUNDS):
+                    await asyncio.sleep(0)
+            cursor, status, ended = news.cursor, news.status, is_last
+            changed = await self._changed_parts()
+            if not changed and is_whole:
                 await self.wait(min(TICK_SECONDS, self._parts_due_in()))
             spent = time.monotonic() - began
             await asyncio.sleep(max(0.0, MIN_FRAME_SECONDS - spent))
@@ -250,27 +298,35 @@ class RunFeed(Feed):
         return bool(self.parts) and (not self.parts_stale or watcher.joined_at <= self.parts_at)
 
     def _parts_due_in(self) -> float:
-        pause = PARTS_SECONDS if self.parts_stale else IDLE_PARTS_SECONDS
+        pause = max(PARTS_SECONDS, self.parts_took / MAX_PARTS_SHARE)
+        pause = min(pause, IDLE_PARTS_SECONDS) if self.parts_stale else IDLE_PARTS_SECONDS
         return max(0.0, self.parts_at + pause - time.monotonic())
 
-    async def _render(self, run: Run) -> dict[str, str]:
+    async def _changed_parts(self) -> dict[str, str]:
         """Return the parts that have changed, if it is time to render them."""
         if self._parts_due_in() > 0:
             return {}
         self.parts_at = time.monotonic()
         self.parts_stale = False
-        parts = await database_sync_to_async(parts_of)(run)
+        parts = await self.reader.run(self._render)
         changed = {name: html for name, html in parts.items() if html != self.parts.get(name)}
         self.parts = parts
         return changed
 
-    @database_sync_to_async
     def _read(self, after: int | None) -> News | None:
+        visible = Run.objects.visible_to(self.viewer).filter(pk=self.run_id)
+        for last_seq, status in visible.values_list("last_seq", "status"):
+            if after is None or after >= last_seq:
+                return News("", last_seq, last_seq, status)
+            events = Event.objects.filter(run=self.run_id)
+            entries, reached = timeline.since(events, after, last_seq)
+            html = render_to_string("runs/_events.html", {"entries": entries})
+            return News(html, reached, last_seq, status)
+        return None
+
+    def _render(self) -> dict[str, str]:
+        began = time.monotonic()
         run = shown_runs(self.viewer).filter(pk=self.run_id).first()
-        if run is None:
-            return None
-        if after is None or after >= run.last_seq:
-            return News(run, "", run.last_seq)
-        entries, reached = timeline.since(run.events.all(), after, run.last_seq)
-        html = render_to_string("runs/_events.html", {"entries": entries, "run": run})
-        return News(run, html, reached)
+        parts = parts_of(run) if run else {}
+        self.parts_took = time.monotonic() - began
+        return parts

@@ -185,6 +185,8 @@ def _newest(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
     """Return each event of `page` once: its newest revision, at the seq of its first."""
     own = {event.pk: event for event in page}
     named = {event.event_id: event.pk for event in page if _revisable(event)}
+    if not named:
+        return [Entry(event.seq, event) for event in page]
     revisions = events.filter(event_id=OuterRef("event_id"))
     ends = Event.objects.filter(pk__in=named.values()).annotate(
         first=Subquery(revisions.order_by("rev").values("seq")[:1]),
@@ -247,9 +249,11 @@ def _subagents(events: QuerySet[Event], shown: Iterable[Event]) -> dict[str, tup
     begins: dict[str, Event] = {}
     spans = wanted = {_span(event) for event in shown} - {""}
     for _ in range(2 * MAX_NESTED):  # a turn may stand between two subagents
+        if not wanted:
+            break
         ids = {name for span in wanted for name in (span, f"{span}-begin")}
         found = events.filter(kind="span_begin", event_id__in=ids).order_by("rev")
-        begins |= {_span(event): event for event in found} if ids else {}
+        begins |= {_span(event): event for event in found}
         wanted = {begins[span].parent for span in wanted if span in begins} - begins.keys() - {""}
     around: dict[str, tuple[str, ...]] = {}
     for span in spans:

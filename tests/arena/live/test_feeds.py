@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -271,16 +271,6 @@ async def test_connect_unknown_url_closes_as_not_found(path):
     assert (closed["type"], closed["code"]) == ("websocket.close", feeds.NOT_FOUND)
 
 
-@asynccontextmanager
-async def queries_through(wrapper: Callable) -> AsyncIterator[None]:
-    """Execute the queries of asynchronous code through `wrapper`."""
-    await sync_to_async(lambda: connection.execute_wrappers.append(wrapper))()
-    try:
-        yield
-    finally:
-        await sync_to_async(lambda: connection.execute_wrappers.remove(wrapper))()
-
-
 async def test_feed_that_fails_closes_its_sockets(start):
     def fail(execute, sql, *parameters):
         if "runs_event" in sql:
@@ -289,9 +279,11 @@ async def test_feed_that_fails_closes_its_sockets(start):
 
     run = await sync_to_async(start)()
     ws, _ = await joined(run)
-    async with queries_through(fail):
-        await sync_to_async(Run.objects.filter(pk=run.pk).update)(last_seq=5)
-        closed = await ws.receive_output(timeout=5)
+    reader = feeds.hub().reader
+    await reader.run(lambda: connection.execute_wrappers.append(fail))
+    await sync_to_async(Run.objects.filter(pk=run.pk).update)(last_seq=5)
+    closed = await ws.receive_output(timeout=5)
+    await reader.run(lambda: connection.execute_wrappers.remove(fail))
     assert (closed["type"], closed["code"]) == ("websocket.close", feeds.INTERNAL_ERROR)
     last = await sync_to_async(log)(run, "later")
     again, frame = await joined(run)
@@ -307,12 +299,21 @@ async def test_board_sends_changed_on_run_changes(start):
     assert await ws.receive_nothing(timeout=0.3), "a page that joins is no change"
     await other.disconnect()
     run = await sync_to_async(start)()
-    assert await ws.receive_json_from(timeout=5) == {"type": "changed"}
+    assert await ws.receive_json_from(timeout=5) == {"within_ms": 0}
     await sync_to_async(services.claim_run)(run.pk, LEASE)
-    assert await ws.receive_json_from(timeout=5) == {"type": "changed"}
+    assert await ws.receive_json_from(timeout=5) == {"within_ms": 0}
     await sync_to_async(judge)(await sync_to_async(ask_for_verdict)(run, "round"), report())
-    assert await ws.receive_json_from(timeout=5) == {"type": "changed"}
+    assert await ws.receive_json_from(timeout=5) == {"within_ms": 0}
     await ws.disconnect()
+
+
+async def test_board_with_many_pages_spreads_their_requests(start):
+    together = [await opened("/ws/board/") for _ in range(26)]
+    await sync_to_async(start)()
+    for ws in together:
+        assert await ws.receive_json_from(timeout=5) == {"within_ms": 500}
+    for ws in together:
+        await ws.disconnect()
 
 
 # A real daphne
