@@ -76,7 +76,6 @@ def main() -> None:
         f" --seconds {options.seconds:g}",
         "at": now(),
         "fingerprint": fingerprint(),
-        "load_average_before": os.getloadavg(),
         **measure(PARTS[options.part], options.seconds),
     }
     print(json.dumps(measured, indent=2))
@@ -126,6 +125,7 @@ def measure(part: Part, seconds: float) -> dict[str, Any]:
         before = cpu_seconds(processes)
         recorded = recorder.record_for(seconds)
         after = cpu_seconds(processes)
+        load = os.getloadavg()
         ended = judge.ended if judge else None
         recorder.end_runs()
         found = pages.compare(recorded["times"], recorder.truth())
@@ -138,6 +138,7 @@ def measure(part: Part, seconds: float) -> dict[str, Any]:
         "nudges_dropped": recorded["dropped"],
         **({} if ended is None else {"verdicts_of_the_judge": ended}),
         **found,
+        "load_average": load,
         "cpu_cores": {
             name: round((after[name] - before[name]) / recorded["seconds"], 2) for name in before
         },
@@ -145,8 +146,12 @@ def measure(part: Part, seconds: float) -> dict[str, Any]:
 
 
 def cpu_seconds(processes: dict[str, int]) -> dict[str, float]:
+    """Return the time that each process has used, and the whole machine with all its load."""
     found = {name: psutil.Process(pid).cpu_times() for name, pid in processes.items()}
-    return {name: times.user + times.system for name, times in found.items()}
+    machine = psutil.cpu_times()
+    return {name: times.user + times.system for name, times in found.items()} | {
+        "machine": machine.user + machine.nice + machine.system + machine.softirq
+    }
 
 
 # Servers

@@ -77,7 +77,7 @@ class Page:
             lost_at = time.monotonic()
             self.counts["closed_by_server"] += self.counts["killed"] == killed
             failures += 1
-            pause = min(10, 0.5 * 2 ** (failures - 1)) * (0.75 + random.random() / 2)
+            pause = min(10, 0.15 * 2 ** (failures - 1)) * (0.75 + random.random() / 2)
             await asyncio.sleep(pause)
 
     async def _receive(self, ws: aiohttp.ClientWebSocketResponse) -> None:
