@@ -11,19 +11,19 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
-from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
 
 from arena.accounts.auth import READ
 from arena.catalog.api import router as catalog_router
 from arena.errors import QuotaExceeded, UserError
 from arena.leaderboard.api import router as leaderboard_router
-from arena.runs.api import router as runs_router
+from arena.openapi import DocumentedAPI
+from arena.runs.external_api import router as runs_router
 from arena.runs.submissions_api import router as submissions_router
 
 DOCS = "See /api/v1/docs."
 
-api = NinjaAPI(
+api = DocumentedAPI(
     title="Kernel Arena",
     version="1",
     description="Tasks, agents, hardware, runs with their events, and the leaderboard.",
@@ -45,8 +45,8 @@ def error_response(
 
 @api.exception_handler(UserError)
 def on_user_error(request: HttpRequest, error: UserError) -> HttpResponse:
-    fields = getattr(error, "fields", None)
-    more = {"fields": fields} if fields else {}
+    found = {name: getattr(error, name, None) for name in ("fields", "expected")}
+    more = {name: value for name, value in found.items() if value}
     return error_response(request, error.status, error.code, error.message, error.hint, **more)
 
 

@@ -49,6 +49,16 @@ class Conflict(UserError):
     code, status = "conflict", 409
 
 
+class Gap(Conflict):
+    """A part of a stream that does not continue it; `expected` is the number that does."""
+
+    code = "gap"
+
+    def __init__(self, message: str, expected: int) -> None:
+        super().__init__(message, f"Send from number {expected} on.")
+        self.expected = expected
+
+
 class CannotJudge(Conflict):
     """Hardware of a kind that the task is not judged on."""
 

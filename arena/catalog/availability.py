@@ -16,7 +16,7 @@ from typing import Any
 from django.db import models
 
 from arena.catalog.agent_settings import problems_text, settings_problems
-from arena.catalog.models import Agent, Harness, Worker
+from arena.catalog.models import EXTERNAL, Agent, Harness, Worker
 from arena.queue import AGENTS
 
 
@@ -33,6 +33,7 @@ class Cause(models.TextChoices):
     WIRES = "wires", "No common wire format"
     KEY = "key", "Key missing"
     PERMISSION = "permission", "Not permitted"
+    ELSEWHERE = "elsewhere", "Runs elsewhere"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def availabilities(agents: Iterable[Agent]) -> dict[int, Availability]:
 
 def availability(agent: Agent, workers: Iterable[Worker], harness: Harness | None) -> Availability:
     """Return the availability of one agent of `harness` on `workers`, which are `live_workers`."""
+    if agent.adapter == EXTERNAL:
+        return _lacking(Cause.ELSEWHERE, "Its owner runs it, and it reports to this arena")
     if harness is None:
         return _lacking(
             Cause.HARNESS,

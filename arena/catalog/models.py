@@ -9,12 +9,14 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
-from arena.accounts.models import Viewer
+from arena.accounts.models import User, Viewer
 from arena.catalog.agent_settings import settings_problems
 
 WORKER_TIMEOUT = timedelta(seconds=30)
 DIRECT = "direct-submission"
 """Slug and adapter of the agent that stands for kernels submitted without one."""
+EXTERNAL = "external"
+"""Adapter of the agents that run elsewhere and report to this arena; each has an owner."""
 RESERVED_SLUGS = ("new", DIRECT)
 """Slugs that no new agent can have: pages have their addresses."""
 
@@ -207,6 +209,14 @@ class Agent(Quarantine):
         help_text="It is given reference solutions: listed, not ranked.",
     )
     active = models.BooleanField(default=True)
+    owner = models.ForeignKey(
+        User,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="agents",
+        help_text="Who brings an agent that runs elsewhere; empty for those of the arena.",
+    )
     shipped = models.BooleanField(
         default=False, help_text="It comes with an adapter, and a sync keeps it up to date."
     )

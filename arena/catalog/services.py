@@ -13,10 +13,13 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.text import slugify
 
+from arena.accounts.models import User
 from arena.catalog.agent_settings import problems_text, settings_problems
 from arena.catalog.models import (
     DIRECT,
+    EXTERNAL,
     Agent,
     Hardware,
     Harness,
@@ -33,6 +36,8 @@ from evaluation.tasks.toml_reader import read_text
 from evaluation.tracks.load import load_tasks
 from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Split, to_json
+
+MAX_SLUG = 100
 
 
 @dataclass(frozen=True)
@@ -169,6 +174,32 @@ def direct_agent() -> Agent:
         "active": False,
     }
     agent, _ = Agent.objects.get_or_create(slug=DIRECT, defaults=values)
+    return agent
+
+
+def external_agent(owner: User, name: str, model: str = "") -> Agent:
+    """Return the agent of this name that a user brings; no run of it can start here.
+
+    Raises: Invalid for a name without letters; Conflict where the name is another's or has
+    another model.
+    """
+    if not slugify(name):
+        raise Invalid(f"The name {name!r} has no letter or digit.", "Choose another name.")
+    slug = slugify(f"{owner.get_username()}-{name}")[:MAX_SLUG]
+    values = {
+        "title": f"{name} ({owner.get_username()})"[:200],
+        "adapter": EXTERNAL,
+        "model": model,
+        "owner": owner,
+        "description": "It runs outside this arena; what it says of tokens and cost is its own.",
+        "active": False,
+    }
+    agent, _ = Agent.objects.get_or_create(slug=slug, defaults=values)
+    if agent.owner_id != owner.pk:
+        raise Conflict(f"The agent {slug!r} is another's.", "Choose another name.")
+    if agent.model != model:
+        has = f"the model {agent.model!r}" if agent.model else "no model"
+        raise Conflict(f"Your agent {name!r} has {has}.", "Another model is another agent.")
     return agent
 
 

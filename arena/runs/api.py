@@ -9,7 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Field, Query, Router, Status
 from ninja.throttling import AuthRateThrottle
 
-from arena.accounts.auth import CANCEL, RUN, signed_in
+from arena.accounts.auth import CANCEL, RUN, START, require_scope, scopes_of, signed_in
+from arena.accounts.models import Scope
 from arena.catalog.models import Agent, Hardware, Task
 from arena.errors import Invalid, NotFound
 from arena.runs import services
@@ -43,7 +44,7 @@ def list_runs(
     _check_names(request, filters)
     runs = Run.objects.visible_to(request.user).with_names().matching(**filters.dict())
     if cursor:
-        last = _run(request, cursor)
+        last = visible_run(request, cursor)
         runs = runs.filter(
             Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, id__lt=last.id)
         )
@@ -52,41 +53,52 @@ def list_runs(
     return {"runs": page[:limit], "next_cursor": page[limit - 1].pk if more else None}
 
 
-@router.post("", response={201: RunStarted}, auth=RUN, throttle=[AuthRateThrottle("60/m")])
-def create_run(request: HttpRequest, body: RunIn) -> Status[Run]:
-    """Queue a run; `waiting` names the queue, and says whether a worker serves it."""
-    run = services.start_run(
-        task_slug=body.task,
-        agent_slug=body.agent,
-        hardware_slug=body.hardware,
-        owner=signed_in(request),
-        budget=body.budget,
-        label=body.label,
-        visibility=body.visibility,
-    )
+@router.post("", response={201: RunStarted}, auth=START, throttle=[AuthRateThrottle("60/m")])
+def createvisible_run(request: HttpRequest, body: RunIn) -> Status[Run]:
+    """Queue a run of an agent of this arena, or start one of an agent of your own.
+
+    `waiting` names the queue, and says whether a worker serves it.
+    """
+    if (body.agent is None) == (body.external is None):
+        raise Invalid("Name either `agent` or `external`.", "`external` is an agent of your own.")
+    common: dict[str, Any] = {
+        "task_slug": body.task,
+        "hardware_slug": body.hardware,
+        "owner": signed_in(request),
+        "budget": body.budget,
+        "label": body.label,
+        "visibility": body.visibility,
+    }
+    if body.external is not None:
+        require_scope(scopes_of(request), Scope.INGEST)
+        own = body.external
+        run = services.start_external_run(**common, name=own.name, model=own.model)
+    else:
+        require_scope(scopes_of(request), Scope.RUN)
+        run = services.start_run(**common, agent_slug=str(body.agent))
     return Status(201, run)
 
 
 @router.get("/{run_id}", response=RunDetail)
-def get_run(request: HttpRequest, run_id: str) -> Run:
-    return _run(request, run_id)
+def getvisible_run(request: HttpRequest, run_id: str) -> Run:
+    return visible_run(request, run_id)
 
 
 @router.post("/{run_id}/cancel", response=RunOut, auth=CANCEL)
-def cancel_run(request: HttpRequest, run_id: str) -> Run:
-    return services.cancel_run(_run(request, run_id), signed_in(request))
+def cancelvisible_run(request: HttpRequest, run_id: str) -> Run:
+    return services.cancel_run(visible_run(request, run_id), signed_in(request))
 
 
 @router.post("/{run_id}/continue", response={201: RunStarted}, auth=RUN)
-def continue_run(request: HttpRequest, run_id: str) -> Status[Run]:
+def continuevisible_run(request: HttpRequest, run_id: str) -> Status[Run]:
     """Continue a broken run as a new one, which replays what its model has already answered."""
-    return Status(201, services.continue_run(_run(request, run_id), signed_in(request)))
+    return Status(201, services.continue_run(visible_run(request, run_id), signed_in(request)))
 
 
 @router.get("/{run_id}/submissions/{number}", response=SubmissionDetail)
 def get_submission(request: HttpRequest, run_id: str, number: int) -> Submission:
     """Return a submission with its gates and the measurements of the seen cases."""
-    submission = _run(request, run_id).submissions.filter(round=number).first()
+    submission = visible_run(request, run_id).submissions.filter(round=number).first()
     if submission is None:
         raise NotFound(f"This run has no round {number}.", "See its `submissions`.")
     return submission
@@ -101,7 +113,7 @@ def list_events(
     limit: Annotated[int, Field(ge=1, le=MAX_EVENTS)] = 200,
 ) -> dict[str, Any]:
     """List events in order: the first above `after`, the last below `before`, or the newest."""
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     events = run.events.filter(seq__lte=run.last_seq)
     if after is not None:
         found = list(events.filter(seq__gt=after).order_by("seq")[: limit + 1])
@@ -121,7 +133,7 @@ def list_events(
 @router.get("/{run_id}/events/{seq}/blob", openapi_extra={"responses": {200: {}}})
 def get_blob(request: HttpRequest, run_id: str, seq: int, path: str = "") -> HttpResponse:
     """Return the full text of a cut value; `path` is a key of `body.blobs`."""
-    event = _run(request, run_id).events.filter(seq=seq).first()
+    event = visible_run(request, run_id).events.filter(seq=seq).first()
     kept = event.body.get("blobs", {}).get(path) if event else None
     blob = Blob.objects.filter(pk=kept["sha256"]).first() if kept else None
     if blob is None:
@@ -144,7 +156,7 @@ def _check_names(request: HttpRequest, filters: RunFilters) -> None:
             raise Invalid(f"There is no {name} {asked!r}.", f"See GET /api/v1/{plural}.")
 
 
-def _run(request: HttpRequest, run_id: str) -> Run:
+def visible_run(request: HttpRequest, run_id: str) -> Run:
     run = Run.objects.visible_to(request.user).with_names().filter(pk=run_id).first()
     if run is None:
         raise NotFound(f"There is no run {run_id!r} that you may see.", "See GET /api/v1/runs.")

@@ -11,7 +11,8 @@ from typing import Protocol, TypeVar
 
 from django.db.models import QuerySet
 
-from arena.runs.models import Evaluation
+from arena.runs.models import Evaluation, Run, Submission
+from arena.runs.states import EvaluationStatus, Scope
 
 
 class Judged(Protocol):
@@ -40,3 +41,28 @@ def best_first(evaluations: QuerySet[Evaluation]) -> QuerySet[Evaluation]:
     """Return the evaluations that passed and were timed, best first."""
     timed = evaluations.filter(verdict="passed", low__isnull=False)
     return timed.order_by("-low", "-submission__round")
+
+
+def chosen_round(run: Run) -> Submission | None:
+    """Return the round that gets the final verdict: the best one that passed.
+
+    So one noisy figure wins nothing. Where nothing can be timed it is the latest; without any
+    verdict, the last submission.
+    """
+    rounds = run.submissions.order_by("-round").select_related("run")
+    judged = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
+    if not judged.exclude(verdict="").exists():
+        return rounds.first()
+    passed = judged.filter(status=EvaluationStatus.DONE, verdict="passed")
+    best = best_first(passed).first() or passed.order_by("-submission__round").first()
+    return rounds.get(pk=best.submission_id) if best else None
+
+
+def why_nothing_passed(run: Run) -> str:
+    """Return the reason of the last verdict; empty where there is none."""
+    judged = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND).exclude(verdict="")
+    last = judged.order_by("-submission__round").select_related("submission").first()
+    if last is None:
+        return ""
+    why = last.message or last.reason or last.verdict
+    return f"No round passed. Round {last.submission.round}, the last: {why}"

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from arena.catalog.models import (
     DIRECT,
+    EXTERNAL,
     Agent,
     Hardware,
     Quarantine,
@@ -106,6 +107,8 @@ class Run(Scores, Quarantine):
     cancel_requested = models.BooleanField(default=False)
 
     last_seq = models.PositiveIntegerField(default=0)
+    received_bytes = models.PositiveBigIntegerField(default=0)
+    """Of the events that an agent which runs elsewhere has sent."""
     rounds = models.PositiveIntegerField(default=0)
     final = models.ForeignKey(
         "Submission", models.SET_NULL, null=True, blank=True, related_name="+"
@@ -151,6 +154,11 @@ class Run(Scores, Quarantine):
         """Return whether it passed and is slower than the baseline on held-out cases."""
         high = self.unseen_high if self.unseen_high is not None else self.unseen_speedup
         return self.status == RunStatus.PASSED and high is not None and high < 1
+
+    @property
+    def is_external(self) -> bool:
+        """Return whether its agent runs elsewhere."""
+        return self.agent.adapter == EXTERNAL
 
     @property
     def is_direct(self) -> bool:

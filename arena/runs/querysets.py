@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Q
 
 from arena.accounts.models import Viewer
-from arena.catalog.models import DIRECT, Task, Worker
+from arena.catalog.models import DIRECT, EXTERNAL, Task, Worker
 from arena.queue import BUILD
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus, Scope, Split, Visibility
 
@@ -58,6 +58,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Return the runs of kernels submitted without an agent, each with one submission."""
         return self.filter(agent__adapter=DIRECT)
 
+    def external(self) -> Self:
+        """Return the runs of agents that run elsewhere."""
+        return self.filter(agent__adapter=EXTERNAL)
+
     def active(self) -> Self:
         return self.filter(status__in=RUN_ACTIVE)
 
@@ -74,8 +78,10 @@ class RunQuerySet(models.QuerySet["Run"]):
             repeat=models.OuterRef("repeat"),
             created_at__gt=models.OuterRef("created_at"),
         )
-        broken = self.of_agents().filter(
-            status=RunStatus.BROKEN, imported_at=None, continued_by=None
+        broken = (
+            self.of_agents()
+            .exclude(agent__adapter=EXTERNAL)
+            .filter(status=RunStatus.BROKEN, imported_at=None, continued_by=None)
         )
         return broken.exclude(models.Exists(newer))
 

@@ -12,7 +12,7 @@ from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
 from arena.runs.states import RunStatus
 from arena.runs.strict import derived
 from arena.runs.waiting import Waiting, waiting_of
-from arena.text import Text
+from arena.text import JsonObject, Text
 from evaluation import types
 
 
@@ -28,13 +28,59 @@ def _interval(scores: Scores, prefix: str = "") -> dict[str, float | None] | Non
     return numbers if numbers["speedup"] is not None else None
 
 
+class ExternalAgent(Schema, extra="forbid"):
+    """An agent of your own, which runs elsewhere."""
+
+    name: Text = Field(min_length=1, max_length=60, examples=["hill-climber"])
+    model: Text = Field("", max_length=100, description="The model that it calls, if any.")
+
+
 class RunIn(Schema, extra="forbid"):
     task: Text = Field(examples=["rms_norm/cpp-to-cpp"])
-    agent: Text = Field(examples=["tuner"])
+    agent: Text | None = Field(
+        None, examples=["tuner"], description="An agent of this arena; needs the scope `run`."
+    )
+    external: ExternalAgent | None = Field(
+        None, description="Instead of `agent`: one of your own; needs the scope `ingest`."
+    )
     hardware: Text | None = None
     budget: dict[str, StrictInt] | None = Field(None, examples=[{"rounds": 12, "seconds": 300}])
     label: Text = Field("", max_length=100)
     visibility: Literal["public", "owner", "staff"] = "public"
+
+
+class EventIn(Schema, extra="forbid"):
+    """An event of an agent; see docs/client.md for the kinds and their bodies."""
+
+    kind: Text = Field(examples=["message"])
+    body: JsonObject = Field(examples=[{"role": "assistant", "text": "The loop is memory bound."}])
+    id: Text = Field("", description="Begins with `agent-`; a later event replaces an earlier one.")
+    span: Text = ""
+    parent: Text = ""
+    rev: StrictInt = 0
+
+
+class EventsIn(Schema, extra="forbid"):
+    first: Annotated[StrictInt, Field(ge=1, le=10**6)] = Field(
+        description="Number of the first event; the first of a run is 1, and none is left out."
+    )
+    events: list[EventIn] = Field(max_length=500, description="No event is a sign of life.")
+
+
+class ProgressOut(Schema):
+    next: int = Field(description="Number of the event to send next.")
+    status: str
+    last_seq: int
+    rounds_left: int
+    seconds_left: float = Field(description="Time with a pending verdict does not count.")
+
+
+class VerdictIn(Schema, extra="forbid"):
+    source: Text = Field(min_length=1, description="Text of the task's target file.")
+    note: Text = Field("", max_length=1000)
+    round: Annotated[StrictInt, Field(ge=1, le=1000)] | None = Field(
+        None, description="Its number, so that a request can be sent again."
+    )
 
 
 class Interval(Schema):

@@ -87,8 +87,8 @@ def create_submission(request: HttpRequest, body: SubmissionIn) -> Status[dict[s
         scope=body.scope,
         visibility=body.visibility,
     )
-    [created] = _visible(request, [submission.slug])
-    return Status(201, _reward_of(created))
+    [created] = visible_submissions(request, [submission.slug])
+    return Status(201, reward_out(created))
 
 
 @router.get("/rewards", response=list[RewardOut])
@@ -97,20 +97,20 @@ def list_rewards(
     submission: Annotated[list[Text], Query(min_length=1, max_length=MAX_REWARDS)],
 ) -> list[dict[str, Any]]:
     """Return the rewards of several submissions, in the order of their ids in `submission`."""
-    found = {each.slug: each for each in _visible(request, submission)}
+    found = {each.slug: each for each in visible_submissions(request, submission)}
     for slug in submission:
         if slug not in found:
             raise _not_found(slug)
-    return [_reward_of(found[slug]) for slug in submission]
+    return [reward_out(found[slug]) for slug in submission]
 
 
 @router.get("/{submission_id}/reward", response=RewardOut)
 def get_reward(request: HttpRequest, submission_id: str) -> dict[str, Any]:
     """Return the reward of a submission, also of a round of an agent; null until it is judged."""
-    found = _visible(request, [submission_id])
+    found = visible_submissions(request, [submission_id])
     if not found:
         raise _not_found(submission_id)
-    return _reward_of(found[0])
+    return reward_out(found[0])
 
 
 def _not_found(slug: str) -> NotFound:
@@ -118,7 +118,7 @@ def _not_found(slug: str) -> NotFound:
     return NotFound(f"There is no submission {slug!r} that you may see.", hint)
 
 
-def _visible(request: HttpRequest, slugs: Iterable[str]) -> Sequence[Submission]:
+def visible_submissions(request: HttpRequest, slugs: Iterable[str]) -> Sequence[Submission]:
     """Return the submissions with these ids that the user can see."""
     named = Q(pk__in=())
     for slug in slugs:
@@ -143,7 +143,7 @@ def _verdict(submission: Submission) -> Evaluation | None:
     return own
 
 
-def _reward_of(submission: Submission) -> dict[str, Any]:
+def reward_out(submission: Submission) -> dict[str, Any]:
     evaluation, run = _verdict(submission), submission.run
     active = evaluation.status in EVALUATION_ACTIVE if evaluation else not run.ended
     value = None

@@ -7,23 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Sequence
-from typing import Any
 
 from arena.runs import services
-from arena.runs.trace.events import BadEvent, EventDraft, checked_body
+from arena.runs.trace.agent_events import agent_event
+from arena.runs.trace.events import BadEvent, EventDraft
 
-KINDS = frozenset(
-    {
-        "message", "tool_call", "tool_result", "output_chunk", "file_edit", "profiler_output",
-        "span_begin", "span_end", "note", "log", "error", "todo_list",
-    }
-)  # fmt: skip
-SPANS = ("turn", "subagent")
-SPAN_FIELDS = frozenset({"span_kind", "title", "note", "ok", "duration_ms", "message"})
-"""Fields of an agent's spans; spans of submissions and evaluations are the arena's."""
-ID = re.compile(r"agent-[\w.-]{1,80}")
 MAX_EVENTS, MAX_BYTES = 100_000, 256 << 20
 """Limits of one run."""
 MAX_LINE, MAX_LOG = 2000, 1 << 20
@@ -98,32 +87,13 @@ class Recorder:
     def _draft(self, line: str, number: int) -> EventDraft:
         """Return the event of a line; a malformed line is kept as a log."""
         try:
-            draft = _parse(json.loads(line), number)
-            checked_body(draft)
+            return agent_event(json.loads(line), number)
         except (ValueError, TypeError, RecursionError) as error:
             problem = str(error) if isinstance(error, BadEvent) else "not an event"
             return _log([line], number, problem)
-        return draft
 
 
 def _log(lines: Sequence[str], number: int, problem: str) -> EventDraft:
     text = "\n".join(line[:MAX_LINE] for line in lines)[:MAX_LOG]
     body = {"text": f"{text}\n({problem})", "level": "warning", "stream": "stdout"}
     return EventDraft("log", body, producer_seq=number)
-
-
-def _parse(event: Any, number: int) -> EventDraft:
-    match event:
-        case {"kind": str(kind), "body": dict(body)} if kind in KINDS:
-            names = {name: event.get(name) or "" for name in ("id", "span", "parent")}
-            for name in names.values():
-                if name and not ID.fullmatch(name):  # other ids belong to the arena
-                    raise BadEvent(f"{name!r} is not an agent's id")
-            if kind.startswith("span_") and set(body) - SPAN_FIELDS:
-                raise BadEvent(f"a span of an agent has only {', '.join(sorted(SPAN_FIELDS))}")
-            if kind.startswith("span_") and body.get("span_kind") not in SPANS:
-                raise BadEvent(f"an agent's spans are of the kind {' or '.join(SPANS)}")
-            names["id"] = names["id"] or f"agent-line-{number}"
-            return EventDraft(kind, body, rev=event.get("rev", 0), producer_seq=number, **names)
-        case _:
-            raise BadEvent(f"an event has a body and a kind of {', '.join(sorted(KINDS))}")

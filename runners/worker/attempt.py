@@ -18,7 +18,7 @@ from django.db import connections
 
 from arena.errors import Conflict, UserError
 from arena.runs import services
-from arena.runs.best import best_first
+from arena.runs.best import chosen_round, why_nothing_passed
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
@@ -311,7 +311,7 @@ class _Attempt:
             self._finish_stopped()
         else:
             self._record_ending(ended)
-            chosen = self._chosen()
+            chosen = chosen_round(self.run)
             failure = self.gateway.last_failure if self.gateway else None
             if chosen is not None:
                 self._request_final(chosen)
@@ -386,29 +386,6 @@ class _Attempt:
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}
                 self._record("error", body)
 
-    def _chosen(self) -> Submission | None:
-        """Return the passed round whose interval lies highest.
-
-        So one noisy figure wins nothing. Where nothing can be timed it is the latest; without any
-        verdict, the last submission.
-        """
-        rounds = self.run.submissions.order_by("-round").select_related("run")
-        judged = Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
-        if not judged.exclude(verdict="").exists():
-            return rounds.first()
-        passed = judged.filter(status=EvaluationStatus.DONE, verdict=verdicts.ACCEPTED)
-        best = best_first(passed).first() or passed.order_by("-submission__round").first()
-        return rounds.get(pk=best.submission_id) if best else None
-
     def _why_nothing_passed(self, ended: Ended) -> str:
-        last = (
-            Evaluation.objects.filter(submission__run=self.run, scope=Scope.ROUND)
-            .exclude(verdict="")
-            .order_by("-submission__round")
-            .select_related("submission")
-            .first()
-        )
-        if last is None:
-            return " ".join((self.unsent, *self._last_words(ended)))
-        why = last.message or last.reason or last.verdict
-        return f"No round passed. Round {last.submission.round}, the last: {why}"
+        why = why_nothing_passed(self.run)
+        return why or " ".join((self.unsent, *self._last_words(ended)))

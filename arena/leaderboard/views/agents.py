@@ -20,7 +20,7 @@ from arena.catalog.availability import (
     live_workers,
     progress,
 )
-from arena.catalog.models import Agent, Harness
+from arena.catalog.models import EXTERNAL, Agent, Harness
 from arena.leaderboard.boards import Board, Filters, boards, categories
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.views.board import scale_of
@@ -83,7 +83,12 @@ def agents(request: HttpRequest) -> HttpResponse:
         "options": AVAILABILITY,
         "ready": [each for each in active if each.availability.available],
         "lacking": sorted(lacking.items(), key=lambda group: -progress(group[0])),
-        "retired": [each for each in listed if not each.agent.active and request.user.is_staff],
+        "external": [each for each in listed if each.agent.adapter == EXTERNAL and each.spent.runs],
+        "retired": [
+            each
+            for each in listed
+            if not each.agent.active and each.agent.adapter != EXTERNAL and request.user.is_staff
+        ],
         "show_ready": chosen["availability"] != CANNOT_RUN,
         "show_lacking": chosen["availability"] != CAN_RUN,
         "count": len(active),

@@ -14,6 +14,13 @@ from arena.runs.services.evaluations import (
     request_profile,
     submit,
 )
+from arena.runs.services.external import (
+    finish_external_run,
+    ingest,
+    progress,
+    request_verdict,
+    start_external_run,
+)
 from arena.runs.services.quarantine import quarantine, release
 from arena.runs.services.reaper import reap, take_over
 from arena.runs.services.runs import (
@@ -39,13 +46,16 @@ __all__ = [
     "continue_run",
     "finish_build",
     "finish_evaluation",
+    "finish_external_run",
     "finish_profile",
     "finish_run",
     "heartbeat_evaluation",
     "heartbeat_run",
     "import_results",
+    "ingest",
     "interrupt_run",
     "new_lease",
+    "progress",
     "quarantine",
     "reap",
     "record",
@@ -53,7 +63,9 @@ __all__ = [
     "release",
     "request_evaluation",
     "request_profile",
+    "request_verdict",
     "show_run",
+    "start_external_run",
     "start_run",
     "submit",
     "submit_kernel",

@@ -11,10 +11,11 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from arena import queue
-from arena.catalog.models import Worker
+from arena.catalog.models import EXTERNAL, Worker
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.continuation import interrupt_run
 from arena.runs.services.evaluations import break_evaluation
+from arena.runs.services.external import reap_external_runs
 from arena.runs.services.runs import end_run
 from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus
 
@@ -29,7 +30,7 @@ SILENT = "Its worker stopped answering."
 
 def reap() -> int:
     """End abandoned work and send lost messages again; return the number of both."""
-    return _reap_evaluations() + _reap_runs() + _send_again()
+    return _reap_evaluations() + _reap_runs() + reap_external_runs() + _send_again()
 
 
 def take_over() -> int:
@@ -50,7 +51,8 @@ def _reap_runs(lease: timedelta | None = None) -> int:
     """Reap runs without a heartbeat; one that is being judged waits for its evaluation."""
     before = timezone.now() - (LEASE if lease is None else lease)
     ended = 0
-    for run in Run.objects.filter(status=RunStatus.RUNNING, heartbeat_at__lt=before):
+    silent = Run.objects.filter(status=RunStatus.RUNNING, heartbeat_at__lt=before)
+    for run in silent.exclude(agent__adapter=EXTERNAL):
         condition = {
             "status": RunStatus.RUNNING,
             "lease": run.lease,

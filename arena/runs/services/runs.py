@@ -87,7 +87,7 @@ def start_run(
             agent=agent,
             hardware=hardware,
             owner=owner,
-            budget=_budget(budget),
+            budget=checked_budget(budget),
             label=label[:100],
             experiment=experiment,
             repeat=repeat,
@@ -152,7 +152,10 @@ def cancel_run(run: Run, user: User | None) -> Run:
         raise Forbidden("Only its owner or staff may cancel a run.")
     by = user.get_username() if user else "the command line"
     with transaction.atomic():
-        idle = {"status__in": (RunStatus.QUEUED, RunStatus.JUDGING)}
+        without_worker = [RunStatus.QUEUED, RunStatus.JUDGING]
+        if run.is_external:
+            without_worker.append(RunStatus.RUNNING)
+        idle = {"status__in": without_worker}
         if not end_run(run.pk, idle, RunStatus.CANCELLED, f"Cancelled by {by}.", Fault.USER):
             working = Run.objects.active().filter(pk=run.pk, cancel_requested=False)
             if working.update(cancel_requested=True):
@@ -295,7 +298,7 @@ def find_hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware
     return hardware
 
 
-def _budget(asked: Mapping[str, Any] | None) -> dict[str, float]:
+def checked_budget(asked: Mapping[str, Any] | None) -> dict[str, float]:
     budget: dict[str, float] = dict(BUDGET)
     for name, value in (asked or {}).items():
         if name not in BUDGET_BOUNDS:

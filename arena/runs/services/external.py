@@ -1,0 +1,301 @@
+"""Runs of agents that run elsewhere: they send their events, and request verdicts, by the API.
+
+The budget is kept here: after each request and by the reaper, a run beyond it gets its final
+verdict. So does one whose agent is silent for `SILENCE`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Max, QuerySet
+from django.utils import timezone
+
+from arena.accounts.models import User
+from arena.catalog.services import external_agent
+from arena.errors import Conflict, Forbidden, Gap, Invalid, TooLarge, UserError
+from arena.runs.best import chosen_round, why_nothing_passed
+from arena.runs.models import Evaluation, Event, Run, Submission
+from arena.runs.services.evaluations import request_evaluation, submit
+from arena.runs.services.runs import (
+    check_quota,
+    checked_budget,
+    device_kinds,
+    end_run,
+    find_hardware,
+    record_status,
+    task_version,
+)
+from arena.runs.spending import spending
+from arena.runs.states import EVALUATION_ACTIVE, EvaluationStatus, Fault, RunStatus, Scope
+from arena.runs.trace.agent_events import agent_event
+from arena.runs.trace.events import BadEvent
+from arena.runs.trace.recording import note, record
+
+SILENCE = timedelta(minutes=5)
+"""Time without a request after which a run ends."""
+PRODUCER = "external"
+MAX_BATCH = 500
+MAX_EVENTS, MAX_BYTES = 20_000, 64 << 20
+"""Limits of one run."""
+LIMITS = ("rounds", "seconds", "tokens", "usd")
+"""Budgets that are kept here; turns are the agent's own matter."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of a run after a request: what to send next, and what is left of its budget."""
+
+    next: int
+    status: str
+    last_seq: int
+    rounds_left: int
+    seconds_left: float
+
+
+def start_external_run(
+    *,
+    owner: User,
+    task_slug: str,
+    name: str,
+    model: str = "",
+    hardware_slug: str | None = None,
+    budget: Mapping[str, Any] | None = None,
+    label: str = "",
+    visibility: str,
+) -> Run:
+    """Start a run of the user's agent `name`; its time begins now.
+
+    Raises: UserError if it cannot run.
+    """
+    version = task_version(task_slug)
+    hardware = find_hardware(hardware_slug, device_kinds(version.task), "this task")
+    if unknown := [limit for limit in budget or () if limit not in LIMITS]:
+        raise UserError(f"Unknown budget {unknown[0]!r}.", f"One of {', '.join(LIMITS)}.")
+    with transaction.atomic():
+        check_quota(owner)
+        run = Run.objects.create(
+            task_version=version,
+            agent=external_agent(owner, name, model),
+            hardware=hardware,
+            owner=owner,
+            budget=checked_budget(budget),
+            label=label[:100],
+            visibility=visibility,
+            status=RunStatus.RUNNING,
+            started_at=timezone.now(),
+        )
+        record_status(run.pk, RunStatus.RUNNING)
+    return run
+
+
+def ingest(run: Run, user: User, first: int, events: Sequence[Mapping[str, Any]]) -> Progress:
+    """Record events that are numbered from `first` on; those that are stored already are skipped.
+
+    No event keeps the run alive. Either all of a batch is stored or nothing.
+
+    Raises: Gap if a number is missing before `first`; Invalid for an event that an agent may not
+    record; TooLarge beyond the limits of a run; Conflict if the run has ended.
+    """
+    _check_owner(run, user)
+    size = sum(len(json.dumps(event)) for event in events)
+    try:
+        drafts = [agent_event(event, number) for number, event in enumerate(events, start=first)]
+    except (BadEvent, TypeError) as error:
+        raise Invalid(str(error), "Nothing of this batch was stored.") from error
+    with transaction.atomic():
+        locked = _running(run)
+        expected = _expected(run)
+        if first > expected:
+            raise Gap(f"Event {expected} is missing.", expected)
+        new = drafts[expected - first :]
+        if new:
+            if expected - 1 + len(new) > MAX_EVENTS or locked.received_bytes + size > MAX_BYTES:
+                raise TooLarge(
+                    f"A run takes {MAX_EVENTS:,} events and {MAX_BYTES >> 20} MiB.",
+                    "Finish it, or go on without events.",
+                )
+            record(run.pk, new, producer=PRODUCER)
+            Run.objects.filter(pk=run.pk).update(received_bytes=F("received_bytes") + size)
+        Run.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
+    _end_if_spent(run)
+    return progress(run)
+
+
+def request_verdict(
+    run: Run, user: User, source: str, note_text: str = "", number: int | None = None
+) -> Submission:
+    """Submit the target file as the next round and request its verdict.
+
+    With the `number` of the round, a request can be sent again: a round that exists with this
+    source is returned.
+
+    Raises: Conflict if a verdict is pending, the rounds are spent or the run has ended; Gap if
+    `number` is not the next.
+    """
+    _check_owner(run, user)
+    files = {run.task_version.public["target_file"]: source}
+    with transaction.atomic():
+        locked = _running(run)
+        if number is not None and number <= locked.rounds:
+            sent = run.submissions.get(round=number)
+            if sent.files == files:
+                return sent
+            raise Gap(f"Round {number} is another source.", locked.rounds + 1)
+        if number is not None and number > locked.rounds + 1:
+            raise Gap(f"Round {locked.rounds + 1} is missing.", locked.rounds + 1)
+        if spent := _spent(locked):
+            raise Conflict(spent, "Finish the run: its best round gets the final verdict.")
+        if _pending(locked).exists():
+            raise Conflict(
+                f"Round {locked.rounds} is not judged yet.",
+                f"Read GET /api/v1/submissions/{run.pk}-{locked.rounds}/reward until it is.",
+            )
+        if locked.rounds >= locked.budget["rounds"]:
+            note(run.pk, "limit", {"name": "rounds", "limit": locked.budget["rounds"]})
+            raise Conflict(f"All {locked.rounds} rounds are spent.", "Finish the run.")
+        submission = submit(run.pk, files, note_text)
+        request_evaluation(submission, Scope.ROUND)
+        Run.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
+    return submission
+
+
+def finish_external_run(run: Run, user: User) -> Run:
+    """End the work on a run: its best round gets the final verdict. A second request does nothing.
+
+    Raises: Conflict while a verdict is pending.
+    """
+    _check_owner(run, user)
+    with transaction.atomic():
+        locked = Run.objects.select_for_update().get(pk=run.pk)
+        if locked.status == RunStatus.RUNNING:
+            if _pending(locked).exists():
+                raise Conflict(f"Round {locked.rounds} is not judged yet.", "Finish after it is.")
+            _conclude(locked, "Nothing was submitted.")
+    run.refresh_from_db()
+    return run
+
+
+def reap_external_runs() -> int:
+    """Conclude the runs that are silent or beyond their budget; return their number."""
+    ended = 0
+    now = timezone.now()
+    for run in Run.objects.external().filter(status=RunStatus.RUNNING).select_related("agent"):
+        if _pending(run).exists():
+            continue
+        silent = now - max(run.heartbeat_at, _last_verdict_at(run) or run.heartbeat_at) > SILENCE
+        reason = f"Its agent sent nothing for {SILENCE.seconds // 60} minutes." if silent else ""
+        if reason := reason or _spent(run):
+            with transaction.atomic():
+                locked = Run.objects.select_for_update().get(pk=run.pk)
+                if locked.status == RunStatus.RUNNING and not _pending(locked).exists():
+                    note(
+                        run.pk, "limit", {"name": "silence" if silent else "budget", "text": reason}
+                    )
+                    _conclude(locked, reason)
+                    ended += 1
+    return ended
+
+
+def progress(run: Run) -> Progress:
+    """Return the state of a run for its agent."""
+    run.refresh_from_db()
+    return Progress(
+        next=_expected(run),
+        status=run.status,
+        last_seq=run.last_seq,
+        rounds_left=max(0, int(run.budget["rounds"]) - run.rounds),
+        seconds_left=round(max(0.0, run.budget["seconds"] - _seconds(run)), 1),
+    )
+
+
+def _check_owner(run: Run, user: User) -> None:
+    if not run.is_external:
+        raise Conflict("The agent of this run runs here.", "Start a run of an agent of your own.")
+    if run.owner_id != user.pk:
+        raise Forbidden("Only its owner may send anything to this run.")
+
+
+def _running(run: Run) -> Run:
+    """Return the run, locked. Raises: Conflict unless it takes events and submissions."""
+    locked = Run.objects.select_for_update().select_related("task_version", "agent").get(pk=run.pk)
+    if locked.status != RunStatus.RUNNING:
+        state = locked.get_status_display().lower()
+        raise Conflict(f"This run takes nothing more: it is {state}.", "Start another run.")
+    return locked
+
+
+def _expected(run: Run) -> int:
+    """Return the number of the event that comes next."""
+    sent = Event.objects.filter(run=run.pk, producer=PRODUCER).aggregate(last=Max("producer_seq"))
+    return int(sent["last"] or 0) + 1
+
+
+def _pending(run: Run) -> QuerySet[Evaluation]:
+    return Evaluation.objects.filter(submission__run=run, status__in=EVALUATION_ACTIVE)
+
+
+def _last_verdict_at(run: Run) -> datetime | None:
+    ended = Evaluation.objects.filter(submission__run=run).aggregate(last=Max("ended_at"))
+    last: datetime | None = ended["last"]
+    return last
+
+
+def _seconds(run: Run) -> float:
+    """Return the seconds of a run that count: those without a pending verdict."""
+    now = timezone.now()
+    waited = sum(
+        ((ended or now) - created).total_seconds()
+        for created, ended in Evaluation.objects.filter(submission__run=run).values_list(
+            "created_at", "ended_at"
+        )
+    )
+    begun = run.started_at or now
+    return (now - begun).total_seconds() - waited
+
+
+def _spent(run: Run) -> str:
+    """Return the limit that a run has reached, as a sentence; empty for none."""
+    budget = run.budget
+    if _seconds(run) > budget["seconds"]:
+        return f"Its {budget['seconds']:g} seconds are spent."
+    if "tokens" in budget or "usd" in budget:
+        found = spending(run.pk)
+        if (found.tokens or 0) > budget.get("tokens", float("inf")):
+            return f"Its {budget['tokens']:,} tokens are spent."
+        if (found.cost_usd or 0.0) > budget.get("usd", float("inf")):
+            return f"Its {budget['usd']:g} US dollars are spent."
+    return ""
+
+
+def _end_if_spent(run: Run) -> None:
+    with transaction.atomic():
+        locked = Run.objects.select_for_update().get(pk=run.pk)
+        if locked.status != RunStatus.RUNNING or _pending(locked).exists():
+            return
+        if spent := _spent(locked):
+            note(run.pk, "limit", {"name": "budget", "text": spent})
+            _conclude(locked, spent)
+
+
+def _conclude(run: Run, reason: str) -> None:
+    """Request the final verdict on the best round, or end the run with a reason."""
+    chosen = chosen_round(run)
+    if chosen is not None:
+        request_evaluation(chosen, Scope.FINAL)
+        return
+    running = {"status": RunStatus.RUNNING}
+    rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
+    broken = rounds.filter(status=EvaluationStatus.BROKEN) | rounds.filter(verdict="skipped")
+    last = broken.order_by("-pk").first()
+    if last is not None:
+        text = f"Round {last.submission.round} could not be judged: {last.message}"
+        end_run(run.pk, running, RunStatus.BROKEN, text, Fault.ARENA)
+    else:
+        text = why_nothing_passed(run) or reason
+        end_run(run.pk, running, RunStatus.FAILED, text, Fault.CANDIDATE)

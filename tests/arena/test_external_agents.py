@@ -1,0 +1,283 @@
+"""Agents that run elsewhere: their events, verdicts, budgets and ends, through the API."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.utils import timezone
+
+from arena.accounts.models import ApiToken
+from arena.catalog.models import Agent
+from arena.leaderboard.rankings import rank
+from arena.runs import services
+from arena.runs.models import Evaluation, Run
+from arena.runs.services import external
+from tests.arena.factories import LEASE, judge, report
+
+pytestmark = pytest.mark.django_db
+RUNS = "/api/v1/runs"
+ASKED = {"task": "relu/cpp-to-cpp", "external": {"name": "Climber", "model": "m-1"}}
+
+
+@pytest.fixture(autouse=True)
+def world(task, hardware) -> None:
+    cache.clear()
+
+
+class Caller:
+    """A program with a token of a user."""
+
+    def __init__(self, client: Any, user: Any, *scopes: str) -> None:
+        _, secret = ApiToken.issue(user, "agent", scopes or ("ingest", "read"))
+        self.client, self.headers = client, {"authorization": f"Bearer {secret}"}
+
+    def post(self, path: str, body: Any = None) -> Any:
+        data = json.dumps(body or {})
+        return self.client.post(RUNS + path, data, "application/json", headers=self.headers)
+
+    def start(self, **more: Any) -> str:
+        response = self.post("", ASKED | more)
+        assert response.status_code == 201, response.content
+        return str(response.json()["id"])
+
+    def send(self, run: str, first: int, *texts: str) -> Any:
+        events = [{"kind": "log", "body": {"text": text}} for text in texts]
+        return self.post(f"/{run}/events", {"first": first, "events": events})
+
+
+@pytest.fixture
+def caller(client, alice) -> Caller:
+    return Caller(client, alice)
+
+
+def judged(run: str, **outcome: Any) -> None:
+    """Judge the evaluation of a run that is pending."""
+    pending = Evaluation.objects.filter(submission__run=run, status="queued").get()
+    final = pending.scope == "final"
+    judge(pending, report(unseen=1.8 if final else None, **outcome))
+
+
+def texts(run: str) -> list[str]:
+    events = Run.objects.get(pk=run).events.filter(producer="external").order_by("seq")
+    return [event.body["text"] for event in events]
+
+
+def test_external_agent_competes_as_an_agent_of_its_user(caller, client):
+    run = caller.start()
+    assert caller.send(run, 1, "one", "two").json()["next"] == 3
+    first = caller.post(f"/{run}/verdicts", {"source": "int a;", "round": 1})
+    assert first.status_code == 201 and first.json()["status"] == "pending"
+    judged(run, speedup=1.5)
+    found = client.get(f"/api/v1/submissions/{run}-1/reward", headers=caller.headers).json()
+    assert (found["status"], found["seen"]["speedup"]) == ("judged", 1.5)
+    caller.post(f"/{run}/verdicts", {"source": "int b;", "round": 2})
+    judged(run, speedup=1.2)
+    assert caller.post(f"/{run}/finish").json()["status"] == "judging"
+    final = Evaluation.objects.get(scope="final")
+    assert final.submission.round == 1, "the round whose interval lies highest"
+    judged(run, speedup=1.4)
+    ended = Run.objects.get(pk=run)
+    assert (ended.status, ended.agent.title, ended.agent.slug) == (
+        "passed", "Climber (alice)", "alice-climber",
+    )  # fmt: skip
+    assert [row.agent.slug for row in rank()] == ["alice-climber"]
+    page = client.get(f"/runs/{run}/").content.decode()
+    assert "two" in page and "Climber (alice)" in page
+    assert client.get("/agents/alice-climber/").status_code == 200
+
+
+def test_event_batch_sent_again_is_stored_once(caller):
+    run = caller.start()
+    caller.send(run, 1, "one", "two")
+    assert caller.send(run, 1, "one", "two").json()["next"] == 3
+    assert caller.send(run, 2, "two", "three").json()["next"] == 4
+    assert texts(run) == ["one", "two", "three"]
+
+
+def test_event_batch_after_a_gap_is_refused_with_the_expected_number(caller):
+    run = caller.start()
+    caller.send(run, 1, "one")
+    refused = caller.send(run, 3, "three")
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["expected"]) == (409, "gap", 2)
+    assert texts(run) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("event", "word"),
+    [
+        ({"kind": "status", "body": {"state": "passed"}}, "kind of"),
+        ({"kind": "gate_result", "body": {}}, "kind of"),
+        ({"kind": "log", "body": {"texts": "x"}}, "texts"),
+        ({"kind": "log", "body": {"text": "x"}, "id": "submission-1"}, "agent's id"),
+        ({"kind": "span_begin", "body": {"span_kind": "evaluation"}}, "turn or subagent"),
+        ({"kind": "log", "body": {"text": "\x00"}}, "NUL"),
+        ({"kind": "log", "body": {"text": "x"}, "seq": 1}, "seq"),
+        ({"kind": "log", "body": {"text": "x"}, "rev": 2**40}, "rev"),
+    ],
+)
+def test_event_that_an_agent_may_not_record_refuses_its_batch(caller, event, word):
+    run = caller.start()
+    good = {"kind": "log", "body": {"text": "x"}}
+    refused = caller.post(f"/{run}/events", {"first": 1, "events": [good, event]})
+    assert refused.status_code == 422 and word in refused.json()["error"]["message"]
+    assert texts(run) == []
+
+
+def test_event_batches_are_bounded(caller, monkeypatch):
+    run = caller.start()
+    assert caller.send(run, 1, *["x"] * 501).status_code == 422
+    monkeypatch.setattr(external, "MAX_EVENTS", 2)
+    assert caller.send(run, 1, "a", "b").status_code == 200
+    assert caller.send(run, 3, "c").status_code == 413
+    monkeypatch.setattr(external, "MAX_EVENTS", 10)
+    monkeypatch.setattr(external, "MAX_BYTES", 200)
+    assert caller.send(run, 3, "c" * 200).status_code == 413
+    assert texts(run) == ["a", "b"]
+
+
+def test_start_of_an_external_run_needs_the_scope(client, alice):
+    for scopes, body, status in (
+        (["run"], ASKED, 403),
+        (["read"], ASKED, 403),
+        (["ingest"], {"task": ASKED["task"], "agent": "tuner"}, 403),
+        (["ingest"], {"task": ASKED["task"]}, 422),
+        (["ingest"], ASKED | {"agent": "tuner"}, 422),
+        (["ingest"], ASKED | {"budget": {"turns": 5}}, 400),
+        (["ingest"], ASKED | {"external": {"name": "..."}}, 422),
+        (["ingest"], ASKED, 201),
+    ):
+        assert Caller(client, alice, *scopes).post("", body).status_code == status, (scopes, body)
+
+
+def test_run_of_another_takes_nothing(caller, client, charlie, start):
+    run = caller.start()
+    other = Caller(client, charlie)
+    for path, body in (
+        ("events", {"first": 1, "events": []}), ("verdicts", {"source": "x"}), ("finish", {}),
+    ):  # fmt: skip
+        assert other.post(f"/{run}/{path}", body).status_code == 403
+    assert caller.post(f"/{start().pk}/finish").status_code == 409
+
+
+def test_name_and_model_are_one_agent(caller, client):
+    caller.start()
+    caller.start()
+    assert Agent.objects.filter(slug="alice-climber").count() == 1
+    refused = caller.post("", ASKED | {"external": {"name": "Climber", "model": "m-2"}})
+    assert refused.status_code == 409 and "m-1" in refused.json()["error"]["message"]
+
+
+def test_verdict_requested_again_is_the_same_round(caller):
+    run = caller.start()
+    for _ in range(2):
+        assert caller.post(f"/{run}/verdicts", {"source": "a", "round": 1}).json()["round"] == 1
+    other = caller.post(f"/{run}/verdicts", {"source": "b", "round": 1})
+    assert other.json()["error"]["expected"] == 2
+    assert caller.post(f"/{run}/verdicts", {"source": "b", "round": 3}).status_code == 409
+    pending = caller.post(f"/{run}/verdicts", {"source": "b", "round": 2})
+    assert pending.status_code == 409 and "not judged yet" in pending.json()["error"]["message"]
+    assert caller.post(f"/{run}/finish").status_code == 409
+    assert Run.objects.get(pk=run).rounds == 1
+
+
+def test_rounds_beyond_the_budget_are_refused(caller):
+    run = caller.start(budget={"rounds": 1})
+    caller.post(f"/{run}/verdicts", {"source": "a"})
+    judged(run)
+    refused = caller.post(f"/{run}/verdicts", {"source": "b"})
+    assert refused.status_code == 409 and "rounds are spent" in refused.json()["error"]["message"]
+
+
+def test_time_beyond_the_budget_ends_the_run_with_its_best_round(caller):
+    run = caller.start(budget={"seconds": 10})
+    caller.post(f"/{run}/verdicts", {"source": "a"})
+    judged(run)
+    Run.objects.filter(pk=run).update(started_at=timezone.now() - timedelta(seconds=60))
+    assert caller.send(run, 1, "late").json()["status"] == "judging"
+    assert Evaluation.objects.filter(scope="final").exists()
+    assert caller.send(run, 2, "later").status_code == 409
+
+
+def test_time_with_a_pending_verdict_does_not_count(caller):
+    run = caller.start(budget={"seconds": 10})
+    caller.post(f"/{run}/verdicts", {"source": "a"})
+    ago = timezone.now() - timedelta(seconds=60)
+    Run.objects.filter(pk=run).update(started_at=ago)
+    Evaluation.objects.update(created_at=ago)
+    assert caller.send(run, 1, "waiting").json()["seconds_left"] > 5
+
+
+def test_tokens_beyond_the_budget_end_the_run(caller):
+    run = caller.start(budget={"tokens": 1000})
+    usage = {"input_tokens": 900, "output_tokens": 200}
+    body = {"role": "assistant", "text": "x", "usage": usage}
+    batch = {"first": 1, "events": [{"kind": "message", "body": body}]}
+    sent = caller.post(f"/{run}/events", batch)
+    assert sent.json()["status"] == "failed"
+    ended = Run.objects.get(pk=run)
+    assert (ended.fault, ended.tokens) == ("candidate", 1100)
+    assert "1,000 tokens are spent" in ended.reason
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_silent_run_is_ended_by_the_reaper(caller, rounds):
+    run = caller.start(budget={"seconds": 3600})
+    if rounds:
+        caller.post(f"/{run}/verdicts", {"source": "a"})
+    past = timezone.now() - external.SILENCE - timedelta(seconds=5)
+    Run.objects.filter(pk=run).update(heartbeat_at=past)
+    if rounds:
+        services.reap()
+        assert Run.objects.get(pk=run).status == "running", "its verdict is pending"
+        judged(run)
+        services.reap()
+        assert Run.objects.get(pk=run).status == "running", "the verdict has just come"
+        Evaluation.objects.update(ended_at=past)
+    services.reap()
+    ended = Run.objects.get(pk=run)
+    assert ended.status == ("judging" if rounds else "failed")
+    assert rounds or "sent nothing for 5 minutes" in ended.reason
+
+
+def test_sign_of_life_keeps_a_run(caller):
+    run = caller.start(budget={"seconds": 3600})
+    Run.objects.update(heartbeat_at=timezone.now() - external.SILENCE * 2)
+    caller.send(run, 1)
+    services.reap()
+    assert Run.objects.get(pk=run).status == "running"
+
+
+def test_worker_lease_does_not_end_an_external_run(caller):
+    run = caller.start(budget={"seconds": 3600})
+    Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=2))
+    services.reap()
+    services.take_over()
+    assert Run.objects.get(pk=run).status == "running"
+
+
+def test_cancelled_external_run_ends_at_once(caller):
+    run = caller.start()
+    assert caller.post(f"/{run}/cancel").json()["status"] == "cancelled"
+
+
+def test_round_that_the_arena_could_not_judge_breaks_the_run(caller):
+    run = caller.start()
+    caller.post(f"/{run}/verdicts", {"source": "a"})
+    evaluation = Evaluation.objects.get()
+    for _ in range(2):
+        assert services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+        assert services.break_evaluation(evaluation.pk, LEASE, "The judge failed.")
+    ended = caller.post(f"/{run}/finish").json()
+    assert (ended["status"], ended["fault"]) == ("broken", "arena")
+    assert caller.post(f"/{run}/finish").json()["status"] == "broken"
+
+
+def test_external_runs_count_against_the_limits_of_their_user(caller, settings):
+    settings.MAX_ACTIVE_RUNS = 1
+    caller.start()
+    assert caller.post("", ASKED).status_code == 429
