@@ -17,7 +17,7 @@ def ranked_kernels(**filters: str) -> RunQuerySet:
     Those of the newest version of a task compete, by the lower end of the interval of the speedup
     on held-out cases.
     """
-    kernels = Run.objects.public().direct().filter(status=RunStatus.PASSED)
+    kernels = Run.objects.public().direct().filter(status=RunStatus.PASSED, quarantined_at=None)
     versions = TaskVersion.objects.filter(task=OuterRef("task_version__task"))
     newest = Subquery(versions.order_by("-synced_at", "-pk").values("pk")[:1])
     counted = kernels.filter(task_version=newest).exclude(unseen_low=None)
