@@ -44,6 +44,10 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     # name of the URL: (method, path after format, statuses); "" is reverse() without arguments
     "home": [("GET", "", PUBLIC)],
     "leaderboard": [("GET", "", PUBLIC)],
+    "board-part": [
+        ("GET", "/leaderboard/parts/frontier/", PUBLIC),
+        ("GET", "/leaderboard/parts/nothing/", NEVER),
+    ],
     "tasks": [("GET", "", PUBLIC)],
     "operator": [("GET", "/tasks/relu/", LEAVE), ("GET", "/tasks/secret/", NEVER)],
     "task": [
@@ -311,7 +315,9 @@ async def test_socket_is_open_to_each_actor_as_its_row_states(world: Any, patter
                 path.format(**world.values), world.users.get(actor)
             )
             await ws.connect()
-            closed = await ws.receive_nothing(timeout=0.3) is False
+            closed = not await ws.receive_nothing(timeout=0.3) and (
+                (await ws.receive_output())["type"] == "websocket.close"
+            )
             found.append("no" if closed else "yes")
             await ws.disconnect()
         assert " ".join(found) == expected, path
