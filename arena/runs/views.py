@@ -105,6 +105,8 @@ def continue_experiment(request: HttpRequest, slug: str) -> HttpResponse:
 def run(request: HttpRequest, run_id: str) -> HttpResponse:
     shown = _run(request, run_id)
     context = _summary(request, shown) | _stream(request, shown)
+    if "at" in request.GET:
+        context["outline"] = timeline.outline(shown.events.all(), _number(request, "at"))
     return render(request, "run.html", context)
 
 

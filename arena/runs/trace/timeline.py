@@ -8,20 +8,36 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from django.db.models import F, IntegerField, Max, Min, OuterRef, QuerySet, Subquery, TextField
+from django.db.models import (
+    F,
+    IntegerField,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+)
 from django.db.models.functions import Cast
 
 from arena.runs.models import Event
 
 CHUNK_EVENTS = 200
-MAX_OUTLINE_ROWS = 1000
+MAX_OUTLINE_ROWS = 4000
 MAX_FOUND_ROWS = 200
-OUTLINE_KINDS = ("span_begin", "gate_result")
+OUTLINED = (
+    Q(kind="gate_result")
+    | Q(kind="span_begin", body__span_kind__in=["turn", "submission"])
+    | Q(kind="span_begin", body__scope="final")
+)
+"""The stops of the outline: turns, submissions, gates and the final verdict."""
 UNREVISED_KINDS = ("status",)  # each change of state stays as its own row
 HARNESS_OUTPUT = "raw_output"  # events say the same, so a search finds those alone
 MAX_NESTED = 5
@@ -156,10 +172,33 @@ def _contains(value: Any, words: str) -> bool:
     return not isinstance(value, bool | None) and words in str(value).casefold()
 
 
-def outline(events: QuerySet[Event]) -> list[Entry]:
-    """Return the newest turns, subagents, submissions, evaluations and gates, in order."""
-    newest = list(events.filter(kind__in=OUTLINE_KINDS).order_by("-seq")[:MAX_OUTLINE_ROWS])
-    return folded(events, newest[::-1])
+@dataclass(frozen=True)
+class Outline:
+    """Stops of a trace in order, and how many lie before and after them.
+
+    `before` and `after` are the seqs of the nearest stop that is not there; 0 without one.
+    """
+
+    entries: list[Entry]
+    earlier: int = 0
+    later: int = 0
+    before: int = 0
+    after: int = 0
+
+
+def outline(events: QuerySet[Event], at: int = 0) -> Outline:
+    """Return every stop of a trace; of a very long one the newest, or those from around `at`."""
+    stops = events.filter(OUTLINED).order_by("seq")
+    seqs = list(stops.values_list("seq", flat=True))
+    begin = max(len(seqs) - MAX_OUTLINE_ROWS, 0)
+    if at:
+        begin = min(begin, max(bisect_left(seqs, at) - MAX_OUTLINE_ROWS // 2, 0))
+    shown = seqs[begin : begin + MAX_OUTLINE_ROWS]
+    rest = seqs[begin + len(shown) :]
+    found = stops.filter(seq__gte=shown[0], seq__lte=shown[-1]) if shown else stops.none()
+    before = seqs[begin - 1] if begin else 0
+    entries = _newest(events, list(found))
+    return Outline(entries, begin, len(rest), before, rest[0] if rest else 0)
 
 
 def todo_list(events: QuerySet[Event]) -> Entry | None:
