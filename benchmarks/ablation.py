@@ -57,7 +57,8 @@ TRIES = 3
 """Verdicts with every mechanism on, on a trick that must be refused, until one refuses it."""
 SLOWS_THE_BASELINE = "19"
 """The row of tricks that work at times only, so that they are judged three times at least."""
-NOT_TIMING = (GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS, GateName.GENERALIZATION)
+PERFORMANCE, GENERALIZATION = GateName.PERFORMANCE, GateName.GENERALIZATION
+NOT_TIMING = (GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS, GENERALIZATION)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,6 +142,8 @@ class Ablation:
         all_on = cells[ALL_ON]
         if mechanism.name in cells:
             return False
+        if all_on["refused_by"] is None and all_on["gate"] in (PERFORMANCE, GENERALIZATION):
+            return not mechanism.raised_in  # what refuses nothing itself may have made it fail
         return all_on["gate"] is None or all_on["refused_by"] == mechanism.name
 
     def judge(self, trick: Any, mechanism: Mechanism | None) -> None:

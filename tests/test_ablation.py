@@ -16,6 +16,7 @@ from evaluation.types import Reason
 
 LATE = next(m for m in MECHANISMS if m.name == "late-inputs")
 VALUES = next(m for m in MECHANISMS if m.name == "values")
+OVERHEAD = next(m for m in MECHANISMS if m.name == "overhead")
 
 
 def cell(
@@ -56,9 +57,9 @@ def test_refusal_is_attributed_to_the_mechanism_on_its_way() -> None:
 @pytest.mark.parametrize(
     ("all_on", "needed"),
     [
-        (cell(), [LATE, VALUES]),
+        (cell(), [LATE, VALUES, OVERHEAD]),
         (cell("performance", "late-inputs"), [LATE]),
-        (cell("performance"), []),
+        (cell("performance"), [OVERHEAD]),
         (cell("correctness"), []),
         (cell("compile"), []),
     ],
@@ -71,7 +72,7 @@ def test_cell_is_needed_where_a_mechanism_may_matter(
     assert ablation.needed(trick, None)
     ablation.cells["trick.cpp"] = {ALL_ON: all_on}
     assert not ablation.needed(trick, None)
-    assert [m for m in (LATE, VALUES) if ablation.needed(trick, m)] == needed
+    assert [m for m in (LATE, VALUES, OVERHEAD) if ablation.needed(trick, m)] == needed
 
 
 def test_table_counts_what_gets_through_without_a_mechanism_only(ablation: Ablation) -> None:
