@@ -8,10 +8,10 @@ integrity or correctness refuse do not concern timing and are left, unless one o
 below refused them. The others are judged with each mechanism off. Where another mechanism refused a
 trick, it still does, so that cell is not tried.
 
-A trick escapes if it passes and the low end of its best verdict's interval exceeds its honest
-counterpart's best speedup by more than 1 %, in as many verdicts on each. Such a cell is repeated,
-and so is one that slows the baseline, since that works at times only. A trick that must be refused
-may pass without a gain: it shows that something can be done, not that it pays on so small a case.
+A trick escapes if it passes and its best interval begins more than 1 % above the end of its honest
+counterpart's, of as many verdicts on each. Such a cell is repeated, and so is one that slows the
+baseline, since that works at times only. A trick that must be refused may pass without a gain: it
+shows that something can be done, not that it pays on so small a case or so busy a machine.
 
 An H200 takes about eleven minutes, so two calls with `--seconds 540`.
 
@@ -202,6 +202,7 @@ class Ablation:
             "low": [round(gains.low(report), 4) for report in compared.trick],
             "noisy": sum(report.noisy for report in compared.trick),
             "honest": [round(gains.speedup(report), 4) for report in compared.honest],
+            "honest_high": [round(gains.high(report), 4) for report in compared.honest],
             "gain": gain,
             "passes": "expect" in trick.header and refused is None,
             "escapes": gain is not None and gain > gains.BOUND,

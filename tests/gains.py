@@ -1,8 +1,8 @@
 """Gain of a trick over honest code that does the same work.
 
 Both are judged by turns, and the best verdicts are compared: an attacker hands in the same source
-until it works. As for records, a trick counts with the low end of its interval. A verdict that
-refuses it gains nothing.
+until it works. As for records, the trick's interval must begin above the end of the honest one. A
+verdict that refuses it gains nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Return the share by which the trick's best interval begins above the honest speedup."""
-        return max(map(low, self.trick)) / max(map(speedup, self.honest)) - 1
+        """Return the share by which the trick's best interval begins above the honest ones' end."""
+        return max(map(low, self.trick)) / max(map(high, self.honest)) - 1
 
 
 def speedup(report: Report) -> float:
@@ -39,6 +39,11 @@ def speedup(report: Report) -> float:
 def low(report: Report) -> float:
     """Return the low end of the speedup of a report that passed, else 0."""
     return report.seen.low if report.verdict is Verdict.PASSED and report.seen else 0.0
+
+
+def high(report: Report) -> float:
+    """Return the high end of the speedup of a report that passed, else 0."""
+    return report.seen.high if report.verdict is Verdict.PASSED and report.seen else 0.0
 
 
 def compare(
