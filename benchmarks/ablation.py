@@ -165,7 +165,8 @@ class Ablation:
         if self.kind == CPU:
             paths = self.suite.paths(self.cache, Path(self._folder.name) / "outside")
         judge = functools.partial(trick.judge, self.cache, paths)
-        if self.kind == CPU and name != ALL_ON:
+        all_on = self.cells.get(trick.name, {}).get(ALL_ON)
+        if self.kind == CPU and all_on and all_on["gate"] != GENERALIZATION:
             judge = functools.partial(judge, scope="round")
         self._refusals.clear()
         first, tries = judge(), 1

@@ -5,6 +5,7 @@ Each is turned off by patches of the judge in this process, so that the judge ha
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -23,10 +24,15 @@ from evaluation.memory import cuda_ipc, ring
 from evaluation.memory.layout import Layout
 from evaluation.process.freezer import Freezer
 from evaluation.process.handle import ProcessHandle
-from evaluation.timing.window import WindowTimer
 from evaluation.types import Reason
 
+try:
+    from evaluation.anticheat import window_checks
+except ImportError:  # a judge whose checks have windows of their own
+    window_checks = None  # type: ignore[assignment]
+
 BOTH = (CPU, GPU)
+GUARD_CHECKS = "_check_guards", "check_guards"
 
 
 @dataclass(frozen=True)
@@ -80,19 +86,48 @@ def _nothing(*ignored: object, **also_ignored: object) -> None:
 
 
 def _no_launch_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(launch_order.OverlapDetector, "check", _nothing)
+    if window_checks is None:
+        patch.setattr(launch_order.OverlapDetector, "check", _nothing)
+        return
+    made = window_checks.WindowChecks.__init__
+
+    def make(self: Any, *arguments: Any) -> None:
+        made(self, *arguments)
+        self._samples = None
+        self.moments = self._late_inputs.moments
+
+    patch.setattr(window_checks.WindowChecks, "__init__", make)
+
+
+class _NoLateInputs:
+    """Stands in for the late inputs of a window, of which there are none."""
+
+    launches: tuple[int, ...] = ()
+    moments: tuple[Any, ...] = ()
+
+    def __init__(self, *ignored: object) -> None: ...
+
+    def write_decoys(self) -> None: ...
+
+    def inject_missing(self) -> None: ...
+
+    def in_time(self) -> list[int]:
+        return []
 
 
 def _no_late_inputs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(late_inputs, "check", _nothing)
+    if window_checks is None:
+        patch.setattr(late_inputs, "check", _nothing)
+    else:
+        patch.setattr(window_checks, "LateInputs", _NoLateInputs)
 
 
 def _no_staged_inputs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(staged_inputs, "check", _nothing)
 
 
-def _no_windows_between(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(late_inputs, "window_with_checks", lambda timer, share, detector: timer.window)
+def _no_second_baseline(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(session.MeasurementSession, "confirm_baseline", lambda self, measured: measured)
 
 
 def _no_go_token(patch: pytest.MonkeyPatch) -> None:
@@ -118,20 +153,29 @@ def _no_poison(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_values(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WindowTimer, "sample", lambda self: 0)
+    verify = ring.BufferRing.verify
+    signature = inspect.signature(verify)
+
+    def without_values(*arguments: Any, **named: Any) -> None:
+        bound = signature.bind(*arguments, **named)
+        bound.arguments["sample"] = 0
+        verify(*bound.args, **bound.kwargs)
+
+    patch.setattr(ring.BufferRing, "verify", without_values)
 
 
 def _no_guards(patch: pytest.MonkeyPatch) -> None:
-    check = ring.BufferRing._check_guards
+    name = GUARD_CHECKS[window_checks is not None]
+    check = getattr(ring.BufferRing, name)
 
     def check_elsewhere(self: ring.BufferRing, *arguments: Any) -> None:
         if sys._getframe(1).f_code.co_name != "verify":
             check(self, *arguments)
 
-    patch.setattr(ring.BufferRing, "_check_guards", check_elsewhere)
+    patch.setattr(ring.BufferRing, name, check_elsewhere)
 
 
-def _no_output_order(patch: pytest.MonkeyPatch) -> None:
+def _no_slot_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Layout, "shuffled", lambda self: self)
 
 
@@ -164,65 +208,78 @@ def _no_l2_reset(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cuda_ipc, "reset_persisting_l2", _nothing)
 
 
-MECHANISMS = (
-    Mechanism(
-        "launch-order",
-        "Launch-order samples",
-        (GPU,),
-        _no_launch_order,
-        frozenset({"launch_order.check", "launch_order._sampled"}),
-    ),
-    Mechanism(
-        "late-inputs", "Late inputs", BOTH, _no_late_inputs, frozenset({"late_inputs.check"})
-    ),
-    Mechanism(
-        "staged-inputs",
-        "Staged-input check",
-        BOTH,
-        _no_staged_inputs,
-        frozenset({"staged_inputs.check"}),
-    ),
-    Mechanism("windows-between", "Checked windows between timed ones", BOTH, _no_windows_between),
-    Mechanism("go-token", "Go token", (CPU,), _no_go_token),
-    Mechanism(
-        "values",
-        "Values of timed launches, drawn in secret",
-        BOTH,
-        _no_values,
-        frozenset({"ring.verify_launches"}),
-    ),
-    Mechanism(
-        "guard-bands",
-        "Guard bands after each window",
-        BOTH,
-        _no_guards,
-        frozenset({"ring._check_guards"}),
-        frozenset({"ring.verify"}),
-    ),
-    Mechanism(
-        "poison",
-        "Poison in the outputs of timed launches",
-        BOTH,
-        _no_poison,
-        frozenset({"ring.verify"}),
-    ),
-    Mechanism("output-order", "Outputs in a secret order in memory", (CPU,), _no_output_order),
-    Mechanism("suspension", "Suspension between turns", BOTH, _no_suspension),
-    Mechanism(
-        "suspended-time",
-        "Processor time while suspended",
-        BOTH,
-        _no_suspended_time,
-        frozenset({"handle.check_suspended"}),
-    ),
-    Mechanism(
-        "idle-test",
-        "Idle GPU after a reply",
-        (GPU,),
-        _no_idle_test,
-        frozenset({"handle.require_idle"}),
-    ),
-    Mechanism("overhead", "Overhead beyond the baseline's", BOTH, _no_overhead),
-    Mechanism("l2-reset", "Reset of persisting L2 lines", (GPU,), _no_l2_reset),
+MECHANISMS = tuple(
+    mechanism
+    for mechanism in (
+        Mechanism(
+            "launch-order",
+            "Launch-order samples",
+            (GPU,),
+            _no_launch_order,
+            frozenset({"launch_order.add", "launch_order.check", "window_checks.begin"}),
+        ),
+        Mechanism(
+            "late-inputs",
+            "Late inputs",
+            BOTH,
+            _no_late_inputs,
+            frozenset({"window_checks.check", "late_inputs.check"}),
+        ),
+        Mechanism(
+            "staged-inputs",
+            "Staged-input check",
+            BOTH,
+            _no_staged_inputs,
+            frozenset({"staged_inputs.check"}),
+        ),
+        Mechanism(
+            "second-baseline",
+            "Baseline timed again without the candidate",
+            BOTH,
+            _no_second_baseline,
+        ),
+        Mechanism("go-token", "Go token", (CPU,), _no_go_token),
+        Mechanism(
+            "values",
+            "Values of timed launches, drawn in secret",
+            BOTH,
+            _no_values,
+            frozenset({"ring.verify_launches"}),
+        ),
+        Mechanism(
+            "guard-bands",
+            "Guard bands after each window",
+            BOTH,
+            _no_guards,
+            frozenset(f"ring.{name}" for name in GUARD_CHECKS),
+            frozenset({"ring.verify"}),
+        ),
+        Mechanism(
+            "poison",
+            "Poison in the outputs of timed launches",
+            BOTH,
+            _no_poison,
+            frozenset({"ring.verify"}),
+        ),
+        Mechanism("slot-order", "Slots in a secret order in memory", BOTH, _no_slot_order),
+        Mechanism("suspension", "Suspension between turns", BOTH, _no_suspension),
+        Mechanism(
+            "suspended-time",
+            "Processor time while suspended",
+            BOTH,
+            _no_suspended_time,
+            frozenset({"handle.check_suspended"}),
+        ),
+        Mechanism(
+            "idle-test",
+            "Idle GPU after a reply",
+            (GPU,),
+            _no_idle_test,
+            frozenset({"handle.require_idle"}),
+        ),
+        Mechanism("overhead", "Overhead beyond the baseline's", BOTH, _no_overhead),
+        Mechanism("l2-reset", "Reset of persisting L2 lines", (GPU,), _no_l2_reset),
+    )
+    if mechanism.name != "second-baseline" or window_checks is not None
 )
 """In the order in which a refusal is attributed: the first that is on its way."""
