@@ -1,0 +1,156 @@
+"""The command `arena`: submit a kernel, watch a run, download its results."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from arena_client import Arena, ArenaError
+from arena_client.types import Interval, RunDetail
+
+PASSED, NOT_PASSED, USAGE, FAULT = 0, 1, 2, 3
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; return 0 if it passed, 1 if not, 2 for a wrong request, 3 for a fault."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        return int(chosen.command(Arena(chosen.url), chosen))
+    except ArenaError as error:
+        print(f"arena: {error}", file=sys.stderr)
+        return USAGE if error.status < 500 else FAULT
+    except OSError as error:
+        print(f"arena: {error}. Is ARENA_URL the address of an arena?", file=sys.stderr)
+        return FAULT
+    except KeyboardInterrupt:
+        return FAULT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="arena",
+        description="Submit kernels to an arena and read the results.",
+        epilog="ARENA_URL names the arena, ARENA_TOKEN is a token from its page /account/.",
+    )
+    parser.add_argument("--url", default="", help="address of the arena, ARENA_URL by default")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    submit = commands.add_parser("submit", help="submit a kernel and watch it being judged")
+    submit.add_argument("task", help="operator/track, such as rms_norm/cpp-to-cpp")
+    submit.add_argument("file", type=Path, help="the source")
+    submit.add_argument("--final", action="store_true", help="judge the held-out cases too")
+    submit.add_argument("--public", action="store_true", help="show it to everyone")
+    submit.add_argument("--hardware", help="slug of a device; the best by default")
+    submit.add_argument("--label", default="", help="name of the kernel")
+    submit.add_argument("--no-wait", action="store_true", help="print the run and return")
+    submit.set_defaults(command=_submit)
+
+    watch = commands.add_parser("watch", help="print a run as it happens")
+    watch.add_argument("run", help="its id, the last part of its address")
+    watch.set_defaults(command=_watch)
+
+    download = commands.add_parser("download", help="write a run's sources, verdicts and events")
+    download.add_argument("run")
+    download.add_argument("folder", type=Path, nargs="?", help="named for the run by default")
+    download.set_defaults(command=_download)
+    return parser
+
+
+def _submit(arena: Arena, chosen: argparse.Namespace) -> int:
+    try:
+        source = chosen.file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        print(f"arena: {chosen.file} cannot be read: {error}", file=sys.stderr)
+        return USAGE
+    created = arena.submit(
+        chosen.task,
+        source,
+        scope="final" if chosen.final else "round",
+        visibility="public" if chosen.public else "owner",
+        hardware=chosen.hardware,
+        label=chosen.label or chosen.file.name,
+    )
+    print(f"{arena.url}/runs/{created['run']}/", flush=True)
+    if waiting := created["waiting"]:
+        print(waiting["reason"], flush=True)
+    return PASSED if chosen.no_wait else _follow(arena, created["run"])
+
+
+def _watch(arena: Arena, chosen: argparse.Namespace) -> int:
+    return _follow(arena, chosen.run)
+
+
+def _download(arena: Arena, chosen: argparse.Namespace) -> int:
+    for path in arena.download(chosen.run, chosen.folder or Path(chosen.run)):
+        print(path)
+    return PASSED
+
+
+def _follow(arena: Arena, run_id: str) -> int:
+    """Print the events of a run until it ends, then its verdict."""
+    for event in arena.watch(run_id):
+        if line := line_of(event):
+            print(line, flush=True)
+    run = arena.run(run_id)
+    print(_result(run))
+    if run["status"] == "broken":
+        return FAULT
+    return PASSED if run["status"] == "passed" else NOT_PASSED
+
+
+def line_of(event: dict[str, Any]) -> str:
+    """Return one line for an event; empty for one that a terminal does not show."""
+    text = _text(event["kind"], event["body"])
+    return text and f"{event['t_ms'] / 1000:8.1f}s  {text}"
+
+
+def _text(kind: str, body: dict[str, Any]) -> str:
+    match kind:
+        case "status":
+            return ": ".join(filter(None, (body["state"], body["reason"])))
+        case "span_begin" if body["span_kind"] == "submission":
+            return f"round {body['round']}  {body['note']}".rstrip()
+        case "compiler_output" if not body["ok"]:
+            return f"{body['tool']} failed:\n{body['text'].rstrip()}"
+        case "gate_result":
+            why = " ".join(filter(None, (body["reason"], body["message"])))
+            return f"  {body['gate']:<15} {body['verdict']}  {why}".rstrip()
+        case "metric" if body["name"] == "case_speedup" and body["value"] is not None:
+            return f"    {body['case']:<40} {body['value']:.2f}x"
+        case "message" if body["role"] == "assistant":
+            return f"agent: {_first_line(body['text'])}"
+        case "tool_call":
+            return f"agent: {body['tool']}"
+        case "log" | "note" | "limit" | "interrupt":
+            return _first_line(body["text"])
+        case "error":
+            return f"error: {_first_line(body['message'])}"
+    return ""
+
+
+def _first_line(text: str, width: int = 160) -> str:
+    first, _, rest = text.strip().partition("\n")
+    return f"{first[:width]} …" if rest or len(first) > width else first
+
+
+def _result(run: RunDetail) -> str:
+    """Return the result of a run in one line."""
+    words = [f"{run['task']} on {run['hardware']}: {run['status']}"]
+    words += [
+        f"{_speedup(found)} on {name} cases"
+        for name, found in (("public", run["seen"]), ("held-out", run["unseen"]))
+        if found
+    ]
+    return ", ".join(filter(None, (*words, run["reason"])))
+
+
+def _speedup(found: Interval) -> str:
+    low, high = found["low"], found["high"]
+    interval = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
+    return f"{found['speedup']:.2f}x{interval}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,457 @@
+"""Types of the API's bodies, made from its OpenAPI description by scripts/client-types."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class AgentIn(TypedDict):
+    adapter: str
+    slug: str
+    title: str
+    model: NotRequired[str]
+    provider: NotRequired[str]
+    settings: NotRequired[dict[str, Any]]
+    description: NotRequired[str]
+
+
+class AgentOut(TypedDict):
+    slug: str
+    title: str
+    adapter: str
+    model: str
+    provider: str
+    settings: dict[str, Any]
+    description: str
+    tasks: list[str]
+    kinds: list[str]
+    open_book: bool
+    shipped: bool
+    availability: AvailabilityOut
+
+
+class AvailabilityOut(TypedDict):
+    available: bool
+    cause: Literal["", "harness", "settings", "model", "worker", "hardware", "program", "provider", "wires", "key", "permission", "elsewhere"]
+    reason: str
+    version: str
+
+
+class Board(TypedDict):
+    filters: FiltersIn
+    unknown: list[str]
+    size: int
+    common: int
+    rows: list[RowOut]
+
+
+class EvaluationOut(TypedDict):
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+    scope: str
+    status: str
+    verdict: str
+    reason: str
+    message: str
+    hardware: str
+    judge_version: str
+    noisy: bool
+    aka_score: float | None
+    ended_at: str | None
+
+
+class EventIn(TypedDict):
+    kind: str
+    body: dict[str, Any]
+    id: NotRequired[str]
+    span: NotRequired[str]
+    parent: NotRequired[str]
+    rev: NotRequired[int]
+
+
+class EventsIn(TypedDict):
+    first: int
+    events: list[EventIn]
+
+
+class EventsOut(TypedDict):
+    events: list[dict[str, Any]]
+    last_seq: int
+    status: str
+    more: bool
+
+
+class ExternalAgent(TypedDict):
+    name: str
+    model: NotRequired[str]
+
+
+class FiltersIn(TypedDict):
+    hardware: NotRequired[str]
+    category: NotRequired[str]
+    track: NotRequired[str]
+    family: NotRequired[str]
+    model: NotRequired[str]
+    harness: NotRequired[str]
+    experiment: NotRequired[str]
+    generalization: NotRequired[Literal["seen", "unseen", "gap"]]
+    since: NotRequired[str | None]
+    until: NotRequired[str | None]
+
+
+class GateOut(TypedDict):
+    gate: str
+    verdict: str
+    reason: str
+    message: str
+    rule: str
+    passed: int
+    total: int
+    duration_ms: float
+    detail: dict[str, Any]
+
+
+class HardwareOut(TypedDict):
+    slug: str
+    name: str
+    vendor: str
+    kind: str
+    arch: str
+    peaks: dict[str, Any]
+    isolation: dict[str, Any]
+    queue: str
+    seen_at: str
+    live_workers: int
+
+
+class HarnessOut(TypedDict):
+    name: str
+    title: str
+    wires: list[str]
+    program: str
+    install: str
+    settings_schema: dict[str, Any]
+
+
+class Interval(TypedDict):
+    speedup: float
+    low: float | None
+    high: float | None
+
+
+class JudgedOut(TypedDict):
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+    scope: str
+    status: str
+    verdict: str
+    reason: str
+    message: str
+    hardware: str
+    judge_version: str
+    noisy: bool
+    aka_score: float | None
+    ended_at: str | None
+    fingerprint: dict[str, Any]
+    gates: list[GateOut]
+    measurements: list[MeasurementOut]
+
+
+class MeasurementOut(TypedDict):
+    case: str
+    kind: str
+    dtype: str
+    symbols: dict[str, Any]
+    baseline: str
+    candidate_us: float
+    baseline_us: float
+    speedup: float
+    low: float
+    high: float
+    gbps: float | None
+    tflops: float | None
+    roofline_share: float | None
+    warm_us: float | None
+    noisy: bool
+    eager_us: float | None
+    captured: bool | None
+
+
+class Page(TypedDict):
+    runs: list[RunOut]
+    next_cursor: str | None
+
+
+class ProgressOut(TypedDict):
+    next: int
+    status: str
+    last_seq: int
+    rounds_left: int
+    seconds_left: float
+
+
+class RecordOut(TypedDict):
+    run: str
+    round: int | None
+    task: str
+    task_hash: str
+    hardware: str
+    agent: str
+    speedup: float
+    low: float | None
+    high: float | None
+    unseen_speedup: float
+    unseen_low: float | None
+    unseen_high: float | None
+    roofline_share: float | None
+    beaten: float
+    gain: float
+    since: str
+    until: str | None
+
+
+class RecordsIn(TypedDict):
+    task: NotRequired[str]
+    category: NotRequired[str]
+    track: NotRequired[str]
+    hardware: NotRequired[str]
+    agent: NotRequired[str]
+    limit: NotRequired[int]
+
+
+class RewardOut(TypedDict):
+    id: str
+    run: str
+    round: int
+    task: str
+    hardware: str
+    status: Literal["pending", "judged", "broken"]
+    reward: float | None
+    scope: str | None
+    verdict: str
+    reason: str
+    message: str
+    gates: list[GateOut]
+    seen: Interval | None
+    unseen: Interval | None
+    cases: list[MeasurementOut]
+    waiting: WaitingOut | None
+
+
+class RowOut(TypedDict):
+    rank: int | None
+    band: int | None
+    unranked: str
+    agent: str
+    passed: int
+    total: int
+    tasks: int
+    board: int
+    solved: float
+    common: int
+    common_solved: float
+    share: float
+    speedup: float | None
+    low: float | None
+    high: float | None
+    unseen_speedup: float | None
+    unseen_low: float | None
+    unseen_high: float | None
+    own_unseen_speedup: float | None
+    own_unseen_low: float | None
+    own_unseen_high: float | None
+    gap: float | None
+    roofline_share: float | None
+    rounds: float
+    seconds: float
+    cost: float | None
+    tokens: int | None
+    cost_per_solved: float | None
+    tokens_per_solved: float | None
+    title: str
+
+
+class RunDetail(TypedDict):
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+    id: str
+    task: str
+    task_version: str
+    agent: str
+    hardware: str
+    owner: str | None
+    label: str
+    repeat: int
+    experiment: str | None
+    visibility: str
+    status: str
+    reason: str
+    fault: str
+    budget: dict[str, Any]
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    seconds: float | None
+    rounds: int
+    last_seq: int
+    cost_usd: float | None
+    tokens: int | None
+    imported_at: str | None
+    imported_from: str
+    continues: str | None
+    waiting: WaitingOut | None
+    continued_by: str | None
+    submissions: list[SubmissionOut]
+
+
+class RunFilters(TypedDict):
+    task: NotRequired[str | None]
+    agent: NotRequired[str | None]
+    hardware: NotRequired[str | None]
+    status: NotRequired[str | None]
+    experiment: NotRequired[str | None]
+
+
+class RunIn(TypedDict):
+    task: str
+    agent: NotRequired[str | None]
+    external: NotRequired[ExternalAgent | None]
+    hardware: NotRequired[str | None]
+    budget: NotRequired[dict[str, int] | None]
+    label: NotRequired[str]
+    visibility: NotRequired[Literal["public", "owner", "staff"]]
+
+
+class RunOut(TypedDict):
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+    id: str
+    task: str
+    task_version: str
+    agent: str
+    hardware: str
+    owner: str | None
+    label: str
+    repeat: int
+    experiment: str | None
+    visibility: str
+    status: str
+    reason: str
+    fault: str
+    budget: dict[str, Any]
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    seconds: float | None
+    rounds: int
+    last_seq: int
+    cost_usd: float | None
+    tokens: int | None
+    imported_at: str | None
+    imported_from: str
+    continues: str | None
+
+
+class RunStarted(TypedDict):
+    seen: Interval | None
+    unseen: Interval | None
+    roofline_share: float | None
+    id: str
+    task: str
+    task_version: str
+    agent: str
+    hardware: str
+    owner: str | None
+    label: str
+    repeat: int
+    experiment: str | None
+    visibility: str
+    status: str
+    reason: str
+    fault: str
+    budget: dict[str, Any]
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    seconds: float | None
+    rounds: int
+    last_seq: int
+    cost_usd: float | None
+    tokens: int | None
+    imported_at: str | None
+    imported_from: str
+    continues: str | None
+    waiting: WaitingOut | None
+
+
+class SubmissionDetail(TypedDict):
+    id: str
+    round: int
+    content_hash: str
+    note: str
+    created_at: str
+    evaluations: list[JudgedOut]
+    files: dict[str, str]
+
+
+class SubmissionIn(TypedDict):
+    task: str
+    source: str
+    hardware: NotRequired[str | None]
+    label: NotRequired[str]
+    note: NotRequired[str]
+    scope: NotRequired[Literal["round", "final"]]
+    visibility: NotRequired[Literal["owner", "public"]]
+
+
+class SubmissionOut(TypedDict):
+    id: str
+    round: int
+    content_hash: str
+    note: str
+    created_at: str
+    evaluations: list[EvaluationOut]
+
+
+class TaskDetail(TypedDict):
+    slug: str
+    title: str
+    category: str
+    families: list[str]
+    level: int
+    track: str
+    status: str
+    content_hash: str | None
+    admitted: bool
+    prompt: str
+    reference: str
+    public: dict[str, Any]
+
+
+class TaskOut(TypedDict):
+    slug: str
+    title: str
+    category: str
+    families: list[str]
+    level: int
+    track: str
+    status: str
+    content_hash: str | None
+    admitted: bool
+
+
+class VerdictIn(TypedDict):
+    source: str
+    note: NotRequired[str]
+    round: NotRequired[int | None]
+
+
+class WaitingOut(TypedDict):
+    queue: str
+    ahead: int
+    served: bool
+    reason: str
