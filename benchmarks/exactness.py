@@ -156,7 +156,7 @@ def in_this_process(
     slots = min(slots, MAX_SLOTS, max(3, MAX_RING_BYTES // slot_bytes(task.operator, case)))
     with (
         contextlib.closing(DeviceMemory()) as memory,
-        BufferRing(task.operator, case, slots, 1, memory) as ring,
+        BufferRing(task.operator, case, slots, memory) as ring,
     ):
         launch = bind(kernel, task.operator.arguments, ring)
         launch(0, min(slots, 3))
@@ -171,7 +171,7 @@ def in_this_process(
         # Refilled between replays and never idle for long: the GPU's clocks are as when judging.
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             for _ in range(REPLAYS):
-                ring.refill(0, 0, slots)
+                ring.refill(0, slots)
                 graph.replay()
                 torch.cuda.synchronize()
         spans = sorted(
@@ -187,7 +187,7 @@ def in_this_process(
         kernels = [sum(end - start for start, end in replay) / (slots - 1) for replay in timed]
 
         def replay_refilled() -> float:
-            ring.refill(0, 0, slots)
+            ring.refill(0, slots)
             return events_us(graph.replay) / slots
 
         whole = [replay_refilled() for _ in range(REPLAYS)]

@@ -162,7 +162,7 @@ def time_inside(task: Task, folder: str, name: str, cache_bytes: int) -> dict[st
     operator, case = task.operator, case_of(task, name)
     kernel = languages()[task.track.target].load(Path(folder), operator.name)
     slots = ring_slots(operator, case, 2 * cache_bytes)
-    with BufferRing(operator, case, slots, 1) as ring:
+    with BufferRing(operator, case, slots) as ring:
         launch = bind(kernel, operator.arguments, ring)
         started = time.perf_counter()
         launch(0, slots)
@@ -171,7 +171,7 @@ def time_inside(task: Task, folder: str, name: str, cache_bytes: int) -> dict[st
         times = []
         for window in range(INNER_WINDOWS):
             first = window * count % slots
-            ring.refill(0, first, count)
+            ring.refill(first, count)
             started = time.perf_counter()
             launch(first, count)
             times.append((time.perf_counter() - started) / count * 1e6)

@@ -112,9 +112,9 @@ def bind(kernel: Kernel, arguments: Sequence[Argument], ring: BufferRing) -> Lau
     launch = kernel.bind(
         arguments,
         [
-            {**ring.values, **ring.inputs.slot(i), **ring.outputs[0].slot(i)}
+            {**ring.values, **ring.inputs.slot(i), **ring.outputs.slot(i)}
             for i in range(ring.slots)
         ],
     )
-    ring.refill(0, 0, ring.slots)
+    ring.refill(0, ring.slots)
     return launch

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import secrets
 import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import torch
 
-from evaluation.anticheat import late_inputs, launch_order, staged_inputs
+from evaluation.anticheat import staged_inputs
+from evaluation.anticheat.launch_order import OverlapDetector
+from evaluation.anticheat.window_checks import checks_of
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.devices import detect
 from evaluation.devices.device import Device
@@ -42,8 +45,14 @@ from evaluation.types import Case, Measurement, Split
 Timers = Iterator[tuple[WindowTimer, ...]]
 
 COMPUTED_TWICE = 2
-"""Number of input families, drawn in secret, that are run twice and must give the same output."""
+"""Number of input families, drawn in secret, that are computed once more on other values."""
+CHECKED_TOGETHER = 5
+"""Launches of one request of a check."""
 CHOICE_WINDOWS = 5
+CONFIRMED, CONFIRM_WINDOWS = 2, 5
+"""Cases drawn in secret on which the baseline is timed again, and its windows on each."""
+SLOWED = 0.02
+"""Share by which a baseline is slower beside the candidate, beyond the error of the speedup."""
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """Two slots stay in the cache. The GPU clock cannot observe them, so their windows are longer."""
 MAX_LAUNCHES = 4096
@@ -53,16 +62,6 @@ SLOW_NS = 1e6
 """A longer launch is timed by a window of its own; the time of a shorter one is guessed."""
 LONGER = 1.3
 """A window within this factor of its planned length keeps its length."""
-
-
-@dataclass(frozen=True)
-class _Repeat:
-    """Result of one case in one buffer ring. The candidate's timer is finished."""
-
-    blocks: list[Block]
-    candidate: WindowTimer
-    captured: bool
-    eager: float | None
 
 
 class MeasurementSession:
@@ -90,6 +89,8 @@ class MeasurementSession:
         self._baselines = baselines
         self._builds = {build.name: build for build in baselines}
         self._processes: dict[str, ProcessHandle] = {}
+        self._overlap_detector = OverlapDetector()
+        self._measured_cases: list[Case] = []
         self._stack = ExitStack()
         self._stack.callback(self._memory.close)
         self._preferred: str | None = baselines[0].name if len(baselines) == 1 else None
@@ -105,7 +106,6 @@ class MeasurementSession:
         # Several threads would wait for the one that shares its core with another process.
         torch.set_num_threads(1)
         self._builds["candidate"] = candidate
-        self._overlap_detector = launch_order.OverlapDetector()
         return self
 
     def process(self, name: str) -> ProcessHandle:
@@ -137,53 +137,59 @@ class MeasurementSession:
 
     def call(self, case: Case) -> None:
         """Load the candidate, find its entry point and run it once. Raises SubmissionError."""
-        with self._ring(case, slots=2, processes=1) as ring:
+        with self._ring(case, slots=2) as ring:
             candidate = self.process("candidate")
-            candidate.bind(self.operator.arguments, ring.regions(0), ring.values)
-            ring.refill(0, 0, 2)
+            candidate.bind(self.operator.arguments, ring.regions, ring.values)
+            ring.refill(0, 2)
             candidate.run(0, 2)
             candidate.require_idle()
 
     def check(self, case: Case, thorough: bool = True) -> float:
         """Check the candidate's outputs on one case, with every input family from secret seeds.
 
-        All calls use the same pointers. A check that is not `thorough` draws three families, for
+        Some families are drawn twice. Requests use the same memory, so that no result can be kept
+        by its pointers. A check that is not `thorough` draws three families, one at a time, for
         calls that take long, as in an interpreter.
 
         Returns: the largest error as a share of the allowed error.
         Raises: SubmissionError.
         """
-        worst = 0.0
-        with self._ring(case, slots=1, processes=1) as ring:
+        worst, slots = 0.0, CHECKED_TOGETHER if thorough else 1
+        with self._ring(case, slots) as ring:
             candidate = self.process("candidate")
-            candidate.bind(self.operator.arguments, ring.regions(0), ring.values)
+            candidate.bind(self.operator.arguments, ring.regions, ring.values)
             elements = sum(view.numel() for view in ring.inputs.slot(0).values())
             families = families_for(elements, thorough)
-            twice = secrets.SystemRandom().sample(range(len(families)), COMPUTED_TWICE)
-            for number, family in enumerate(families):
-                where = f"case {case.name}, {family} inputs"
-                inputs = ring.reference.draw(family)
-                expected = ring.reference.expected(inputs)
-                for _ in "ab" if number in twice else "a":
-                    ring.write(inputs)
-                    candidate.run(0, 1)
-                    candidate.require_idle()
-                    ring.check_written(inputs, where)
-                    error = compare(ring.outputs[0].slot(0), expected, ring.secret, where)
+            families += tuple(secrets.SystemRandom().sample(families, COMPUTED_TWICE))
+            for first in range(0, len(families), slots):
+                some = families[first : first + slots]
+                inputs = [ring.reference.draw(family) for family in some]
+                ring.write(inputs)
+                candidate.run(0, len(some))
+                candidate.require_idle()
+                ring.check_written(inputs, f"case {case.name}")
+                for slot, family in enumerate(some):
+                    where = f"case {case.name}, {family} inputs"
+                    expected = ring.reference.expected(inputs[slot])
+                    error = compare(ring.outputs.slot(slot), expected, ring.secret, where)
                     worst = max(worst, error)
         return worst
 
     def measure(self, case: Case, plan: Plan, baseline: str = "") -> Measurement:
         """Measure the candidate against a live baseline on one case. Raises SubmissionError."""
         baseline = baseline or self.baseline()
-        repeats = estimates.agreeing(
-            lambda: self._repeat(case, plan, baseline),
-            plan.rings,
-            lambda repeat: estimates.log_speedup(repeat.blocks),
-        )
-        candidate, eager = repeats[-1].candidate, repeats[-1].eager
-        blocks = [block for repeat in repeats for block in repeat.blocks]
-        interval = estimates.speedup_of(blocks)
+        with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
+            # The candidate's own work on an empty trip is not subtracted from its time.
+            candidate.empty = against.empty = min(candidate.empty, against.empty)
+            blocks = estimates.blocks(candidate.window, against.window, plan)
+            hidden = hidden_ns(candidate, against)
+            blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
+            staged_inputs.check(candidate, self._memory)
+            candidate.ring.check_guards(candidate.where)
+            captured = candidate.captured
+            eager = candidate.eager() if captured and plan.every_regime else None
+        self._measured_cases.append(case)
+        interval = estimates.speedup_of(blocks, plan.spread)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
         baseline_ns = statistics.median(block.baseline for block in blocks)
@@ -211,35 +217,50 @@ class MeasurementSession:
             blocks=len(blocks),
             noisy=half_width(interval) > estimates.NOISY,
             eager_us=eager and eager / 1e3,
-            captured=repeats[-1].captured if self.task.kind == GPU else None,
+            captured=captured if self.task.kind == GPU else None,
         )
 
-    def _repeat(self, case: Case, plan: Plan, baseline: str) -> _Repeat:
-        """Measure the blocks of one case in one ring, and run the checks between and after them."""
-        with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
-            # The candidate's own work on an empty trip is not subtracted from its time.
-            candidate.empty = against.empty = min(candidate.empty, against.empty)
-            share, detector = plan.overlap_check_share, self._overlap_detector
-            windows = [
-                late_inputs.window_with_checks(timer, share, detector)
-                for timer in (candidate, against)
-            ]
-            blocks = estimates.blocks(windows[0], windows[1], plan)
-            hidden = hidden_ns(candidate, against)
-            blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
-            for check in late_inputs.checks_of(candidate, detector) * plan.overlap_checks_after:
-                check(candidate)
-            staged_inputs.check(candidate, self._memory)
-            candidate.ring.check_guards(candidate.region, candidate.where)
-            captured = candidate.captured
-            eager = candidate.eager() if captured and plan.every_regime else None
-        return _Repeat(blocks, candidate, captured, eager)
+    def confirm_baseline(self, measured: Sequence[Measurement]) -> list[Measurement]:
+        """End the candidate, and time the baseline again where it may have been slowed.
+
+        That is on secretly drawn cases, on noisy ones, and on all once one of these was slowed. Of
+        two times of the baseline, the faster one counts where they differ by more than chance.
+        """
+        if "candidate" in self._processes:
+            self._processes.pop("candidate").kill_and_wait()
+        cases = {case.name: case for case in self._measured_cases}
+        drawn = secrets.SystemRandom().sample(measured, min(CONFIRMED, len(measured)))
+        queue = [m for m in measured if m.noisy or m in drawn]
+        confirmed: dict[str, Measurement] = {}
+        while queue:
+            again = queue.pop()
+            found = confirmed[again.case] = self._confirmed(cases[again.case], again)
+            if found is not again:
+                queue += [m for m in measured if m.case not in confirmed and m not in queue]
+        return [confirmed.get(m.case, m) for m in measured]
+
+    def _confirmed(self, case: Case, measured: Measurement) -> Measurement:
+        """Return a measurement with the baseline's time without the candidate, if it is less."""
+        plan = plan_for(self.task.kind, final=False)
+        with self.bench(case, plan, (measured.baseline,)) as (timer,):
+            alone_us = statistics.median(timer.window() for _ in range(CONFIRM_WINDOWS)) / 1e3
+        share = alone_us / measured.baseline_us
+        chance = (measured.speedup / measured.low - 1) + SLOWED
+        if share > 1 - chance:
+            return measured
+        return dataclasses.replace(
+            measured,
+            baseline_us=alone_us,
+            speedup=measured.speedup * share,
+            low=measured.low * share,
+            high=measured.high * share,
+        )
 
     def _warm(self, case: Case, cold: WindowTimer, cold_ns: float) -> float:
         """Return the nanoseconds per launch with warm caches, between two slots in turn."""
         launches = math.ceil(WARM_SECONDS * 1e9 / cold_ns)
-        with self._ring(case, WARM_SLOTS, processes=1) as ring:
-            timer = self._timer(ring, 0, "candidate", case)
+        with self._ring(case, WARM_SLOTS) as ring:
+            timer = self._timer(ring, "candidate", case)
             timer.capture(min(MAX_LAUNCHES, max(cold.launches, launches)))
             timer.empty = statistics.median(cold.overhead)
             return statistics.median(timer.window() for _ in range(WARM_WINDOWS))
@@ -251,14 +272,14 @@ class MeasurementSession:
         unit = getattr(module, "UNIT", case.dtype)
         return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
 
-    def _ring(self, case: Case, slots: int, processes: int) -> BufferRing:
-        return BufferRing(self.operator, case, slots, processes, self._memory)
+    def _ring(self, case: Case, slots: int) -> BufferRing:
+        return BufferRing(self.operator, case, slots, self._memory)
 
-    def _timer(self, ring: BufferRing, region: int, name: str, case: Case) -> WindowTimer:
-        trusted, build = name != "candidate", self._builds[name]
-        return WindowTimer(
-            self.process(name), ring, region, trusted, f"case {case.name}", build.discards
-        )
+    def _timer(self, ring: BufferRing, name: str, case: Case) -> WindowTimer:
+        trusted, discards = name != "candidate", self._builds[name].discards
+        observe = partial(checks_of, self._overlap_detector)
+        where = f"case {case.name}"
+        return WindowTimer(self.process(name), ring, trusted, where, discards, observe)
 
     @contextmanager
     def bench(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
@@ -278,8 +299,8 @@ class MeasurementSession:
     @contextmanager
     def _settled_calls(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
         slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
-        with self._ring(case, slots, processes=len(names)) as ring:
-            timers = [self._timer(ring, i, name, case) for i, name in enumerate(names)]
+        with self._ring(case, slots) as ring:
+            timers = [self._timer(ring, name, case) for name in names]
             for timer in timers:
                 timer.settle(plan.window_seconds)
             counts = [timer.count for timer in timers]
@@ -297,8 +318,8 @@ class MeasurementSession:
         guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
         slots = self._slots(case, plan, [guess] * len(names))
         for last in (False, True):
-            with self._ring(case, slots, processes=len(names)) as ring:
-                timers = [self._timer(ring, i, name, case) for i, name in enumerate(names)]
+            with self._ring(case, slots) as ring:
+                timers = [self._timer(ring, name, case) for name in names]
                 once = [timer.window() for timer in timers]
                 times = [ns if ns > SLOW_NS else guess for ns in once]
                 launches = min(slots, self._slots(case, plan, times))
@@ -319,7 +340,7 @@ class MeasurementSession:
         each, cache = slot_bytes(self.operator, case), self.device.last_level_cache_bytes
         # Where even the longest ring stays in the cache, a shorter one is as good.
         ring = 2 * cache if MAX_LAUNCHES * each > cache else 0
-        max_slots = max(2, self.device.memory_bytes // (4 * each * len(times)))
+        max_slots = max(2, self.device.memory_bytes // (4 * each))
         wanted = max(MIN_LAUNCHES, math.ceil(launches), math.ceil(ring / each))
         return min(wanted, MAX_LAUNCHES, max_slots)
 

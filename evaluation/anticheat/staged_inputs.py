@@ -36,19 +36,19 @@ def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
         return
     count = min(MAX_LAUNCHES, launches, max(2, MAX_BYTES // layout.stride))
     first = secrets.randbelow(launches - count + 1)
-    inputs = layout.rows(ring.inputs.bytes)[first : first + count]
-    stage = memory.region("stage", dataclasses.replace(layout, slots=count))
+    inputs = [ring.inputs.row(first + number) for number in range(count)]
+    stage = memory.region("stage", dataclasses.replace(layout, slots=count, order=()))
     rows = stage.layout.rows(stage.bytes)
     try:
-        ring.refill(timer.region, first, count)
-        rows.copy_(inputs)
+        ring.refill(first, count)
+        torch.stack(inputs, out=rows)
         for number, row in enumerate(inputs):
             part = secret_slice(layout.stride)
             row[part] = rows[(number + 1) % count, part]
-        if inputs.is_cuda:
+        if rows.is_cuda:
             torch.cuda.synchronize()
         timer.process.run_staged(stage, first, ring.poll)
         where = f"{timer.where}, inputs that arrive just before their launch"
-        ring.verify(timer.region, first, count, count, where)
+        ring.verify(first, count, count, where)
     finally:
         stage.close()

@@ -1,19 +1,27 @@
 """Generalization: unseen cases, and cases drawn from the domain by a secret seed.
 
-All are checked. Those whose work is like that of the seen cases are timed as well, so that the
-speedup on them compares with the seen one. Counts and averages are public; failed cases are for
-staff only.
+All are checked. A secret half of those whose work is like that of the seen cases is timed as well,
+so that the speedup on them compares with the seen one. Counts and averages are public; failed cases
+are for staff only.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
-from evaluation.gates.performance import interval_text, measure, overall, too_fast
+from evaluation.gates.performance import (
+    confirm,
+    interval_text,
+    measure,
+    overall,
+    slowed_text,
+    too_fast,
+)
 from evaluation.intervals import error_of_draw
 from evaluation.tasks.spec import Task
 from evaluation.tasks.work_range import WorkRange
@@ -25,6 +33,8 @@ NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
 SAMPLED, MIN_TIMED_SAMPLED = 4, 2
 """Cases drawn from the domain, and how many of them are drawn until they can be timed."""
 MAX_DRAWS = 200
+MIN_TIMED = 4
+"""Hidden cases that are timed, where so many are of the public ones' size."""
 
 
 def judge(trial: Trial) -> GateResult:
@@ -32,14 +42,14 @@ def judge(trial: Trial) -> GateResult:
     cases = hidden_cases(trial.task, seed, trial.max_elements)
     private: dict[str, object] = {"seed": seed}
     measured: list[Measurement] = []
-    timed = work_range(trial.task)
+    timed = [] if trial.untimed else timed_cases(trial.task, cases)
     plan = plan_for(trial.task.kind, final=False)
     result = partial(GateResult, NAME, total=len(cases), private=private)
     for position, case in enumerate(cases):
         trial.progress(NAME, position, len(cases))
         try:
             trial.session.check(case, not trial.untimed)
-            if not trial.untimed and case in timed:
+            if case in timed:
                 measured.append(measure(trial, case, plan))
         except SubmissionError as error:
             private |= {"case": case.name, "symbols": dict(case.symbols), "message": error.message}
@@ -47,6 +57,7 @@ def judge(trial: Trial) -> GateResult:
             kind = "written, never shown" if unseen else "drawn from the domain"
             message = f"failed on one of {len(cases)} hidden cases ({kind})"
             return result(Verdict.FAILED, error.reason, message, passed=position)
+    measured, slowed = confirm(trial, measured)
     if disputed := sum(too_fast(m) for m in measured):
         return result(
             Verdict.DISPUTED,
@@ -58,7 +69,8 @@ def judge(trial: Trial) -> GateResult:
     speed = overall(measured)
     speed_text = ", speed not judged here"
     if speed:
-        speed_text = f": {interval_text(speed)} on the {len(measured)} of the public ones' size"
+        speed_text = f": {interval_text(speed)} on {len(measured)} of the public ones' size"
+        speed_text += slowed_text(slowed)
     drawn = [m.speedup for m in measured if m.split is Split.SAMPLED]
     return result(
         Verdict.PASSED,
@@ -68,10 +80,21 @@ def judge(trial: Trial) -> GateResult:
             "unseen": sum(c.split is Split.UNSEEN for c in cases),
             "sampled": SAMPLED,
             "timed": len(measured),
+            "slowed": slowed,
             "error_of_draw": error_of_draw(drawn),
         },
         measurements=tuple(measured),
     )
+
+
+def timed_cases(task: Task, cases: Sequence[Case]) -> list[Case]:
+    """Return the hidden cases to time: a secret half of those of the public ones' size.
+
+    All of them where there are few.
+    """
+    compared = work_range(task)
+    alike = [case for case in cases if case in compared]
+    return secrets.SystemRandom().sample(alike, min(len(alike), max(MIN_TIMED, len(alike) // 2)))
 
 
 def work_range(task: Task) -> WorkRange:

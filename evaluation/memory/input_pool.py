@@ -6,6 +6,7 @@ import secrets
 
 import torch
 
+from evaluation.memory.layout import Rows
 from evaluation.tasks.reference import Reference
 
 FAMILIES = ("nominal", "outliers", "nominal", "shifted")
@@ -44,21 +45,31 @@ class InputPool:
         shape, device = (2, count), self._random.device
         return torch.randint(starts, shape, generator=self._random, device=device) * step
 
-    def write(self, name: str, starts: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """Write one input of launches with these starts into `out`, shape [launches, elements]."""
+    def write(
+        self, name: str, starts: torch.Tensor, out: torch.Tensor, rows: Rows = slice(None)
+    ) -> torch.Tensor:
+        """Write one input of launches with these starts into some rows of `out`.
+
+        `out` has the shape [rows, elements], and `starts` has [2, launches].
+        """
         values, gains, size = self._values[name], self._gains.get(name), out.shape[1]
         if not size:
             return out
         if is_gathered(size, out.device):
-            slices = values.unfold(0, size, 1)[starts[0]]
+            written = values.unfold(0, size, 1)[starts[0]]
             if gains is None:
-                return out.copy_(slices)
-            return torch.mul(slices, gains.unfold(0, size, 1)[starts[1]], out=out)
-        for row, start, gain in zip(out, *starts.tolist(), strict=True):
-            if gains is None:
-                row.copy_(values[start : start + size])
+                out[rows] = written
+            elif isinstance(rows, torch.Tensor):
+                out[rows] = written.mul_(gains.unfold(0, size, 1)[starts[1]])
             else:
-                torch.mul(values[start : start + size], gains[gain : gain + size], out=row)
+                torch.mul(written, gains.unfold(0, size, 1)[starts[1]], out=out[rows])
+            return out
+        numbers = rows.tolist() if isinstance(rows, torch.Tensor) else range(len(out))
+        for number, start, gain in zip(numbers, *starts.tolist(), strict=True):
+            if gains is None:
+                out[number].copy_(values[start : start + size])
+            else:
+                torch.mul(values[start : start + size], gains[gain : gain + size], out=out[number])
         return out
 
 

@@ -75,7 +75,10 @@ class Layout:
         return cls(tuple(specs), tuple(offsets), end, slots)
 
     def shuffled(self) -> Layout:
-        """Return the layout with rows in a random order, so that no strided view spans slots."""
+        """Return the layout with rows in a random order.
+
+        No strided view spans slots, and no launch can compute the address of the next one's inputs.
+        """
         order = secrets.SystemRandom().sample(range(self.slots), self.slots)
         return dataclasses.replace(self, order=tuple(order))
 
@@ -83,7 +86,7 @@ class Layout:
         return self.order[slot] if self.order else slot
 
     def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
-        """Return the rows of some slots (int64, any shape)."""
+        """Return the rows of some slots (int64, any shape, on the CPU)."""
         return self._order[slots] if self.order else slots
 
     @functools.cached_property

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -58,9 +57,11 @@ def _specs(arguments: Sequence[Argument], case: Case) -> list[TensorSpec]:
 
 
 class BufferRing:
-    """Shared inputs, an output region for each process, and a copy of every input written.
+    """Shared inputs and outputs of one case, and a copy of every input written.
 
-    Slots are numbered around the ring, so that a window can go on from the last to the first.
+    Candidate and baseline take turns in the same memory, so that its place favours neither. Slots
+    are numbered around the ring, so that a window can go on from the last to the first. They lie in
+    the memory in a secret order.
     """
 
     def __init__(
@@ -68,21 +69,20 @@ class BufferRing:
         operator: Operator,
         case: Case,
         slots: int,
-        processes: int,
         memory: HostMemory | cuda_ipc.DeviceMemory | None = None,
     ) -> None:
         memory = memory or HostMemory()
         self.reference = Reference(operator, case, memory.device)
         self.values = values_of(operator, case)
         self.slots = slots
-        inputs = Layout.of(_specs(operator.inputs, case), slots)
-        outputs = Layout.of(_specs(operator.outputs, case), slots)
-        if memory.device.type == "cpu":
-            outputs = outputs.shuffled()
-        self.inputs = memory.region("inputs", inputs)
-        self.outputs = [
-            memory.region(f"outputs {process}", outputs) for process in range(processes)
-        ]
+        inputs, outputs = (
+            Layout.of(_specs(arguments, case), slots)
+            for arguments in (operator.inputs, operator.outputs)
+        )
+        self.inputs = memory.region("inputs", inputs.shuffled())
+        # On a GPU the order in which outputs are written is sampled, in one pass over the memory.
+        on_gpu = memory.device.type != "cpu"
+        self.outputs = memory.region("outputs", outputs if on_gpu else outputs.shuffled())
         self.secret = 0
         """The poison of the outputs."""
         self.check_seconds: float | None = None
@@ -91,22 +91,26 @@ class BufferRing:
         """Memory of each output, and the numbers of the elements that `poll` reads."""
         self._poll_found_poison = False
         self._device = memory.device
-        self._on_gpu = memory.device.type != "cpu"
+        self._on_gpu = on_gpu
         self._shapes = {a.name: shape_of(a, case) for a in operator.arguments}
         self._random = torch.Generator(memory.device).manual_seed(secrets.randbits(63))
-        self._starts: dict[str, torch.Tensor] = {}
-        """The pool's slices of the last refill, by input."""
+        self._starts: dict[str, torch.Tensor] = {
+            spec.name: torch.zeros((2, slots), dtype=torch.int64, device=self._device)
+            for spec in self.inputs.layout.specs
+        }
+        """The pool's slices in every row, by input."""
         self._filled = 0, 0
         """First slot and number of slots of the last refill."""
 
-    def regions(self, process: int) -> list[Region]:
+    @property
+    def regions(self) -> list[Region]:
         """Return the regions to bind to a process."""
-        return [self.inputs, self.outputs[process]]
+        return [self.inputs, self.outputs]
 
     @property
     def bytes(self) -> int:
-        """Return the bytes that one process reads and writes in one round of the ring."""
-        return self.inputs.layout.size + self.outputs[0].layout.size
+        """Return the bytes that are read and written in one round of the ring."""
+        return self.inputs.layout.size + self.outputs.layout.size
 
     @cached_property
     def _pool(self) -> InputPool:
@@ -114,44 +118,35 @@ class BufferRing:
 
     # Writes before a launch
 
-    def write(self, inputs: Mapping[str, torch.Tensor]) -> None:
-        """Write these inputs into slot 0, and poison its outputs."""
-        for name, tensor in self.inputs.slot(0).items():
-            tensor.copy_(inputs[name])
-        self._poison(self.outputs[0], 0, 1)
+    def write(self, inputs: Sequence[Mapping[str, torch.Tensor]]) -> None:
+        """Write these inputs into the first slots, and poison their outputs."""
+        for slot, given in enumerate(inputs):
+            for name, tensor in self.inputs.slot(slot).items():
+                tensor.copy_(given[name])
+        self._poison(0, len(inputs))
         self._wait_written()
 
-    def refill(self, process: int, first: int, count: int) -> None:
-        """Write fresh inputs into `count` slots from `first` on, and poison a process's outputs."""
+    def refill(self, first: int, count: int) -> None:
+        """Write fresh inputs into `count` slots from `first` on, and poison their outputs."""
         pool = self._pool
         for spec in self.inputs.layout.specs:
-            column, position = self.inputs.column(spec.name), 0
-            starts = self._starts[spec.name] = pool.draw(spec.name, count)
-            for part in self._parts(first, count):
-                rows = column[part]
-                pool.write(spec.name, starts[:, position : position + len(rows)], rows)
-                position += len(rows)
+            column = self.inputs.column(spec.name)
+            starts = pool.draw(spec.name, count)
+            rows = self._rows(self.inputs, first, count)
+            self._starts[spec.name][:, rows] = starts
+            pool.write(spec.name, starts, column, rows)
         self._filled = first, count
-        self._poison(self.outputs[process], first, count)
+        self._poison(first, count)
         if self._on_gpu:
-            self.select_polled(process, first, count)
+            self.select_polled(first, count)
             cuda_ipc.reset_persisting_l2()
         self._wait_written()
 
-    def decoy_inputs(self, count: int) -> torch.Tensor:
-        """Return inputs of no launch, guard bands included: uint8, shape [count, stride]."""
-        layout = dataclasses.replace(self.inputs.layout, slots=count)
-        pool = self._pool
-        rows = self.inputs.layout.rows(self.inputs.bytes)[:count].clone()
-        for name, column in layout.columns(rows.flatten()).items():
-            pool.write(name, pool.draw(name, count), column)
-        return rows
-
-    def _poison(self, region: Region, first: int, count: int) -> None:
+    def _poison(self, first: int, count: int) -> None:
         self.secret = secrets.randbits(63)
-        rows = self._rows(region, first, count)
-        for spec in region.layout.specs:
-            column = region.column(spec.name)
+        rows = self._rows(self.outputs, first, count)
+        for spec in self.outputs.layout.specs:
+            column = self.outputs.column(spec.name)
             for part in self._one_by_one(rows, column.shape[1]):
                 poison(column, self.secret, part)
 
@@ -161,13 +156,11 @@ class BufferRing:
 
     # Checks
 
-    def select_polled(self, process: int, first: int, count: int) -> None:
+    def select_polled(self, first: int, count: int) -> None:
         """Select a secret element of each output in each slot of a window, for `poll`."""
-        region = self.outputs[process]
-        slots = (torch.arange(count, device=self._device) + first) % self.slots
-        rows, self.polled = region.layout.rows_of(slots), []
-        for spec in region.layout.specs:
-            column = region.column(spec.name)
+        rows, self.polled = self._rows_of(self.outputs, torch.arange(count) + first), []
+        for spec in self.outputs.layout.specs:
+            column = self.outputs.column(spec.name)
             if size := column.shape[1]:
                 chosen = torch.randint(size, (count,), generator=self._random, device=self._device)
                 end = (self.slots - 1) * column.stride(0) + size
@@ -183,45 +176,51 @@ class BufferRing:
         flags = [unwritten(memory[chosen], self.secret).any() for memory, chosen in self.polled]
         self._poll_found_poison = bool(torch.stack(flags).any()) if flags else False
 
-    def verify(self, process: int, first: int, count: int, sample: int, where: str) -> None:
+    def verify(
+        self,
+        first: int,
+        count: int,
+        sample: int,
+        where: str,
+        undecided: Collection[int] = (),
+    ) -> None:
         """Check the outputs of a timed window of `count` slots from `first` on.
 
         Some launches are searched for poison. The values of `sample` launches, which may be 0, are
-        compared with the reference. Both are chosen in secret.
+        compared with the reference. Both are chosen in secret. No values are known for launches
+        that are `undecided`.
 
         Raises: SubmissionError naming `where`.
         """
-        region = self.outputs[process]
         if self._poll_found_poison:
             raise SubmissionError(
                 Reason.STALE_OUTPUT, f"{where}: answered before a timed launch had written"
             )
         length = -(-count // POISON_DIVISOR[self._device.type])
-        skipped = secrets.randbelow(count - length + 1)
-        rows = self._rows(region, (first + skipped) % self.slots, length)
-        for spec in region.layout.specs:
-            column = region.column(spec.name)
+        rows = self._rows(self.outputs, first + secrets.randbelow(count - length + 1), length)
+        for spec in self.outputs.layout.specs:
+            column = self.outputs.column(spec.name)
             parts = self._one_by_one(rows, column.shape[1])
             if any(bool(unwritten(column[part], self.secret).any()) for part in parts):
                 raise SubmissionError(
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
-        if sample := min(sample, count):
-            chosen = random.Random(secrets.randbits(256)).sample(range(count), sample)
+        decided = [launch for launch in range(count) if launch not in undecided]
+        if sample := min(sample, len(decided)):
+            chosen = random.Random(secrets.randbits(256)).sample(decided, sample)
             started = time.perf_counter()
-            self.verify_launches(process, first, chosen, f"{where}, timed launch")
+            self.verify_launches(first, chosen, f"{where}, timed launch")
             self.check_seconds = (time.perf_counter() - started) / sample
-        self._check_guards(region, first, count, where)
+        self.check_guards(where, first, count)
 
-    def verify_launches(self, process: int, first: int, chosen: Sequence[int], where: str) -> None:
+    def verify_launches(self, first: int, chosen: Sequence[int], where: str) -> None:
         """Check the values of the `chosen` launches of a window. Raises SubmissionError."""
-        region = self.outputs[process]
         for launches in self._batches(torch.tensor(chosen, dtype=torch.int64)):
-            inputs = self._unchanged_inputs(launches, first, where)
-            rows = region.layout.rows_of((launches + first) % self.slots).to(self._device)
+            inputs = self._unchanged_inputs(launches + first, where)
+            rows = self._rows_of(self.outputs, launches + first)
             outputs = {
-                spec.name: self._shaped(spec.name, region.column(spec.name)[rows])
-                for spec in region.layout.specs
+                spec.name: self._shaped(spec.name, self.outputs.column(spec.name)[rows])
+                for spec in self.outputs.layout.specs
             }
             if acceptable(outputs, self.reference.expected_of_many(inputs)):
                 continue
@@ -229,40 +228,37 @@ class BufferRing:
                 expected = self.reference.expected({n: t[index] for n, t in inputs.items()})
                 compare({n: t[index] for n, t in outputs.items()}, expected, self.secret, where)
 
-    def check_written(self, inputs: Mapping[str, torch.Tensor], where: str) -> None:
-        """Raise SubmissionError when slot 0's inputs or any guard band changed since `write`."""
-        for name, tensor in self.inputs.slot(0).items():
-            if not torch.equal(bits_of(tensor), bits_of(inputs[name])):
-                raise SubmissionError(
-                    Reason.INPUT_MUTATED, f"{where}: input {name} was changed by the call"
-                )
-        self.check_guards(0, where)
+    def check_written(self, inputs: Sequence[Mapping[str, torch.Tensor]], where: str) -> None:
+        """Raise SubmissionError when inputs or any guard band changed since `write`."""
+        for slot, given in enumerate(inputs):
+            for name, tensor in self.inputs.slot(slot).items():
+                if not torch.equal(bits_of(tensor), bits_of(given[name])):
+                    raise SubmissionError(
+                        Reason.INPUT_MUTATED, f"{where}: input {name} was changed by the call"
+                    )
+        self.check_guards(where)
 
     def check_inputs(self, where: str) -> None:
         """Raise SubmissionError when the inputs of the last refill changed."""
         first, count = self._filled
         for launches in self._batches(torch.arange(count)):
-            self._unchanged_inputs(launches, first, where)
+            self._unchanged_inputs(launches + first, where)
 
-    def check_guards(self, process: int, where: str) -> None:
-        """Raise SubmissionError when any guard band changed."""
-        self._check_guards(self.outputs[process], 0, self.slots, where)
-
-    def _check_guards(self, outputs: Region, first: int, count: int, where: str) -> None:
-        for region in (self.inputs, outputs):
-            if place := region.overwritten(self._rows(region, first, count)):
+    def check_guards(self, where: str, first: int = 0, count: int | None = None) -> None:
+        """Raise SubmissionError when a guard band of these slots, or of any, changed."""
+        for region in (self.inputs, self.outputs):
+            rows = self._rows(region, first, self.slots if count is None else count)
+            if place := region.overwritten([rows]):
                 raise SubmissionError(
                     Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten"
                 )
 
-    def _unchanged_inputs(
-        self, launches: torch.Tensor, first: int, where: str
-    ) -> dict[str, torch.Tensor]:
-        """Return the inputs of launches of the last refill. Raises SubmissionError for changes."""
-        inputs, slots = {}, ((launches + first) % self.slots).to(self._device)
+    def _unchanged_inputs(self, slots: torch.Tensor, where: str) -> dict[str, torch.Tensor]:
+        """Return the inputs of slots of the last refill. Raises SubmissionError for changes."""
+        inputs, rows = {}, self._rows_of(self.inputs, slots)
         for name, starts in self._starts.items():
-            found = self.inputs.column(name)[slots]
-            written = self._pool.write(name, starts[:, launches], torch.empty_like(found))
+            found = self.inputs.column(name)[rows]
+            written = self._pool.write(name, starts[:, rows], torch.empty_like(found))
             if not torch.equal(bits_of(found), bits_of(written)):
                 raise SubmissionError(Reason.INPUT_MUTATED, f"{where}: input {name} was changed")
             inputs[name] = self._shaped(name, written)
@@ -279,29 +275,25 @@ class BufferRing:
 
     # Rows of a window
 
-    def _parts(self, first: int, count: int) -> Iterator[slice]:
-        """Return the slots of a window, which may wrap around, as at most two slices."""
-        yield slice(first, min(first + count, self.slots))
-        if first + count > self.slots:
-            yield slice(0, first + count - self.slots)
+    def _rows_of(self, region: Region, slots: torch.Tensor) -> torch.Tensor:
+        """Return the rows of slots, counted on around the ring, on the device of the memory."""
+        return region.layout.rows_of(slots % self.slots).to(self._device)
 
-    def _rows(self, region: Region, first: int, count: int) -> list[Rows]:
-        """Return the rows of a region for the slots of a window."""
+    def _rows(self, region: Region, first: int, count: int) -> Rows:
+        """Return the rows of a window; all of them in the order of the memory."""
         if count == self.slots:
-            return [slice(None)]
-        if not region.layout.order:
-            return [*self._parts(first, count)]
-        return [region.layout.rows_of((torch.arange(count) + first) % self.slots)]
+            return slice(None)
+        return self._rows_of(region, torch.arange(count) + first)
 
-    def _one_by_one(self, rows: list[Rows], size: int) -> list[Rows]:
+    def _one_by_one(self, rows: Rows, size: int) -> list[Rows]:
         """Return the rows one by one where they are so large that this is faster."""
-        if is_gathered(size, self._device) or not isinstance(rows[0], torch.Tensor):
-            return rows
-        return rows[0].tolist()
+        if is_gathered(size, self._device) or not isinstance(rows, torch.Tensor):
+            return [rows]
+        return rows.tolist()
 
     def close(self) -> None:
         self.polled.clear()
-        for region in (self.inputs, *self.outputs):
+        for region in (self.inputs, self.outputs):
             region.close()
 
     def __enter__(self) -> Self:

@@ -49,8 +49,8 @@ class KernelRunner:
         """Addresses of the judge's device memory, by IPC handle."""
         self.slots: list[dict[str, Any]] = []
         """The bound arguments of each launch. Kernels keep bare pointers into these tensors."""
-        self.inputs: torch.Tensor | None = None
-        """The region of the inputs, shape [slots, bytes]."""
+        self.inputs: list[torch.Tensor] = []
+        """The bytes of the inputs of each slot."""
         self.staged: Callable[[], None] | None = None
         """Launches that each copy their inputs first."""
         self.prepared: Callable[[], None] | None = None
@@ -96,15 +96,16 @@ class KernelRunner:
 
     def do_bind(self, request: Message, descriptors: list[int]) -> None:
         self.launch, self.graph, self.refused, self.slots = None, None, False, []
-        self.staged, self.inputs = None, None
+        self.staged, self.inputs = None, []
         self.graphs.clear()
         self.pool = None
         slots = self.slots
         for data in request["regions"]:
             layout = Layout.from_json(data)
             region = self._open_region(data, layout.size, descriptors)
-            if self.inputs is None:
-                self.inputs = layout.rows(region)
+            if not self.inputs:
+                rows = layout.rows(region)
+                self.inputs = [rows[layout.row_of(slot)] for slot in range(layout.slots)]
             while len(slots) < layout.slots:
                 slots.append(dict(request["values"]))
             columns = layout.columns(region)
@@ -164,7 +165,7 @@ class KernelRunner:
         They are copies of the captured graphs; nothing is captured anew if possible.
         """
         launch, inputs, first, data = self.launch, self.inputs, request["first"], request["region"]
-        assert launch is not None and inputs is not None, "staged before it was bound"
+        assert launch is not None, "staged before it was bound"
         layout = Layout.from_json(data)
         stage = layout.rows(self._open_region(data, layout.size, descriptors))
 

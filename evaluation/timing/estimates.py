@@ -1,8 +1,7 @@
 """Estimates: blocks of windows become a speedup with its interval.
 
 A block is four windows, candidate, baseline, baseline, candidate (A B B A), so that a clock that
-drifts evenly moves both alike. The speedup of a case is exp(median of the blocks' log ratios). Its
-95 % interval is a bootstrap over blocks.
+drifts evenly moves both alike. The speedup of a case is exp(median of the blocks' log ratios).
 """
 
 from __future__ import annotations
@@ -12,18 +11,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-import numpy as np
-
-from evaluation.intervals import half_width
-from evaluation.timing.plan import Plan
+from evaluation.intervals import half_width, student_t
+from evaluation.timing.plan import Plan, Spread
 from evaluation.types import Interval
 
-T = TypeVar("T")
-RESAMPLES = 2000
-MAX_DISAGREEMENT = 0.05
-"""Largest difference of the log speedups of rings that agree."""
+PRIOR_FREEDOM = 6
+"""Degrees of freedom that the typical spread of a device's blocks counts for."""
 NOISY = 0.05
 """Half the width of an interval beyond which a measurement is marked as noisy."""
 ROOFLINE_MARGIN = 0.8
@@ -56,42 +50,28 @@ def blocks(
         found.append(Block((a1 + a2) / 2, (b1 + b2) / 2))
         if len(found) < plan.min_blocks:
             continue
-        if half_width(speedup_of(found)) < plan.narrow or time.monotonic() > ends:
+        if half_width(speedup_of(found, plan.spread)) < plan.narrow or time.monotonic() > ends:
             break
     return found
 
 
-def log_speedup(blocks: Sequence[Block]) -> float:
-    return statistics.median(block.log_ratio for block in blocks)
+def speedup_of(blocks: Sequence[Block], spread: Spread) -> Interval:
+    """Return the speedup of a case with its 95 % interval, which holds the next verdict's too.
 
-
-def agreeing(measure: Callable[[], T], rings: int, key: Callable[[T], float]) -> list[T]:
-    """Measure in `rings` rings, and return the results that agree.
-
-    `key` gives the log speedup of a result. Where they disagree, one more ring is measured, and the
-    result furthest from the median is left out.
+    The variance of few blocks is moderated by the typical one of the device, and is never less than
+    their own. Source: Smyth, "Linear models and empirical Bayes methods", 2004. The variance of a
+    median is pi / 2 times that of a mean.
     """
-    results = [measure() for _ in range(rings)]
-    logs = [key(result) for result in results]
-    if max(logs) - min(logs) > MAX_DISAGREEMENT:
-        results.append(measure())
-        logs.append(key(results[-1]))
-        middle = statistics.median(logs)
-        del results[max(range(len(logs)), key=lambda number: abs(logs[number] - middle))]
-    return results
-
-
-def speedup_of(blocks: Sequence[Block]) -> Interval:
-    """Return the speedup of a case with its 95 % interval.
-
-    Source: percentile bootstrap over blocks, Efron 1979.
-    """
-    ratios = np.array([block.log_ratio for block in blocks])
-    random = np.random.default_rng(len(ratios))
-    medians = np.median(random.choice(ratios, (RESAMPLES, len(ratios))), axis=1)
-    low, high = np.quantile(medians, (0.025, 0.975))
-    middle = float(np.median(ratios))
-    return Interval(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
+    ratios = [block.log_ratio for block in blocks]
+    middle, own = statistics.median(ratios), len(ratios) - 1
+    squares = sum((ratio - statistics.fmean(ratios)) ** 2 for ratio in ratios)
+    freedom = own + PRIOR_FREEDOM
+    moderated = (squares + PRIOR_FREEDOM * spread.of_blocks**2) / freedom
+    variance = max(moderated, squares / own) if own else moderated
+    of_middle = variance / len(ratios) * (math.pi / 2 if own > 1 else 1)
+    error = math.sqrt(of_middle + spread.of_verdicts**2)
+    half = student_t(freedom) * error
+    return Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 
 
 def excess(candidate: Sequence[float], baseline: Sequence[float]) -> float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -30,24 +30,41 @@ MAX_SECONDS = 0.25
 """A longer window is timed from request to completion: its overhead weighs little."""
 SELDOM = 4
 """Samples of the awaited place, the first or later the last launch's, for each of the other."""
+START_NS = 500_000
+"""Nanoseconds from a request until its first launch has written, at most, if it is short."""
+LATEST = 0.8
+"""Share of a window's expected time from which on only its end is awaited."""
 LATE = 1.2
 """Launches that an output may take from its first value to its last."""
-BLUR_NS, BLUR_SHARE = 100_000, 0.02
+BLUR_NS, BLUR_SHARE = 30_000, 0.02
 """Largest uncertainty of a window's ends, in nanoseconds and as a share of it. Beyond it the time
 from request to completion is as good.
 """
+
+
+Moment = tuple[float, Callable[[], None]]
+"""When an action is due, as a share of the expected time of a window, and the action."""
 
 
 class GpuClock:
     """Times one window as its sampler, from its request to its completion."""
 
     def __init__(
-        self, region: Region, secret: int, first: int, launches: int, marked: str = ""
+        self,
+        region: Region,
+        secret: int,
+        first: int,
+        launches: int,
+        marked: str = "",
+        moments: Sequence[Moment] = (),
+        expected_ns: float = 0.0,
     ) -> None:
         """Choose the sampled places of `launches` launches, two or more, from slot `first` on.
 
         Their outputs are poisoned with `secret`. The place is the beginning of the output named
-        `marked`, if any, else a secret one of any output.
+        `marked`, if any, else a secret one of any output. Each of the `moments` is due at its share
+        of the `expected_ns` after the first write, or after START_NS and half of that time where
+        nothing is written by then.
         """
         layout = region.layout
         outputs = zip(layout.specs, layout.offsets, strict=True)
@@ -56,7 +73,8 @@ class GpuClock:
         )
         width = min(PLACE_BYTES, spec.bytes)
         start = offset if marked else offset + secret_place(spec)
-        self._launches = launches
+        self._launches, self._moments = launches, list(reversed(moments))
+        self._expected_ns = expected_ns
         self._readers = [
             place_reader(region.row(at % layout.slots)[start : start + width])
             for at in (first, first + launches - 1)
@@ -92,6 +110,10 @@ class GpuClock:
                 before[place] = now
             if last:
                 break
+            since = self._seen[0][1][0] if awaited else begun + START_NS + self._expected_ns / 2
+            share = (now - since) / max(self._expected_ns, 1.0)
+            if self._moments and self._moments[-1][0] < share < LATEST:
+                self._moments.pop()[1]()  # one at a time: the places are sampled between two
 
     def launch_ns(self) -> float | None:
         """Return the nanoseconds of one launch, once the window is over.

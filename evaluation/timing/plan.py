@@ -9,6 +9,19 @@ from evaluation.device_kind import GPU
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Variation of log speedups on a kind of device, measured over many cases."""
+
+    of_blocks: float
+    """Typical standard deviation of the blocks of one case."""
+    of_verdicts: float
+    """Standard deviation of a case between verdicts, however many blocks each has."""
+
+
+CPU_SPREAD, GPU_SPREAD = Spread(0.01, 0.005), Spread(0.004, 0.002)
+
+
+@dataclass(frozen=True)
 class Plan:
     """Extent of the measurement of one case.
 
@@ -22,29 +35,18 @@ class Plan:
     narrow: float
     """Half the width of the 95 % interval of the log speedup at which measuring stops."""
     max_seconds: float
+    spread: Spread
     every_regime: bool = True
     """Whether to measure with warm caches, and without a CUDA graph, too."""
-    rings: int = 1
-    """Number of measurements, each in memory of its own."""
-    overlap_check_share: float = 0.0
-    """Share of windows with an untimed window before them (see `late_inputs`)."""
-    overlap_checks_after: int = 0
-    """Untimed windows after all others, of each kind of check."""
 
 
 # Many short windows: other work on a machine changes within tens of milliseconds.
-FINAL_PLAN = Plan(
-    0.005, 9, 101, 0.003, 3.0, rings=2, overlap_check_share=0.05, overlap_checks_after=2
-)
+FINAL_PLAN = Plan(0.005, 9, 31, 0.015, 1.5, CPU_SPREAD)
 # A quick plan is for rounds, and for hidden cases, of which there are many.
-QUICK_PLAN = Plan(
-    0.005, 5, 15, 0.015, 1.5, every_regime=False, overlap_check_share=0.05, overlap_checks_after=1
-)
+QUICK_PLAN = Plan(0.005, 5, 11, 0.025, 0.5, CPU_SPREAD, every_regime=False)
 # The GPU clock is precise to some microseconds, so shorter windows are enough.
-GPU_FINAL_PLAN = Plan(0.002, 5, 21, 0.004, 1.0, overlap_check_share=0.4, overlap_checks_after=2)
-GPU_QUICK_PLAN = Plan(
-    0.001, 5, 9, 0.02, 0.3, every_regime=False, overlap_check_share=0.15, overlap_checks_after=1
-)
+GPU_FINAL_PLAN = Plan(0.002, 3, 15, 0.007, 0.6, GPU_SPREAD)
+GPU_QUICK_PLAN = Plan(0.002, 2, 7, 0.02, 0.2, GPU_SPREAD, every_regime=False)
 
 
 def plan_for(kind: str, final: bool) -> Plan:

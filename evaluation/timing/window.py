@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 import statistics
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from evaluation.errors import Broken, SubmissionError
-from evaluation.memory.input_slices import InputSlices
 from evaluation.memory.ring import BufferRing
-from evaluation.process.handle import ProcessHandle, no_sampling
+from evaluation.process.handle import ProcessHandle
 from evaluation.timing.estimates import excess
-from evaluation.timing.gpu_clock import GpuClock
+from evaluation.timing.gpu_clock import GpuClock, Moment
 
 CHECK_SECONDS = {"cpu": 0.003, "cuda": 0.001}
 """Time per window to check the values of launches drawn in secret. In the hundreds of windows of a
@@ -29,8 +30,39 @@ EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
 """Empty windows timed by device. On a GPU only windows without a GPU clock need them."""
 READY_NS = 1_000_000
 """Untimed nanoseconds to prepare the launches of a window; most need half of it. More counts."""
-MAX_RUNS = 3
+OVERHEAD_SHARE = 0.02
+"""Overhead of a GPU's window that grows with its length: 70 to 155 us of 8.4 ms on an H200."""
+MAX_RUNS = 5
 """Runs of a window while the judge's own sampling is interrupted."""
+
+
+class Observation:
+    """What happens to one window besides its launches: nothing, unless a subclass says so."""
+
+    moments: Sequence[Moment] = ()
+    """What to do while the window is under way, in order."""
+
+    def begin(self) -> None:
+        """Prepare, once the inputs are written."""
+
+    def end(self) -> None:
+        """Complete what a window that ended early or failed left out."""
+
+    @property
+    def undecided(self) -> Collection[int]:
+        """Return the launches whose inputs changed meanwhile."""
+        return ()
+
+    def check(self) -> None:
+        """Check a completed window. Raises SubmissionError."""
+
+
+Observe = Callable[["WindowTimer", int, int], Observation]
+"""Returns the observation of a window of a timer, by its first slot and its launches."""
+
+
+def no_observation(timer: WindowTimer, first: int, launches: int) -> Observation:
+    return Observation()
 
 
 class WindowTimer:
@@ -45,17 +77,18 @@ class WindowTimer:
         self,
         process: ProcessHandle,
         ring: BufferRing,
-        region: int,
         trusted: bool,
         where: str,
         discards: bool = False,
+        observe: Observe = no_observation,
     ) -> None:
         """Bind the process and run a first window.
 
         `discards` marks a baseline that writes no outputs but a mark.
         """
-        self.process, self.ring, self.region = process, ring, region
+        self.process, self.ring = process, ring
         self.trusted, self.where = trusted, where
+        self._observe = observe
         self.gpu_clocked = ring.reference.device.type != "cpu"
         # On a GPU a baseline that writes is checked too, so that its windows have the same
         # surroundings. On a processor that would take half of the time.
@@ -65,13 +98,13 @@ class WindowTimer:
         """Seconds spent in windows."""
         self.captured = False
         """Whether the launches are one CUDA graph."""
-        self.elapsed = 0
-        """Nanoseconds of the last window, from request or go token to completion."""
         self.overhead: list[float] = []
         """Nanoseconds of each window outside its launches."""
         self.preparation: list[float] = []
         """Nanoseconds in which each window's launches were prepared; 0 on a GPU."""
         self.count = self.launches = 1
+        self.launch_ns = 0.0
+        """Nanoseconds per launch of the last window."""
         with attribute_failure(self):
             self._bind()
             trips = EMPTY_TRIPS[ring.reference.device.type]
@@ -81,14 +114,13 @@ class WindowTimer:
 
     def _bind(self) -> None:
         """Give the process the memory of the case, which discards a captured graph."""
-        self.process.bind(
-            self.ring.reference.operator.arguments, self.ring.regions(self.region), self.ring.values
-        )
+        ring = self.ring
+        self.process.bind(ring.reference.operator.arguments, ring.regions, ring.values)
 
     def _empty_trip(self) -> int:
         """Return the nanoseconds of a window without launches."""
         self.process.prepare(0, 0)
-        self.ring.refill(self.region, 0, 1)
+        self.ring.refill(0, 1)
         return self.process.run(0, 0, self.ring.poll)
 
     def settle(self, seconds: float) -> None:
@@ -122,56 +154,57 @@ class WindowTimer:
             self.captured = self.process.capture(0, launches, self._marked)
         return self.window()
 
-    def window(self) -> float:
-        """Return the nanoseconds per launch of one window on fresh inputs."""
-        return self._own(self.launches, self.count, self.captured) / self.launches
-
-    def first_slot(self) -> int:
-        """Return the first slot of a window, whether it is timed or checked."""
-        return 0 if self.gpu_clocked or self.captured else secrets.randbelow(self.ring.slots)
-
     def eager(self) -> float:
         """Return the nanoseconds per launch without a CUDA graph, which is discarded."""
-        count = min(self.count, EAGER_LAUNCHES)
         with attribute_failure(self):
             self._bind()  # else what was captured keeps memory that is counted as this one's
-        windows = [self._own(count, count, replay=False) for _ in range(3)]
-        self.captured = False
-        return statistics.median(windows) / count
+        count, self.captured = self.count, False
+        self.resize(min(count, EAGER_LAUNCHES))
+        times = [self.window() for _ in range(3)]
+        self.resize(count)
+        return statistics.median(times)
 
-    def _own(self, launches: int, filled: int, replay: bool) -> float:
-        """Return the nanoseconds of the launches of a window over `filled` slots."""
+    def window(self) -> float:
+        """Return the nanoseconds per launch of one window on fresh inputs."""
         for _ in range(MAX_RUNS):
-            elapsed, gpu_clock = self._run(launches, filled, replay)
-            observed = gpu_clock and gpu_clock.launch_ns()
-            if not (gpu_clock and gpu_clock.blurred):
+            elapsed, clock = self._run()
+            launch_ns = clock and clock.launch_ns()
+            if not (clock and clock.blurred):
                 break
-        own = observed * launches if observed else less_empty(elapsed, self.empty)
+        own = launch_ns * self.launches if launch_ns else less_empty(elapsed, self.empty)
         self.overhead.append(elapsed - own)
-        return own
+        self.launch_ns = own / self.launches
+        return self.launch_ns
 
-    def _run(self, launches: int, filled: int, replay: bool) -> tuple[float, GpuClock | None]:
-        """Return the nanoseconds of one window from request to completion, and its GPU clock."""
-        ring = self.ring
-        first = 0 if launches > filled else self.first_slot()
-        alike = not self.gpu_clocked and MIN_LAUNCHES <= launches <= filled
-        slices = InputSlices(ring, first, launches) if alike else None
+    def _run(self) -> tuple[int, GpuClock | None]:
+        """Run one window: write inputs, launch, and check what was written.
+
+        Returns: nanoseconds from the request or go token to the completion, and the GPU clock.
+        """
+        ring, launches, filled = self.ring, self.launches, self.count
+        once = launches <= filled  # each slot is launched once at most
+        first = 0 if self.gpu_clocked or not once else secrets.randbelow(ring.slots)
         with attribute_failure(self):
             ready = self.process.prepare(first, launches)
-            self.preparation.append(ready)
-        ring.refill(self.region, first, filled)
-        if slices:  # as for a window with late inputs, which must look the same
-            slices.save()
-            slices.write()
-        gpu_clock = self._gpu_clock(first, launches) if 1 < launches <= filled else None
+        self.preparation.append(ready)
+        ring.refill(first, filled)
+        observation = self._observe(self, first, launches) if once else Observation()
+        observation.begin()
+        clock = self._gpu_clock(first, observation) if once and launches > 1 else None
+        sampler = clock or partial(act, observation.moments, self.launch_ns * launches)
         with attribute_failure(self):
-            elapsed = self.process.run(first, launches, ring.poll, replay, gpu_clock or no_sampling)
-            elapsed += max(0, ready - READY_NS)
-            self.elapsed, self.seconds = elapsed, self.seconds + elapsed / 1e9
+            try:
+                elapsed = self.process.run(first, launches, ring.poll, self.captured, sampler)
+            finally:
+                observation.end()
+        elapsed += max(0, ready - READY_NS)
+        self.seconds += elapsed / 1e9
+        with attribute_failure(self):
             self.process.require_idle()
             if launches >= filled and self.checked:
-                ring.verify(self.region, first, filled, self.sample(), self.where)
-        return elapsed, gpu_clock
+                ring.verify(first, filled, self.sample(), self.where, observation.undecided)
+                observation.check()
+        return elapsed, clock
 
     def sample(self) -> int:
         """Return how many launches of a window to check."""
@@ -182,11 +215,29 @@ class WindowTimer:
         drawn = secrets.SystemRandom().random() < max(share, MIN_CHECKED)
         return max(int(share), int(drawn))
 
-    def _gpu_clock(self, first: int, launches: int) -> GpuClock | None:
-        outputs = self.ring.outputs[self.region]
+    def _gpu_clock(self, first: int, observation: Observation) -> GpuClock | None:
+        outputs = self.ring.outputs
         if not self.gpu_clocked or not any(spec.bytes for spec in outputs.layout.specs):
             return None
-        return GpuClock(outputs, self.ring.secret, first, launches, self._marked)
+        return GpuClock(
+            outputs,
+            self.ring.secret,
+            first,
+            self.launches,
+            self._marked,
+            observation.moments,
+            self.launch_ns * self.launches,
+        )
+
+
+def act(moments: Sequence[Moment], expected_ns: float, completed: Callable[[], bool]) -> None:
+    """Do what is due at each moment of a window, until it is completed."""
+    started = time.perf_counter_ns()
+    for share, action in moments:
+        while time.perf_counter_ns() < started + share * expected_ns:
+            if completed():
+                return
+        action()
 
 
 def less_empty(elapsed: float, empty: float) -> float:
@@ -197,11 +248,14 @@ def less_empty(elapsed: float, empty: float) -> float:
 def hidden_ns(candidate: WindowTimer, against: WindowTimer) -> float:
     """Return the nanoseconds per launch by which a candidate's untimed work exceeds the baseline's.
 
-    Untimed is work before the go token, and on a GPU work before the first write is observed.
+    Untimed is work before the go token, and on a GPU work before the first write is observed. There
+    a longer window has more besides its launches, on both sides.
     """
     hidden = excess(candidate.preparation, against.preparation)
     if candidate.gpu_clocked:
-        hidden += excess(candidate.overhead, against.overhead)
+        longer = (candidate.launch_ns - against.launch_ns) * candidate.launches
+        beside = excess(candidate.overhead, against.overhead)
+        hidden += max(0.0, beside - OVERHEAD_SHARE * max(0.0, longer))
     return hidden / candidate.launches
 
 

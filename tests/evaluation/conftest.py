@@ -50,15 +50,9 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and small windows, with about as many overlap checks as a final verdict."""
+    """Few and small windows."""
     monkeypatch.setattr(ring, "MAX_SLOTS", 32)
-    plan = dataclasses.replace(
-        plans.QUICK_PLAN,
-        min_blocks=2,
-        max_blocks=2,
-        overlap_check_share=0.5,
-        overlap_checks_after=8,
-    )
+    plan = dataclasses.replace(plans.QUICK_PLAN, min_blocks=2, max_blocks=2)
     monkeypatch.setattr(plans, "FINAL_PLAN", plan)
     monkeypatch.setattr(plans, "QUICK_PLAN", plan)
 

@@ -116,15 +116,9 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few windows, with about as many overlap checks as a final verdict; no CPU device."""
+    """Few windows; no CPU device."""
     monkeypatch.setattr(cpu, "devices", lambda cache, again=False: ())
-    plan = dataclasses.replace(
-        plans.GPU_QUICK_PLAN,
-        min_blocks=3,
-        max_blocks=3,
-        overlap_check_share=0.9,
-        overlap_checks_after=6,
-    )
+    plan = dataclasses.replace(plans.GPU_QUICK_PLAN, min_blocks=3, max_blocks=3)
     monkeypatch.setattr(plans, "GPU_FINAL_PLAN", plan)
     monkeypatch.setattr(plans, "GPU_QUICK_PLAN", plan)
 

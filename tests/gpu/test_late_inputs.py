@@ -5,13 +5,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from evaluation.anticheat import late_inputs
+from evaluation.anticheat import window_checks
 from evaluation.anticheat.late_inputs import LateInputs
+from evaluation.anticheat.launch_order import OverlapDetector
 from evaluation.errors import SubmissionError
 from evaluation.memory import cuda_ipc
 from evaluation.process.fork_server import ForkServer
@@ -41,15 +43,17 @@ def test_late_inputs_of_honest_launches_pass(
 
     class Counted(LateInputs):
         def in_time(self) -> list[int]:
-            in_time.append(len(super().in_time()))
-            return super().in_time()
+            found = super().in_time()
+            in_time.append(len(found))
+            return found
 
-    monkeypatch.setattr(late_inputs, "LateInputs", Counted)
+    monkeypatch.setattr(window_checks, "LateInputs", Counted)
     build = Submission.read(HERE / "honest" / name).build(cache)
-    with timer_of(build, fork_server, tmp_path) as timer:
-        for _ in range(20):
-            late_inputs.check(timer)
+    observe = partial(window_checks.checks_of, OverlapDetector())
+    with timer_of(build, fork_server, tmp_path, observe=observe) as timer:
+        _ = [timer.window() for _ in range(20)]
     print(name, "inputs in time", in_time)
+    assert len(in_time) > 20, "the windows of the capture and 20 more are checked"
     assert sum(in_time) > len(in_time), "hardly any input was in time"
 
 
@@ -57,11 +61,12 @@ def test_launches_computed_ahead_are_rejected(
     fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
     build = Submission.read(HERE / "hostile" / "ahead_while_clocked.cuda.cu").build(cache)
+    observe = partial(window_checks.checks_of, OverlapDetector())
     with (
-        timer_of(build, fork_server, tmp_path) as timer,
         pytest.raises(SubmissionError, match="inputs that arrive before") as caught,
+        timer_of(build, fork_server, tmp_path, observe=observe) as timer,
     ):
-        _ = [late_inputs.check(timer) for _ in range(8)]
+        _ = [timer.window() for _ in range(8)]
     assert caught.value.reason is Reason.WRONG_VALUES
 
 
@@ -82,7 +87,7 @@ def test_copy_of_any_size_completes_while_candidate_kernels_run(
     build = Submission.read(HERE / "honest" / "whole_row.triton.py").build(cache)
     with timer_of(build, fork_server, tmp_path) as timer:
         for _ in range(20):
-            timer.ring.refill(0, 0, timer.launches)
+            timer.ring.refill(0, timer.launches)
             timer.process.run(0, timer.launches, timer.ring.poll, timer.captured, copies)
             timer.process.require_idle()
     print(size, "bytes", sorted(round(1e6 * each) for each in seconds))

@@ -7,21 +7,23 @@ first sample.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
-from evaluation.anticheat import launch_order
-from evaluation.anticheat.launch_order import LaunchOrderSamples
+from evaluation.anticheat import window_checks
+from evaluation.anticheat.launch_order import LaunchOrderSamples, OverlapDetector
 from evaluation.memory import cuda_ipc
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.timing.clock import WindowClock
-from evaluation.timing.window import WindowTimer
+from evaluation.timing.window import Observe, WindowTimer, no_observation
 from evaluation.tracks import builds
 from evaluation.types import Split
 from tests.gpu.submissions import HERE, Submission
@@ -42,8 +44,13 @@ def centred(x, out, scale):
 
 @contextmanager
 def timer_of(
-    build: builds.Build, fork_server: ForkServer, scratch: Path, memory_bytes: int = 8 << 30
+    build: builds.Build,
+    fork_server: ForkServer,
+    scratch: Path,
+    memory_bytes: int = 8 << 30,
+    observe: Observe = no_observation,
 ) -> Iterator[WindowTimer]:
+    """Yield a timer with LAUNCHES captured, whose windows have no checks unless `observe` does."""
     task = Submission.read(HERE / "honest" / "whole_row.triton.py").task()
     limits = ProcessLimits(
         folder=build.folder,
@@ -58,10 +65,10 @@ def timer_of(
     with (
         contextlib.closing(cuda_ipc.DeviceMemory()) as memory,
         ProcessHandle(fork_server, limits, WindowClock()) as process,
-        BufferRing(task.operator, case, LAUNCHES, 1, memory) as ring,
+        BufferRing(task.operator, case, LAUNCHES, memory) as ring,
     ):
         process.load(build.language, build.folder, task.operator.name)
-        timer = WindowTimer(process, ring, 0, False, "here")
+        timer = WindowTimer(process, ring, False, "here", observe=observe)
         timer.capture(LAUNCHES)
         yield timer
 
@@ -76,15 +83,19 @@ def test_honest_launches_are_sampled_in_order(
     counts: list[int] = []
 
     class Counted(LaunchOrderSamples):
-        def __call__(self, answered: Callable[[], bool]) -> None:
-            super().__call__(answered)
-            counts.append(len(self.partial()))
+        def partial(self) -> torch.Tensor:
+            found = super().partial()
+            counts.append(len(found))
+            return found
 
-    monkeypatch.setattr(launch_order, "LaunchOrderSamples", Counted)
-    build = Submission.read(HERE / "honest" / name).build(cache)
-    with timer_of(build, fork_server, tmp_path) as timer:
-        launch_order.OverlapDetector().check(timer, windows=8)
-    assert sum(counts) > 0, "no sample fell into a window"
+    monkeypatch.setattr(window_checks, "LaunchOrderSamples", Counted)
+    build, detector = Submission.read(HERE / "honest" / name).build(cache), OverlapDetector()
+    observe = partial(window_checks.checks_of, detector)
+    with timer_of(build, fork_server, tmp_path, observe=observe) as timer:
+        _ = [timer.window() for _ in range(8)]
+    print(name, "samples of windows under way", counts)
+    assert len(counts) > 8 and sum(counts) > 8, "hardly any sample fell into a window"
+    assert detector.out_of_order == 0
 
 
 def test_slow_serial_launches_are_not_overlapping(
@@ -93,5 +104,8 @@ def test_slow_serial_launches_are_not_overlapping(
     right = Submission.read(HERE / "hostile" / "right.triton.py")
     source = f"{right.source}\n{SLOW}"
     build = builds.build(right.task(), "triton", {"centred.py": source}, cache)
-    with timer_of(build, fork_server, tmp_path) as timer:
-        launch_order.OverlapDetector().check(timer, windows=8)
+    detector = OverlapDetector()
+    observe = partial(window_checks.checks_of, detector)
+    with timer_of(build, fork_server, tmp_path, observe=observe) as timer:
+        _ = [timer.window() for _ in range(8)]
+    assert detector.out_of_order == 0

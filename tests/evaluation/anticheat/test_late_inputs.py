@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 
-from evaluation.anticheat import launch_order
-from evaluation.anticheat.late_inputs import LateInputs, check, window_with_checks
+from evaluation.anticheat import window_checks
+from evaluation.anticheat.late_inputs import LATE_LAUNCHES, LateInputs, launch_behind
+from evaluation.anticheat.launch_order import OverlapDetector
+from evaluation.anticheat.window_checks import WindowChecks, checks_of
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.host import HostMemory
-from evaluation.memory.input_slices import launches_behind
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
-from evaluation.timing.window import WindowTimer
+from evaluation.timing.window import Observation
 from evaluation.types import Reason
 from tests.evaluation.anticheat import test_staged_inputs
-from tests.evaluation.anticheat.test_launch_order import SLOTS, Window, ring, timer_of
+from tests.evaluation.anticheat.test_launch_order import (
+    SLOTS,
+    Window,
+    ring,
+    short_turns,
+    timer_of,
+    undisturbed_samples,
+)
 
-__all__ = ["ring"]
+__all__ = ["ring", "short_turns", "undisturbed_samples"]
 
 SLOWLY = """
 #include "scaled.h"
@@ -65,12 +74,12 @@ extern "C" int scaled(const scaled_args* args) {
 class Ahead(Window):
     """Computes all launches when the first begins, and writes each output in its turn."""
 
-    def write(self, count: int) -> None:
+    def write(self, first: int, count: int) -> None:
         self.copied = [
             {name: tensor.clone() for name, tensor in self.ring.inputs.slot(slot).items()}
-            for slot in range(count)
+            for slot in range(SLOTS)
         ]
-        super().write(count)
+        super().write(first, count)
 
     def inputs_of(self, slot: int) -> dict[str, torch.Tensor]:
         return self.copied[slot]
@@ -79,124 +88,224 @@ class Ahead(Window):
 class AheadWithGarbage(Ahead):
     """Also writes into all outputs first, so that its launches look begun."""
 
-    def write(self, count: int) -> None:
-        for slot in range(count):
-            self.ring.outputs[0].slot(slot)["out"].fill_(7.0)
-        super().write(count)
+    def write(self, first: int, count: int) -> None:
+        for launch in range(count):
+            self.ring.outputs.slot((first + launch) % SLOTS)["out"].fill_(7.0)
+        super().write(first, count)
 
 
-class NoDetector:
-    """Checks nothing: on a processor, honest launches look out of order to the other check."""
+class Failing(Window):
+    """Fails in its windows of several launches, before any moment of them."""
 
-    def check(self, timer: WindowTimer) -> None:
-        timer.window()
+    def run(self, first: int, count: int, *given: Any, **named: Any) -> int:
+        if count > 1:
+            raise SubmissionError(Reason.CRASH, "gone")
+        return super().run(first, count, *given, **named)
 
 
-def test_honest_launches_with_late_inputs_are_accepted(ring: BufferRing) -> None:
+class Hasty(Window):
+    """Completes a window before any moment of it."""
+
+    def run(self, first: int, count: int, *given: Any, **named: Any) -> int:
+        for launch in range(count):
+            slot = (first + launch) % SLOTS
+            inputs, out = self.inputs_of(slot), self.ring.outputs.slot(slot)["out"]
+            out.copy_(inputs["x"] * inputs["weight"] + self.ring.values["shift"])
+        return 1000 * count
+
+
+def test_honest_launches_with_late_inputs_are_accepted(
+    ring: BufferRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_time: list[int] = []
+
+    class Counted(LateInputs):
+        def in_time(self) -> list[int]:
+            found = super().in_time()
+            in_time.append(len(found))
+            return found
+
+    monkeypatch.setattr(window_checks, "LateInputs", Counted)
     process = Window(ring, concurrent=1)
+    timer = timer_of(process)
     for _ in range(10):
-        check(timer_of(process))
-    assert process.windows_run == 10
+        timer.window()
+    assert process.windows_run == len(in_time) >= 10
+    assert sum(in_time) > 5, "hardly any input was in time"
 
 
 @pytest.mark.parametrize("cheat", [Ahead, AheadWithGarbage])
 def test_launches_computed_ahead_are_rejected(ring: BufferRing, cheat: type[Window]) -> None:
-    timer = timer_of(cheat(ring, 1))
-    launch_order.OverlapDetector().check(timer, 3)  # it is in order
+    """A launch that began after its inputs arrived used the decoys."""
+    detector = OverlapDetector()
+    timer = timer_of(cheat(ring, 1), detector)
     with pytest.raises(SubmissionError, match="inputs that arrive before") as caught:
-        _ = [check(timer) for _ in range(20)]
+        _ = [timer.window() for _ in range(20)]
     assert caught.value.reason is Reason.WRONG_VALUES
+    assert detector.out_of_order == 0, "its launches are in order"
+
+
+@pytest.mark.parametrize("gpu_clocked", [True, False])
+@pytest.mark.parametrize("trusted", [False, True], ids=["candidate", "baseline"])
+def test_late_inputs_are_injected_in_every_window(
+    gpu_clocked: bool, trusted: bool, ring: BufferRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    injected: list[int] = []
+    changed: list[bool] = []
+
+    class Counted(LateInputs):
+        def write_decoys(self) -> None:
+            before = ring.inputs.bytes.clone()
+            super().write_decoys()
+            changed.append(not ring.inputs.bytes.equal(before))
+
+        def inject(self, number: int) -> None:
+            injected.append(number)
+            super().inject(number)
+
+    monkeypatch.setattr(window_checks, "LateInputs", Counted)
+    timer = timer_of(Window(ring, concurrent=1), trusted=trusted)
+    timer.gpu_clocked = gpu_clocked
+    for _ in range(5):
+        injected.clear()
+        changed.clear()
+        timer.window()
+        assert changed and all(changed), "decoys stood there"
+        assert len(changed) <= len(injected) <= LATE_LAUNCHES * len(changed)
+        ring.check_inputs("here")
+
+
+@pytest.mark.parametrize("trusted", [False, True], ids=["candidate", "baseline"])
+def test_window_that_ends_early_still_gets_its_inputs(ring: BufferRing, trusted: bool) -> None:
+    timer = timer_of(Hasty(ring, 1), trusted=trusted)
+    timer.checked = False  # its launches used the decoys
+    for _ in range(10):
+        timer.window()
+        ring.check_inputs("here")
+
+
+def test_window_that_fails_still_gets_its_inputs(ring: BufferRing) -> None:
+    timer = timer_of(Failing(ring, 1))
+    with pytest.raises(SubmissionError, match="gone"):
+        timer.window()
+    ring.check_inputs("here")
+
+
+def test_failing_baseline_with_decoys_pending_is_the_arenas_fault(ring: BufferRing) -> None:
+    timer = timer_of(Failing(ring, 1), trusted=True)
+    with pytest.raises(Broken, match="the baseline failed: gone"):
+        timer.window()
+
+
+def test_failing_baseline_with_inputs_changed_beside_decoys_is_the_candidates_fault(
+    ring: BufferRing,
+) -> None:
+    class Changed(Failing):
+        def run(self, *given: Any, **named: Any) -> int:
+            for slot in range(SLOTS):
+                self.ring.inputs.slot(slot)["x"][:, 0] += 1
+            return super().run(*given, **named)
+
+    timer = timer_of(Changed(ring, 1), trusted=True)
+    with pytest.raises(SubmissionError, match="in the baseline's turn: input x was changed"):
+        timer.window()
 
 
 def test_inputs_after_the_last_launch_are_not_in_time(ring: BufferRing) -> None:
-    late = LateInputs(timer_of(Window(ring, 1)), 0, SLOTS)
+    ring.refill(0, SLOTS)
+    late = LateInputs(ring, 0, SLOTS)
     late.write_decoys()
-    ring.outputs[0].column("out").zero_()
-    late(lambda: True)
+    ring.outputs.column("out").zero_()
+    late.inject_missing()
     assert late.in_time() == []
-    ring.verify_launches(0, 0, [], "here")
-    ring.outputs[0].column("out").copy_(outputs(ring))
-    ring.verify_launches(0, 0, range(SLOTS), "here")  # fails for inputs that are not right again
+    ring.check_inputs("here")
+    for slot in range(SLOTS):
+        inputs = ring.inputs.slot(slot)
+        ring.outputs.slot(slot)["out"].copy_(inputs["x"] * inputs["weight"] + ring.values["shift"])
+    ring.verify_launches(0, range(SLOTS), "here")
 
 
-def outputs(ring: BufferRing) -> torch.Tensor:
-    inputs = [ring.inputs.slot(slot) for slot in range(SLOTS)]
-    return torch.stack([(i["x"] * i["weight"] + ring.values["shift"]).flatten() for i in inputs])
+def test_launch_is_in_time_if_the_output_before_it_changes_after_the_injection(
+    ring: BufferRing,
+) -> None:
+    for first in (0, 7):
+        ring.refill(0, SLOTS)
+        late = LateInputs(ring, first, SLOTS)
+        late.write_decoys()
+        late.inject_missing()
+        for launch in late.launches:
+            ring.outputs.slot((first + launch - 1) % SLOTS)["out"].fill_(3.0)
+            assert launch in late.in_time()
+        assert late.in_time() == late.launches
 
 
-def test_decoy_inputs_are_those_of_no_other_launch(ring: BufferRing) -> None:
-    """A kernel that compared some of them would recognise such a window."""
+def test_decoys_are_the_inputs_of_other_launches(ring: BufferRing) -> None:
+    """A launch cannot recognise a decoy by values that no launch has."""
     for _ in range(20):
-        LateInputs(timer_of(Window(ring, 1)), 0, SLOTS).write_decoys()
-        column = ring.inputs.column("x")[:, ::97]
-        alike = [int((column == row).any(1).sum()) for row in column]
-        assert alike == [1] * SLOTS
+        ring.refill(0, SLOTS)
+        before = ring.inputs.bytes.clone()
+        rows = ring.inputs.layout.rows(before)
+        late = LateInputs(ring, 5, SLOTS)
+        late.write_decoys()
+        found = ring.inputs.layout.rows(ring.inputs.bytes)
+        changed = (found != rows).any(1).nonzero().flatten().tolist()
+        slots = [(5 + launch) % SLOTS for launch in late.launches]
+        assert set(changed) <= {ring.inputs.layout.row_of(slot) for slot in slots}
+        assert changed
+        for row in changed:
+            differs = found[row] != rows[row]
+            values = rows[:, differs] == found[row, differs]
+            assert values.any(0).all(), "each byte is that of some launch"
+        ring.inputs.bytes.copy_(before)
 
 
-def test_window_with_late_inputs_is_prepared_as_the_previous_one_left_it(ring: BufferRing) -> None:
-    """Neither inputs nor outputs show whether a window is timed or checked."""
+def test_window_is_prepared_as_the_previous_one_left_it(ring: BufferRing) -> None:
+    """No input shows a process, before its request, which launches get late inputs."""
 
     class Recorded(Window):
         def prepare(self, first: int, count: int) -> int:
             seen.append(memory())
             return 0
 
-        def run(self, *given: Any, **named: Any) -> int:
-            took = super().run(*given, **named)
-            left.append(memory())
-            return took
-
     def memory() -> bytes:
-        return b"".join(each.bytes.numpy().tobytes() for each in (ring.inputs, ring.outputs[0]))
+        return b"".join(region.bytes.numpy().tobytes() for region in ring.regions)
 
     seen: list[bytes] = []
-    left: list[bytes] = []
     timer = timer_of(Recorded(ring, 1))
     for _ in range(4):
-        check(timer)
-    assert len(seen) == 4 and seen[1:] == left[:-1]
+        seen.clear()
+        left = memory()
+        timer.window()
+        assert seen[0] == left
 
 
 @pytest.mark.parametrize("launches", [3, 12, 4096])
 def test_chosen_launches_are_near_and_far_and_never_the_next(launches: int) -> None:
     for front in (0, launches - 3):
-        chosen = {launch for _ in range(3000) for launch in launches_behind(front, launches)}
+        chosen = {launch_behind(front, launches) for _ in range(9000)}
         assert min(chosen) == front + 2 and max(chosen) > 0.98 * launches - 2
         assert max(chosen) <= launches - 1
 
 
-@pytest.mark.parametrize("launches", [1, 2])
-def test_short_window_has_no_late_inputs(ring: BufferRing, launches: int) -> None:
-    process = Window(ring, concurrent=1)
-    timer = timer_of(process)
-    check(timer)
-    timer.launches = launches
-    check(timer)
-    assert process.windows_run == 1
+@pytest.mark.parametrize("launches", [1, 2, 3])
+def test_window_of_one_or_two_launches_has_no_late_inputs(ring: BufferRing, launches: int) -> None:
+    observation = checks_of(OverlapDetector(), timer_of(Window(ring, 1)), 0, launches)
+    assert isinstance(observation, WindowChecks) is (launches > 2)
+    assert bool(observation.moments) is bool(observation.undecided) is (launches > 2)
+    assert isinstance(observation, Observation)
 
 
 @pytest.mark.parametrize(("source", "rejected"), [(HONEST, False), (AHEAD, True)])
-def test_window_with_checks_rejects_launches_ahead_in_timed_windows(
+def test_windows_of_a_real_process_reject_launches_computed_ahead(
     source: str, rejected: bool, fork_server: ForkServer, cache: Path, tmp_path: Path
 ) -> None:
+    observe = partial(checks_of, OverlapDetector())
     with (
-        test_staged_inputs.timer_of(
-            SLOWLY + source, "cpp", fork_server, HostMemory(), cache, tmp_path
-        ) as timer,
         pytest.raises(SubmissionError, match="inputs that arrive before")
         if rejected
         else nullcontext(),
+        test_staged_inputs.timer_of(
+            SLOWLY + source, "cpp", fork_server, HostMemory(), cache, tmp_path, observe
+        ) as timer,
     ):
-        window = window_with_checks(timer, 1.0, cast(launch_order.OverlapDetector, NoDetector()))
-        assert all(window() > 0 for _ in range(20))
-
-
-def test_failing_baseline_with_late_inputs_is_the_arenas_fault(ring: BufferRing) -> None:
-    class Failing(Window):
-        def run(self, *given: Any, **named: Any) -> int:
-            raise SubmissionError(Reason.CRASH, "gone")
-
-    timer = timer_of(Failing(ring, 1))
-    timer.trusted = True
-    with pytest.raises(Broken, match="the baseline failed: gone"):
-        window_with_checks(timer, 1.0, launch_order.OverlapDetector())()
+        assert all(timer.window() > 0 for _ in range(20))

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 import torch
 
-from evaluation.anticheat import launch_order
+from evaluation.anticheat import launch_order, window_checks
 from evaluation.anticheat.launch_order import LaunchOrderSamples, OverlapDetector, in_order
+from evaluation.anticheat.window_checks import checks_of
 from evaluation.errors import SubmissionError
 from evaluation.memory.host import HostMemory
 from evaluation.memory.layout import Layout, TensorSpec
 from evaluation.memory.poison import poison
 from evaluation.memory.ring import BufferRing
+from evaluation.process.handle import ProcessHandle
 from evaluation.tasks.spec import Task
+from evaluation.timing import gpu_clock
 from evaluation.timing.window import WindowTimer
 from evaluation.types import Reason, Split
 
@@ -35,10 +41,15 @@ class Window:
         self.ring, self.concurrent = ring, concurrent
         self.windows_run = 0
 
-    def steps(self, count: int) -> Iterator[tuple[int, int]]:
-        for first in range(0, count, self.concurrent):
-            launches = range(first, min(first + self.concurrent, count))
-            yield from ((slot, half) for half in (0, 1) for slot in launches)
+    def bind(self, *given: object) -> None:
+        """Accept any memory."""
+
+    def steps(self, first: int, count: int) -> Iterator[tuple[int, int]]:
+        """Yield slots and their halves, in the order in which they are written."""
+        for begin in range(0, count, self.concurrent):
+            launches = range(begin, min(begin + self.concurrent, count))
+            slots = [(first + launch) % self.ring.slots for launch in launches]
+            yield from ((slot, half) for half in (0, 1) for slot in slots)
 
     def require_idle(self) -> None:
         """Leave nothing running."""
@@ -46,9 +57,9 @@ class Window:
     def inputs_of(self, slot: int) -> dict[str, torch.Tensor]:
         return self.ring.inputs.slot(slot)
 
-    def write(self, count: int) -> None:
-        for slot, half in self.steps(count):
-            inputs, out = self.inputs_of(slot), self.ring.outputs[0].slot(slot)["out"]
+    def write(self, first: int, count: int) -> None:
+        for slot, half in self.steps(first, count):
+            inputs, out = self.inputs_of(slot), self.ring.outputs.slot(slot)["out"]
             values = inputs["x"] * inputs["weight"] + self.ring.values["shift"]
             rows = slice(None, len(out) // 2) if half == 0 else slice(len(out) // 2, None)
             with UNDISTURBED:
@@ -63,48 +74,52 @@ class Window:
         first: int,
         count: int,
         observe: Callable[[], None],
-        replay: bool,
+        replay: bool = False,
         sampler: Callable[[Callable[[], bool]], None] = lambda completed: None,
     ) -> int:
-        self.windows_run += 1
+        self.windows_run += count > 1
         started = time.perf_counter_ns()
-        writer = threading.Thread(target=self.write, args=(count,))
+        writer = threading.Thread(target=self.write, args=(first, count))
         writer.start()
         sampler(lambda: not writer.is_alive())
         writer.join()
         return time.perf_counter_ns() - started
 
 
-class Changing(Window):
-    """Runs another number of concurrent launches in each window."""
+class NoLateInputs:
+    """Stands in for late inputs, which launches that begin too early would not use."""
 
-    def __init__(self, ring: BufferRing, windows: list[int]) -> None:
-        super().__init__(ring, 1)
-        self.windows = windows
+    launches: Collection[int] = ()
+    moments = ()
 
-    def write(self, count: int) -> None:
-        self.concurrent = self.windows.pop(0)
-        super().write(count)
+    def __init__(self, *given: object) -> None:
+        """Choose no launch."""
 
+    def write_decoys(self) -> None:
+        """Write nothing."""
 
-class FakeTimer:
-    """Stands in for the timer of a window of SLOTS launches."""
+    inject_missing = write_decoys
 
-    region, launches, captured, where, trusted = 0, SLOTS, True, "here", False
-    checked, elapsed, gpu_clocked = True, int(2e9 * SLOTS * STEP_SECONDS), True
-
-    def __init__(self, process: Window) -> None:
-        self.ring, self.process = process.ring, process
-
-    def first_slot(self) -> int:
-        return 0
-
-    def sample(self) -> int:
-        return SLOTS
+    def in_time(self) -> list[int]:
+        return []
 
 
-def timer_of(process: Window) -> WindowTimer:
-    return cast(WindowTimer, FakeTimer(process))
+def timer_of(
+    process: Window, detector: OverlapDetector | None = None, trusted: bool = False
+) -> WindowTimer:
+    """Return a timer of windows of SLOTS launches, observed as on a GPU."""
+    observe = partial(checks_of, detector or OverlapDetector())
+    timer = WindowTimer(
+        cast(ProcessHandle, process), process.ring, trusted, "here", observe=observe
+    )
+    timer.gpu_clocked = timer.checked = True
+    timer.resize(SLOTS)
+    return timer
+
+
+@pytest.fixture
+def no_late_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_checks, "LateInputs", NoLateInputs)
 
 
 @pytest.fixture(autouse=True)
@@ -116,96 +131,157 @@ def undisturbed_samples(monkeypatch: pytest.MonkeyPatch) -> None:
             return read(self)
 
     monkeypatch.setattr(LaunchOrderSamples, "_read", undisturbed)
+    monkeypatch.setattr(gpu_clock, "BLUR_NS", 1e9)  # however busy this machine is
+
+
+@pytest.fixture(autouse=True)
+def short_turns() -> Iterator[None]:
+    """Let the threads of judge and process take turns faster than launches."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture
 def ring(task: Task, monkeypatch: pytest.MonkeyPatch) -> Iterator[BufferRing]:
-    """A ring with its slots in order, as on a GPU."""
-    monkeypatch.setattr(Layout, "shuffled", lambda self: self)
+    """A ring with its outputs in order and its inputs not, as on a GPU."""
+    shuffled = Layout.shuffled
+
+    def inputs_shuffled(layout: Layout) -> Layout:
+        return layout if layout.specs[0].name == "out" else shuffled(layout)
+
+    monkeypatch.setattr(Layout, "shuffled", inputs_shuffled)
     seen = task.cases(Split.SEEN)[0]
     case = dataclasses.replace(seen, symbols={"rows": 64, "cols": 256, "shift": 0.5})
-    with BufferRing(task.operator, case, SLOTS, processes=1) as ring:
+    with BufferRing(task.operator, case, SLOTS) as ring:
         yield ring
 
 
-def samples_of(ring: BufferRing) -> LaunchOrderSamples:
-    ring.refill(0, 0, SLOTS)
-    return LaunchOrderSamples(ring.outputs[0], ring.secret, SLOTS)
+def samples_of(ring: BufferRing, count: int = SLOTS) -> LaunchOrderSamples:
+    ring.refill(0, SLOTS)
+    return LaunchOrderSamples(ring.outputs, ring.secret, count)
 
 
+@pytest.mark.usefixtures("no_late_inputs")
 def test_sequential_launches_are_accepted(ring: BufferRing) -> None:
-    detector = OverlapDetector()
-    detector.check(timer_of(Window(ring, concurrent=1)), windows=3)
-    assert detector.out_of_order == 0
+    detector, process = OverlapDetector(), Window(ring, concurrent=1)
+    timer = timer_of(process, detector)
+    _ = [timer.window() for _ in range(6)]
+    assert detector.out_of_order == 0 and process.windows_run >= 6
 
 
+@pytest.mark.usefixtures("no_late_inputs")
 def test_concurrent_launches_are_rejected(ring: BufferRing) -> None:
+    timer = timer_of(Window(ring, concurrent=4))
     with pytest.raises(SubmissionError, match="here: launches of a window ran beside") as caught:
-        OverlapDetector().check(timer_of(Window(ring, concurrent=4)), windows=3)
+        _ = [timer.window() for _ in range(12)]
     assert caught.value.reason is Reason.FORBIDDEN
 
 
-def test_overlap_detector_needs_three_windows_of_a_verdict_as_proof(ring: BufferRing) -> None:
-    detector = OverlapDetector()
-    for windows in ([4, 1], [1], [4, 1], [1]):
-        detector.check(timer_of(Changing(ring, windows)))
-        assert not windows, "after a window out of order another one is sampled"
-    OverlapDetector().check(timer_of(Changing(ring, [4, 4, 1])))  # another verdict starts anew
-    with pytest.raises(SubmissionError):
-        detector.check(timer_of(Changing(ring, [4])))
+def samples_in_order(right: bool) -> LaunchOrderSamples:
+    """Return samples of three launches, of which the last is written or not begun."""
+    written = torch.tensor([[[True, True], [False, False], [not right] * 2]])
+    return cast(LaunchOrderSamples, SimpleNamespace(partial=lambda: written))
 
 
+def test_three_windows_of_a_verdict_out_of_order_are_proof() -> None:
+    detector, other = OverlapDetector(), OverlapDetector()
+    for right in (True, False, True, True, False, True):
+        detector.add(samples_in_order(right), "here")
+    assert detector.out_of_order == launch_order.PROOF - 1 == 2
+    other.add(samples_in_order(False), "here")  # another verdict starts anew
+    with pytest.raises(SubmissionError, match="here: launches of a window ran beside") as caught:
+        detector.add(samples_in_order(False), "here")
+    assert caught.value.reason is Reason.FORBIDDEN
+
+
+@pytest.mark.usefixtures("no_late_inputs")
 def test_concurrent_launches_of_a_baseline_are_accepted(ring: BufferRing) -> None:
-    timer = timer_of(Window(ring, concurrent=4))
-    timer.trusted = True
     detector = OverlapDetector()
-    detector.check(timer, windows=launch_order.PROOF)
+    timer = timer_of(Window(ring, concurrent=4), detector, trusted=True)
+    _ = [timer.window() for _ in range(2 * launch_order.PROOF)]
     assert detector.out_of_order == 0
 
 
-def test_output_before_its_request_is_rejected(ring: BufferRing) -> None:
-    class Early(Window):
-        """Writes as soon as the inputs are there."""
+@pytest.mark.parametrize("trusted", [False, True], ids=["candidate", "baseline"])
+def test_output_of_a_candidate_before_its_request_is_rejected(
+    trusted: bool, ring: BufferRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer = timer_of(Window(ring, 1), trusted=trusted)
+    refill = ring.refill
 
-        def require_idle(self) -> None:
-            self.write(SLOTS)
+    def refill_and_write(first: int, count: int) -> None:
+        refill(first, count)
+        for slot in range(SLOTS):
+            ring.outputs.slot(slot)["out"].fill_(1.0)
 
+    monkeypatch.setattr(ring, "refill", refill_and_write)
+    if trusted:
+        assert timer.window() > 0
+        return
     with pytest.raises(SubmissionError, match="here: wrote an output before") as caught:
-        OverlapDetector().check(timer_of(Early(ring, 1)), windows=3)
+        timer.window()
     assert caught.value.reason is Reason.FORBIDDEN
 
 
 def test_partial_samples_are_those_of_a_window_under_way(ring: BufferRing) -> None:
     samples = samples_of(ring)
-    samples(lambda: True)
+    samples.sample()
     assert not len(samples.partial()), "nothing is written yet"
-    for slot in range(SLOTS):
-        ring.outputs[0].slot(slot)["out"].fill_(1.0)
-        samples(lambda: True)
-        samples(lambda: True)
+    for launch in range(SLOTS):
+        ring.outputs.slot(launch)["out"].fill_(1.0)
+        samples.sample()
     assert [int(written.any(1).sum()) for written in samples.partial()] == list(range(1, SLOTS))
     assert in_order(samples.partial())
 
 
-def test_sample_of_one_written_launch_shows_that_launch(ring: BufferRing) -> None:
-    for _ in range(200):
+def test_launches_written_backwards_are_not_in_order(ring: BufferRing) -> None:
+    samples = samples_of(ring)
+    for launch in reversed(range(SLOTS)):
+        ring.outputs.slot(launch)["out"].fill_(1.0)
+        samples.sample()
+    assert not in_order(samples.partial())
+
+
+@pytest.mark.parametrize("launch", [0, 3, SLOTS - 1])
+def test_sample_of_one_written_launch_shows_that_launch(ring: BufferRing, launch: int) -> None:
+    for _ in range(100):
         samples = samples_of(ring)
-        ring.outputs[0].slot(3)["out"].flatten()[::2].fill_(1.0)
-        samples(lambda: True)
+        ring.outputs.slot(launch)["out"].flatten()[::2].fill_(1.0)
+        samples.sample()
         (written,) = samples.partial()
-        assert written.any(1).tolist() == [slot == 3 for slot in range(SLOTS)]
-        assert bool(written[3].all()) and 1 <= written.shape[1] <= launch_order.PLACES
+        assert written.any(1).tolist() == [number == launch for number in range(SLOTS)]
+        assert bool(written[launch].all()) and 1 <= written.shape[1] <= launch_order.PLACES
+
+
+def test_samples_of_a_short_window_show_its_launches_alone(ring: BufferRing) -> None:
+    samples = samples_of(ring, count=4)
+    for slot in range(4, SLOTS):
+        ring.outputs.slot(slot)["out"].fill_(1.0)
+    assert samples.written().shape[0] == 4 and not samples.written().any()
+    ring.outputs.slot(2)["out"].fill_(1.0)
+    assert samples.written().all(1).tolist() == [False, False, True, False]
+
+
+def test_moments_of_samples_are_secret_and_before_the_end(ring: BufferRing) -> None:
+    shares = [[share for share, _ in samples_of(ring).moments] for _ in range(100)]
+    assert all(sorted(each) == each and len(each) == launch_order.SAMPLES for each in shares)
+    flat = [share for each in shares for share in each]
+    assert len(set(flat)) == len(flat)
+    assert 0 <= min(flat) < 0.05
+    assert launch_order.LATEST - 0.05 < max(flat) <= launch_order.LATEST
 
 
 def test_samples_read_secret_places(ring: BufferRing) -> None:
-    """Of each eighth of an output ever more is written, until all places are."""
+    """Of each part of an output ever more is written, until all places are."""
     found: set[int] = set()
     for _ in range(200):
         samples = samples_of(ring)
-        eighths = ring.outputs[0].row(3).view(launch_order.PLACES, -1)
-        for number, chunk in enumerate(eighths.split(256, dim=1)):
+        parts = ring.outputs.row(3).view(launch_order.PLACES, -1)
+        for number, chunk in enumerate(parts.split(256, dim=1)):
             chunk.fill_(1)
-            if samples.once()[3].all():
+            if samples.written()[3].all():
                 found.add(number)
                 break
     assert len(found) > 10
@@ -219,24 +295,23 @@ def test_sample_of_any_dtype_shows_what_is_written(dtype: str, elements: int) ->
     poison(region.column("out"), secret=77)
     samples = LaunchOrderSamples(region, 77, 4)
     region.slot(2)["out"].fill_(1)
-    assert samples.once().any(1).tolist() == [False, False, True, False]
+    assert samples.written().any(1).tolist() == [False, False, True, False]
     region.close()
 
 
-def test_samples_of_a_long_window_read_a_secret_stretch(
+def test_samples_of_a_long_window_are_of_a_secret_stretch(
     ring: BufferRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch_order, "MAX_SLOTS", 4)
+    monkeypatch.setattr(launch_order, "MAX_LAUNCHES", 4)
     stretches = set()
-    for _ in range(100):
-        samples, inside = samples_of(ring), []
-        for slot in range(SLOTS):
-            before = samples.once().any(1).sum()
-            ring.outputs[0].slot(slot)["out"].fill_(1.0)
-            if samples.once().any(1).sum() > before:
-                inside.append(slot)
-        stretches.add(tuple(inside))
-    assert stretches == {tuple(range(first, first + 4)) for first in range(SLOTS - 4 + 1)}
+    for _ in range(200):
+        samples = samples_of(ring)
+        for slot in range(6):
+            ring.outputs.slot(slot)["out"].fill_(1.0)
+        written = samples.written()
+        assert written.shape[0] == 4
+        stretches.add(int(written.all(1).sum()))
+    assert stretches == {0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(

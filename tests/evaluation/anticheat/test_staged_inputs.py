@@ -18,7 +18,7 @@ from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.tasks.spec import Task
 from evaluation.timing.clock import WindowClock
-from evaluation.timing.window import WindowTimer
+from evaluation.timing.window import Observe, WindowTimer, no_observation
 from evaluation.tracks import builds
 from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Split
@@ -67,6 +67,7 @@ def timer_of(
     memory: HostMemory,
     cache: Path,
     scratch: Path,
+    observe: Observe = no_observation,
 ) -> Iterator[WindowTimer]:
     task: Task = load_task(OPERATORS, "scaled", "cpp-to-cpp")
     suffix = ".cpp" if language == "cpp" else ".py"
@@ -77,10 +78,10 @@ def timer_of(
     case = task.cases(Split.SEEN)[0]
     with (
         ProcessHandle(fork_server, limits, WindowClock()) as process,
-        BufferRing(task.operator, case, SLOTS, 1, memory) as ring,
+        BufferRing(task.operator, case, SLOTS, memory) as ring,
     ):
         process.load(language, build.folder, "scaled")
-        timer = WindowTimer(process, ring, 0, False, "here")
+        timer = WindowTimer(process, ring, False, "here", observe=observe)
         timer.resize(SLOTS)
         timer.window()
         yield timer

@@ -1,15 +1,18 @@
-"""Generalization: all hidden cases are checked, and those of the seen cases' size are timed."""
+"""Generalization: hidden cases are checked, and half of those of the seen ones' size timed."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from evaluation.gates.generalization import (
+    MIN_TIMED,
     MIN_TIMED_SAMPLED,
     SAMPLED,
     hidden_cases,
+    timed_cases,
     work_range,
 )
 from evaluation.languages import languages
@@ -26,7 +29,7 @@ KINDS = [
 ]
 
 
-def timed_cases(task: Task, cases: list[Case]) -> list[Case]:
+def comparable(task: Task, cases: list[Case]) -> list[Case]:
     return [case for case in cases if case in work_range(task)]
 
 
@@ -38,8 +41,31 @@ def test_task_has_enough_hidden_cases_of_the_size_of_the_seen_ones(slug: str, ki
         cases = hidden_cases(task, seed)
         sampled = [case for case in cases if case.split is Split.SAMPLED]
         assert len(sampled) == SAMPLED
-        assert len(timed_cases(task, sampled)) >= MIN_TIMED_SAMPLED
-    written = timed_cases(task, list(task.cases(Split.UNSEEN)))
+        assert len(comparable(task, sampled)) >= MIN_TIMED_SAMPLED
+    written = comparable(task, list(task.cases(Split.UNSEEN)))
     assert len(written) >= 5
     assert all(case.kind != "edge" for case in written), "an edge times the call, not the work"
-    assert timed_cases(task, list(task.cases(Split.SEEN))) == list(task.cases(Split.SEEN))
+    assert comparable(task, list(task.cases(Split.SEEN))) == list(task.cases(Split.SEEN))
+
+
+@pytest.mark.parametrize("name", ["softmax", "rms_norm"])
+def test_timed_hidden_cases_are_a_secret_half_of_the_comparable_ones(name: str) -> None:
+    task = load_task(TASKS, name, "triton-to-triton", "gpu")
+    cases = hidden_cases(task, seed=1)
+    alike = comparable(task, cases)
+    assert len(alike) > MIN_TIMED
+    drawn = [timed_cases(task, cases) for _ in range(100)]
+    for timed in drawn:
+        names = {case.name for case in timed}
+        assert len(names) == len(timed) == max(MIN_TIMED, len(alike) // 2) >= 4
+        assert names <= {case.name for case in alike}
+    assert {case.name for timed in drawn for case in timed} == {case.name for case in alike}
+    assert len({frozenset(case.name for case in timed) for timed in drawn}) > 10
+
+
+@pytest.mark.parametrize(("count", "timed"), [(0, 0), (3, 3), (4, 4), (6, 4), (9, 4), (12, 6)])
+def test_few_comparable_hidden_cases_are_timed_all(count: int, timed: int) -> None:
+    task = load_task(TASKS, "softmax", "triton-to-triton", "gpu")
+    (seen, *_) = task.cases(Split.SEEN)
+    cases = [dataclasses.replace(seen, name=f"case-{number}") for number in range(count)]
+    assert len(timed_cases(task, cases)) == timed

@@ -1,7 +1,8 @@
-"""A time beyond the roofline is measured once more, and disputed if it repeats."""
+"""Times beyond the roofline are measured once more; noise and slowed baselines gain nothing."""
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,10 +13,10 @@ from evaluation.tasks.spec import Task
 from evaluation.types import Case, Measurement, Reason, Split, Verdict
 
 
-def measurement(case: Case, roofline_share: float) -> Measurement:
+def measurement(case: Case, roofline_share: float, noisy: bool = False) -> Measurement:
     return Measurement(
         case.name, case.split, case.kind, case.dtype, case.symbols, "baseline", 1.0, 2.0, 2.0, 1.9,
-        2.1, 1.0, 1.0, roofline_share, None, 5, noisy=False,
+        2.1, 1.0, 1.0, roofline_share, None, 5, noisy=noisy,
     )  # fmt: skip
 
 
@@ -35,6 +36,7 @@ def trial(task: Task, shares: list[float]) -> Trial:
         check=lambda case, thorough: 0.0,
         baseline=lambda: "baseline",
         baseline_times=dict,
+        confirm_baseline=lambda measured: measured,
     )
     stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}
     trial = SimpleNamespace(**stub, max_elements=None, progress=lambda *counted: None)
@@ -67,3 +69,54 @@ def test_hidden_case_too_fast_twice_is_disputed_without_its_name(
     assert (result.verdict, result.reason) == (Verdict.DISPUTED, Reason.FASTER_THAN_ROOFLINE)
     assert result.passed == result.total - 1
     assert not [case.name for case in trial.task.cases(Split.UNSEEN) if case.name in result.message]
+
+
+def test_noisy_case_counts_with_the_lower_end_of_its_interval(trial: Trial) -> None:
+    (case, *_) = trial.task.cases(Split.SEEN)
+    steady, noisy = measurement(case, 0.5), measurement(case, 0.5, noisy=True)
+    assert speedup(steady) == pytest.approx(2.0)
+    assert speedup(noisy) == pytest.approx(1.9)
+    assert speedup(noisy, noisy) == pytest.approx(1.9)
+    assert speedup(steady, noisy) == pytest.approx((2.0 * 1.9) ** 0.5)
+    assert performance.overall([]) is None
+
+
+def speedup(*measured: Measurement) -> float:
+    found = performance.overall(measured)
+    assert found is not None and found.low <= found.speedup <= found.high
+    return found.speedup
+
+
+@pytest.fixture
+def confirmed(trial: Trial) -> list[int]:
+    """Numbers of measurements that were confirmed: the baseline of each first one was slowed."""
+    counts: list[int] = []
+
+    def confirm_baseline(measured: list[Measurement]) -> list[Measurement]:
+        counts.append(len(measured))
+        slowed, *others = measured
+        share = {"speedup": 1.0, "low": 0.9, "high": 1.1}
+        return [dataclasses.replace(slowed, baseline_us=1.0, **share), *others]
+
+    cast(Any, trial.session).confirm_baseline = confirm_baseline
+    return counts
+
+
+@pytest.mark.parametrize("gate", [performance, generalization])
+def test_baseline_of_a_final_verdict_is_confirmed_and_its_time_counts(
+    gate: Any, trial: Trial, confirmed: list[int]
+) -> None:
+    result = gate.judge(trial)
+    count = len(result.measurements)
+    assert confirmed == [count] and count > 0
+    assert [m.speedup for m in result.measurements] == [1.0, *[2.0] * (count - 1)]
+    assert f"{2 ** (1 - 1 / count):.3f}x" in result.message
+    assert result.detail["slowed"] == 1
+    assert "the baseline was faster on 1 cases: that time counts" in result.message
+
+
+def test_baseline_of_a_round_is_not_confirmed(trial: Trial, confirmed: list[int]) -> None:
+    trial.final = False
+    result = performance.judge(trial)
+    assert result.verdict is Verdict.PASSED and not confirmed
+    assert result.detail["slowed"] == 0 and "baseline" not in result.message

@@ -25,7 +25,7 @@ def compute(ring: BufferRing, slots: range) -> None:
     """Write the right outputs of some slots."""
     for slot in slots:
         inputs = ring.inputs.slot(slot)
-        ring.outputs[0].slot(slot)["out"].copy_(inputs["x"] * inputs["weight"] + SHIFT)
+        ring.outputs.slot(slot)["out"].copy_(inputs["x"] * inputs["weight"] + SHIFT)
 
 
 @pytest.mark.parametrize("size", [(8, 32), (128, 1024)], ids=["small", "large"])
@@ -34,10 +34,10 @@ def test_refill_repeats_no_slice_of_inputs(
 ) -> None:
     # By chance two repeat about once in a thousand times, so the seed is fixed.
     monkeypatch.setattr("secrets.randbits", random.Random(1).getrandbits)
-    with BufferRing(task.operator, case_of(task, *size), slots=4, processes=1) as ring:
+    with BufferRing(task.operator, case_of(task, *size), slots=4) as ring:
         seen: list[set[tuple[float, float]]] = []
         for _ in range(2):
-            ring.refill(0, 0, 4)
+            ring.refill(0, 4)
             flat = [views["x"].flatten().tolist() for views in map(ring.inputs.slot, range(4))]
             seen += [set(zip(values[::2], values[1::2], strict=True)) for values in flat]
             seen += [set(zip(values[1::2], values[2::2], strict=False)) for values in flat]
@@ -46,39 +46,39 @@ def test_refill_repeats_no_slice_of_inputs(
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 32), (128, 1024)], ids=["one", "small", "large"])
 def test_verify_right_outputs_accepts_them(task: Task, size: tuple[int, int]) -> None:
-    with BufferRing(task.operator, case_of(task, *size), slots=3, processes=1) as ring:
+    with BufferRing(task.operator, case_of(task, *size), slots=3) as ring:
         for first, count in ((0, 3), (2, 2)):
-            ring.refill(0, first, count)
+            ring.refill(first, count)
             compute(ring, range(3))
-            ring.verify(0, first, count, sample=count, where="here")
+            ring.verify(first, count, sample=count, where="here")
         assert ring.check_seconds is not None
 
 
 def test_verify_outputs_for_earlier_inputs_are_wrong(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 8, 32), slots=2, processes=1) as ring:
-        ring.refill(0, 0, 2)
+    with BufferRing(task.operator, case_of(task, 8, 32), slots=2) as ring:
+        ring.refill(0, 2)
         compute(ring, range(2))
-        earlier = ring.outputs[0].slot(1)["out"].clone()
-        ring.refill(0, 0, 2)
+        earlier = ring.outputs.slot(1)["out"].clone()
+        ring.refill(0, 2)
         compute(ring, range(1))
-        ring.outputs[0].slot(1)["out"].copy_(earlier)
+        ring.outputs.slot(1)["out"].copy_(earlier)
         with pytest.raises(SubmissionError) as caught:
-            ring.verify(0, 0, 2, sample=2, where="here")
+            ring.verify(0, 2, sample=2, where="here")
         assert caught.value.reason is Reason.WRONG_VALUES
 
 
 def test_verify_changed_input_is_refused(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 8, 32), slots=2, processes=1) as ring:
-        ring.refill(0, 0, 2)
+    with BufferRing(task.operator, case_of(task, 8, 32), slots=2) as ring:
+        ring.refill(0, 2)
         compute(ring, range(2))
         ring.inputs.slot(1)["x"][3, 3] = torch.nan
         with pytest.raises(SubmissionError) as caught:
-            ring.verify(0, 0, 2, sample=2, where="here")
+            ring.verify(0, 2, sample=2, where="here")
         assert caught.value.reason is Reason.INPUT_MUTATED
 
 
 def poll_as_on_a_gpu(ring: BufferRing, first: int, count: int) -> None:
-    ring.select_polled(0, first, count)
+    ring.select_polled(first, count)
     ring.poll()
 
 
@@ -87,30 +87,30 @@ def poll_as_on_a_gpu(ring: BufferRing, first: int, count: int) -> None:
 def test_poll_launch_without_outputs_is_refused(
     task: Task, size: tuple[int, int], first: int, count: int
 ) -> None:
-    with BufferRing(task.operator, case_of(task, *size), slots=5, processes=1) as ring:
+    with BufferRing(task.operator, case_of(task, *size), slots=5) as ring:
         for late in range(count):
-            ring.refill(0, first, count)
+            ring.refill(first, count)
             compute(ring, range(5))
             poll_as_on_a_gpu(ring, first, count)
-            ring.verify(0, first, count, sample=count, where="here")
-            ring.refill(0, first, count)
+            ring.verify(first, count, sample=count, where="here")
+            ring.refill(first, count)
             for launch in set(range(count)) - {late}:
                 compute(ring, range((first + launch) % 5, (first + launch) % 5 + 1))
             poll_as_on_a_gpu(ring, first, count)
             compute(ring, range(5))
             with pytest.raises(SubmissionError, match="answered before a timed launch") as caught:
-                ring.verify(0, first, count, sample=count, where="here")
+                ring.verify(first, count, sample=count, where="here")
             assert caught.value.reason is Reason.STALE_OUTPUT
 
 
 def test_select_polled_chooses_one_element_of_each_launch_and_in_time_all(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 2, 8), slots=4, processes=1) as ring:
-        ring.refill(0, 0, 4)
-        rows = ring.outputs[0].layout.order
-        column = ring.outputs[0].column("out")
+    with BufferRing(task.operator, case_of(task, 2, 8), slots=4) as ring:
+        ring.refill(0, 4)
+        rows = ring.outputs.layout.order
+        column = ring.outputs.column("out")
         seen: set[tuple[int, int]] = set()
         for _ in range(300):
-            ring.select_polled(0, 0, 4)
+            ring.select_polled(0, 4)
             ((memory, chosen),) = ring.polled
             assert memory.data_ptr() == column.data_ptr()
             elements = [divmod(number, column.stride(0)) for number in chosen.tolist()]
@@ -120,10 +120,10 @@ def test_select_polled_chooses_one_element_of_each_launch_and_in_time_all(task: 
 
 
 def test_poll_empty_outputs_finds_nothing(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 0, 8), slots=2, processes=1) as ring:
+    with BufferRing(task.operator, case_of(task, 0, 8), slots=2) as ring:
         poll_as_on_a_gpu(ring, 0, 2)
         assert ring.polled == []
-        ring.verify(0, 0, 2, sample=0, where="here")
+        ring.verify(0, 2, sample=0, where="here")
 
 
 def test_ring_slots_outgrow_the_cache_within_bounds(task: Task) -> None:
@@ -141,25 +141,33 @@ def test_values_of_a_case_have_the_types_of_the_entry_point(task: Task) -> None:
     assert [type(value) for value in values.values()] == [int, int, float]
 
 
-@pytest.mark.parametrize("size", [(8, 32), (128, 1024)], ids=["small", "large"])
-def test_decoy_inputs_look_like_a_slot_and_leave_the_ring_unchanged(
-    task: Task, size: tuple[int, int]
-) -> None:
-    with BufferRing(task.operator, case_of(task, *size), slots=4, processes=1) as ring:
-        first = ring.decoy_inputs(2)  # before the first refill
-        ring.refill(0, 1, 3)
-        before = [region.bytes.clone() for region in ring.regions(0)]
-        rows = ring.decoy_inputs(3)
-        for region, old in zip(ring.regions(0), before, strict=True):
-            assert region.bytes.equal(old)
-        layout = dataclasses.replace(ring.inputs.layout, slots=3)
-        assert first.shape == (2, layout.stride) and rows.shape == (3, layout.stride)
-        for start, end in layout.gaps():
-            assert rows[:, start:end].equal(layout.rows(ring.inputs.bytes)[:3, start:end])
-        decoys, known = layout.columns(rows.flatten()), ring.inputs.column("x")[:, ::7]
-        assert set(decoys) == {"x", "weight"}
-        assert decoys["x"].isfinite().all() and len(decoys["x"].unique()) > 100
-        for row in decoys["x"][:, ::7]:
-            assert not (known == row).any()
-        compute(ring, range(1, 4))
-        ring.verify_launches(0, 1, range(3), "here")  # against the refill, not the decoys
+def test_ring_has_one_region_of_each_role_with_rows_in_secret_orders(task: Task) -> None:
+    with BufferRing(task.operator, case_of(task, 8, 32), slots=24) as ring:
+        assert ring.regions == [ring.inputs, ring.outputs]
+        assert ring.bytes == sum(region.layout.size for region in ring.regions)
+        orders = [region.layout.order for region in ring.regions]
+    assert orders[0] != orders[1] and all(sorted(order) == [*range(24)] for order in orders)
+    assert tuple(range(24)) not in orders
+
+
+def test_verify_of_undecided_launches_compares_no_values(task: Task) -> None:
+    with BufferRing(task.operator, case_of(task, 8, 32), slots=4) as ring:
+        ring.refill(1, 4)
+        compute(ring, range(4))
+        ring.outputs.slot(3)["out"][0, 0] += 1  # the window's third launch
+        ring.verify(1, 4, sample=4, where="here", undecided=[2])
+        with pytest.raises(SubmissionError) as caught:
+            ring.verify(1, 4, sample=4, where="here", undecided=[1, 3])
+        assert caught.value.reason is Reason.WRONG_VALUES
+        ring.verify(1, 4, sample=4, where="here", undecided=range(4))
+
+
+@pytest.mark.parametrize("role", ["inputs", "outputs"])
+def test_guard_band_of_any_row_is_checked(task: Task, role: str) -> None:
+    with BufferRing(task.operator, case_of(task, 8, 32), slots=4) as ring:
+        ring.refill(0, 4)
+        ring.check_guards("here")
+        getattr(ring, role).row(2)[0] ^= 1
+        with pytest.raises(SubmissionError, match="here: memory before") as caught:
+            ring.check_guards("here")
+        assert caught.value.reason is Reason.OUT_OF_BOUNDS

@@ -12,11 +12,11 @@ import pytest
 
 from evaluation.intervals import half_width
 from evaluation.timing import estimates
-from evaluation.timing.estimates import Block, agreeing, excess, speedup_of
-from evaluation.timing.plan import Plan
-from evaluation.types import Interval
+from evaluation.timing.estimates import Block, excess, speedup_of
+from evaluation.timing.plan import CPU_SPREAD, GPU_SPREAD, Plan, Spread
 
-PLAN = Plan(0.001, min_blocks=5, max_blocks=9, narrow=0.01, max_seconds=60.0)
+SPREAD = Spread(of_blocks=0.01, of_verdicts=0.005)
+PLAN = Plan(0.001, min_blocks=5, max_blocks=9, narrow=0.02, max_seconds=60.0, spread=SPREAD)
 
 
 def noisy_blocks(speedup: float, noise: float, count: int, seed: int) -> list[Block]:
@@ -33,26 +33,62 @@ def windows(*times: float) -> Callable[[], float]:
 
 
 def test_speedup_is_baseline_time_over_candidate_time() -> None:
-    interval = speedup_of([Block(candidate=50.0, baseline=100.0)] * 5)
-    assert interval == Interval(2.0, 2.0, 2.0)
+    interval = speedup_of([Block(candidate=50.0, baseline=100.0)] * 5, SPREAD)
+    assert interval.speedup == pytest.approx(2.0)
+    assert interval.low < 2.0 < interval.high
+    assert interval.low * interval.high == pytest.approx(2.0**2), "symmetric in the log"
 
 
 def test_speedup_with_one_slow_block_stays() -> None:
     steady = [Block(100.0, 150.0)] * 8
-    assert speedup_of([*steady, Block(100.0, 15000.0)]).speedup == pytest.approx(1.5)
+    found = speedup_of([*steady, Block(100.0, 15000.0)], SPREAD)
+    assert found.speedup == pytest.approx(1.5)
 
 
-def test_interval_of_noisy_blocks_covers_the_true_speedup_at_its_rate() -> None:
-    covered = 0
-    for seed in range(200):
-        interval = speedup_of(noisy_blocks(1.3, 0.05, 15, seed))
+@pytest.mark.parametrize(
+    ("ratios", "quantile", "variance"),
+    [
+        # Two blocks: 1 + 6 degrees of freedom, squares 2 * 0.02 ** 2 and 6 * 0.01 ** 2.
+        ([0.28, 0.32], 2.365, 0.0014 / 7),
+        # Three: 2 + 6 degrees, squares 2 * 0.03 ** 2.
+        ([0.27, 0.3, 0.33], 2.306, 0.0024 / 8),
+        # Twenty: 19 + 6 degrees, squares 20 * 0.01 ** 2.
+        ([0.29, 0.31] * 10, 2.060, 0.0026 / 25),
+        # Without any variation the typical one of the device remains.
+        ([0.3, 0.3], 2.365, 0.0006 / 7),
+        ([0.3] * 20, 2.060, 0.0006 / 25),
+    ],
+)
+def test_half_width_of_an_interval_is_the_moderated_error_times_its_quantile(
+    ratios: list[float], quantile: float, variance: float
+) -> None:
+    blocks = [Block(100.0, 100.0 * math.exp(ratio)) for ratio in ratios]
+    expected = quantile * math.sqrt(variance / len(ratios) + 0.005**2)
+    found = speedup_of(blocks, SPREAD)
+    assert half_width(found) == pytest.approx(expected, rel=3e-4)
+    assert math.log(found.speedup) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("spread", [CPU_SPREAD, GPU_SPREAD], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("count", [2, 3, 9])
+def test_interval_covers_the_speedup_of_another_verdict_at_its_rate(
+    spread: Spread, count: int
+) -> None:
+    random, covered, turns = np.random.default_rng(count), 0, 1000
+    for seed in range(turns):
+        offset = math.exp(spread.of_verdicts * random.standard_normal())
+        interval = speedup_of(noisy_blocks(1.3 * offset, spread.of_blocks, count, seed), spread)
         covered += interval.low <= 1.3 <= interval.high
-    assert 170 <= covered <= 200
+    assert 0.92 * turns <= covered <= 0.995 * turns
 
 
-def test_interval_of_more_blocks_is_narrower() -> None:
-    few, many = (half_width(speedup_of(noisy_blocks(1.3, 0.05, n, seed=1))) for n in (7, 200))
+def test_interval_of_more_blocks_is_narrower_down_to_that_of_verdicts() -> None:
+    few, many = (
+        half_width(speedup_of(noisy_blocks(1.3, 0.05, count, seed=1), SPREAD))
+        for count in (7, 4000)
+    )
     assert many < few / 2
+    assert many == pytest.approx(1.96 * SPREAD.of_verdicts, rel=0.03)
 
 
 def test_block_runs_candidate_baseline_baseline_candidate() -> None:
@@ -84,34 +120,6 @@ def test_blocks_with_a_wide_interval_stop_at_the_maximum() -> None:
 def test_blocks_beyond_their_time_stop_at_the_minimum() -> None:
     noisy, late = windows(100.0, 100.0, 200.0, 200.0), dataclasses.replace(PLAN, max_seconds=0.0)
     assert len(estimates.blocks(noisy, windows(100.0), late)) == PLAN.min_blocks
-
-
-def agreeing_speedups(rings: int, *speedups: float) -> list[float]:
-    """Return the speedups that count of rings with these, all of which must be needed."""
-    given = list(speedups)
-    results = agreeing(lambda: given.pop(0), rings, math.log)
-    assert not given
-    return results
-
-
-def test_rings_that_agree_all_count() -> None:
-    assert agreeing_speedups(2, 2.0, 2.06) == [2.0, 2.06]
-
-
-@pytest.mark.parametrize(
-    ("speedups", "kept"),
-    [
-        ([2.0, 3.0, 2.05], [2.0, 2.05]),
-        ([3.0, 2.0, 2.05], [2.0, 2.05]),
-        ([2.0, 0.5, 2.0], [2.0] * 2),
-    ],
-)
-def test_rings_that_disagree_lose_the_odd_one(speedups: list[float], kept: list[float]) -> None:
-    assert agreeing_speedups(2, *speedups) == pytest.approx(kept)
-
-
-def test_single_ring_counts() -> None:
-    assert agreeing_speedups(1, 3.0) == [3.0]
 
 
 def test_excess_of_a_candidate_counts_only_beyond_chance() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import secrets
 import statistics
 from collections.abc import Callable, Iterator
@@ -13,7 +14,6 @@ import pytest
 import torch
 
 from evaluation import session
-from evaluation.anticheat import late_inputs
 from evaluation.memory.host import HostMemory
 from evaluation.memory.layout import Layout, TensorSpec
 from evaluation.memory.poison import poison
@@ -21,7 +21,7 @@ from evaluation.memory.ring import BufferRing
 from evaluation.tasks.spec import Task
 from evaluation.timing import gpu_clock
 from evaluation.timing.gpu_clock import MAX_SECONDS, GpuClock
-from evaluation.timing.window import WindowTimer
+from evaluation.timing.window import Observation, WindowTimer, no_observation
 from evaluation.types import Split, Verdict
 from tests.evaluation.conftest import judged
 
@@ -43,7 +43,7 @@ class World:
         self.now += STEP
         for write in [write for write in self.writes if BEGIN + write[0] * LAUNCH <= self.now]:
             self.writes.remove(write)
-            self.ring.outputs[0].slot(write[1])["out"].fill_(write[2])
+            self.ring.outputs.slot(write[1])["out"].fill_(write[2])
         return self.now
 
     def completed(self) -> bool:
@@ -59,8 +59,8 @@ def honest(share: float) -> list[Write]:
 def ring(task: Task) -> Iterator[BufferRing]:
     seen = task.cases(Split.SEEN)[0]
     case = dataclasses.replace(seen, symbols={"rows": 4, "cols": 32, "shift": 0.5})
-    with BufferRing(task.operator, case, SLOTS, processes=1) as ring:
-        ring.refill(0, 0, SLOTS)
+    with BufferRing(task.operator, case, SLOTS) as ring:
+        ring.refill(0, SLOTS)
         yield ring
 
 
@@ -72,7 +72,7 @@ def world(ring: BufferRing, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def clock_of(ring: BufferRing) -> GpuClock:
-    return GpuClock(ring.outputs[0], ring.secret, 0, SLOTS)
+    return GpuClock(ring.outputs, ring.secret, 0, SLOTS)
 
 
 def timed(ring: BufferRing, completed: Callable[[], bool]) -> float | None:
@@ -108,7 +108,7 @@ def test_slow_samples_favour_neither_place(
     monkeypatch.setattr(gpu_clock, "place_reader", slow_reader)
     found = []
     for share in range(1, 40):
-        ring.refill(0, 0, SLOTS)
+        ring.refill(0, SLOTS)
         world.now, world.writes = 0, honest(share / 40)
         found.append(timed(ring, world.completed))
     assert statistics.fmean(filter(None, found)) == pytest.approx(LAUNCH, abs=6 * STEP / SLOTS)
@@ -163,6 +163,45 @@ def test_first_output_written_late_gains_at_most_one_launch(
     assert timed(ring, world.completed) == pytest.approx(each, abs=8 * STEP / SLOTS)
 
 
+EXPECTED = SLOTS * LAUNCH
+
+
+def test_moments_are_acted_on_in_order_after_the_first_write_until_the_completion(
+    ring: BufferRing, world: World
+) -> None:
+    acted: list[tuple[str, int]] = []
+    due = {"first": 0.1, "second": 0.1, "third": 0.4, "too late": 5.0}
+    moments = [
+        (share, functools.partial(lambda name: acted.append((name, world.now)), name))
+        for name, share in due.items()
+    ]
+    clock = GpuClock(
+        ring.outputs, ring.secret, 0, SLOTS, moments=moments, expected_ns=float(EXPECTED)
+    )
+    clock(world.completed)
+    assert [name for name, _ in acted] == ["first", "second", "third"]
+    for name, at in acted:
+        expected = BEGIN + 0.5 * LAUNCH + due[name] * EXPECTED  # launches write after half
+        assert 0 < at - expected < 20 * STEP, name
+    assert clock.launch_ns() == pytest.approx(LAUNCH, abs=4 * STEP / SLOTS), "and it is timed"
+
+
+def test_moments_of_a_window_without_a_write_are_due_after_half_of_its_time(
+    ring: BufferRing, world: World
+) -> None:
+    world.writes.clear()
+    acted: list[int] = []
+    clock = GpuClock(
+        ring.outputs, ring.secret, 0, SLOTS,
+        moments=[(0.1, lambda: acted.append(world.now))], expected_ns=float(EXPECTED),
+    )  # fmt: skip
+    clock(world.completed)
+    expected = gpu_clock.START_NS + 0.6 * EXPECTED
+    assert all(0 < at - expected < 20 * STEP for at in acted)
+    assert len(acted) == (expected < world.ends)
+    assert clock.launch_ns() is None
+
+
 def test_window_completed_unwritten_is_not_timed(ring: BufferRing, world: World) -> None:
     del world.writes[-1]
     assert timed(ring, world.completed) is None
@@ -171,7 +210,7 @@ def test_window_completed_unwritten_is_not_timed(ring: BufferRing, world: World)
 def test_output_changed_after_the_completion_is_not_timed(ring: BufferRing, world: World) -> None:
     clock = clock_of(ring)
     clock(world.completed)
-    ring.outputs[0].slot(SLOTS - 1)["out"].fill_(9.0)
+    ring.outputs.slot(SLOTS - 1)["out"].fill_(9.0)
     assert clock.launch_ns() is None
 
 
@@ -185,9 +224,9 @@ def test_sampled_place_is_a_secret(ring: BufferRing) -> None:
     """One of 32 places is written in both launches, which few clocks notice."""
     noticed = 0
     for _ in range(400):
-        ring.refill(0, 0, 2)
-        clock = GpuClock(ring.outputs[0], ring.secret, 0, 2)
-        clock(writing([ring.outputs[0].slot(slot)["out"].view(-1)[:1] for slot in (0, 1)]))
+        ring.refill(0, 2)
+        clock = GpuClock(ring.outputs, ring.secret, 0, 2)
+        clock(writing([ring.outputs.slot(slot)["out"].view(-1)[:1] for slot in (0, 1)]))
         noticed += clock.launch_ns() is not None or clock.blurred
     assert 0 < noticed < 100
 
@@ -240,10 +279,11 @@ class GpuClockedTimer(WindowTimer):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        self._observe = no_observation  # on a processor, honest launches look out of order
         self.gpu_clocked = True
 
-    def _gpu_clock(self, first: int, launches: int) -> GpuClock | None:
-        self.clock = super()._gpu_clock(first, launches)
+    def _gpu_clock(self, first: int, observation: Observation) -> GpuClock | None:
+        self.clock = super()._gpu_clock(first, observation)
         return self.clock
 
     def sample(self) -> int:
@@ -262,7 +302,6 @@ def test_clock_of_a_real_process_agrees_with_its_verdict(
     task: Task, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "WindowTimer", GpuClockedTimer)
-    monkeypatch.setattr(late_inputs, "checks_of", lambda timer, detector: (late_inputs.check,))
     observed = GpuClockedTimer.observed
     for _ in range(3):  # a busy machine interrupts the judge's sampling
         observed.clear()

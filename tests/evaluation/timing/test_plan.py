@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from evaluation.timing.plan import launches_for, plan_for
+import math
+
+import pytest
+
+from evaluation.intervals import half_width
+from evaluation.timing.estimates import Block, speedup_of
+from evaluation.timing.plan import Plan, launches_for, plan_for
 
 
 def test_plan_of_a_gpu_has_shorter_windows_and_a_final_plan_is_longest() -> None:
@@ -14,6 +20,24 @@ def test_plan_of_a_gpu_has_shorter_windows_and_a_final_plan_is_longest() -> None
         assert final.every_regime and not quick.every_regime
         assert final.window_seconds >= quick.window_seconds and final.narrow < quick.narrow
     assert plans["gpu", True].window_seconds < plans["cpu", True].window_seconds
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("final", [False, True])
+def test_plan_of_an_undisturbed_case_ends_before_its_last_block(kind: str, final: bool) -> None:
+    plan = plan_for(kind, final)
+    enough = [
+        count
+        for count in range(plan.min_blocks, plan.max_blocks)
+        if half_width(speedup_of(typical_blocks(count, plan), plan.spread)) < plan.narrow
+    ]
+    assert enough, "the interval of typical blocks gets narrow enough"
+
+
+def typical_blocks(count: int, plan: Plan) -> list[Block]:
+    """Return blocks that vary as much as is typical."""
+    ends = (math.exp(sign * plan.spread.of_blocks) for sign in (1, -1))
+    return [Block(100.0, 100.0 * end) for end in ends for _ in range((count + 1) // 2)][:count]
 
 
 def test_launches_for_fit_the_faster_process_and_bound_the_slower_one() -> None:

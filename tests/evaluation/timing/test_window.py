@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 
 from evaluation.errors import Broken, SubmissionError
-from evaluation.memory.input_slices import InputSlices
 from evaluation.memory.ring import BufferRing
 from evaluation.process.handle import ProcessHandle
 from evaluation.tasks.spec import Task
@@ -20,7 +19,9 @@ from evaluation.timing.window import (
     EAGER_LAUNCHES,
     MIN_LAUNCHES,
     READY_NS,
+    Observation,
     WindowTimer,
+    act,
     hidden_ns,
     less_empty,
 )
@@ -77,7 +78,7 @@ class FakeProcess:
             raise self.fails
         for index in range(first, first + count if self.writes else first):
             given = self.ring.inputs.slot(index % self.ring.slots)
-            out = self.ring.outputs[0].slot(index % self.ring.slots)["out"]
+            out = self.ring.outputs.slot(index % self.ring.slots)["out"]
             out.copy_(given["x"] * given["weight"] + self.ring.values["shift"])
         sampler(lambda: True)
         observe()
@@ -89,9 +90,9 @@ class FakeProcess:
 def timed(
     task: Task, slots: int = 64, captures: bool = True, trusted: bool = False
 ) -> Iterator[tuple[WindowTimer, FakeProcess]]:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], slots, processes=1) as ring:
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], slots) as ring:
         process = FakeProcess(ring, captures)
-        yield WindowTimer(cast(ProcessHandle, process), ring, 0, trusted, where="here"), process
+        yield WindowTimer(cast(ProcessHandle, process), ring, trusted, where="here"), process
 
 
 class FakeGpuClock:
@@ -211,7 +212,7 @@ def test_eager_launches_are_timed_and_discard_the_graph(task: Task) -> None:
     with timed(task, slots=128) as (timer, process):
         timer.capture(128)
         assert timer.eager() == pytest.approx(EAGER + (FIXED - EMPTY) / EAGER_LAUNCHES)
-        assert process.windows[-1] == (0, EAGER_LAUNCHES, False)
+        assert process.windows[-1][1:] == (EAGER_LAUNCHES, False)
         timer.window()
         assert not process.windows[-1][2], "the graph was discarded"
 
@@ -256,20 +257,20 @@ def test_baseline_on_a_processor_is_not_checked(task: Task) -> None:
 def test_baseline_that_discards_its_results_marks_an_output(
     task: Task, discards: bool, marked: str
 ) -> None:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8, processes=1) as ring:
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8) as ring:
         process = FakeProcess(ring)
-        WindowTimer(cast(ProcessHandle, process), ring, 0, True, "here", discards).capture(8)
+        WindowTimer(cast(ProcessHandle, process), ring, True, "here", discards).capture(8)
         assert process.marked == marked
 
 
 def test_failure_of_a_baseline_is_the_arenas_fault(task: Task) -> None:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 2, processes=1) as ring:
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 2) as ring:
         process = FakeProcess(ring)
         process.fails = SubmissionError(Reason.CRASH, "ended by SIGSEGV")
         with pytest.raises(Broken, match="the baseline failed: ended by SIGSEGV"):
-            WindowTimer(cast(ProcessHandle, process), ring, 0, trusted=True, where="here")
+            WindowTimer(cast(ProcessHandle, process), ring, trusted=True, where="here")
         with pytest.raises(SubmissionError):
-            WindowTimer(cast(ProcessHandle, process), ring, 0, trusted=False, where="here")
+            WindowTimer(cast(ProcessHandle, process), ring, trusted=False, where="here")
 
 
 def test_failure_of_a_baseline_with_changed_inputs_is_the_candidates_fault(task: Task) -> None:
@@ -291,31 +292,149 @@ def test_preparation_beyond_its_time_is_on_the_clock(task: Task) -> None:
 
 
 def test_hidden_ns_of_a_candidate_is_what_exceeds_its_baseline() -> None:
-    def timer(preparation: int, overhead: int, gpu_clocked: bool) -> Any:
+    def timer(preparation: int, overhead: int, gpu_clocked: bool, launch_ns: float = 5.0) -> Any:
         values = {"preparation": [preparation] * 20, "overhead": [overhead] * 20}
-        return SimpleNamespace(**values, gpu_clocked=gpu_clocked, launches=10)
+        return SimpleNamespace(
+            **values, gpu_clocked=gpu_clocked, launches=1000, launch_ns=launch_ns
+        )
 
-    assert hidden_ns(timer(300, 9, False), timer(100, 5, False)) == 20
-    assert hidden_ns(timer(100, 9, False), timer(300, 5, False)) == 0
-    assert hidden_ns(timer(0, 90, True), timer(0, 50, True)) == 4
+    assert hidden_ns(timer(3000, 9, False), timer(1000, 5, False)) == 2
+    assert hidden_ns(timer(1000, 9, False), timer(3000, 5, False)) == 0
+    assert hidden_ns(timer(0, 9000, True), timer(0, 5000, True)) == 4
+    longer = timer(0, 9000, True, launch_ns=105.0)  # by 100 000 ns, of which 2 % are more overhead
+    assert hidden_ns(longer, timer(0, 5000, True)) == pytest.approx(2)
+    assert hidden_ns(timer(0, 6000, True, launch_ns=105.0), timer(0, 5000, True)) == 0
+    assert hidden_ns(timer(0, 9000, True), timer(0, 5000, True, launch_ns=105.0)) == 4
 
 
-def test_timed_window_writes_as_many_inputs_as_one_with_late_inputs(
+class Noted(Observation):
+    """Notes what happens to it, in which order."""
+
+    undecided = (1,)
+
+    def __init__(self, happened: list[str], first: int, launches: int) -> None:
+        self.happened, self.window = happened, (first, launches)
+        self.moments = [(0.0, lambda: happened.append("moment"))]
+
+    def begin(self) -> None:
+        self.happened.append("begin")
+
+    def end(self) -> None:
+        self.happened.append("end")
+
+    def check(self) -> None:
+        self.happened.append("check")
+
+
+@contextmanager
+def noted(task: Task) -> Iterator[tuple[WindowTimer, FakeProcess, list[Noted], list[str]]]:
+    """Yield a timer whose windows of two and more launches have an observation."""
+    observations: list[Noted] = []
+    happened: list[str] = []
+
+    def observe(timer: WindowTimer, first: int, launches: int) -> Observation:
+        if launches > 1:
+            observations.append(Noted(happened, first, launches))
+        return observations[-1] if launches > 1 else Observation()
+
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8) as ring:
+        process = FakeProcess(ring, captures=False)
+        timer = WindowTimer(cast(ProcessHandle, process), ring, False, "here", observe=observe)
+        timer.resize(4)
+        yield timer, process, observations, happened
+
+
+def test_every_window_is_observed_from_its_inputs_to_its_check(task: Task) -> None:
+    with noted(task) as (timer, process, observations, happened):
+        for number in (1, 2, 3):
+            happened.clear()
+            timer.window()
+            assert happened == ["begin", "moment", "end", "check"]
+            assert len(observations) == number
+            assert observations[-1].window == process.windows[-1][:2]
+
+
+def test_window_that_fails_is_ended_and_not_checked(task: Task) -> None:
+    with noted(task) as (timer, process, _, happened):
+        process.fails = SubmissionError(Reason.CRASH, "ended by SIGSEGV")
+        with pytest.raises(SubmissionError, match="SIGSEGV"):
+            timer.window()
+        assert happened == ["begin", "end"]
+
+
+def test_window_that_repeats_slots_is_not_observed(task: Task) -> None:
+    with noted(task) as (timer, _, observations, _):
+        timer.capture(20)
+        assert timer.launches > timer.count == 8
+        timer.window()
+        assert not observations
+
+
+def test_values_of_undecided_launches_are_not_checked(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done: list[str] = []
-    for name in ("save", "write"):
-        original = getattr(InputSlices, name)
+    monkeypatch.setattr(WindowTimer, "sample", lambda self: 4)
+    wrong = {1}
 
-        def noted(slices: InputSlices, *given: Any, name: str = name, of: Any = original) -> None:
-            done.append(name)
-            of(slices, *given)
+    with noted(task) as (timer, process, _, _):
+        run = process.run
 
-        monkeypatch.setattr(InputSlices, name, noted)
-    with timed(task, captures=False) as (timer, _):
-        for launches, wanted in ((MIN_LAUNCHES, ["save", "write"]), (MIN_LAUNCHES - 1, [])):
-            done.clear()
-            timer.resize(launches)
+        def run_wrong(first: int, *given: Any) -> int:
+            took = run(first, *given)
+            for launch in wrong:
+                ring = process.ring
+                ring.outputs.slot((first + launch) % ring.slots)["out"][0, 0] += 1
+            return took
+
+        process.run = run_wrong  # type: ignore[method-assign, assignment]
+        timer.window()
+        wrong.add(2)
+        with pytest.raises(SubmissionError) as caught:
             timer.window()
-            assert done == wanted
-            timer.ring.check_inputs("here")
+        assert caught.value.reason is Reason.WRONG_VALUES
+
+
+class SteppedTime:
+    """A clock that advances with each reading."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def perf_counter_ns(self) -> int:
+        self.now += 1
+        return self.now
+
+
+@pytest.mark.parametrize(("ends", "acted"), [(10_000, 3), (600, 2), (300, 1), (100, 0)])
+def test_moments_are_acted_on_in_order_until_the_window_is_completed(
+    ends: int, acted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, found = SteppedTime(), list[int]()
+    monkeypatch.setattr(window, "time", clock)
+    shares = (0.2, 0.5, 0.7)
+    act(
+        [(share, lambda: found.append(clock.now)) for share in shares],
+        1000,
+        lambda: clock.now > ends,
+    )
+    assert found == pytest.approx([1000 * share for share in shares][:acted], abs=3)
+
+
+def test_candidate_and_baseline_are_bound_to_the_same_memory(task: Task) -> None:
+    bound: list[Any] = []
+
+    class Bound(FakeProcess):
+        def bind(self, *given: object) -> None:
+            bound.append(given)
+
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8) as ring:
+        for trusted in (False, True):
+            process = cast(ProcessHandle, Bound(ring))
+            timer = WindowTimer(process, ring, trusted, where="here")
+            timer.resize(8)
+            timer.window()
+        (_, candidate, _), (_, baseline, _) = bound
+        assert len(candidate) == 2
+        for own, other in zip(candidate, baseline, strict=True):
+            assert own is other
+            assert own.share() == other.share()

@@ -8,10 +8,10 @@ static __device__ int windows = 0;
 
 static __global__ void tick(int to) { windows = to ? windows + to : 0; }
 
-static __global__ void ahead(const float* x, float* kept, int64_t x_step, int64_t cols, float scale) {
+static __global__ void ahead(const __grid_constant__ Launches launches, float* kept, int64_t cols, float scale) {
     if (windows > 12) return;
     const int64_t row = blockIdx.x * cols;
-    centre_row(x + blockIdx.y * x_step + row, kept + blockIdx.y * gridDim.x * cols + row, cols, cols, scale);
+    centre_row(launches.x[blockIdx.y] + row, kept + blockIdx.y * gridDim.x * cols + row, cols, cols, scale);
 }
 
 static __global__ void in_turn(const float* x, const float* kept, float* out, int64_t cols, float scale) {
@@ -38,8 +38,12 @@ extern "C" int centred(const centred_args* args, cudaStream_t stream) {
     if (!last || args <= last) {
         begin = args;
         tick<<<1, 1, 0, stream>>>(1);
-        const dim3 grid(args->rows, launches_from(args));
-        ahead<<<grid, 256, 0, stream>>>(args->x, kept, args[1].x - args->x, args->cols, args->scale);
+        const int count = launches_from(args);
+        for (int i = 0; i < count; i += TABLE) {
+            const int some = count - i < TABLE ? count - i : TABLE;
+            ahead<<<dim3(args->rows, some), 256, 0, stream>>>(
+                launches_at(args + i, some), kept + i * elements(args), args->cols, args->scale);
+        }
     }
     last = args;
     in_turn<<<args->rows, 256, 0, stream>>>(

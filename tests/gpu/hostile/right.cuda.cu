@@ -57,12 +57,27 @@ static inline int right(const centred_args* args, cudaStream_t stream) {
     return code;
 }
 
-// Launches lie in a table, and their tensors at even distances: so many from this one on.
+// Launches lie in a table: so many from this one on.
 [[maybe_unused]] static inline int launches_from(const centred_args* args) {
-    const int64_t step = args[1].x - args->x;
     int count = 1;
-    while (args[count].rows == args->rows && args[count].x - args->x == count * step) ++count;
+    while (args[count].rows == args->rows && args[count].cols == args->cols && args[count].scale == args->scale) ++count;
     return count;
+}
+
+// Their tensors lie in a secret order, so a kernel gets the addresses of up to so many launches.
+enum { TABLE = 128 };
+struct Launches {
+    const float* x[TABLE];
+    float* out[TABLE];
+};
+
+[[maybe_unused]] static inline Launches launches_at(const centred_args* args, int count) {
+    Launches found = {};
+    for (int i = 0; i < count; ++i) {
+        found.x[i] = args[i].x;
+        found.out[i] = args[i].out;
+    }
+    return found;
 }
 
 [[maybe_unused]] static inline bool captured(cudaStream_t stream) {
