@@ -11,6 +11,7 @@ import functools
 import math
 import mmap
 import os
+import random
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -59,8 +60,8 @@ class Layout:
     offsets: tuple[int, ...]
     stride: int
     slots: int
-    order: tuple[int, ...] = ()
-    """The row of memory of each slot; empty where rows are in the order of slots."""
+    seed: int = 0
+    """Seed of the order of rows in memory; 0 where rows are in the order of slots."""
 
     @property
     def size(self) -> int:
@@ -79,15 +80,20 @@ class Layout:
 
         No strided view spans slots, and no launch can compute the address of the next one's inputs.
         """
-        order = secrets.SystemRandom().sample(range(self.slots), self.slots)
-        return dataclasses.replace(self, order=tuple(order))
+        return dataclasses.replace(self, seed=1 + secrets.randbits(63))
+
+    @functools.cached_property
+    def order(self) -> tuple[int, ...]:
+        """The row of memory of each slot."""
+        slots = range(self.slots)
+        return tuple(random.Random(self.seed).sample(slots, len(slots)) if self.seed else slots)
 
     def row_of(self, slot: int) -> int:
-        return self.order[slot] if self.order else slot
+        return self.order[slot]
 
     def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
         """Return the rows of some slots (int64, any shape, on the CPU)."""
-        return self._order[slots] if self.order else slots
+        return self._order[slots] if self.seed else slots
 
     @functools.cached_property
     def _order(self) -> torch.Tensor:
@@ -95,12 +101,12 @@ class Layout:
 
     def to_json(self) -> dict[str, Any]:
         specs = [[spec.name, list(spec.shape), spec.dtype] for spec in self.specs]
-        return {"specs": specs, "slots": self.slots, "order": self.order}
+        return {"specs": specs, "slots": self.slots, "seed": self.seed}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Layout:
         specs = [TensorSpec(name, tuple(shape), dtype) for name, shape, dtype in data["specs"]]
-        return dataclasses.replace(cls.of(specs, data["slots"]), order=tuple(data["order"]))
+        return dataclasses.replace(cls.of(specs, data["slots"]), seed=data["seed"])
 
     def views(self, region: torch.Tensor, slot: int) -> dict[str, torch.Tensor]:
         """Return the tensors of one slot by name, as views of `region` (uint8, shape [size])."""
