@@ -1,11 +1,12 @@
 """Benchmarks of the judge on this machine's GPU.
 
-    python benchmarks/gpu.py [clock repeatability speed queue isolation] [--output FILE]
+    python benchmarks/gpu.py [clock repeatability speed warm queue isolation] [--output FILE]
 
 - clock: microseconds per launch by the judge, by CUPTI and by other ways (see exactness.py)
 - repeatability: variation over final verdicts on the same submission, each in a new process
 - speed: seconds of a verdict in a new process, cold and warm, beside load_inline with 5 checks and
   100 timed calls
+- warm: seconds of rounds and final verdicts in one process with a warm fork server
 - queue: final verdicts per minute over a queue of submissions, and the GPU's utilization
 - isolation: isolation features with which CUDA IPC works (as root)
 
@@ -33,9 +34,11 @@ import torch
 from benchmarks import exactness, isolation, throughput
 from benchmarks.exactness import events_each_us, task_of
 from benchmarks.shared import ROOT, provenance, run_json, variation, write_json
+from evaluation import pipeline
 from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.languages import languages
+from evaluation.process.fork_server import ForkServer
 from evaluation.types import Split
 
 SUBMISSIONS = (
@@ -44,6 +47,11 @@ SUBMISSIONS = (
     ("softmax", "cuda", "base_two"),
 )
 """Honest implementations that differ from their baselines."""
+WARM_SUBMISSIONS = (
+    ("rms_norm", "cuda", "shared_row"),
+    ("softmax", "triton", "whole_row"),
+    ("matmul", "cuda", "baseline"),
+)
 REPEATS = 10
 QUEUE = 40
 
@@ -160,6 +168,34 @@ def measure_speed(cache: Path, device: Device) -> dict[str, Any]:
     return {**seconds, "cuda cold, times faster": ratio}
 
 
+def measure_warm(cache: Path, device: Device) -> list[dict[str, Any]]:
+    """Return seconds and speedups of verdicts in this process, three of each scope.
+
+    The first verdict on a submission builds it.
+    """
+    rows: list[dict[str, Any]] = []
+    with ForkServer() as fork_server:
+        for operator, language, name in WARM_SUBMISSIONS:
+            task = task_of(operator, language)
+            files = {task.target_file: implementation(operator, language, name)}
+            for scope in ("final", "final", "final", "round", "round", "round"):
+                report = pipeline.evaluate(
+                    pipeline.Request(task, files, cache, scope=scope), fork_server=fork_server
+                )
+                rows.append(
+                    {
+                        "submission": f"{operator}/{language}",
+                        "scope": scope,
+                        "verdict": report.verdict,
+                        "seconds": dict(report.seconds),
+                        "seen": report.seen and report.seen.speedup,
+                        "unseen": report.unseen and report.unseen.speedup,
+                    }
+                )
+                print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
 def inline(folder: Path) -> None:
     """Run load_inline of the same CUDA kernel, 5 checks and 100 timed calls."""
     from torch.utils.cpp_extension import load_inline  # only in the process that is timed
@@ -217,6 +253,7 @@ PARTS: dict[str, Callable[[Path, Device], Any]] = {
     "clock": exactness.measure,
     "repeatability": measure_repeatability,
     "speed": measure_speed,
+    "warm": measure_warm,
     "queue": measure_queue,
     "isolation": measure_isolation,
 }
