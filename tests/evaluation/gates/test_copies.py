@@ -155,6 +155,7 @@ def judged(task: Task, ending: str, cache: Path, fork_server: ForkServer) -> Mea
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 @pytest.mark.parametrize("ending", [EAGER, MODULE], ids=["function", "module"])
 def test_identical_code_that_returns_its_outputs_is_as_fast_as_its_baseline(
     ending: str, norm: Task, cache: Path, fork_server: ForkServer
@@ -165,6 +166,7 @@ def test_identical_code_that_returns_its_outputs_is_as_fast_as_its_baseline(
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_twice_the_work_that_returns_its_outputs_is_slower_than_its_baseline(
     norm: Task, cache: Path, fork_server: ForkServer
 ) -> None:
@@ -173,6 +175,7 @@ def test_twice_the_work_that_returns_its_outputs_is_slower_than_its_baseline(
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_code_that_copies_into_its_outputs_itself_pays_for_the_copy(
     norm: Task, cache: Path, fork_server: ForkServer
 ) -> None:

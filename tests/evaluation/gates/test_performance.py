@@ -112,7 +112,7 @@ def test_baseline_of_a_final_verdict_is_confirmed_and_its_time_counts(
     assert [m.speedup for m in result.measurements] == [1.0, *[2.0] * (count - 1)]
     assert f"{2 ** (1 - 1 / count):.3f}x" in result.message
     assert result.detail["slowed"] == 1
-    assert "the baseline was faster on 1 cases: that time counts" in result.message
+    assert "the baseline was faster on one case: that time counts" in result.message
 
 
 def test_baseline_of_a_round_is_not_confirmed(trial: Trial, confirmed: list[int]) -> None:

@@ -48,15 +48,14 @@ def test_speedup_with_one_slow_block_stays() -> None:
 @pytest.mark.parametrize(
     ("ratios", "quantile", "variance"),
     [
-        # Two blocks: 1 + 6 degrees of freedom, squares 2 * 0.02 ** 2 and 6 * 0.01 ** 2.
-        ([0.28, 0.32], 2.365, 0.0014 / 7),
-        # Three: 2 + 6 degrees, squares 2 * 0.03 ** 2.
-        ([0.27, 0.3, 0.33], 2.306, 0.0024 / 8),
-        # Twenty: 19 + 6 degrees, squares 20 * 0.01 ** 2.
-        ([0.29, 0.31] * 10, 2.060, 0.0026 / 25),
-        # Without any variation the typical one of the device remains.
+        # Two blocks: their own variance exceeds the moderated one, 0.0014 / 7.
+        ([0.28, 0.32], 2.365, 0.0008),
+        # Three, and more: the variance of a median is pi / 2 times that of a mean.
+        ([0.27, 0.3, 0.33], 2.306, 0.0009 * math.pi / 2),
+        ([0.29, 0.31] * 10, 2.060, 0.002 / 19 * math.pi / 2),
+        # Without any variation the typical one of the device remains: 6 * 0.01 ** 2.
         ([0.3, 0.3], 2.365, 0.0006 / 7),
-        ([0.3] * 20, 2.060, 0.0006 / 25),
+        ([0.3] * 20, 2.060, 0.0006 / 25 * math.pi / 2),
     ],
 )
 def test_half_width_of_an_interval_is_the_moderated_error_times_its_quantile(
