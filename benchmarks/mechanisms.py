@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from evaluation import session
-from evaluation.anticheat import late_inputs, launch_order, staged_inputs
+from evaluation.anticheat import staged_inputs, window_checks
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError
 from evaluation.memory import cuda_ipc, ring
@@ -25,11 +25,6 @@ from evaluation.memory.layout import Layout
 from evaluation.process.freezer import Freezer
 from evaluation.process.handle import ProcessHandle
 from evaluation.types import Reason
-
-try:
-    from evaluation.anticheat import window_checks
-except ImportError:  # a judge whose checks have windows of their own
-    window_checks = None  # type: ignore[assignment]
 
 BOTH = (CPU, GPU)
 GUARD_CHECKS = "_check_guards", "check_guards"
@@ -86,9 +81,6 @@ def _nothing(*ignored: object, **also_ignored: object) -> None:
 
 
 def _no_launch_order(patch: pytest.MonkeyPatch) -> None:
-    if window_checks is None:
-        patch.setattr(launch_order.OverlapDetector, "check", _nothing)
-        return
     made = window_checks.WindowChecks.__init__
 
     def make(self: Any, *arguments: Any) -> None:
@@ -116,10 +108,7 @@ class _NoLateInputs:
 
 
 def _no_late_inputs(patch: pytest.MonkeyPatch) -> None:
-    if window_checks is None:
-        patch.setattr(late_inputs, "check", _nothing)
-    else:
-        patch.setattr(window_checks, "LateInputs", _NoLateInputs)
+    patch.setattr(window_checks, "LateInputs", _NoLateInputs)
 
 
 def _no_staged_inputs(patch: pytest.MonkeyPatch) -> None:
@@ -216,14 +205,14 @@ MECHANISMS = tuple(
             "Launch-order samples",
             (GPU,),
             _no_launch_order,
-            frozenset({"launch_order.add", "launch_order.check", "window_checks.begin"}),
+            frozenset({"launch_order.add", "window_checks.begin"}),
         ),
         Mechanism(
             "late-inputs",
             "Late inputs",
             BOTH,
             _no_late_inputs,
-            frozenset({"window_checks.check", "late_inputs.check"}),
+            frozenset({"window_checks.check"}),
         ),
         Mechanism(
             "staged-inputs",

@@ -172,7 +172,9 @@ def test_window_with_a_blurred_clock_runs_again(
         timer.overhead.clear()
         took = timer.window()
         assert len(observed) == windows
-        assert took == pytest.approx(LAUNCH if blurred < MAX_RUNS else LAUNCH + (FIXED - EMPTY) / 64)
+        assert took == pytest.approx(
+            LAUNCH if blurred < MAX_RUNS else LAUNCH + (FIXED - EMPTY) / 64
+        )
         assert len(timer.overhead) == 1, "of the window that counts"
 
 
