@@ -37,7 +37,7 @@ MAX_RUNS = 5
 
 
 class Observation:
-    """What happens to one window besides its launches: nothing, unless a subclass says so."""
+    """An observer of one window, which does nothing unless a subclass says so."""
 
     moments: Sequence[Moment] = ()
     """What to do while the window is under way, in order."""
