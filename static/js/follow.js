@@ -33,7 +33,7 @@ export class Follower {
         this.#received += data.length;
         if (this.#received - this.#confirmed < CONFIRM_CHARACTERS) return;
         this.#confirmed = this.#received;
-        target.send(JSON.stringify({ seen: this.#received }));
+        if (target.readyState === WebSocket.OPEN) target.send(JSON.stringify({ seen: this.#received }));
       },
       onLost: (polling) => {
         this.onState(polling ? "polling" : "reconnecting");

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from arena.runs import services
 from arena.runs.models import Evaluation, Event, Measurement
@@ -71,12 +72,15 @@ def test_api_responses_omit_hidden_cases(client, run, bob, who):
 
 @pytest.mark.anyio
 @pytest.mark.django_db(transaction=True)
-async def test_socket_frames_omit_hidden_cases(run, bob, valkey):
+async def test_socket_frames_omit_hidden_cases(start, bob, valkey):
+    run = await sync_to_async(start)()
     ws = await opened(f"/ws/runs/{run.pk}/", bob)
-    await ws.send_json_to({"op": "follow", "after": 0})
     frames = [await ws.receive_json_from(timeout=10)]
+    await sync_to_async(finished)(run)
+    while not frames[-1]["ended"]:
+        frames.append(await ws.receive_json_from(timeout=10))
     await ws.disconnect()
-    assert frames[0]["last_seq"] == run.last_seq and len(frames[0]["events"]) == run.last_seq
+    assert any("generalization" in frame["html"] for frame in frames)
     assert_hides(json.dumps(frames))
 
 
