@@ -53,7 +53,7 @@ Viewer = User | AnonymousUser
 class Scope(models.TextChoices):
     """Permissions of a token."""
 
-    READ = "read", "read: see what you see"
+    READ = "read", "read: read what you can see"
     SUBMIT = "submit", "submit: submit kernels"
     RUN = "run", "run: start agents of this arena, and submit kernels"
     INGEST = "ingest", "ingest: bring an agent that runs elsewhere"

@@ -223,7 +223,7 @@ def _check_owner(run: Run, user: User) -> None:
 
 def _running(run: Run) -> Run:
     """Return the run, locked. Raises: Conflict unless it takes events and submissions."""
-    locked = Run.objects.select_for_update().select_related("task_version", "agent").get(pk=run.pk)
+    locked = Run.objects.select_for_update().get(pk=run.pk)
     if locked.status != RunStatus.RUNNING:
         state = locked.get_status_display().lower()
         raise Conflict(f"This run takes nothing more: it is {state}.", "Start another run.")
