@@ -103,8 +103,16 @@ def fingerprint() -> dict[str, Any]:
         "django": django.__version__,
         "daphne": daphne.__version__,
         "database": "SQLite",
+        "niceness_of_session": niceness(),
         "revision": revision.stdout.strip(),
     }
+
+
+def niceness() -> int:
+    """Return the priority of this session among others, where the kernel groups by sessions."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/autogroup").read_text().split()[-1])
+    return os.nice(0)
 
 
 def measure(part: Part, seconds: float) -> dict[str, Any]:
@@ -126,7 +134,7 @@ def measure(part: Part, seconds: float) -> dict[str, Any]:
         recorded = recorder.record_for(seconds)
         after = cpu_seconds(processes)
         load = os.getloadavg()
-        ended = judge.ended if judge else None
+        judged = judge.cpu_seconds() if judge else 0.0
         recorder.end_runs()
         found = pages.compare(recorded["times"], recorder.truth())
     return {
@@ -136,12 +144,12 @@ def measure(part: Part, seconds: float) -> dict[str, Any]:
         "events": recorded["events"],
         "events_per_second": round(recorded["events"] / recorded["seconds"], 1),
         "nudges_dropped": recorded["dropped"],
-        **({} if ended is None else {"verdicts_of_the_judge": ended}),
         **found,
         "load_average": load,
         "cpu_cores": {
             name: round((after[name] - before[name]) / recorded["seconds"], 2) for name in before
         },
+        **({"cpu_seconds_of_the_judge": round(judged, 1)} if judge else {}),
     }
 
 
@@ -206,7 +214,6 @@ class Judge:
     """A judge that measures a kernel in a loop, as a worker of this machine does."""
 
     def __init__(self) -> None:
-        self.ended = 0
         self.stopping = False
         self.process: subprocess.Popen[bytes] | None = None
         self.thread = threading.Thread(target=self._loop)
@@ -218,7 +225,15 @@ class Judge:
     def _loop(self) -> None:
         while not self.stopping:
             self.process = subprocess.Popen(JUDGE, cwd=ROOT, stdout=subprocess.DEVNULL)
-            self.ended += self.process.wait() == 0
+            self.process.wait()
+
+    def cpu_seconds(self) -> float:
+        """Return what the processes of the present verdict have used so far."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self.process.pid if self.process else 0)
+            used = [each.cpu_times() for each in (parent, *parent.children(recursive=True))]
+            return sum(sum(times[:4]) for times in used)
+        return 0.0
 
     def __exit__(self, *_: object) -> None:
         self.stopping = True
