@@ -32,13 +32,13 @@ os.environ["GOMP_SPINCOUNT"] = "0"
 from evaluation import device_kind, pipeline, report_text
 from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
-from evaluation.errors import RequestError
+from evaluation.errors import RequestError, TaskError
 from evaluation.gates.integrity import MAX_BYTES
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import Task, folder_of
 from evaluation.tracks.load import load_task, load_tasks
-from evaluation.types import GateResult, Profile, Report, Verdict, to_json
+from evaluation.types import GateResult, Profile, Report, TaskCheck, Verdict, to_json
 
 # Functions import what takes seconds: torch, by way of sessions, profiles and admission.
 
@@ -103,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     profile.add_argument("--case", default="", help="a seen case; default: the largest")
     admit.add_argument("operator", help="a folder of tasks, such as rms_norm, or one task")
     admit.add_argument("track", nargs="?", help="default: every track of the operator")
+    admit.add_argument("--stream", action="store_true", help="print a JSON line for each step")
     for command in (judge, profile, admit):
         command.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
         command.add_argument(
@@ -184,20 +185,37 @@ def admit_tasks(options: argparse.Namespace) -> int:
 
 def _admit(task: Task, options: argparse.Namespace) -> bool:
     """Return false for a task that is refused; true also for one that cannot be judged here."""
-    from evaluation.admission.admit import Attempt, admit
+    from evaluation.admission.admit import Attempt, admit, implementations
 
-    def report(attempt: Attempt) -> None:
-        if not options.json:
-            print(report_text.attempt(attempt), flush=True)
+    def emit(kind: str, data: Mapping[str, Any]) -> None:
+        if options.stream:
+            _print_json({"type": kind, "task": task.slug, **data})
+
+    def report(found: Attempt | TaskCheck) -> None:
+        if options.stream:
+            emit("check" if isinstance(found, TaskCheck) else "attempt", to_json(found))
+        elif not options.json:
+            print(report_text.attempt(found), flush=True)
 
     if why := languages()[task.track.target].runs_here() or _misplaced(task, options):
+        emit("skipped", {"message": why})
         print(f"{task.slug}: skipped: {why}", file=sys.stderr)
         return True
-    if not options.json:
+    if not (options.json or options.stream):
         print(f"{task.slug}: judging every implementation kept beside it", flush=True)
-    admission = admit(task, options.cache, report)
-    text = json.dumps(to_json(admission)) if options.json else report_text.admission(admission)
-    print(text, flush=True)
+    try:
+        emit("task", {"count": sum(1 for _ in implementations(task))})
+        admission = admit(task, options.cache, report)
+    except TaskError as error:
+        if not options.stream:
+            raise
+        emit("error", {"message": str(error)})
+        return False
+    if options.stream:
+        emit("admission", to_json(admission))
+    else:
+        text = json.dumps(to_json(admission)) if options.json else report_text.admission(admission)
+        print(text, flush=True)
     return admission.admitted
 
 

@@ -14,6 +14,7 @@ from evaluation.types import (
     Profile,
     Report,
     Split,
+    TaskCheck,
     Verdict,
 )
 
@@ -110,8 +111,11 @@ def report(result: Report) -> str:
     return f"\n{result.task}: {result.verdict}{reason}\n{table(rows)}"
 
 
-def attempt(judged: Attempt) -> str:
-    """Return one line on an implementation judged for an admission."""
+def attempt(judged: Attempt | TaskCheck) -> str:
+    """Return one line on an implementation judged for an admission, or on a check of its task."""
+    if isinstance(judged, TaskCheck):
+        verdict = "ok" if judged.ok else "not ok"
+        return f"    check   {judged.name:24}  {verdict}: {judged.message}"
     verdict = f"{judged.verdict} {judged.reason or ''}".strip()
     expected = "as expected" if judged.as_expected else "not expected"
     return f"    {judged.role:6}  {judged.name:24}  {verdict}, {expected}, {judged.seconds:.1f} s"

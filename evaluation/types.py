@@ -240,6 +240,15 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class TaskCheck:
+    """One check of a task; `message` says what was found, and what to do where it is not `ok`."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+@dataclass(frozen=True)
 class Report:
     """A whole evaluation: its gates, their summary, and the fingerprint of the judge."""
 

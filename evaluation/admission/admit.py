@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import JUDGE_VERSION
+from evaluation.admission import task_checks
 from evaluation.admission.reference_check import check_reference
 from evaluation.admission.trivial_submissions import probes
 from evaluation.devices import detect
@@ -34,7 +35,7 @@ from evaluation.tasks.spec import Task
 from evaluation.timing import plan as plans
 from evaluation.tracks import torch_variants
 from evaluation.tracks.builds import Build, baselines, build
-from evaluation.types import Interval, Reason, Split, Verdict
+from evaluation.types import Interval, Reason, Split, TaskCheck, Verdict
 
 MIN_HONEST = 2
 MIN_MUTANTS = 3
@@ -98,19 +99,23 @@ class Admission:
     repeat: Interval | None
     problems: tuple[str, ...]
     admitted: bool
+    checks: tuple[TaskCheck, ...] = ()
 
 
 def admit(
-    task: Task, cache: Path, report: Callable[[Attempt], None] = lambda attempt: None
+    task: Task, cache: Path, report: Callable[[Attempt | TaskCheck], None] = lambda found: None
 ) -> Admission:
     """Judge every implementation of `task`, and time an honest one twice.
 
-    `report` is called with each attempt.
+    `report` is called with each check and each attempt.
 
     Raises: TaskError where the task's own files are faulty.
     """
     chosen = tuple(implementations(task))
     check_reference(task)
+    checks = task_checks.check_numbers(task)
+    for check in checks:
+        report(check)
     attempts: list[Attempt] = []
     with ForkServer() as fork_server:
         judge = _TaskJudge(task, cache, fork_server)
@@ -118,7 +123,7 @@ def admit(
             report(attempt)
             attempts.append(attempt)
         repeat = judge.repeat(chosen, attempts)
-    problems = tuple(_problems(task, attempts, repeat))
+    problems = (*task_checks.problems(checks), *_problems(task, attempts, repeat))
     return Admission(
         task=task.slug,
         task_hash=task.hash,
@@ -127,6 +132,7 @@ def admit(
         repeat=repeat.ratio,
         problems=problems,
         admitted=not problems,
+        checks=checks,
     )
 
 

@@ -30,9 +30,9 @@ class Command(BaseCommand):
         from evaluation.errors import TaskError
         from evaluation.languages import languages
         from evaluation.tracks.load import load_task
-        from evaluation.types import to_json
+        from evaluation.types import TaskCheck, to_json
 
-        def log(attempt: Attempt) -> None:
+        def log(attempt: Attempt | TaskCheck) -> None:
             self.stdout.write(report_text.attempt(attempt))
 
         refused = []

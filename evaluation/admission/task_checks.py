@@ -1,0 +1,113 @@
+"""Checks of a task's own numbers: cases, tolerance and cost model, before anything is judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from evaluation.tasks.domain import tensor_bytes
+from evaluation.tasks.reference import Reference
+from evaluation.tasks.spec import Task
+from evaluation.types import Case, Split, TaskCheck
+
+COARSE_BITS = 4
+"""Significant bits of inputs with which a result must be wrong; every float dtype has more."""
+MAX_COST_FACTOR = 4.0
+"""Bytes that a cost model may count, as a multiple of the bytes of all tensors."""
+
+
+def check_numbers(task: Task) -> tuple[TaskCheck, ...]:
+    """Return the checks of a task whose reference `check_reference` accepts."""
+    return (_cases(task), _tolerance(task), _cost(task))
+
+
+def _cases(task: Task) -> TaskCheck:
+    """Compare the held-out cases with the seen ones."""
+    seen = {_configuration(case): case.name for case in task.cases(Split.SEEN)}
+    hidden = task.cases(Split.UNSEEN)
+    twice = [case for case in hidden if _configuration(case) in seen]
+    if twice:
+        pairs = ", ".join(f"{case.name} is {seen[_configuration(case)]}" for case in twice)
+        return TaskCheck(
+            "cases", False, f"held-out cases that are seen: {pairs}; change their sizes"
+        )
+    text = f"{len(hidden)} held-out cases differ from the {len(seen)} seen ones"
+    return TaskCheck("cases", True, text)
+
+
+def _configuration(case: Case) -> tuple[object, ...]:
+    return case.dtype, tuple(sorted(case.symbols.items()))
+
+
+def _tolerance(task: Task) -> TaskCheck:
+    """Compute with coarse inputs: a tolerance that accepts the result tests nothing."""
+    if not any(x.is_floating_point() for x in _smallest(task).draw().values()):
+        return TaskCheck("tolerance", True, "no input is a floating-point tensor")
+    shares = {dtype: _coarse_error(_smallest(task, dtype)) for dtype in _seen_dtypes(task)}
+    text = ", ".join(
+        f"{dtype} {share:.3g} times the allowed error" for dtype, share in shares.items()
+    )
+    text = f"inputs of {COARSE_BITS} significant bits give {text}"
+    if loose := [dtype for dtype, share in shares.items() if not share > 1]:
+        return TaskCheck("tolerance", False, f"{text}; lower c1 or c2 of {', '.join(loose)}")
+    return TaskCheck("tolerance", True, text)
+
+
+def _seen_dtypes(task: Task) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(case.dtype for case in task.cases(Split.SEEN)))
+
+
+def _smallest(task: Task, dtype: str = "") -> Reference:
+    cases = (c for c in task.cases(Split.SEEN) if dtype in ("", c.dtype))
+    return Reference(task.operator, min(cases, key=task.operator.elements))
+
+
+def _coarse_error(reference: Reference) -> float:
+    """Return the largest error with coarse inputs as a share of the allowed error."""
+    inputs = reference.draw()
+    expected = reference.expected(inputs)
+    found = reference.expected({name: _coarse(x) for name, x in inputs.items()})
+    shares = [
+        _share(found[name].exact, each.exact, each.allowed) for name, each in expected.items()
+    ]
+    return max(shares)
+
+
+def _share(found: torch.Tensor, exact: torch.Tensor, allowed: torch.Tensor) -> float:
+    error = (found - exact).abs()
+    shares = torch.where(error == 0, error.double(), error / allowed)  # a whole number allows 0
+    return float(shares.nan_to_num(0.0, posinf=math.inf).max())
+
+
+def _coarse(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    mantissa, exponent = torch.frexp(tensor.double())
+    scale = float(2**COARSE_BITS)
+    return torch.ldexp(torch.round(mantissa * scale) / scale, exponent).to(tensor.dtype)
+
+
+def _cost(task: Task) -> TaskCheck:
+    """Compare the bytes of the cost model with those of the tensors, in every written case."""
+    cases = (*task.cases(Split.SEEN), *task.cases(Split.UNSEEN))
+    for case in cases:
+        moved, operations = task.operator.module().cost(case)
+        outputs = tensor_bytes(task.operator.outputs, case)
+        bound = MAX_COST_FACTOR * tensor_bytes(task.operator.arguments, case)
+        if not outputs <= moved <= bound:
+            text = (
+                f"a {case.dtype} case moves {moved:g} bytes; expected were {outputs} to {bound:g}"
+            )
+            return TaskCheck("cost", False, f"{text}: correct `cost` in reference.py")
+        if not 0 <= operations < math.inf:
+            return TaskCheck("cost", False, f"`cost` counts {operations!r} operations: correct it")
+    return TaskCheck("cost", True, f"bytes of {len(cases)} cases fit the tensors")
+
+
+def problems(checks: Sequence[TaskCheck]) -> Iterator[str]:
+    """Yield a line for each check that is not ok."""
+    for check in checks:
+        if not check.ok:
+            yield f"{check.name}: {check.message}"

@@ -1,0 +1,58 @@
+"""Tests of the checks of a task's cases, tolerance and cost model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.admission.task_checks import check_numbers, problems
+from evaluation.device_kind import CPU
+from evaluation.tasks.spec import Task, find_operators
+from evaluation.tracks.load import load_task
+from tests.evaluation.tasks.test_tasks_readme import FILE, README
+
+TASKS = Path(__file__).resolve().parents[3] / "tasks"
+
+
+def example(folder: Path, *edits: tuple[str, str]) -> Task:
+    """Return the task of the README's example, with texts replaced in its files."""
+    changed = set()
+    for name, text in FILE.findall(README.read_text()):
+        for old, new in edits:
+            if old in text:
+                changed.add(old)
+                text = text.replace(old, new)
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert changed == {old for old, _ in edits}
+    (folder / "scaled_add" / "prompt.md").write_text("Add them.\n")
+    return load_task(folder, "scaled_add", "torch-to-cpp")
+
+
+def test_numbers_of_the_example_are_accepted(tmp_path: Path) -> None:
+    checks = check_numbers(example(tmp_path))
+    assert [check.name for check in checks] == ["cases", "tolerance", "cost"]
+    assert list(problems(checks)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("n = 4097, a = 2.0", "n = 4096, a = 0.5", "cases: held-out cases that are seen: odd is"),
+        ("c1 = 4.0", "c1 = 4e9", "tolerance: inputs of 4 significant bits give float32"),
+        ("return 3 * case", "return 300 * case", "cost: a float32 case moves 4.9152e+06 bytes"),
+        ("return 3 * case", "return 0.5 * case", "cost: a float32 case moves 8192 bytes"),
+        ('2 * case["n"]', 'float("inf")', "cost: `cost` counts inf operations"),
+    ],
+)
+def test_wrong_number_is_a_problem(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    (found,) = problems(check_numbers(example(tmp_path, (old, new))))
+    assert found.startswith(problem)
+
+
+@pytest.mark.parametrize("operator", find_operators(TASKS))
+def test_numbers_of_every_operator_are_accepted(operator: str) -> None:
+    checks = check_numbers(load_task(TASKS, operator, "torch-to-torch", CPU))
+    assert list(problems(checks)) == []
