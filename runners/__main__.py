@@ -55,7 +55,7 @@ def _sync(options: argparse.Namespace) -> int:
     from runners.catalog import sync
 
     report = sync()
-    for change in ("added", "changed", "missing"):
+    for change in ("added", "changed", "missing", "curated"):
         for slug in getattr(report, change):
             print(f"{change}: {slug}")
     for problem in report.problems:

@@ -13,7 +13,16 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from arena.admin import ReadOnlyAdmin
-from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, TaskVersion, Worker
+from arena.catalog.models import (
+    Agent,
+    Hardware,
+    Harness,
+    Operator,
+    Task,
+    TaskFolder,
+    TaskVersion,
+    Worker,
+)
 from arena.catalog.services import inherit
 from arena.catalog.settings_form import settings_fields, settings_of
 
@@ -48,6 +57,13 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
     @admin.display(boolean=True)
     def admitted(self, task: Task) -> bool:
         return bool(task.version and task.version.admitted)
+
+
+@admin.register(TaskFolder)
+class TaskFolderAdmin(ReadOnlyAdmin):
+    list_display = ["operator", "content_hash", "created_at"]
+    search_fields = ["operator", "content_hash"]
+    date_hierarchy = "created_at"
 
 
 @admin.register(TaskVersion)

@@ -143,10 +143,37 @@ class Task(models.Model):
         return next(iter(self.versions.all()), None)
 
 
+class TaskFolder(models.Model):
+    """The files of an operator that was published in the browser, as text by their paths.
+
+    A folder never changes: other content is another folder.
+    """
+
+    operator = models.CharField(max_length=100)
+    content_hash = models.CharField(max_length=64)
+    files: Any = models.JSONField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["operator", "content_hash"], name="task_folder_hash_unique"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.operator}@{self.content_hash[:8]}"
+
+
 class TaskVersion(models.Model):
     """A task at one content hash; `public` describes it without naming a held-out case."""
 
     task = models.ForeignKey(Task, models.PROTECT, related_name="versions")
+    folder = models.ForeignKey(
+        TaskFolder, models.PROTECT, null=True, blank=True, related_name="versions"
+    )
+    """Its files; without one they are in the tasks folder of the checkout."""
     content_hash = models.CharField(max_length=64)
     public = models.JSONField(default=dict)
     admitted = models.BooleanField(default=False)

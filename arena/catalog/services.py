@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,12 +26,14 @@ from arena.catalog.models import (
     Harness,
     Operator,
     Task,
+    TaskFolder,
     TaskVersion,
     Worker,
 )
+from arena.catalog.task_folders import write_files
 from arena.errors import Conflict, Invalid, NotFound
 from evaluation.errors import TaskError
-from evaluation.tasks.spec import Task as TaskFolder
+from evaluation.tasks.spec import Task as LoadedTask
 from evaluation.tasks.spec import find_operators
 from evaluation.tasks.toml_reader import read_text
 from evaluation.tracks.load import load_tasks
@@ -78,6 +81,8 @@ class SyncReport:
     changed: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    curated: list[str] = field(default_factory=list)
+    """Operators that were published in the browser, whose folder is not read any more."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -95,7 +100,13 @@ def sync_tasks(root: Path) -> SyncReport:
         return report
     unreadable: list[str] = []
     found: set[str] = set()
+    curated = set(
+        TaskVersion.objects.exclude(folder=None).values_list("task__operator__slug", flat=True)
+    )
     for name in names:
+        if name in curated:
+            report.curated.append(name)
+            continue
         try:
             descriptions = [(folder, _public(folder)) for folder in load_tasks(root / name)]
         except TaskError as error:
@@ -106,7 +117,7 @@ def sync_tasks(root: Path) -> SyncReport:
             for folder, public in descriptions:
                 _sync_task(folder, public, report)
                 found.add(folder.slug)
-    others = Task.objects.filter(in_tree=True).exclude(operator__slug__in=unreadable)
+    others = Task.objects.filter(in_tree=True).exclude(operator__slug__in=[*unreadable, *curated])
     for task in others.select_related("operator"):
         if task.slug not in found:
             Task.objects.filter(pk=task.pk).update(in_tree=False)
@@ -321,7 +332,33 @@ def remove_worker(name: str) -> None:
     Worker.objects.filter(name=name).delete()
 
 
-def _sync_task(folder: TaskFolder, public: dict[str, Any], report: SyncReport) -> None:
+def publish_folder(name: str, files: Mapping[str, str], content_hash: str) -> list[TaskVersion]:
+    """Publish the files of an operator as an immutable version of each of its tasks.
+
+    Tasks of tracks that it no longer has take no more runs.
+
+    Raises: TaskError for malformed files.
+    """
+    with tempfile.TemporaryDirectory(prefix="arena-task-") as place:
+        write_files(Path(place) / name, files)
+        descriptions = [(task, _public(task)) for task in load_tasks(Path(place) / name)]
+        with transaction.atomic():
+            folder, _ = TaskFolder.objects.get_or_create(
+                operator=name, content_hash=content_hash, defaults={"files": dict(files)}
+            )
+            report = SyncReport()
+            versions = [_sync_task(task, public, report) for task, public in descriptions]
+            for version in versions:
+                version.folder = folder
+                version.save(update_fields=["folder"])
+            tasks = [version.task_id for version in versions]
+            Task.objects.filter(pk__in=tasks).update(status=Task.Status.PUBLISHED)
+            others = Task.objects.filter(operator__slug=name).exclude(pk__in=tasks)
+            others.update(in_tree=False)
+    return versions
+
+
+def _sync_task(folder: LoadedTask, public: dict[str, Any], report: SyncReport) -> TaskVersion:
     source = folder.operator
     values = {name: getattr(source, name) for name in ("title", "category", "level", "prompt")}
     values["families"] = list(source.families)
@@ -333,16 +370,17 @@ def _sync_task(folder: TaskFolder, public: dict[str, Any], report: SyncReport) -
         defaults={"in_tree": True},
         create_defaults={"status": Task.Status.PUBLISHED},
     )
-    _, new_version = TaskVersion.objects.update_or_create(
+    version, new_version = TaskVersion.objects.update_or_create(
         task=task,
         content_hash=folder.hash,
         defaults={"synced_at": timezone.now(), "public": public},
     )
     changes = report.added if added else report.changed if new_version else report.unchanged
     changes.append(folder.slug)
+    return version
 
 
-def _public(folder: TaskFolder) -> dict[str, Any]:
+def _public(folder: LoadedTask) -> dict[str, Any]:
     """Return the public description of a task; of held-out cases, the count of each kind."""
     operator = folder.operator
     return {

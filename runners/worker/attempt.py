@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connections
 
+from arena.catalog.task_folders import root_of
 from arena.errors import Conflict, UserError
 from arena.runs import services
 from arena.runs.best import chosen_round, why_nothing_passed
@@ -98,7 +99,7 @@ class _Attempt:
         """End of the agent on the monotonic clock."""
         self._over = threading.Event()
         task, public = run.task_version.task, run.task_version.public
-        folder = settings.ARENA_TASKS / task.operator.slug
+        folder = root_of(run.task_version) / task.operator.slug
         more = workspace_files(run.agent.adapter, folder, task.track)
         self.workspace = Workspace.create(
             workspaces() / run.pk,

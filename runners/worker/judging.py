@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 
 from arena.catalog.models import Hardware
+from arena.catalog.task_folders import root_of
 from arena.runs import services
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
@@ -153,9 +154,10 @@ class _Judging:
     def _request(self) -> dict[str, Any]:
         submission = self.evaluation.submission
         profile = self.evaluation.scope == Scope.PROFILE
+        version = submission.run.task_version
         return {
-            "task": submission.run.task_version.task.slug,
-            "tasks_root": str(settings.ARENA_TASKS),
+            "task": version.task.slug,
+            "tasks_root": str(root_of(version)),
             "files": submission.files,
             "stage": self.stage.name,
             "scope": Scope.ROUND if profile else self.evaluation.scope,
