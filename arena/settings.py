@@ -81,6 +81,7 @@ EXECUTOR = "runners.local.execute"
 HEADLESS_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "arena.audit",
     "arena.accounts",
     "arena.catalog",
     "arena.runs",
@@ -97,10 +98,12 @@ WEB_APPS = [
     "django.contrib.humanize",
     "channels",
     "ninja",
+    "arena.audit",
     "arena.accounts",
     "arena.catalog",
     "arena.runs",
     "arena.leaderboard",
+    "arena.curation",
 ]
 
 INSTALLED_APPS = HEADLESS_APPS if HEADLESS else WEB_APPS
@@ -165,6 +168,7 @@ WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to coll
 WHITENOISE_AUTOREFRESH = DEBUG
 
 SIGNUP_OPEN = os.environ.get("ARENA_SIGNUP", "open") != "closed"
+DATA_UPLOAD_MAX_NUMBER_FILES = 500  # a folder of a task, uploaded file by file
 MAX_ACTIVE_RUNS = int(os.environ.get("MAX_ACTIVE_RUNS", "20"))  # of one user
 MAX_PENDING_SUBMISSIONS = int(os.environ.get("MAX_PENDING_SUBMISSIONS", "64"))  # of one user
 MAX_DAILY_RUNS = int(os.environ.get("MAX_DAILY_RUNS", "200"))  # of one user, and so are these

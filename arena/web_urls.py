@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
-from django.urls import path, reverse_lazy
+from django.urls import include, path, reverse_lazy
 
 from arena.accounts.sign_in_link import sign_in
 from arena.accounts.views import revoke_token, sign_up
@@ -62,6 +62,7 @@ urlpatterns = [
         PasswordChangeView.as_view(success_url=reverse_lazy("account")),
         name="password-change",
     ),
+    path("curate/", include("arena.curation.urls")),
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="home"), name="logout"),
 ]

@@ -100,6 +100,8 @@ class Admission:
     problems: tuple[str, ...]
     admitted: bool
     checks: tuple[TaskCheck, ...] = ()
+    only_unsteady: bool = False
+    """Whether its one problem is that times do not repeat, as on a busy machine."""
 
 
 def admit(
@@ -123,6 +125,7 @@ def admit(
             report(attempt)
             attempts.append(attempt)
         repeat = judge.repeat(chosen, attempts)
+    unsteady = repeat.ratio is not None and not _is_steady(repeat.ratio)
     problems = (*task_checks.problems(checks), *_problems(task, attempts, repeat))
     return Admission(
         task=task.slug,
@@ -133,6 +136,7 @@ def admit(
         problems=problems,
         admitted=not problems,
         checks=checks,
+        only_unsteady=len(problems) == 1 and unsteady,
     )
 
 

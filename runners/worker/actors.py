@@ -1,4 +1,4 @@
-"""Actors of dramatiq messages. `measure` is sent to the queue of its hardware.
+"""Actors of dramatiq messages. `measure` and `check_draft` are sent to the queue of their hardware.
 
 Each claims its row first, so a doubled message does nothing.
 """
@@ -30,3 +30,10 @@ def build(evaluation_id: int) -> None:
 @dramatiq.actor(broker=broker, queue_name="measure")
 def measure(evaluation_id: int) -> None:
     judging.measure(evaluation_id)
+
+
+@dramatiq.actor(broker=broker, queue_name="measure")
+def check_draft(check_id: int) -> None:
+    from runners.worker import checking  # an offline GPU box has no drafts
+
+    checking.check(check_id)

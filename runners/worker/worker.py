@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connections
 from dramatiq import Worker as Consumer
 
@@ -109,10 +110,18 @@ def poll(*duties: Duty) -> None:
                         hardware=duty.hardware,
                         capabilities=found,
                     )
-            if count := runs.reap():
+            if count := runs.reap() + _reap_checks():
                 logger.info("reaped or sent again: %s", count)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
+
+
+def _reap_checks() -> int:
+    if settings.HEADLESS:
+        return 0  # an offline GPU box has no drafts
+    from arena.curation.checks import reap_checks
+
+    return reap_checks()
 
 
 _found_at = -CAPABILITIES_SECONDS

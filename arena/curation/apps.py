@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class CurationConfig(AppConfig):
+    name = "arena.curation"

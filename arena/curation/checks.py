@@ -1,0 +1,158 @@
+"""All writes to checks: requested by a person, claimed by a worker, reported step by step."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F, Max
+from django.utils import timezone
+
+from arena import queue
+from arena.accounts.models import User
+from arena.audit.services import record
+from arena.catalog.models import Hardware, Worker
+from arena.curation.models import ACTIVE, Check, CheckStatus, CheckStep, Draft
+from arena.curation.validation import problems_of, targets_of
+from arena.errors import Conflict, NotFound
+
+ACTOR = "check_draft"
+LEASE = timedelta(seconds=30)
+MESSAGE_GRACE = timedelta(seconds=20)
+MAX_ATTEMPTS = 2
+MAX_STEPS = 5_000
+SILENT = "Its worker stopped answering."
+
+
+def hardware_for_checks() -> list[Hardware]:
+    """Return the hardware of live workers, GPUs first."""
+    live = Worker.objects.live().exclude(hardware=None).values_list("hardware", flat=True)
+    return list(Hardware.objects.filter(pk__in=live).order_by("-kind", "slug"))
+
+
+def request_check(draft: Draft, user: User, hardware_slug: str = "") -> Check:
+    """Ask a worker to check the present files of a draft.
+
+    Raises: Conflict for files with problems, or without a worker.
+    """
+    if not draft.is_open:
+        raise Conflict("This draft is closed.")
+    if found := problems_of(draft.name, draft.files):
+        raise Conflict(f"The files have problems: {found[0]}")
+    online = hardware_for_checks()
+    hardware = next((each for each in online if hardware_slug in ("", each.slug)), None)
+    if hardware is None:
+        if hardware_slug:
+            raise NotFound(f"No worker with the hardware {hardware_slug[:100]!r} is online.")
+        raise Conflict("No worker that measures is online.", "Start one: `make arena`.")
+    tracks = targets_of(draft.name, draft.files)
+    if all(hardware.kind not in kinds for _, kinds in tracks):
+        raise Conflict(f"{hardware.name} can judge none of its tracks.")
+    try:
+        with transaction.atomic():
+            check = Check.objects.create(
+                draft=draft,
+                content_hash=draft.content_hash,
+                hardware=hardware,
+                requested_by=user,
+            )
+            record(user, "draft.check", draft, f"On {hardware.name}.", check=check.pk)
+            queue.enqueue(ACTOR, hardware.queue, check.pk)
+    except IntegrityError:
+        raise Conflict(f"A check of this draft waits or runs on {hardware.name} already.") from None
+    return check
+
+
+def claim_check(check_id: int, lease: str) -> Check | None:
+    """Claim a queued check; None where it is not queued."""
+    now = timezone.now()
+    claimed = Check.objects.filter(pk=check_id, status=CheckStatus.QUEUED).update(
+        status=CheckStatus.RUNNING,
+        lease=lease,
+        heartbeat_at=now,
+        started_at=now,
+        attempts=F("attempts") + 1,
+    )
+    return Check.objects.select_related("draft", "hardware").get(pk=check_id) if claimed else None
+
+
+def heartbeat_check(check_id: int, lease: str) -> bool:
+    """Renew the lease of a check; False if it is lost."""
+    return bool(_held(check_id, lease).update(heartbeat_at=timezone.now()))
+
+
+def add_steps(check_id: int, lease: str, bodies: list[dict[str, Any]]) -> None:
+    """Append what the judge printed. Raises OverflowError beyond MAX_STEPS."""
+    with transaction.atomic():
+        if not _held(check_id, lease).exists():
+            return
+        steps = CheckStep.objects.filter(check_of=check_id)
+        last = steps.aggregate(last=Max("number"))["last"] or 0
+        if last + len(bodies) > MAX_STEPS:
+            raise OverflowError("too many steps")
+        CheckStep.objects.bulk_create(
+            CheckStep(check_of_id=check_id, number=number, body=body)
+            for number, body in enumerate(bodies, last + 1)
+        )
+        if more := sum(int(b.get("count", 0)) for b in bodies if b.get("type") == "task"):
+            Check.objects.filter(pk=check_id).update(total=F("total") + more)
+
+
+def finish_check(check_id: int, lease: str, admitted: bool, message: str = "") -> bool:
+    """End a check with its result; False if the lease is lost."""
+    status = CheckStatus.PASSED if admitted else CheckStatus.FAILED
+    return _end(check_id, lease, status, message)
+
+
+def break_check(check_id: int, lease: str, reason: str) -> bool:
+    """Retry a check that failed by the arena's fault, or end it. False if the lease is lost."""
+    check = Check.objects.select_related("hardware").get(pk=check_id)
+    if check.attempts >= MAX_ATTEMPTS:
+        return _end(check_id, lease, CheckStatus.BROKEN, reason)
+    with transaction.atomic():
+        if not _held(check_id, lease).update(status=CheckStatus.QUEUED, lease="", total=0):
+            return False
+        check.steps.all().delete()
+        queue.enqueue(ACTOR, check.hardware.queue, check_id)
+    return True
+
+
+def reap_checks() -> int:
+    """End checks whose worker is silent, and send messages again that nobody has claimed."""
+    now = timezone.now()
+    silent = Check.objects.filter(status=CheckStatus.RUNNING, heartbeat_at__lt=now - LEASE)
+    count = sum(break_check(pk, lease, SILENT) for pk, lease in silent.values_list("pk", "lease"))
+    waiting = Check.objects.filter(status=CheckStatus.QUEUED, heartbeat_at__lt=now - MESSAGE_GRACE)
+    for check in waiting.select_related("hardware"):
+        same = Check.objects.filter(
+            pk=check.pk, status=CheckStatus.QUEUED, heartbeat_at=check.heartbeat_at
+        )
+        if same.update(heartbeat_at=now):
+            queue.enqueue(ACTOR, check.hardware.queue, check.pk)
+            count += 1
+    return count
+
+
+def _held(check_id: int, lease: str) -> Any:
+    return Check.objects.filter(pk=check_id, lease=lease, status=CheckStatus.RUNNING)
+
+
+def _end(check_id: int, lease: str, status: CheckStatus, message: str) -> bool:
+    return bool(
+        _held(check_id, lease).update(
+            status=status, message=message, lease="", ended_at=timezone.now()
+        )
+    )
+
+
+def cancel_check(check: Check, user: User) -> None:
+    """End a check that waits or runs; its worker stops at its next heartbeat. Raises Conflict."""
+    with transaction.atomic():
+        active = Check.objects.filter(pk=check.pk, status__in=ACTIVE)
+        text = f"Cancelled by {user.get_username()}."
+        if not active.update(
+            status=CheckStatus.BROKEN, message=text, lease="", ended_at=timezone.now()
+        ):
+            raise Conflict("This check has ended.")
+        record(user, "draft.cancel-check", check.draft)

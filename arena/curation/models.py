@@ -1,0 +1,166 @@
+"""Tables of curation: drafts of tasks, their checks on workers, and their reviews."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
+
+from arena.catalog.models import Hardware
+from arena.runs.models import one_of
+
+OPEN = ("draft", "review", "approved")
+ACTIVE = ("queued", "running")
+
+
+class DraftState(models.TextChoices):
+    DRAFT = "draft", "Draft"
+    REVIEW = "review", "In review"
+    APPROVED = "approved", "Approved"
+    PUBLISHED = "published", "Published"
+    DISCARDED = "discarded", "Discarded"
+
+
+class CheckStatus(models.TextChoices):
+    QUEUED = "queued", "Queued"
+    RUNNING = "running", "Running"
+    PASSED = "passed", "Passed"
+    FAILED = "failed", "Failed"
+    BROKEN = "broken", "Broken"
+
+
+class DraftQuerySet(models.QuerySet["Draft"]):
+    def open(self) -> Self:
+        return self.filter(state__in=OPEN)
+
+
+class Draft(models.Model):
+    """A folder of one operator that is not published: its files are text, by their paths."""
+
+    State = DraftState
+
+    name = models.SlugField(max_length=60)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="drafts")
+    state = models.CharField(max_length=9, choices=DraftState, default=DraftState.DRAFT)
+    files: Any = models.JSONField(default=dict)
+    content_hash = models.CharField(max_length=64)
+    origin = models.CharField(max_length=300, blank=True)
+    """The archive, folder or commit that it was made from."""
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    objects = DraftQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-updated_at", "-pk"]
+        constraints = [
+            one_of("state", DraftState, "draft_state_known"),
+            models.UniqueConstraint(
+                fields=["name"], condition=Q(state__in=OPEN), name="draft_open_name_unique"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("draft", args=[self.pk])
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN
+
+    @property
+    def short_hash(self) -> str:
+        return self.content_hash[:12]
+
+
+class Check(models.Model):
+    """One admission of a draft's content on one hardware; `total` is its number of steps."""
+
+    Status = CheckStatus
+
+    draft = models.ForeignKey(Draft, models.CASCADE, related_name="checks")
+    content_hash = models.CharField(max_length=64)
+    hardware = models.ForeignKey(Hardware, models.PROTECT, related_name="+")
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    status = models.CharField(max_length=7, choices=CheckStatus, default=CheckStatus.QUEUED)
+    message = models.TextField(blank=True)
+    total = models.PositiveIntegerField(default=0)
+    attempts = models.PositiveIntegerField(default=0)
+    lease = models.CharField(max_length=100, blank=True)
+    heartbeat_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            one_of("status", CheckStatus, "check_status_known"),
+            models.UniqueConstraint(
+                fields=["draft", "hardware"],
+                condition=Q(status__in=ACTIVE),
+                name="check_one_active",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"check of {self.draft} on {self.hardware}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("check", args=[self.pk])
+
+    @property
+    def active(self) -> bool:
+        return self.status in ACTIVE
+
+
+class CheckStep(models.Model):
+    """A line that the judge printed in a check, numbered from 1."""
+
+    check_of = models.ForeignKey(Check, models.CASCADE, related_name="steps")
+    number = models.PositiveIntegerField()
+    body: Any = models.JSONField()
+
+    class Meta:
+        ordering = ["check_of", "number"]
+        constraints = [
+            models.UniqueConstraint(fields=["check_of", "number"], name="check_step_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.check_of} step {self.number}"
+
+
+class Review(models.Model):
+    """An answer of a second person to one content of a draft."""
+
+    draft = models.ForeignKey(Draft, models.CASCADE, related_name="reviews")
+    content_hash = models.CharField(max_length=64)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    """The author of the draft, so that the database can refuse a review by that person."""
+    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    approved = models.BooleanField()
+    comment = models.TextField(blank=True)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(author=models.F("reviewer")), name="review_by_a_second_person"
+            ),
+            models.CheckConstraint(
+                condition=Q(approved=True) | ~Q(comment=""), name="review_return_has_comment"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"review of {self.draft}"

@@ -1,0 +1,132 @@
+"""Validation of a draft's files by reading them alone: no code of a draft runs in this process."""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from arena.catalog.models import Operator
+from arena.catalog.task_folders import write_files
+from evaluation.device_kind import CPU, GPU
+from evaluation.errors import TaskError
+from evaluation.languages import languages
+from evaluation.tasks.operator import REFERENCE
+from evaluation.tasks.operator import Operator as LoadedOperator
+from evaluation.tracks.load import load_operator, load_tasks
+
+MAX_LEVEL = 9
+MAX_MESSAGE = 600
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A reason why a draft cannot be published; `path` is the file to change."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+def problems_of(name: str, files: Mapping[str, str]) -> list[Problem]:
+    """Return the problems of the files of an operator, in the order in which to mend them."""
+    with tempfile.TemporaryDirectory(prefix="arena-draft-") as place:
+        folder = Path(place) / name
+        folder.mkdir()
+        write_files(folder, files)
+        return list(_problems(folder, files))
+
+
+def _problems(folder: Path, files: Mapping[str, str]) -> Iterator[Problem]:
+    for path in ("task.toml", "reference.py", "prompt.md"):
+        if path not in files:
+            yield Problem(path, "missing; add it")
+    if "reference.py" in files:
+        yield from _reference_problems(files["reference.py"])
+    if "task.toml" not in files or "prompt.md" not in files:
+        return
+    loaded: list[LoadedOperator] = []
+    for kind in (CPU, GPU) if "gpu.toml" in files else (CPU,):
+        found = _attempt(folder, partial(_load, folder, kind, loaded))
+        if found:
+            yield found
+            return
+    if found := _attempt(folder, lambda: load_tasks(folder)):
+        yield found
+    operator = loaded[0]
+    yield from _text_problems(operator)
+    for track in operator.tracks:
+        if track.source == track.target:
+            found = _attempt(folder, partial(operator.baseline, track.source))
+            if found:
+                yield found
+    for examples in (operator.honest, operator.mutants):
+        if found := _attempt(folder, examples):
+            yield found
+
+
+def _load(folder: Path, kind: str, loaded: list[LoadedOperator]) -> None:
+    loaded.append(load_operator(folder, kind))
+
+
+def _attempt(folder: Path, read: Callable[[], object]) -> Problem | None:
+    """Return the problem that a reader of the judge finds."""
+    try:
+        read()
+    except TaskError as error:
+        text = str(error).replace(f"{folder}/", "").replace(str(folder), folder.name)
+        path, _, rest = text.partition(": ")
+        known = (folder / path).is_file() or path.endswith((".toml", ".py", ".md", ".cpp", ".cu"))
+        return (
+            Problem(path, rest[:MAX_MESSAGE]) if known and rest else Problem("", text[:MAX_MESSAGE])
+        )
+    except Exception as error:  # a reader that fails on a file refuses it
+        text = f"cannot be read: {type(error).__name__}: {error}"
+        return Problem("task.toml", text[:MAX_MESSAGE])
+    return None
+
+
+def _reference_problems(source: str) -> Iterator[Problem]:
+    """Parse `reference.py` without running it."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        yield Problem("reference.py", f"line {error.lineno}: {error.msg}")
+        return
+    except (ValueError, RecursionError, MemoryError) as error:
+        yield Problem("reference.py", f"cannot be parsed: {type(error).__name__}: {error}")
+        return
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    defined |= {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for function in REFERENCE:
+        if function not in defined:
+            yield Problem("reference.py", f"{function}: missing; define this function")
+
+
+def _text_problems(operator: LoadedOperator) -> Iterator[Problem]:
+    """Compare texts and the level with what the catalogue can store."""
+    for field in ("title", "category"):
+        longest = getattr(Operator._meta.get_field(field), "max_length", None) or 0
+        if len(getattr(operator, field)) > longest:
+            yield Problem("task.toml", f"{field}: longer than {longest} characters; shorten it")
+    if operator.level > MAX_LEVEL:
+        yield Problem("task.toml", f"level: {operator.level} is above {MAX_LEVEL}")
+
+
+def targets_of(name: str, files: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the tracks of a valid draft, each with the device kinds that can judge it."""
+    with tempfile.TemporaryDirectory(prefix="arena-draft-") as place:
+        write_files(Path(place) / name, files)
+        tasks = load_tasks(Path(place) / name)
+    return [(task.track.slug, languages()[task.track.target].kinds) for task in tasks]

@@ -1,0 +1,217 @@
+"""The pages of drafts: the list, a new one, one with its review, and its difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+
+from django.contrib import messages
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from arena.accounts.auth import signed_in
+from arena.accounts.models import User
+from arena.catalog.models import Task
+from arena.curation import archives, checks, drafts, files
+from arena.curation.access import reviewers_only, staff_only
+from arena.curation.files import BadFiles
+from arena.curation.models import Check, Draft
+from arena.curation.validation import problems_of
+from arena.errors import NotFound, UserError
+from arena.runs.sources import changes
+
+MAX_CLOSED = 20
+
+
+@require_safe
+@reviewers_only
+def index(request: HttpRequest) -> HttpResponse:
+    """List open drafts, the newest closed ones, and all tasks."""
+    listed = Draft.objects.select_related("author").defer("files")
+    tasks = Task.objects.select_related("operator").order_by("operator__slug", "track")
+    context = {
+        "open": listed.open(),
+        "closed": listed.exclude(state__in=("draft", "review", "approved"))[:MAX_CLOSED],
+        "tasks": tasks,
+    }
+    return render(request, "curation/index.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@reviewers_only
+def new(request: HttpRequest) -> HttpResponse:
+    """Create drafts by form, or from an archive or a folder."""
+    context: dict[str, object] = {"suffixes": archives.SUFFIXES}
+    if request.method == "POST":
+        try:
+            made = _create(request)
+        except UserError as error:
+            context |= {"error": error.text, "given": request.POST}
+            return render(request, "curation/new.html", context, status=error.status)
+        if len(made) > 1:
+            messages.success(request, f"{len(made)} drafts were made.")
+            return redirect("curate")
+        return redirect("draft", made[0].pk)
+    return render(request, "curation/new.html", context)
+
+
+def _create(request: HttpRequest) -> list[Draft]:
+    user = signed_in(request)
+    name = request.POST.get("name", "").strip()
+    if request.POST.get("from") == "form":
+        return [drafts.create_from_form(user, name, request.POST.get("title", ""))]
+    found, origin = _uploaded(request)
+    if "" in found:
+        if not name:
+            raise BadFiles(
+                "The archive has no folder around its task.", "Give the name of the task, too."
+            )
+        found = {name: found.pop(""), **found}
+    return drafts.create(user, found, origin)
+
+
+def _uploaded(request: HttpRequest) -> tuple[dict[str, dict[str, str]], str]:
+    """Return the task folders of an uploaded archive or folder. Raises BadFiles."""
+    uploads = request.FILES.getlist("folder")
+    archive = request.FILES.get("archive")
+    if isinstance(archive, UploadedFile):
+        if (archive.size or 0) > archives.MAX_UPLOAD_BYTES:
+            raise BadFiles(
+                f"The archive is {archive.size} bytes.",
+                f"The limit is {archives.MAX_UPLOAD_BYTES} bytes.",
+            )
+        entries = archives.files_in(archive.read())
+        return files.folders_of(entries), f"the archive {str(archive.name)[:100]}"
+    if uploads:
+        paths = request.POST.getlist("paths")
+        if len(paths) != len(uploads):
+            raise BadFiles("The browser did not send the paths.", "Upload an archive instead.")
+        if sum(each.size or 0 for each in uploads) > archives.MAX_UNPACKED_BYTES:
+            raise BadFiles("The folder is too large.", "Upload the folder of one task.")
+        named = (
+            (archives.safe_path(path), each.read())
+            for path, each in zip(paths, uploads, strict=True)
+        )
+        return files.folders_of(named), f"the folder {PurePosixPath(paths[0]).parts[0][:100]}"
+    raise BadFiles("Nothing was uploaded.", "Choose an archive or a folder.")
+
+
+@require_safe
+@reviewers_only
+def draft(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show a draft: its files and problems, its checks, its reviews, and what comes next."""
+    shown = get_object_or_404(Draft.objects.select_related("author"), pk=pk)
+    user = signed_in(request)
+    found = problems_of(shown.name, shown.files) if shown.is_open else []
+    of_draft = Check.objects.filter(draft=shown).select_related("hardware", "requested_by")
+    context = {
+        "draft": shown,
+        "files": [(path, len(text.encode())) for path, text in sorted(shown.files.items())],
+        "problems": found,
+        "lacking": drafts.lacking(shown) if shown.is_open and not found else [],
+        "checks": of_draft,
+        "hardware": checks.hardware_for_checks() if shown.is_open else [],
+        "reviews": shown.reviews.select_related("reviewer"),
+        "is_author": user.pk == shown.author_id,
+        "published": Task.objects.filter(operator__slug=shown.name).select_related("operator"),
+    }
+    return render(request, "curation/draft.html", context)
+
+
+@require_safe
+@reviewers_only
+def diff(request: HttpRequest, pk: int) -> HttpResponse:
+    """Compare a draft with the published version of its operator."""
+    shown = get_object_or_404(Draft, pk=pk)
+    before = drafts.published_files(shown.name)
+    context = {"draft": shown, "before": before, "changes": changes(before, shown.files)}
+    return render(request, "curation/diff.html", context)
+
+
+@require_POST
+@reviewers_only
+def act(request: HttpRequest, pk: int, action: str) -> HttpResponse:
+    """Do one thing with a draft, and show the draft with what came of it."""
+    shown = get_object_or_404(Draft, pk=pk)
+    try:
+        if (do := ACTIONS.get(action)) is None:
+            raise NotFound(f"There is no action {action!r}.")
+        messages.success(request, do(request, shown, signed_in(request)))
+    except UserError as error:
+        messages.error(request, error.text)
+    return redirect("draft", pk)
+
+
+def _check(request: HttpRequest, draft: Draft, user: User) -> str:
+    check = checks.request_check(draft, user, request.POST.get("hardware", ""))
+    return f"The check waits for {check.hardware.name}."
+
+
+def _request_review(request: HttpRequest, draft: Draft, user: User) -> str:
+    drafts.request_review(draft, user)
+    return "A second person can review it now."
+
+
+def _review(request: HttpRequest, draft: Draft, user: User) -> str:
+    approved = request.POST.get("decision") == "approve"
+    content_hash, comment = request.POST.get("content", ""), request.POST.get("comment", "")
+    drafts.review(draft, user, content_hash, approved, comment)
+    return "Approved: staff can publish it." if approved else "Returned to its author."
+
+
+def _publish(request: HttpRequest, draft: Draft, user: User) -> str:
+    versions = drafts.publish(draft, user)
+    return f"Published: {', '.join(version.task.slug for version in versions)}."
+
+
+def _discard(request: HttpRequest, draft: Draft, user: User) -> str:
+    drafts.discard(draft, user)
+    return "Discarded."
+
+
+def _replace(request: HttpRequest, draft: Draft, user: User) -> str:
+    found, origin = _uploaded(request)
+    if set(found) - {draft.name, ""} or len(found) != 1:
+        raise BadFiles(
+            f"The upload must have the one folder {draft.name}.", "Make a new draft for others."
+        )
+    drafts.replace_files(draft, user, next(iter(found.values())), origin)
+    return "All files were replaced."
+
+
+ACTIONS: Mapping[str, Callable[[HttpRequest, Draft, User], str]] = {
+    "check": _check,
+    "request-review": _request_review,
+    "review": _review,
+    "publish": _publish,
+    "discard": _discard,
+    "replace": _replace,
+}
+
+
+@require_POST
+@reviewers_only
+def of_task(request: HttpRequest, operator: str) -> HttpResponse:
+    """Create a draft of the published files of an operator."""
+    try:
+        made = drafts.edit_published(signed_in(request), operator)
+    except UserError as error:
+        messages.error(request, error.text)
+        return redirect("curate")
+    return redirect("draft", made.pk)
+
+
+@require_POST
+@staff_only
+def task_status(request: HttpRequest, operator: str, track: str) -> HttpResponse:
+    """Retire a task, or publish it again, with a reason."""
+    task = get_object_or_404(Task, operator__slug=operator, track=track)
+    status, reason = request.POST.get("status", ""), request.POST.get("reason", "")
+    try:
+        drafts.set_task_status(task, signed_in(request), status, reason)
+        messages.success(request, f"{task} is {task.status} now.")
+    except UserError as error:
+        messages.error(request, error.text)
+    return redirect("curate")

@@ -1,0 +1,195 @@
+"""Checks of drafts: the judge admits the files of a draft inside one more sandbox.
+
+A draft comes from a browser, and the judge runs its `reference.py` in its own process. So the whole
+judge is confined: it has no network, reads its code and the draft alone, and writes to a folder
+that is removed. Inside, candidates are confined by Landlock and seccomp.
+
+Limitation: an author can forge the output of a check from `reference.py`. It is for the second
+person who reads the files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from arena.catalog.task_folders import write_files
+from arena.curation import checks
+from arena.curation.models import Check
+from arena.runs.services import new_lease
+from evaluation.building import nvcc
+from evaluation.device_kind import GPU
+from evaluation.sandbox import launch, untrusted_files
+from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.policy import Policy
+from runners.process.supervisor import Child, Ended, Ending, stopping
+from runners.worker import judging
+from runners.worker.bench import Bench, here, taken
+
+PACKAGE = Path(judging.__file__).resolve().parents[2] / "evaluation"
+PEAKS = "peaks"
+CHECK_SECONDS = 3 * 3600
+MAX_PROCESSES = 4096
+MAX_FILE_BYTES = 1 << 30
+KINDS = ("task", "skipped", "check", "attempt", "admission", "error")
+MAX_TEXT = 2_000
+
+
+def check(check_id: int) -> None:
+    """Execute a queued check, once a bench of its hardware is free."""
+    found = Check.objects.filter(pk=check_id).select_related("hardware").first()
+    benches = here.get(found.hardware.slug) if found else None
+    with taken(benches or [Bench()]) as bench:
+        if bench is None:
+            return
+        lease = new_lease()
+        if claimed := checks.claim_check(check_id, lease):
+            _carry_out(claimed, lease, bench)
+
+
+def _carry_out(check: Check, lease: str, bench: Bench) -> None:
+    try:
+        _Checking(check, lease, bench).carry_out()
+    except Exception as error:
+        checks.break_check(check.pk, lease, f"{type(error).__name__}: {error}"[:MAX_TEXT])
+        raise
+
+
+class _Checking:
+    def __init__(self, check: Check, lease: str, bench: Bench) -> None:
+        self.check, self.lease, self.bench = check, lease, bench
+        self.results: list[bool] = []
+        self.unsteady: list[str] = []
+        self.errors: list[str] = []
+
+    def carry_out(self) -> None:
+        features = isolation_features()
+        if not features.any:
+            reason = "This machine cannot isolate untrusted code, so it checks no drafts."
+            checks.finish_check(self.check.pk, self.lease, False, reason)
+            return
+        place = Path(tempfile.mkdtemp(prefix="arena-check-"))
+        try:
+            ended = self._run(place)
+        finally:
+            untrusted_files.remove(place)
+        self._conclude(ended)
+
+    def _run(self, place: Path) -> Ended:
+        work, code, tasks = place / "work", place / "code", place / "tasks"
+        for folder in (work / "cache", code, tasks):
+            folder.mkdir(parents=True)
+        # A copy, since the folder of the checkout may have the database in it.
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PACKAGE, code / PACKAGE.name, ignore=ignored)
+        write_files(tasks / self.check.draft.name, self.check.draft.files)
+        if (measured := judging.cache() / PEAKS).is_dir():
+            shutil.copytree(measured, work / "cache" / PEAKS)
+        end = time.monotonic() + CHECK_SECONDS
+        child = Child(
+            launch.command(self._judge(tasks, work), self._policy(code, tasks, work)),
+            on_lines=self._receive,
+            cwd=code,
+            env=self._environment(work),
+        )
+        return child.follow(deadline=lambda: end, heartbeat=self._heartbeat)
+
+    def _judge(self, tasks: Path, work: Path) -> list[str]:
+        options = ["--tasks", str(tasks), "--cache", str(work / "cache"), "--stream"]
+        return [*judging.COMMAND, "admit", self.check.draft.name, *options]
+
+    def _policy(self, code: Path, tasks: Path, work: Path) -> Policy:
+        # The judge needs what seccomp refuses, and starts processes as its own user.
+        features = dataclasses.replace(isolation_features(), seccomp=False, other_user=False)
+        compiler = nvcc.compiler()
+        toolkit = (str(Path(compiler).resolve().parents[1]),) if compiler else ()
+        return Policy(
+            features=features,
+            readable=(
+                sys.prefix,
+                sys.base_prefix,
+                sys.executable,
+                str(code),
+                str(tasks),
+                *toolkit,
+            ),
+            writable=(str(work),),
+            memory_bytes=0,
+            file_bytes=MAX_FILE_BYTES,
+            cpu_seconds=CHECK_SECONDS * 4,
+            processes=MAX_PROCESSES,
+            gpu=self.check.hardware.kind == GPU,
+            minimal_root=True,
+        )
+
+    def _environment(self, work: Path) -> dict[str, str]:
+        kept = {name: text for name, text in judging.environment().items() if name != "HOME"}
+        return {
+            **kept,
+            **judging.compiled_for(self.check.hardware),
+            **self.bench.environment,
+            "HOME": str(work),
+            "TMPDIR": str(work),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+
+    def _receive(self, lines: list[str]) -> None:
+        """Store what the judge printed; it may be forged, so only known lines count."""
+        bodies = []
+        for line in lines:
+            body = _parsed(line)
+            if body is None:
+                continue
+            bodies.append(body)
+            if body["type"] == "admission":
+                unsteady = body.get("only_unsteady") is True
+                self.results.append(unsteady or body.get("admitted") is True)
+                if unsteady:
+                    self.unsteady.append(str(body["task"])[:MAX_TEXT])
+            elif body["type"] == "error":
+                self.errors.append(str(body.get("message"))[:MAX_TEXT])
+        if bodies:
+            checks.add_steps(self.check.pk, self.lease, bodies)
+
+    def _heartbeat(self) -> bool:
+        return checks.heartbeat_check(self.check.pk, self.lease)
+
+    def _conclude(self, ended: Ended) -> None:
+        """End the check; a worker that stops leaves it to another."""
+        if ended.ending is Ending.STOPPED:
+            if stopping.is_set():
+                checks.break_check(self.check.pk, self.lease, "Its worker was stopped.")
+            return
+        if ended.ending is Ending.DEADLINE:
+            text = f"The check took more than {CHECK_SECONDS} seconds."
+            checks.finish_check(self.check.pk, self.lease, False, text)
+            return
+        if ended.code not in (judging.PASSED, judging.NOT_PASSED) and not self.errors:
+            detail = (ended.stderr.splitlines() or ["nothing"])[-1]
+            text = f"The judge ended with status {ended.code}: {detail}"
+            checks.finish_check(self.check.pk, self.lease, False, text[:MAX_TEXT])
+            return
+        admitted = bool(self.results) and all(self.results) and not self.errors
+        text = ""
+        if not (self.results or self.errors):
+            text = f"Nothing can be judged here: {ended.stderr}"
+        elif self.unsteady:
+            names = ", ".join(self.unsteady)
+            text = f"Times of {names} did not repeat: check again on an idle machine."
+        checks.finish_check(self.check.pk, self.lease, admitted, text[-MAX_TEXT:])
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    """Return a line of the judge that has a known type; None for any other."""
+    try:
+        body = json.loads(line)
+    except ValueError:
+        return None
+    known = isinstance(body, dict) and body.get("type") in KINDS
+    return body if known and "\\u0000" not in line else None

@@ -1,0 +1,176 @@
+"""Tests of the pages of curation: access, uploads, refusals, and bad input."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from arena.catalog import services as catalog
+from arena.catalog.models import Hardware
+from arena.curation.models import Check, Draft
+from arena.curation.starter import starter_draft
+from tests.arena.curation.conftest import NAME, admission, checked
+from tests.arena.curation.test_archives import in_folder, lying_bomb, tarred, zipped
+
+
+@pytest.fixture
+def page(client: Client, staff: Any) -> Client:
+    client.force_login(staff)
+    return client
+
+
+def upload(client: Client, content: bytes, **more: Any) -> Any:
+    data = {"archive": SimpleUploadedFile("task.zip", content), **more}
+    return client.post(reverse("draft-new"), data)
+
+
+def every_page(draft: Draft, check: Check) -> list[str]:
+    return [
+        reverse("curate"), reverse("draft-new"), reverse("draft", args=[draft.pk]),
+        reverse("draft-diff", args=[draft.pk]), reverse("draft-file", args=[draft.pk]),
+        reverse("draft-file", args=[draft.pk]) + "?path=task.toml",
+        reverse("check", args=[check.pk]), reverse("check-steps", args=[check.pk]),
+    ]  # fmt: skip
+
+
+def test_only_reviewers_and_staff_see_the_pages(
+    client: Client, draft: Draft, staff: Any, reviewer: Any, bench: Hardware, django_user_model: Any
+) -> None:
+    attempt = {"type": "attempt", "task": f"{NAME}/cpp-to-cpp", "name": "no_scale", "seconds": 1}
+    check = checked(draft, staff, True, attempt, admission(f"{NAME}/cpp-to-cpp", "0" * 64))
+    addresses = every_page(draft, check)
+    assert {client.get(address).status_code for address in addresses} == {302}
+    client.force_login(django_user_model.objects.create_user("eve"))
+    assert {client.get(address).status_code for address in addresses} == {403}
+    for user in (reviewer, staff):
+        client.force_login(user)
+        assert {client.get(address).status_code for address in addresses} == {200}
+
+
+def test_reviewer_cannot_retire_a_task(client: Client, reviewer: Any) -> None:
+    task = catalog.publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)[0].task
+    client.force_login(reviewer)
+    address = reverse("task-status", args=[NAME, task.track])
+    assert client.post(address, {"status": "retired", "reason": "r"}).status_code == 403
+
+
+def test_archive_becomes_a_draft(page: Client) -> None:
+    answer = upload(page, zipped(in_folder()))
+    draft = Draft.objects.get()
+    assert answer.url == reverse("draft", args=[draft.pk])
+    assert draft.files == dict(sorted(starter_draft(NAME, "Vector sum").items()))
+    assert b"No worker that measures is online" in page.get(answer.url).content
+
+
+def test_archive_without_a_folder_takes_the_name_of_the_form(page: Client) -> None:
+    packed = zipped(starter_draft("named", "T"))
+    assert upload(page, packed).status_code == 422
+    assert upload(page, packed, name="named").status_code == 302
+    assert Draft.objects.get().name == "named"
+
+
+def test_folder_is_uploaded_with_its_paths(page: Client) -> None:
+    uploads = [SimpleUploadedFile(path, text.encode()) for path, text in in_folder().items()]
+    data = {"folder": uploads, "paths": list(in_folder())}
+    assert page.post(reverse("draft-new"), data).status_code == 302
+    assert Draft.objects.get().name == NAME
+    del data["paths"]
+    assert page.post(reverse("draft-new"), data).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no archive", lying_bomb(), tarred({"../../x/task.toml": "x"}), zipped({"a1/b.sh": ""}),
+        zipped({**in_folder("one"), **in_folder("two"), "two/run.sh": "x"}),
+    ],
+)  # fmt: skip
+def test_refused_archive_adds_nothing(page: Client, content: bytes) -> None:
+    answer = upload(page, content)
+    assert answer.status_code == 422
+    assert b'role="alert"' in answer.content
+    assert not Draft.objects.exists()
+
+
+def test_clashing_name_is_refused_on_the_page(page: Client, draft: Draft) -> None:
+    answer = upload(page, zipped({**in_folder("another"), **in_folder()}))
+    assert answer.status_code == 409
+    assert b"an open draft" in answer.content
+    assert Draft.objects.count() == 1
+
+
+def test_form_with_a_bad_name_is_shown_again(page: Client) -> None:
+    answer = page.post(reverse("draft-new"), {"from": "form", "name": "A b", "title": "T"})
+    assert answer.status_code == 422
+    assert b"is no name of a task" in answer.content
+
+
+def test_file_is_saved_without_javascript(page: Client, draft: Draft) -> None:
+    address = reverse("draft-file", args=[draft.pk]) + "?path=prompt.md"
+    data = {"path": "prompt.md", "text": "Add them.\r\n", "content": draft.content_hash}
+    assert page.post(address, data).status_code == 302
+    draft.refresh_from_db()
+    assert draft.files["prompt.md"] == "Add them.\n"
+    conflicting = page.post(address, {**data, "text": "Mine."})
+    assert conflicting.status_code == 409
+    assert b"Mine." in conflicting.content
+
+
+def test_text_is_shown_as_it_is(page: Client, draft: Draft) -> None:
+    address = reverse("draft-file", args=[draft.pk]) + "?path=prompt.md"
+    data = {"path": "prompt.md", "text": "\n</textarea><script>", "content": draft.content_hash}
+    page.post(address, data)
+    shown = page.get(address).content.decode()
+    assert "\n\n&lt;/textarea&gt;&lt;script&gt;</textarea>" in shown
+
+
+def test_validation_answers_with_the_problems(page: Client, draft: Draft) -> None:
+    address = reverse("draft-validate", args=[draft.pk])
+    body = {"path": "task.toml", "text": "title = 1"}
+    found = page.post(address, json.dumps(body), "application/json").json()
+    assert found["problems"][0]["path"] == "task.toml"
+    body = {"path": "task.toml", "text": draft.files["task.toml"]}
+    assert page.post(address, json.dumps(body), "application/json").json() == {"problems": []}
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", '{"path": 1}', "[" * 20_000, "nul\0"])
+def test_validation_of_no_file_is_a_bad_request(page: Client, draft: Draft, body: str) -> None:
+    address = reverse("draft-validate", args=[draft.pk])
+    assert page.post(address, body, "application/json").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "body", ['{"path": "x", "text": ""}', '{"path": "prompt.md", "text": "\\ud800"}']
+)
+def test_validation_of_a_refused_file_says_so(page: Client, draft: Draft, body: str) -> None:
+    answer = page.post(reverse("draft-validate", args=[draft.pk]), body, "application/json")
+    assert len(answer.json()["problems"]) == 1
+
+
+def test_unknown_things_are_not_found(page: Client, draft: Draft) -> None:
+    for name in ("draft", "draft-diff", "draft-file", "check", "check-steps"):
+        assert page.get(reverse(name, args=[999])).status_code == 404
+    answer = page.post(reverse("draft-act", args=[draft.pk, "explode"]), follow=True)
+    assert b"There is no action" in answer.content
+    answer = page.post(reverse("draft-of-task", args=["unknown"]), follow=True)
+    assert b"There is no task" in answer.content
+
+
+def test_failed_check_names_the_mutant_that_passes(
+    page: Client, draft: Draft, staff: Any, bench: Hardware
+) -> None:
+    attempt = {
+        "type": "attempt", "task": f"{NAME}/cpp-to-cpp", "role": "mutant", "name": "no_scale",
+        "verdict": "passed", "reason": None, "as_expected": False, "seconds": 1, "message": "",
+    }  # fmt: skip
+    check = checked(draft, staff, False, attempt, admission(f"{NAME}/cpp-to-cpp", "0", False))
+    shown = page.get(reverse("check", args=[check.pk])).content.decode()
+    assert "mutant no_scale passed" in shown
+    assert "not as expected" in shown
+    answer = page.post(reverse("draft-act", args=[draft.pk, "request-review"]), follow=True)
+    assert "A check of these files failed" in answer.content.decode()

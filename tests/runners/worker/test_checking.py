@@ -1,0 +1,115 @@
+"""Tests of checks of drafts on a worker: a real judge inside one more sandbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth import get_user_model
+
+from arena.catalog.models import Hardware, Worker
+from arena.curation import checks, drafts
+from arena.curation.models import Check, Draft
+from arena.curation.starter import starter_draft
+from runners.worker import checking
+
+pytestmark = pytest.mark.django_db
+NAME = "vector_sum"
+SMALL = (
+    ('"torch-to-cpp", "cpp-to-cpp"', '"cpp-to-cpp"'),
+    ("2097152", "4099"), ("1048576", "2048"), ("65536", "1024"), ("65537", "1025"),
+    ("[1, 4099]", "[1, 8192]"),
+)  # fmt: skip
+PROBE = """
+import os, socket
+
+found = [name for name in os.environ if "ARENA" in name or "URL" in name]
+for path in ({home!r}, {root!r}, "/root", "/home", "/tmp", "/proc/1/environ"):
+    try:
+        found.append(os.listdir(path) if os.path.isdir(path) else open(path).read())
+    except OSError:
+        pass
+try:
+    socket.create_connection(("127.0.0.1", {port}), 1)
+    found.append("network")
+except OSError:
+    pass
+raise RuntimeError("reached: " + repr(found))
+"""
+
+
+def small_files() -> dict[str, str]:
+    """Return the files of a task that is checked in less than a minute."""
+    files = starter_draft(NAME, "Vector sum")
+    for old, new in SMALL:
+        assert old in files["task.toml"]
+        files["task.toml"] = files["task.toml"].replace(old, new)
+    return files
+
+
+@pytest.fixture
+def draft(valkey: str, monkeypatch: pytest.MonkeyPatch) -> Draft:
+    monkeypatch.setattr(settings, "REDIS_URL", valkey)
+    hardware = Hardware.objects.create(slug="cpu", name="A CPU", kind="cpu", queue="hw.cpu")
+    Worker.objects.create(name="w", hardware=hardware, queues=["hw.cpu"], pid=1)
+    user = get_user_model().objects.create_user("ada", is_staff=True)
+    return drafts.create(user, {NAME: small_files()}, "the test")[0]
+
+
+def check_of(draft: Draft) -> Check:
+    check = checks.request_check(draft, draft.author)
+    checking.check(check.pk)
+    check.refresh_from_db()
+    return check
+
+
+def steps(check: Check, kind: str) -> list[dict[str, Any]]:
+    return [step.body for step in check.steps.all() if step.body["type"] == kind]
+
+
+def test_reference_reaches_nothing_but_its_sandbox(draft: Draft, valkey: str) -> None:
+    port = int(valkey.rpartition(":")[2].partition("/")[0])
+    home, root = str(settings.ARENA_HOME), str(settings.BASE_DIR)
+    source = draft.files["reference.py"] + PROBE.format(home=home, root=root, port=port)
+    drafts.save_file(draft, draft.author, "reference.py", source)
+    check = check_of(draft)
+    assert check.status == "failed", check.message
+    errors = [step["message"] for step in steps(check, "error")]
+    assert errors
+    assert all("RuntimeError: reached: []" in error for error in errors), errors
+
+
+def test_reference_that_never_ends_is_ended_by_cancellation(
+    draft: Draft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = draft.files["reference.py"] + "\nwhile True:\n    pass\n"
+    drafts.save_file(draft, draft.author, "reference.py", source)
+    heartbeats: list[bool] = []
+
+    def heartbeat(check_id: int, lease: str) -> bool:
+        heartbeats.append(True)
+        checks.cancel_check(Check.objects.get(pk=check_id), draft.author)
+        return bool(Check.objects.filter(pk=check_id, lease=lease).exists())
+
+    monkeypatch.setattr(checking.checks, "heartbeat_check", heartbeat)
+    check = check_of(draft)
+    assert (check.status, check.message) == ("broken", "Cancelled by ada.")
+    assert heartbeats == [True]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_mutant_that_passes_fails_the_check(draft: Draft) -> None:
+    mutant = 'note = "adds in another order"\nof = "honest/backward.cpp.cpp"\n' + (
+        "edits = [['args->y[i] + args->a * args->x[i]', 'args->a * args->x[i] + args->y[i]']]\n"
+    )
+    drafts.save_file(draft, draft.author, "mutants/difference.cpp.toml", mutant)
+    check = check_of(draft)
+    assert check.status == "failed", check.message
+    by_task = {step["task"]: step for step in steps(check, "admission")}
+    problems = by_task[f"{NAME}/cpp-to-cpp"]["problems"]
+    assert "mutant difference passed: correct it, or add a case that it fails" in problems
+    assert check.total == len(steps(check, "attempt"))
+    with pytest.raises(drafts.Conflict, match="A check of these files failed"):
+        drafts.request_review(draft, draft.author)
