@@ -25,6 +25,8 @@ from arena.accounts import sign_in_link
 from arena.accounts.models import ApiToken, User
 from arena.api import api
 from arena.catalog.models import Agent, Harness, Operator, Task
+from arena.curation import drafts
+from arena.curation.models import Check
 from arena.runs import services
 from arena.runs.models import Experiment, Run
 from arena.runs.routing import websocket_urls
@@ -37,6 +39,9 @@ PUBLIC = "200 200 200 200 200 200"
 OWN = "404 200 404 404 200 404"
 SIGNED_IN = "302 200 200 200 200 302"
 STAFF = "302 403 403 403 200 302"
+REVIEW = "302 403 403 200 200 302"
+REVIEW_ACT = "302 403 403 302 302 302"
+STAFF_ACT = "302 403 403 403 302 302"
 LEAVE = "302 302 302 302 302 302"
 NEVER = "404 404 404 404 404 404"
 
@@ -96,6 +101,21 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "account": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "token-revoke": [("POST", "/account/tokens/{token}/revoke/", LEAVE)],
     "password-change": [("GET", "", SIGNED_IN), ("POST", "", "302 200 200 200 200 302")],
+    "curate": [("GET", "", REVIEW)],
+    "draft-new": [("GET", "", REVIEW), ("POST", "", "302 403 403 422 422 302")],
+    "draft-of-task": [("POST", "/curate/tasks/relu/draft/", REVIEW_ACT)],
+    "task-status": [("POST", "/curate/tasks/relu/cpp-to-cpp/status/", STAFF_ACT)],
+    "draft": [("GET", "/curate/drafts/{draft}/", REVIEW)],
+    "draft-diff": [("GET", "/curate/drafts/{draft}/diff/", REVIEW)],
+    "draft-act": [("POST", "/curate/drafts/{draft}/do/publish/", REVIEW_ACT)],
+    "draft-file": [
+        ("GET", "/curate/drafts/{draft}/file/?path=task.toml", REVIEW),
+        ("POST", "/curate/drafts/{draft}/file/?path=run.sh", "302 403 403 422 422 302"),
+    ],
+    "draft-validate": [("POST", "/curate/drafts/{draft}/validate/", "302 403 403 400 400 302")],
+    "check": [("GET", "/curate/checks/{check}/", REVIEW)],
+    "check-steps": [("GET", "/curate/checks/{check}/steps/", REVIEW)],
+    "check-cancel": [("POST", "/curate/checks/{check}/cancel/", REVIEW_ACT)],
     "login": [("GET", "", PUBLIC), ("POST", "", PUBLIC)],
     "logout": [("POST", "", LEAVE)],
     "favicon.ico": [("GET", "/favicon.ico", LEAVE)],
@@ -177,6 +197,8 @@ def world(task: Any, start: Any, alice: Any, bob: Any, charlie: Any) -> Iterator
     services.claim_run(broken.pk, LEASE)
     services.finish_run(broken.pk, LEASE, "broken", "Gone.", "arena")
     token, _ = ApiToken.issue(alice, "own", ["read"])
+    draft = drafts.create_from_form(bob, "vector_sum", "Vector sum")
+    check = Check.objects.create(draft=draft, content_hash="0" * 64, hardware=broken.hardware)
     User.objects.filter(pk=alice.pk).update(last_login="2026-01-01T00:00Z")
     alice.refresh_from_db()
     values = {
@@ -185,6 +207,8 @@ def world(task: Any, start: Any, alice: Any, bob: Any, charlie: Any) -> Iterator
         "broken": broken.pk,
         "queued": start(**own).pk,
         "external": services.start_external_run(task_slug="relu/cpp-to-cpp", name="mine", **own).pk,
+        "draft": draft.pk,
+        "check": check.pk,
         "owner": alice.pk,
         "link": sign_in_link.tokens.make_token(alice),
         "token": token.pk,
