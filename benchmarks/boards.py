@@ -32,7 +32,7 @@ from urllib.parse import urlencode
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 OUTPUT = ROOT / "benchmarks/results/boards.json"
-REQUESTS = 100
+REQUESTS = 40
 VERDICTS = 10
 PAINTED = ("/", "/leaderboard/", "/tasks/", "/analysis/", "/agents/agent-01/")
 CHROMIUM = (
@@ -52,7 +52,7 @@ def main() -> None:
     measuring.add_argument("--paint", action="store_true", help="and open pages in Chromium")
     options = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "arena.settings")
-    import django
+    import django.core.management
 
     django.setup()
     from benchmarks import board_data
@@ -60,6 +60,7 @@ def main() -> None:
     if options.command == "fill":
         print(json.dumps(board_data.fill(options.measurements)))
         return
+    django.core.management.call_command("migrate", verbosity=0)
     figures = measure()
     if options.paint:
         figures["first_contentful_paint_ms"] = paint()
@@ -78,9 +79,10 @@ def measure() -> dict[str, Any]:
 
     dice = random.Random(1)
     cold = _seconds("/")
-    pages = {
-        name: _timed([address(dice) for _ in range(REQUESTS)]) for name, address in PAGES.items()
-    }
+    pages = {}
+    for name, address in PAGES.items():
+        pages[name] = _timed([address(dice) for _ in range(REQUESTS)])
+        print(f"{name}: {pages[name]}", file=sys.stderr, flush=True)
     return {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "database": connection.vendor,

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from arena.catalog.models import Agent, Hardware, Harness
 from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Ranking, Row, rank
-from arena.leaderboard.results import Rows, Snapshot, newest_of, places, snapshot
+from arena.leaderboard.results import (
+    Rows,
+    Snapshot,
+    newest_of,
+    place_numbers,
+    rows_of,
+    snapshot,
+)
 from arena.runs.models import Experiment, Run
 
 T = TypeVar("T")
@@ -98,10 +105,11 @@ def categories(filters: Filters) -> dict[str, Ranking]:
 
     def compute() -> dict[str, Ranking]:
         rows = results(shown, filters)
-        names = np.array([shown.tasks[pk].category for pk in rows["task"].tolist()], "O")
+        tasks, of_task = np.unique(rows["task"], return_inverse=True)
+        found = np.array([shown.tasks[pk].category for pk in tasks.tolist()], "O")
         return {
-            name: rank(rows[names == name], shown.agents, filters.generalization)
-            for name in sorted(set(names.tolist()))
+            name: rank(rows[(found == name)[of_task]], shown.agents, filters.generalization)
+            for name in sorted(set(found.tolist()))
         }
 
     return computed(shown, ("categories", filters), compute)
@@ -115,12 +123,12 @@ def options(filters: Filters, facet: str, shown: Snapshot | None = None) -> list
     return computed(now, ("options", others, facet), lambda: _options(now, others, facet))
 
 
-def unknown(filters: Filters) -> list[str]:
+def unknown(filters: Filters, shown: Snapshot | None = None) -> list[str]:
     """Return a sentence for each filter whose value stands for nothing here."""
-    found = []
+    now, found = shown or snapshot(), []
     for facet in FACETS:
         value = getattr(filters, facet)
-        known = [option.value for option in options(filters, facet)] if value else []
+        known = [option.value for option in options(filters, facet, now)] if value else []
         if value and value not in known:
             name = {"hardware": "device", "family": "model family"}.get(facet, facet)
             listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
@@ -208,18 +216,20 @@ def _dated(shown: Snapshot, filters: Filters) -> Rows:
     begin, end = _begin(filters.since), _begin(filters.until and filters.until + timedelta(days=1))
     if end is not None and not filters.experiment:
         late = rows["created"] >= end
-        older = computed(shown, ("older", filters.until), lambda: _older(shown, filters.until))
-        older = older[np.isin(places(older), places(rows[late]))]
-        rows = np.concatenate([rows[~late], older])
+        older = computed(shown, "older", _older)
+        older = older[older["created"] < end]
+        of_late, of_older = place_numbers(rows[late], older)
+        older, of_older = older[np.isin(of_older, of_late)], of_older[np.isin(of_older, of_late)]
+        newest = np.unique(of_older[::-1], return_index=True)[1]
+        rows = np.concatenate([rows[~late], older[::-1][newest]])
     if begin is not None:
         rows = rows[rows["created"] >= begin]
     return rows
 
 
-def _older(shown: Snapshot, until: date | None) -> Rows:
-    """Return the newest run until a date of each place, among those that stand for none now."""
-    runs = Run.objects.counted().filter(standing=None, created_at__date__lte=until)
-    return newest_of(runs)
+def _older() -> Rows:
+    """Return the runs that count and stand for no place now, oldest first."""
+    return rows_of(Run.objects.counted().filter(standing=None).order_by("created_at", "id"))
 
 
 def _of_experiment(shown: Snapshot, filters: Filters) -> Rows:
@@ -234,7 +244,7 @@ def _begin(day: date | None) -> float | None:
 
 def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
     if facet == "experiment":
-        return _experiments()
+        return computed(shown, "experiments", _experiments)
     rows = results(shown, filters)
     counts: Counter[str] = Counter()
     if facet in ("category", "track", "family"):

@@ -137,9 +137,13 @@ def replaced(rows: Rows, changed: Rows) -> Rows:
     return np.concatenate([kept, np.array(new, COLUMNS)]) if new else kept
 
 
-def places(rows: Rows) -> NDArray[Any]:
-    """Return a number for the place of each row, equal for equal places."""
-    return np.array([hash(place) for place in _places(rows)], "i8")
+def place_numbers(*tables: Rows) -> list[NDArray[Any]]:
+    """Return a number for the place of each row of each table, equal for equal places."""
+    numbers = [np.zeros(len(rows), "i8") for rows in tables]
+    for name in PLACE_COLUMNS:
+        radix = 1 + max((int(rows[name].max()) for rows in tables if len(rows)), default=0)
+        numbers = [n * radix + rows[name] for n, rows in zip(numbers, tables, strict=True)]
+    return numbers
 
 
 def _places(rows: Rows) -> Iterable[tuple[int, ...]]:

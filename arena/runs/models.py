@@ -130,7 +130,7 @@ class Run(Scores, Quarantine):
         indexes = [
             models.Index(fields=["status", "-created_at"], name="run_status_created"),
             models.Index(fields=["agent", "-created_at"], name="run_agent_created"),
-            models.Index(fields=["-ended_at"], name="run_ended"),
+            models.Index(fields=["status", "-ended_at"], name="run_status_ended"),
         ]
         constraints = [
             one_of("status", RunStatus, "run_status_known"),

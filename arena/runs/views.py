@@ -36,21 +36,43 @@ SPEEDS = (1, 2, 5, 10, 20, 60)
 
 @require_safe
 def runs(request: HttpRequest) -> HttpResponse:
-    chosen = {name: request.GET.get(name, "") for name in FILTERS}
+    chosen = {name: request.GET.get(name, "").replace("\0", "") for name in FILTERS}
     visible = Run.objects.visible_to(request.user)
     found = visible.with_names().matching(**chosen)
     page = Paginator(found, RUNS_A_PAGE).get_page(request.GET.get("page"))
     context = {
         "page": page,
-        "scale": Scale.over(page),
+        "scale": Scale.over(page, "unseen_low", "unseen_high"),
         "chosen": chosen,
         "statuses": RunStatus.values,
-        "tasks": Task.objects.visible_to(request.user).select_related("operator"),
+        "problems": _unknown(request, chosen),
         "agents": Agent.objects.all(),
         "devices": Hardware.objects.all(),
         "experiments": experiments.visible_to(request.user),
     }
     return render(request, "runs.html", context)
+
+
+def _unknown(request: HttpRequest, chosen: dict[str, str]) -> list[str]:
+    """Return a sentence for each filter of runs whose value stands for nothing here."""
+    operator, _, track = chosen["task"].partition("/")
+    tasks = Task.objects.visible_to(request.user).filter(operator__slug=operator)
+    known = {
+        "task": tasks.filter(track=track) if track else tasks,
+        "agent": Agent.objects.filter(slug=chosen["agent"]),
+        "hardware": Hardware.objects.filter(slug=chosen["hardware"]),
+        "experiment": experiments.visible_to(request.user).filter(slug=chosen["experiment"]),
+    }
+    found = [
+        f"There is no {name} “{chosen[name][:100]}” here."
+        for name, rows in known.items()
+        if chosen[name] and not rows.exists()
+    ]
+    statuses = set(filter(None, chosen["status"].split(",")))
+    if unknown := sorted(statuses - set(RunStatus.values)):
+        known_ones = ", ".join(RunStatus.values)
+        found.append(f"There is no status “{unknown[0][:100]}”. Known: {known_ones}.")
+    return found
 
 
 @login_required

@@ -42,6 +42,7 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
   const chosen = remembered(CHOSEN);
   if (chosen) form.elements[chosen]?.focus(); // keyboard users continue where they were
   form.addEventListener("change", ({ target }) => {
+    if (target.type === "search") return; // typed words apply by themselves
     remember(CHOSEN, target.name);
     form.requestSubmit();
   });
@@ -76,3 +77,4 @@ setInterval(tick, 1000);
 if (document.querySelector("[data-chart]")) import("./charts.js").then((charts) => charts.start());
 if (document.querySelector("[data-live]")) watchBoard();
 if (document.querySelector("[data-fragment]")) import("./fragments.js").then((fragments) => fragments.watchFragments());
+if (document.querySelector("form[data-search]")) import("./search.js").then((search) => search.watchSearches());

@@ -6,18 +6,30 @@ from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Any
 
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.dateparse import parse_date
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
-from arena.leaderboard.boards import FACETS, Board, Filters, board, categories, options, unknown
+from arena.leaderboard.boards import (
+    FACETS,
+    Board,
+    Filters,
+    board,
+    categories,
+    computed,
+    options,
+    unknown,
+)
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Row
+from arena.leaderboard.results import Snapshot, snapshot
 
 ROWS_A_PAGE = 50
 SELECTS = (
@@ -40,19 +52,19 @@ PARTS = {
 @require_safe
 def leaderboard(request: HttpRequest) -> HttpResponse:
     asked, problems = filters_of(request)
-    shown = board(asked)
+    now = snapshot()
+    shown = board(asked, now)
     page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
     filters = shown.filters
     plain = Filters(hardware=filters.hardware, generalization=filters.generalization)
     context = {
         "board": shown,
         "rows": page.object_list,
+        "table": computed(now, ("table", filters, page.number), lambda: _table(shown, page)),
         "page": page,
-        "scale": scale_of(page.object_list),
-        "spent": any(row.tokens is not None or row.cost is not None for row in shown.rows),
         "filters": filters,
         "narrowed": filters != plain,
-        "problems": problems + unknown(asked),
+        "problems": problems + unknown(asked, now),
         "generalization": GENERALIZATIONS[filters.generalization],
         "generalizations": [
             (label, _address(request, generalization=name), name == filters.generalization)
@@ -60,11 +72,11 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         ],
         "tabs": [
             (option, _address(request, hardware=option.value), option.value == filters.hardware)
-            for option in options(filters, "hardware")
+            for option in options(filters, "hardware", now)
         ],
         "clear": _address_of(plain),
-        "selects": _selects(filters),
-        "parts": _parts(shown) if shown.rows else [],
+        "selects": _selects(filters, now),
+        "parts": _parts(shown, now) if shown.rows else [],
     }
     return render(request, "leaderboard.html", context)
 
@@ -128,23 +140,39 @@ def scale_of(rows: Iterable[Row]) -> Scale:
     return Scale.over(rows, "unseen_low", "unseen_high")
 
 
-def _selects(filters: Filters) -> list[tuple[str, str, str, list[tuple[str, str]], str]]:
+def _table(shown: Board, page: Page[Row]) -> SafeString:
+    """Return one page of the rows as HTML, which is the same for everybody."""
+    rows = list(page.object_list)
+    context = {
+        "rows": rows,
+        "scale": scale_of(rows),
+        "spent": any(row.tokens is not None or row.cost is not None for row in shown.rows),
+    }
+    return render_to_string("leaderboard/table.html", context)
+
+
+def _selects(
+    filters: Filters, now: Snapshot
+) -> list[tuple[str, str, str, list[tuple[str, str]], str]]:
     """Return the select of each filter that has a value, with the number of results of each."""
     found = []
     for name, label, every in SELECTS:
-        listed = options(filters, name)
+        listed = options(filters, name, now)
         if listed:
             choices = [(option.value, f"{option.label} ({option.count})") for option in listed]
             found.append((label, name, every, choices, getattr(filters, name)))
     return found
 
 
-def _parts(shown: Board) -> list[tuple[str, str, str]]:
+def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
     """Return name, title and address of the parts that have something to show."""
     names = ["generalization"]
     if frontier(shown.rows, shown.filters.generalization):
         names.append("frontier")
-    if len({option.value for option in options(shown.filters, "category") if option.count}) > 1:
+    if (
+        len({option.value for option in options(shown.filters, "category", now) if option.count})
+        > 1
+    ):
         names.append("categories")
     return [
         (n, PARTS[n], _address_of(shown.filters, reverse("board-part", args=[n]))) for n in names

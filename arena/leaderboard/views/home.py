@@ -34,7 +34,7 @@ COUNTS_SECONDS = 10
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     visible = Run.objects.visible_to(request.user).of_agents().with_names()
-    newest = list(visible.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:MAX_NEWEST_RUNS])
+    newest = _newest(visible)
     newest_records = records(MAX_NEWEST_RECORDS)
     found = boards()
     leaders = [[row for row in board.rows if row.rank][:3] for board in found]
@@ -59,6 +59,15 @@ def methodology(request: HttpRequest) -> HttpResponse:
 
 def unseen_scale(runs: Sequence[Run]) -> Scale:
     return Scale.over(runs, "unseen_low", "unseen_high")
+
+
+def _newest(visible: RunQuerySet) -> list[Run]:
+    """Return the runs that were judged last; of each status apart, which an index has in order."""
+    by_status = [visible.filter(status=status).order_by("-ended_at") for status in RUN_JUDGED]
+    found = [run for runs in by_status for run in runs[:MAX_NEWEST_RUNS] if run.ended_at]
+    return sorted(found, key=lambda run: run.ended_at or run.created_at, reverse=True)[
+        :MAX_NEWEST_RUNS
+    ]
 
 
 def _counts() -> dict[str, int]:

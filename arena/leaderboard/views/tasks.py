@@ -20,6 +20,7 @@ from arena.leaderboard.results import snapshot
 from arena.leaderboard.views.home import unseen_scale
 from arena.runs.baselines import timed_baselines
 from arena.runs.models import Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.sources import highlighted
 from arena.runs.states import RUN_JUDGED
 
@@ -112,8 +113,8 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     version = shown.version
     public = version.public if version else {}
     visible_runs = Run.objects.visible_to(request.user).of_agents()
-    runs = visible_runs.with_names().filter(task_version__task=shown)
-    history = list(runs.filter(status__in=RUN_JUDGED).order_by("-ended_at")[:MAX_RECENT_RUNS])
+    versions = list(shown.versions.values_list("pk", flat=True))
+    history = _history(visible_runs.filter(task_version__in=versions))
     task_records = records(MAX_RECORDS, task_version=version) if version else []
     context = {
         "task": shown,
@@ -135,3 +136,14 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     return render(request, "task.html", context)
+
+
+def _history(runs: RunQuerySet) -> list[Run]:
+    """Return the runs of a task that were judged last.
+
+    The database narrows by the versions of the task alone, which few runs have.
+    """
+    ended = runs.exclude(ended_at=None).order_by("-ended_at").values_list("pk", "status")
+    judged = [pk for pk, status in ended if status in RUN_JUDGED][:MAX_RECENT_RUNS]
+    found = Run.objects.with_names().in_bulk(judged)
+    return [found[pk] for pk in judged]

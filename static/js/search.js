@@ -1,0 +1,32 @@
+// Narrows a list while its user types: the list is fetched again with the words of the form.
+
+const WAIT_MS = 200;
+
+function watch(form) {
+  let waiting;
+  let asked = 0;
+  form.addEventListener("input", ({ target }) => {
+    if (target.type !== "search") return;
+    clearTimeout(waiting);
+    waiting = setTimeout(async () => {
+      const number = (asked += 1);
+      const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+      const address = `${location.pathname}?${query}`;
+      try {
+        const answer = await fetch(address);
+        if (!answer.ok || number !== asked) return; // a newer request is under way
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const fresh = page.getElementById(form.dataset.search);
+        if (!fresh) return;
+        document.getElementById(form.dataset.search).replaceChildren(...fresh.childNodes);
+        history.replaceState(null, "", address);
+      } catch {
+        // The server is not reachable; Enter submits the form.
+      }
+    }, WAIT_MS);
+  });
+}
+
+export function watchSearches() {
+  document.querySelectorAll("form[data-search]").forEach(watch);
+}

@@ -1,0 +1,127 @@
+"""Tests that results cannot mislead: badges, notices, explanations and filters."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from arena.catalog.models import Agent, Task
+from arena.runs import services
+from arena.runs.models import Run
+from tests.arena.factories import ask_for_verdict, finished, judge, judged_run, report
+
+pytestmark = pytest.mark.django_db
+LEASE = "worker-1"
+
+
+@pytest.fixture
+def judged(task, agent, hardware):
+    return partial(judged_run, hardware=hardware, ended_at=timezone.now())
+
+
+def text_of(client, address: str) -> str:
+    return client.get(address).content.decode()
+
+
+def test_kernel_slower_than_its_baseline_on_held_out_cases_has_a_badge(judged, client):
+    slow = {"unseen_speedup": 0.85, "unseen_low": 0.83, "unseen_high": 0.87}
+    run = judged("a", "relu", 2.5, **slow)
+    addresses = ("/", "/leaderboard/", "/tasks/", "/runs/", "/agents/a/", run.get_absolute_url())
+    for address in addresses:
+        page = text_of(client, address)
+        assert "slower than baseline" in page and "0.85×" in page, address
+    assert "No agent has beaten a baseline yet" in text_of(client, "/")
+
+
+def test_held_out_speedup_of_lists_has_its_interval(judged, client):
+    run = judged("a", "relu", 3.0, unseen_speedup=2.917, unseen_low=1.78, unseen_high=11.0)
+    for address in ("/leaderboard/", "/tasks/", "/runs/", run.get_absolute_url()):
+        page = text_of(client, address)
+        assert "2.92×" in page and "11.0" in page, address
+
+
+def test_reference_solution_is_never_the_fastest_agent(judged, client):
+    judged("expert", "relu", 19.8)
+    judged("a", "relu", 1.5)
+    expert = Agent.objects.get(slug="expert")
+    expert.open_book = True
+    expert.save()
+    page = text_of(client, "/tasks/")
+    assert "1.50×" in page and "19.80×" not in page and "/agents/expert/" not in page
+
+
+def test_quarantined_run_and_agent_keep_their_page_with_the_reason(judged, client):
+    run = judged("a", "relu", 2.0)
+    services.quarantine(run, "It read the clock of the judge.")
+    page = text_of(client, run.get_absolute_url())
+    assert "In quarantine since" in page and "It read the clock of the judge." in page
+    assert "/agents/a/" not in text_of(client, "/leaderboard/")
+    services.release(run)
+    services.quarantine(Agent.objects.get(slug="a"), "It copies others.")
+    for address in ("/agents/a/", run.get_absolute_url()):
+        assert "It copies others." in text_of(client, address)
+    assert "/agents/a/" not in text_of(client, "/leaderboard/")
+
+
+def test_retired_task_keeps_its_page_and_says_so(judged, client, task):
+    run = judged("a", "relu", 2.0)
+    task.status = "retired"
+    task.full_clean()
+    task.save()
+    page = text_of(client, "/tasks/relu/cpp-to-cpp/")
+    assert "<strong>Retired.</strong>" in page and "Its results stay" in page
+    assert "This task is retired" in text_of(client, run.get_absolute_url())
+    assert "/agents/a/" in text_of(client, "/leaderboard/")
+
+
+def test_task_that_was_public_cannot_become_a_draft_again(task):
+    task.status = "draft"
+    with pytest.raises(ValidationError, match="retire it instead"):
+        task.full_clean()
+    Task(operator=task.operator, track="new", status="draft").full_clean()
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("/leaderboard/?hardware=abacus", "There is no device “abacus” here. Known: test-cpu."),
+        ("/leaderboard/?category=Cooking", "There is no category “Cooking” here. Known: Activ"),
+        ("/leaderboard/?since=yesterday", "From is “yesterday”, which is no date"),
+        ("/leaderboard/?generalization=up", "There is no ranking by “up”."),
+        ("/tasks/?track=to-brainfuck", "There is no track “to-brainfuck” here."),
+        ("/tasks/?hardware=abacus", "There is no device “abacus” here."),
+        ("/runs/?agent=nobody", "There is no agent “nobody” here."),
+        ("/runs/?status=perfect", "There is no status “perfect”."),
+        ("/analysis/?hardware=abacus", "There is no device “abacus” here."),
+    ],
+)
+def test_unknown_value_of_a_filter_says_so(judged, client, address, text):
+    judged("a", "relu", 2.0)
+    assert text in text_of(client, address)
+
+
+def test_filter_options_carry_counts(judged, client):
+    for by in "ab":
+        judged(by, "relu", 2.0)
+    page = text_of(client, "/leaderboard/")
+    assert "Activation (2)" in page and "cpp-to-cpp (2)" in page
+    answer = client.get("/api/v1/leaderboard?category=Cooking").json()
+    assert answer["rows"] == [] and "Cooking" in answer["unknown"][0]
+
+
+def test_run_whose_final_verdict_differs_from_its_round_says_why(start, client):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    judge(ask_for_verdict(run, "round"), report(speedup=3.0))
+    submission = run.submissions.get()
+    final = services.request_evaluation(submission, "final")
+    judge(final, report(speedup=2.0, unseen=1.9))
+    page = text_of(client, run.get_absolute_url())
+    assert "measured round 1 again and found it slower: 2.00× instead of 3.00×" in page
+    other = finished(start(repeat=1), speedup=2.0, unseen=0.9)
+    page = text_of(client, other.get_absolute_url())
+    assert "0.90× instead of 2.00×" in page
+    assert Run.objects.get(pk=other.pk).slower_unseen
