@@ -31,7 +31,7 @@ def submit(request: HttpRequest) -> HttpResponse:
                 form.add_error(None, error.text)
             else:
                 return redirect(submission.run)
-    named = str(form["task"].value() or "")
+    named = str(form["task"].value() or "").replace("\0", "")
     context = {
         "form": form,
         "quotas": quotas_of(user),

@@ -17,7 +17,7 @@ KERNELS_A_PAGE = 50
 
 @require_safe
 def kernels(request: HttpRequest) -> HttpResponse:
-    chosen = {name: request.GET.get(name, "") for name in ("task", "hardware")}
+    chosen = {name: request.GET.get(name, "").replace("\0", "") for name in ("task", "hardware")}
     page = Paginator(ranked_kernels(**chosen), KERNELS_A_PAGE).get_page(request.GET.get("page"))
     submitted = Run.objects.public().direct().values("task_version__task")
     tasks = Task.objects.visible_to(request.user).filter(pk__in=submitted)
