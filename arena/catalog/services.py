@@ -202,7 +202,7 @@ def external_agent(owner: User, name: str, model: str = "") -> Agent:
         "adapter": EXTERNAL,
         "model": model,
         "owner": owner,
-        "description": "It runs outside this arena; what it says of tokens and cost is its own.",
+        "description": "It runs outside this arena. Its tokens and cost are what it reports.",
         "active": False,
     }
     agent, _ = Agent.objects.get_or_create(slug=slug, defaults=values)
