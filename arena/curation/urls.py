@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from arena.curation.views import audit, checks, drafts, editor, quarantine
+from arena.curation.views import audit, checkouts, checks, drafts, editor, quarantine
 
 urlpatterns = [
     path("", drafts.index, name="curate"),
@@ -16,6 +16,7 @@ urlpatterns = [
     path("drafts/<int:pk>/do/<slug:action>/", drafts.act, name="draft-act"),
     path("drafts/<int:pk>/file/", editor.file, name="draft-file"),
     path("drafts/<int:pk>/validate/", editor.validate, name="draft-validate"),
+    path("checkout/", checkouts.checkout, name="checkout"),
     path("quarantine/", quarantine.quarantine, name="quarantine"),
     path("audit/", audit.audit, name="audit"),
     path("checks/<int:pk>/", checks.check, name="check"),

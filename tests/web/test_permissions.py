@@ -113,6 +113,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("POST", "/curate/drafts/{draft}/file/?path=run.sh", "302 403 403 422 422 302"),
     ],
     "draft-validate": [("POST", "/curate/drafts/{draft}/validate/", "302 403 403 400 400 302")],
+    "checkout": [("GET", "", REVIEW), ("POST", "", "302 403 403 409 409 302")],
     "quarantine": [("GET", "", STAFF), ("POST", "", "302 403 403 403 404 302")],
     "audit": [("GET", "", STAFF)],
     "check": [("GET", "/curate/checks/{check}/", REVIEW)],
