@@ -213,6 +213,9 @@ def _dated(shown: Snapshot, filters: Filters) -> Rows:
     A place whose newest run is too late may have an older one, which is read from the runs.
     """
     rows = shown.rows
+    if device := filters.hardware:
+        every = shown.rows
+        rows = computed(shown, ("device", device), lambda: every[_of_device(shown, every, device)])
     begin, end = _begin(filters.since), _begin(filters.until and filters.until + timedelta(days=1))
     if end is not None and not filters.experiment:
         late = rows["created"] >= end
