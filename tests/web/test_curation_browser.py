@@ -1,0 +1,123 @@
+"""A browser test: a task is uploaded, checked, reviewed by a second account, and published.
+
+The steps of the check are written as a worker writes them; `tests/runners/worker/test_checking.py`
+has a real one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from arena.catalog.models import Hardware, Worker
+from arena.curation import checks
+from arena.curation.models import Check
+from tests.arena.curation.conftest import NAME, admission
+from tests.arena.curation.test_archives import in_folder, tarred
+from tests.arena.factories import LEASE
+from tests.web.conftest import TIMEOUT_MS
+
+PASSWORD = "of-both-accounts"
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def arrange() -> None:
+    """Create an admin, a reviewer and a worker; the server knows no quick hash of passwords."""
+    password = PBKDF2PasswordHasher().encode(PASSWORD, "salt-of-the-test")
+    users = get_user_model().objects
+    users.create(username="ada", password=password, is_staff=True)
+    reviewer = users.create(username="grace", password=password)
+    reviewer.groups.add(Group.objects.get_or_create(name="Reviewers")[0])
+    hardware = Hardware.objects.create(slug="cpu", name="A CPU", kind="cpu", queue="hw.cpu")
+    tomorrow = timezone.now() + timedelta(days=1)  # so that a slow test finds it alive
+    Worker.objects.create(
+        name="w", hardware=hardware, queues=["hw.cpu"], pid=1, last_seen_at=tomorrow
+    )
+
+
+def step(*bodies: dict[str, Any]) -> None:
+    """Write steps of the newest check, which the first call claims."""
+    check = Check.objects.latest("pk")
+    checks.claim_check(check.pk, LEASE)
+    checks.add_steps(check.pk, LEASE, list(bodies))
+
+
+def finish() -> None:
+    assert checks.finish_check(Check.objects.latest("pk").pk, LEASE, admitted=True)
+
+
+def test_task_is_uploaded_checked_reviewed_and_published(
+    open_page: Callable[..., Any], server: Any, in_thread: Any, tmp_path: Path
+) -> None:
+    database = in_thread(sys.modules[__name__])
+    database.arrange()
+    archive = tmp_path / "vector_sum.tar"
+    archive.write_bytes(tarred(in_folder()))
+
+    def page_of(name: str) -> Any:
+        page = open_page("/login/?next=/curate/")
+        page.fill("[name=username]", name)
+        page.fill("[name=password]", PASSWORD)
+        page.press("[name=password]", "Enter")
+        page.wait_for_url("**/curate/", timeout=TIMEOUT_MS)
+        return page
+
+    author, second = page_of("ada"), page_of("grace")
+    author.goto(f"{server.url}/curate/new/")
+    author.set_input_files("[name=archive]", str(archive))
+    author.locator("[data-upload] button").click()
+    author.wait_for_url("**/curate/drafts/*/", timeout=TIMEOUT_MS)
+    address = author.url
+
+    # The editor shows a problem while somebody types, and violates no policy.
+    author.goto(f"{address}file/?path=task.toml")
+    author.click(".cm-content")
+    author.keyboard.press("Control+Home")
+    author.keyboard.type("wrong ")
+    author.wait_for_selector("[data-problems] >> text=not TOML", timeout=TIMEOUT_MS)
+    author.keyboard.press("Control+z")
+    author.wait_for_selector("text=can be read without problems", timeout=TIMEOUT_MS)
+
+    author.goto(address)
+    author.click("button >> text=Run the checks")
+    author.click("th a >> text=On A CPU")
+    task = f"{NAME}/cpp-to-cpp"
+    attempt = {
+        "type": "attempt", "task": task, "name": "no_scale", "role": "mutant", "note": "",
+        "verdict": "failed", "reason": "WRONG_VALUES", "as_expected": True, "seconds": 1.0,
+    }  # fmt: skip
+    database.step({"type": "task", "task": task, "count": 1}, attempt)
+    author.wait_for_selector("text=no_scale", timeout=TIMEOUT_MS)
+    database.step(admission(task, "0" * 64))
+    database.finish()
+    author.wait_for_selector('[data-state="passed"]', timeout=TIMEOUT_MS)
+    author.goto(address)
+    author.click("button >> text=Ask for a review")
+    author.wait_for_selector("text=waits for a second person", timeout=TIMEOUT_MS)
+
+    second.goto(f"{address}diff/")
+    assert second.locator("text=Nothing is published under this name yet").count() == 1
+    second.goto(address)
+    second.locator("button >> text=Approve").focus()
+    second.keyboard.press("Enter")
+    second.wait_for_selector("text=Staff can publish it", timeout=TIMEOUT_MS)
+
+    author.goto(address)
+    author.click("button >> text=Publish")
+    author.wait_for_selector(f".track-list >> text={task}", timeout=TIMEOUT_MS)
+    author.goto(f"{server.url}/tasks/{task}/")
+    assert author.locator("h1 >> text=Vector sum").count() == 1
+    author.goto(f"{server.url}/curate/audit/")
+    for action in ("draft.create", "draft.approve", "task.publish"):
+        assert author.locator(f"td >> text={action}").count() == 1, action
+    assert author.console_errors == second.console_errors == []
