@@ -25,6 +25,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -198,10 +199,16 @@ def _seconds(address: str) -> float:
     return time.perf_counter() - began
 
 
-def _get(address: str) -> bytes:
+@cache
+def _client() -> Any:
+    """Return the client of this process, which loads the middleware once, as a server does."""
     from django.test import Client
 
-    answer = Client(SERVER_NAME="localhost").get(address)
+    return Client(SERVER_NAME="localhost")
+
+
+def _get(address: str) -> bytes:
+    answer = _client().get(address)
     if answer.status_code != 200:
         raise SystemExit(f"{address}: {answer.status_code}")
     return bytes(answer.content)
