@@ -6,30 +6,26 @@ because a speedup on a CPU and one on a GPU say different things.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.catalog.models import Agent, Hardware, Harness
-from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Ranking, Row, rank
-from arena.leaderboard.results import (
-    Rows,
-    Snapshot,
-    newest_of,
-    place_numbers,
-    rows_of,
-    snapshot,
+from arena.catalog.models import Hardware, Harness
+from arena.leaderboard.columns import Rows
+from arena.leaderboard.rankings import (
+    GENERALIZATIONS,
+    UNSEEN,
+    Ranking,
+    Row,
+    cells_of,
+    rank,
+    rank_cells,
 )
-from arena.runs.models import Experiment, Run
+from arena.leaderboard.results import Snapshot, computed, snapshot
 
-T = TypeVar("T")
-MAX_COMPUTED = 512
-"""Boards and parts of boards that are kept for one state of the standings."""
 FACETS = ("hardware", "category", "track", "family", "model", "harness", "experiment")
 
 
@@ -104,12 +100,15 @@ def categories(filters: Filters) -> dict[str, Ranking]:
     filters = replace(filters, hardware=board(filters, shown).filters.hardware)
 
     def compute() -> dict[str, Ranking]:
-        rows = results(shown, filters)
-        tasks, of_task = np.unique(rows["task"], return_inverse=True)
-        found = np.array([shown.tasks[pk].category for pk in tasks.tolist()], "O")
+        chosen = chosen_rows(shown, filters)
+        cells = cells_of(shown.table.rows[chosen])
+        facet = shown.table.facets["category"]
+        of_entry = np.zeros(cells.entries, "i4")
+        of_entry[cells.entry_of_row] = facet.numbers[chosen]
         return {
-            name: rank(rows[(found == name)[of_task]], shown.agents, filters.generalization)
-            for name in sorted(set(found.tolist()))
+            name: rank_cells(cells.among(of_entry == number), shown.agents, filters.generalization)
+            for number, name in enumerate(facet.values)
+            if (of_entry == number).any()
         }
 
     return computed(shown, ("categories", filters), compute)
@@ -150,38 +149,43 @@ def leaders(device: str) -> dict[int, tuple[str, int, float, float, float]]:
         closed = [pk for pk, agent in shown.agents.items() if not agent.open_book]
         timed = rows["passed"] & (rows["unseen_speedup"] > 0) & np.isin(rows["agent"], closed)
         rows = rows[timed]
-        rows = rows[np.argsort(rows["unseen_speedup"], kind="stable")]
+        rows = rows[np.lexsort((rows["unseen_speedup"], rows["task"]))]
+        tasks = rows["task"]
+        rows = rows[np.append(tasks[1:] != tasks[:-1], True)[: len(rows)]]  # the fastest are last
         speedup = rows["unseen_speedup"]
         ends = [np.fmin(rows["unseen_low"], speedup), np.fmax(rows["unseen_high"], speedup)]
         columns = (rows["run"], rows["agent"], speedup, *ends)
         found = zip(*(column.tolist() for column in columns), strict=True)
-        return dict(zip(rows["task"].tolist(), found, strict=True))  # the fastest comes last
+        return dict(zip(rows["task"].tolist(), found, strict=True))
 
     return computed(shown, ("leaders", device), compute)
 
 
 def results(shown: Snapshot, filters: Filters) -> Rows:
     """Return the runs of a board: of each place the newest that the filters leave."""
-    rows = _dated(shown, filters)
-    if filters.experiment:
-        rows = computed(
-            shown,
-            ("experiment", filters.experiment, filters.since, filters.until),
-            lambda: _of_experiment(shown, filters),
-        )
-    for facet, value in asdict(filters).items():
-        if value and facet in MASKS:
-            rows = rows[MASKS[facet](shown, rows, value)]
+    rows: Rows = shown.table.rows[chosen_rows(shown, filters)]
     return rows
 
 
-def computed(shown: Snapshot, key: Any, compute: Callable[[], T]) -> T:
-    """Return what was computed under this key for this state, or compute it."""
-    if key not in shown.computed:
-        if len(shown.computed) >= MAX_COMPUTED:
-            shown.computed.pop(next(iter(shown.computed)), None)
-        shown.computed[key] = compute()
-    found: T = shown.computed[key]
+def chosen_rows(shown: Snapshot, filters: Filters) -> NDArray[Any]:
+    """Return the positions in the table of the runs of a board."""
+    table = shown.table
+    mask = np.ones(len(table.rows), bool)
+    for each in _masks(shown, filters).values():
+        mask &= each
+    if filters.experiment or filters.until:
+        return table.newest_among(mask)
+    return np.asarray(np.flatnonzero(mask & table.newest))
+
+
+def _masks(shown: Snapshot, filters: Filters) -> dict[str, NDArray[Any]]:
+    """Return the rows that each filter leaves, by the name of the filter."""
+    facets, created = shown.table.facets, shown.table.rows["created"]
+    found = {name: facets[name].mask(value) for name in FACETS if (value := getattr(filters, name))}
+    if filters.since:
+        found["since"] = created >= _begin(filters.since)
+    if filters.until:
+        found["until"] = created < _begin(filters.until + timedelta(days=1))
     return found
 
 
@@ -192,126 +196,72 @@ def _board(shown: Snapshot, filters: Filters) -> Board:
     filters = replace(filters, hardware=slug)
     rows = results(shown, filters)
     ranking = rank(rows, shown.agents, filters.generalization)
-    newest: dict[int, int] = {}
-    versions = list(zip(rows["task"].tolist(), rows["task_version"].tolist(), strict=True))
-    for task, version in versions:
-        newest[task] = max(newest.get(task, 0), version)
     return Board(
         filters=filters,
-        device=next((d for d in shown.devices.values() if d.slug == slug), None),
+        device=next((d for d in shown.catalog.devices.values() if d.slug == slug), None),
         rows=ranking.rows,
         size=ranking.board,
         common=ranking.common,
         judge_versions=sorted(set(rows["judge"].tolist()) - {""}),
-        outdated=sum(version != newest[task] for task, version in versions),
+        outdated=_outdated(rows),
     )
 
 
-def _dated(shown: Snapshot, filters: Filters) -> Rows:
-    """Return the newest run of each place between two dates.
-
-    A place whose newest run is too late may have an older one, which is read from the runs.
-    """
-    rows = shown.rows
-    if device := filters.hardware:
-        every = shown.rows
-        rows = computed(shown, ("device", device), lambda: every[_of_device(shown, every, device)])
-    begin, end = _begin(filters.since), _begin(filters.until and filters.until + timedelta(days=1))
-    if end is not None and not filters.experiment:
-        late = rows["created"] >= end
-        older = computed(shown, "older", _older)
-        older = older[older["created"] < end]
-        of_late, of_older = place_numbers(rows[late], older)
-        older, of_older = older[np.isin(of_older, of_late)], of_older[np.isin(of_older, of_late)]
-        newest = np.unique(of_older[::-1], return_index=True)[1]
-        rows = np.concatenate([rows[~late], older[::-1][newest]])
-    if begin is not None:
-        rows = rows[rows["created"] >= begin]
-    return rows
+def _outdated(rows: Rows) -> int:
+    """Return the number of runs of an older version of their task than another run."""
+    tasks, versions = rows["task"], rows["task_version"]
+    order = np.lexsort((versions, tasks))
+    tasks, versions = tasks[order], versions[order]
+    last = np.flatnonzero(np.append(tasks[1:] != tasks[:-1], True)[: len(rows)])
+    newest = np.repeat(versions[last], np.diff(last, prepend=-1))
+    return int((versions != newest).sum())
 
 
-def _older() -> Rows:
-    """Return the runs that count and stand for no place now, oldest first."""
-    return rows_of(Run.objects.counted().filter(standing=None).order_by("created_at", "id"))
-
-
-def _of_experiment(shown: Snapshot, filters: Filters) -> Rows:
-    runs = Run.objects.counted().filter(experiment__slug=filters.experiment)
-    dates = {"created_at__date__gte": filters.since, "created_at__date__lte": filters.until}
-    return newest_of(runs.filter(**{lookup: day for lookup, day in dates.items() if day}))
-
-
-def _begin(day: date | None) -> float | None:
-    return datetime.combine(day, time(), UTC).timestamp() if day else None
+def _begin(day: date) -> float:
+    return datetime.combine(day, time(), UTC).timestamp()
 
 
 def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
+    """Return the options of a filter that is not set in `filters`."""
+    rows = chosen_rows(shown, filters)
     if facet == "experiment":
-        return computed(shown, "experiments", _experiments)
-    rows = results(shown, filters)
-    counts: Counter[str] = Counter()
-    if facet in ("category", "track", "family"):
-        for task, count in _counted(rows["task"]):
-            facts = shown.tasks[task]
-            values = facts.families if facet == "family" else (getattr(facts, facet),)
-            counts.update(dict.fromkeys(values, count))
-        known = {name for t in shown.tasks.values() for name in _values(t, facet)}
-        return [Option(name, name, counts[name]) for name in sorted(known)]
+        rows = _newest_by_experiment(shown, filters)
+    counts = shown.table.facets[facet].counts(rows)
+    catalog = shown.catalog
     if facet == "hardware":
-        counts.update({shown.devices[pk].slug: n for pk, n in _counted(rows["hardware"])})
-        found = [Option(d.slug, d.name, counts[d.slug]) for d in shown.devices.values()]
+        found = [Option(d.slug, d.name, counts.get(d.slug, 0)) for d in catalog.devices.values()]
         return sorted(found, key=lambda option: (-option.count, option.value))
-    attribute = "model" if facet == "model" else "adapter"
-    for agent, count in _counted(rows["agent"]):
-        counts[getattr(shown.agents[agent], attribute)] += count
-    titles = dict(Harness.objects.values_list("name", "title")) if facet == "harness" else {}
-    known = {getattr(agent, attribute) for agent in _shown_agents(shown)} - {""} | titles.keys()
-    named = [Option(name, titles.get(name, name), counts[name]) for name in known]
+    if facet in ("category", "track", "family"):
+        known = {name for t in catalog.tasks.values() for name in _values(t, facet)}
+        return [Option(name, name, counts.get(name, 0)) for name in sorted(known)]
+    titles: dict[str, str] = {}
+    if facet == "experiment":
+        titles = {each.slug: each.title for each in catalog.experiments.values()}
+    elif facet == "harness":
+        titles = computed(shown, "harnesses", _harnesses)
+    known = set(counts) | (titles.keys() if facet == "harness" else set())
+    named = [Option(name, titles.get(name, name), counts.get(name, 0)) for name in known]
     return sorted(named, key=lambda option: option.label.lower())
 
 
-def _experiments() -> list[Option]:
-    """Return the experiments with a result that counts."""
-    judged = Run.objects.counted().exclude(experiment=None).order_by()
-    counts = Counter(judged.values_list("experiment", flat=True))
-    found = Experiment.objects.filter(pk__in=counts).values_list("pk", "slug", "title")
-    return [Option(slug, title, counts[pk]) for pk, slug, title in found]
+def _newest_by_experiment(shown: Snapshot, filters: Filters) -> NDArray[Any]:
+    """Return the newest run of each place in each experiment."""
+    table = shown.table
+    mask = table.rows["experiment"] > 0
+    for each in _masks(shown, filters).values():
+        mask = mask & each
+    chosen = np.flatnonzero(mask)
+    keys = np.stack([table.place[chosen], table.rows["experiment"][chosen]])
+    order = np.lexsort(keys[::-1])
+    keys = keys[:, order]
+    last = np.append((keys[:, 1:] != keys[:, :-1]).any(axis=0), True)[: len(chosen)]
+    found: NDArray[Any] = chosen[order[last]]
+    return found
 
 
-def _shown_agents(shown: Snapshot) -> list[Agent]:
-    return [shown.agents[pk] for pk in np.unique(shown.rows["agent"]).tolist()]
+def _harnesses() -> dict[str, str]:
+    return dict(Harness.objects.values_list("name", "title"))
 
 
 def _values(facts: Any, facet: str) -> tuple[str, ...]:
     return tuple(facts.families) if facet == "family" else (getattr(facts, facet),)
-
-
-def _counted(column: NDArray[Any]) -> list[tuple[int, int]]:
-    values, counts = np.unique(column, return_counts=True)
-    return list(zip(values.tolist(), counts.tolist(), strict=True))
-
-
-def _of_tasks(shown: Snapshot, rows: Rows, facet: str, value: str) -> NDArray[Any]:
-    chosen = [pk for pk, facts in shown.tasks.items() if value in _values(facts, facet)]
-    return np.isin(rows["task"], chosen)
-
-
-def _of_agents(shown: Snapshot, rows: Rows, attribute: str, value: str) -> NDArray[Any]:
-    chosen = [pk for pk, agent in shown.agents.items() if getattr(agent, attribute) == value]
-    return np.isin(rows["agent"], chosen)
-
-
-def _of_device(shown: Snapshot, rows: Rows, value: str) -> NDArray[Any]:
-    chosen = [pk for pk, device in shown.devices.items() if device.slug == value]
-    return np.isin(rows["hardware"], chosen)
-
-
-Mask = Callable[[Snapshot, Rows, str], NDArray[Any]]
-MASKS: Mapping[str, Mask] = {
-    "hardware": _of_device,
-    "category": lambda shown, rows, value: _of_tasks(shown, rows, "category", value),
-    "track": lambda shown, rows, value: _of_tasks(shown, rows, "track", value),
-    "family": lambda shown, rows, value: _of_tasks(shown, rows, "family", value),
-    "model": lambda shown, rows, value: _of_agents(shown, rows, "model", value),
-    "harness": lambda shown, rows, value: _of_agents(shown, rows, "adapter", value),
-}

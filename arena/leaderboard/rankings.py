@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arena.catalog.models import Agent
+from arena.leaderboard.columns import Rows
 from arena.leaderboard.intervals import RUN_LOG_STD, Z_95, overlap
-from arena.leaderboard.results import Rows
 from evaluation.types import Interval
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"
@@ -106,51 +106,88 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Cells:
-    """The results of each agent on each task and device, combined over repeats.
+    """The results of each agent on each entry, a task and device, combined over repeats.
 
-    `agent` and `entry` number both. `logs` has, for each kind of speedup, the middle of its log and
-    the distances to both ends of its interval; NaN where no repeat passed and was timed.
+    `agents` are ids; `agent` and `entry` number both for each cell, `entry_of_row` for each row.
+    `logs` has, for each kind of speedup, the middle of its log and the distances to both ends of
+    its interval; NaN where no repeat passed and was timed. `sums` are over the runs of the cell.
     """
 
+    agents: list[int]
+    entries: int
     agent: NDArray[Any]
     entry: NDArray[Any]
-    solved: NDArray[Any]
+    entry_of_row: NDArray[Any]
     logs: Mapping[str, NDArray[Any]]
+    sums: Mapping[str, NDArray[Any]]
+
+    def among(self, entries: NDArray[Any]) -> Cells:
+        """Return the cells of the entries of a mask."""
+        chosen = entries[self.entry]
+        return replace(
+            self,
+            agent=self.agent[chosen],
+            entry=self.entry[chosen],
+            logs={which: logs[:, chosen] for which, logs in self.logs.items()},
+            sums={name: column[chosen] for name, column in self.sums.items()},
+        )
 
 
 def rank(rows: Rows, agents: Mapping[int, Agent], generalization: str = UNSEEN) -> Ranking:
     """Rank the agents of these runs, of which each place has one."""
+    return rank_cells(cells_of(rows), agents, generalization)
+
+
+def cells_of(rows: Rows) -> Cells:
+    """Return the cells of these runs, by agent, then by entry."""
+    ids, agent_of = np.unique(rows["agent"], return_inverse=True)
+    radix = 1 + (int(rows["hardware"].max()) if len(rows) else 0)
+    pairs = rows["task"] * radix + rows["hardware"]
+    entries, entry_of = np.unique(pairs, return_inverse=True)
+    width = max(1, len(entries))
+    keys = agent_of * width + entry_of
+    order = np.lexsort((rows["repeat"], keys))  # so that sums do not depend on the order of rows
+    rows, keys = rows[order], keys[order]
+    first = np.append(True, keys[1:] != keys[:-1])[: len(rows)]
+    cell_of, keys = np.cumsum(first) - 1, keys[first]
+    count = len(keys)
+    logs = {which: combined(logs_of(rows, which), cell_of, count) for which in GENERALIZATIONS}
+    columns = _summands(rows)
+    sums: dict[str, NDArray[Any]] = {
+        name: np.bincount(cell_of, column, count) for name, column in columns.items()
+    }
+    sums["solved"] = sums["passed"] / np.maximum(sums["runs"], 1)
+    return Cells(ids.tolist(), len(entries), keys // width, keys % width, entry_of, logs, sums)
+
+
+def rank_cells(cells: Cells, agents: Mapping[int, Agent], generalization: str = UNSEEN) -> Ranking:
+    """Rank the agents of these cells."""
     if generalization not in GENERALIZATIONS:
         raise ValueError(f"{generalization!r} is not one of {(*GENERALIZATIONS,)}")
-    if not len(rows):
+    if not len(cells.agent):
         return Ranking([], 0, 0)
-    ids, agent_of = np.unique(rows["agent"], return_inverse=True)
-    pairs = np.stack([rows["task"], rows["hardware"]])
-    entry_of = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-    cells = _cells(rows, agent_of, entry_of)
-    attempted = np.zeros((len(ids), entry_of.max() + 1), bool)
-    attempted[cells.agent, cells.entry] = True
-    named = [agents[pk] for pk in ids.tolist()]
+    numbers, of_cell = np.unique(cells.agent, return_inverse=True)
+    named = [agents[cells.agents[number]] for number in numbers.tolist()]
+    attempted = np.zeros((len(named), cells.entries), bool)
+    attempted[of_cell, cells.entry] = True
     closed = [number for number, agent in enumerate(named) if not agent.open_book]
     ranked, common = _common(attempted, closed, [agent.slug for agent in named])
+    is_ranked = np.zeros(len(named), bool)
+    is_ranked[list(ranked)] = True
+    scores = _Scores(cells, of_cell, len(named), common[cells.entry] | ~is_ranked[of_cell])
     board = int(attempted[closed].any(axis=0).sum()) if closed else 0
-    everything = np.ones(attempted.shape[1], bool)
-    scored = []
-    for number, agent in enumerate(named):
-        own = _of_agent(cells, number, everything)
-        counted = _of_agent(cells, number, common) if number in ranked else own
-        row = _row(rows[agent_of == number], agent, own, counted, board)
-        if number in ranked:
-            count = int(common.sum())
-            row = replace(row, common=count, share=row.common_solved / count)
-        else:
-            row = replace(row, unranked=OPEN_BOOK if agent.open_book else FEW_COMMON, common=0)
-        scored.append((row, _interval(counted[1][generalization])))
-    scored.sort(key=lambda pair: _order(*pair))
-    placed = _placed([pair for pair in scored if not pair[0].unranked])
-    others = [row for row, _ in scored if row.unranked == FEW_COMMON]
-    others += [row for row, _ in scored if row.unranked == OPEN_BOOK]
-    return Ranking(placed + others, board, int(common.sum()) if ranked else 0)
+    size = int(common.sum()) if ranked else 0
+    scored = [
+        (_row(agent, number, scores, board, size if number in ranked else 0), speedup)
+        for number, (agent, speedup) in enumerate(
+            zip(named, scores.counted[generalization], strict=True)
+        )
+    ]
+    scored.sort(key=_order)
+    placed = _placed([each for each in scored if not each[0]["unranked"]])
+    others = [row for row, _ in scored if row["unranked"]]
+    others.sort(key=lambda row: row["unranked"] == OPEN_BOOK)
+    return Ranking([Row(**values) for values in (*placed, *others)], board, size)
 
 
 def logs_of(rows: Rows, which: str) -> NDArray[Any]:
@@ -184,13 +221,23 @@ def combined(logs: NDArray[Any], groups: NDArray[Any], count: int) -> NDArray[An
     return np.stack([middle, *ends])
 
 
-def _cells(rows: Rows, agent_of: NDArray[Any], entry_of: NDArray[Any]) -> Cells:
-    width = int(entry_of.max()) + 1
-    keys, cell_of = np.unique(agent_of.astype("i8") * width + entry_of, return_inverse=True)
-    repeats = np.bincount(cell_of)
-    passed = np.bincount(cell_of, rows["passed"])
-    logs = {which: combined(logs_of(rows, which), cell_of, len(keys)) for which in GENERALIZATIONS}
-    return Cells(keys // width, keys % width, passed / repeats, logs)
+def _summands(rows: Rows) -> dict[str, NDArray[Any]]:
+    """Return what is added up over runs: figures, and counts of runs of which they are known."""
+    costs, tokens = rows["cost_usd"], rows["tokens"]
+    shares = rows["passed"] & (rows["roofline_share"] > 0)
+    return {
+        "runs": np.ones(len(rows)),
+        "passed": rows["passed"],
+        "rounds": rows["rounds"],
+        "seconds": rows["seconds"],
+        "cost": np.nan_to_num(costs),
+        "priced": ~np.isnan(costs),
+        "unpriced": np.isnan(costs) & ~np.isnan(tokens),
+        "tokens": np.nan_to_num(tokens),
+        "counted": ~np.isnan(tokens),
+        "log_share": np.log(np.where(shares, rows["roofline_share"], 1.0)),
+        "shares": shares,
+    }
 
 
 def _common(
@@ -216,97 +263,104 @@ def _common(
     return set(), np.zeros(attempted.shape[1], bool)
 
 
-def _of_agent(
-    cells: Cells, number: int, entries: NDArray[Any]
-) -> tuple[float, dict[str, NDArray[Any]]]:
-    """Return the tasks that an agent solved among `entries`, and its speedups over them."""
-    mine = (cells.agent == number) & entries[cells.entry]
-    group = np.zeros(int(mine.sum()), int)
-    speedups = {
-        which: combined(logs[:, mine], group, 1)[:, 0] for which, logs in cells.logs.items()
+class _Scores:
+    """The sums and speedups of each of `count` agents.
+
+    Those of `counted` and `solved` are over the `chosen` cells, the others over all.
+    """
+
+    def __init__(self, cells: Cells, of_cell: NDArray[Any], count: int, chosen: NDArray[Any]):
+        self.sums = {
+            name: np.bincount(of_cell, column, count).tolist()
+            for name, column in cells.sums.items()
+        }
+        self.tasks = np.bincount(of_cell, minlength=count).tolist()
+        solved = np.bincount(of_cell[chosen], cells.sums["solved"][chosen], count)
+        self.solved = solved.tolist()
+        self.counted = {
+            which: _intervals(combined(logs[:, chosen], of_cell[chosen], count))
+            for which, logs in cells.logs.items()
+        }
+        self.own_unseen = _intervals(combined(cells.logs[UNSEEN], of_cell, count))
+
+
+def _row(agent: Agent, number: int, scores: _Scores, board: int, common: int) -> dict[str, Any]:
+    """Return the columns of an agent; it has no rank yet, or none without `common` tasks."""
+    sums = {name: column[number] for name, column in scores.sums.items()}
+    tasks, passed, total = scores.tasks[number], int(sums["passed"]), int(sums["runs"])
+    solved, common_solved = round(sums["solved"], 6), round(scores.solved[number], 6)
+    cost = None if sums["unpriced"] or not sums["priced"] else sums["cost"]
+    tokens = int(sums["tokens"]) if sums["counted"] else None
+    gap = scores.counted[GAP][number]
+    shares = sums["shares"]
+    return {
+        "rank": None,
+        "band": None,
+        "unranked": "" if common else OPEN_BOOK if agent.open_book else FEW_COMMON,
+        "agent": agent,
+        "passed": passed,
+        "total": total,
+        "tasks": tasks,
+        "board": tasks if agent.open_book else board,
+        "solved": solved,
+        "common": common,
+        "common_solved": common_solved,
+        "share": common_solved / common if common else solved / tasks,
+        **_columns("", scores.counted[SEEN][number]),
+        **_columns("unseen_", scores.counted[UNSEEN][number]),
+        **_columns("own_unseen_", scores.own_unseen[number]),
+        "gap": gap.speedup if gap else None,
+        "roofline_share": math.exp(sums["log_share"] / shares) if shares else None,
+        "rounds": sums["rounds"] / total,
+        "seconds": sums["seconds"] / total,
+        "cost": cost,
+        "tokens": tokens,
+        "cost_per_solved": cost / passed if cost is not None and passed else None,
+        "tokens_per_solved": tokens / passed if tokens is not None and passed else None,
     }
-    return round(float(cells.solved[mine].sum()), 6), speedups
 
 
-def _row(
-    rows: Rows,
-    agent: Agent,
-    own: tuple[float, dict[str, NDArray[Any]]],
-    counted: tuple[float, dict[str, NDArray[Any]]],
-    board: int,
-) -> Row:
-    """Return the unplaced row of an agent from its runs."""
-    tasks = len(np.unique(np.stack([rows["task"], rows["hardware"]]), axis=1)[0])
-    passed = int(rows["passed"].sum())
-    shares = rows["roofline_share"][rows["passed"]]
-    shares = shares[shares > 0]
-    cost, tokens = _spent(rows)
-    gap = _interval(counted[1][GAP])
-    return Row(
-        rank=None,
-        band=None,
-        unranked="",
-        agent=agent,
-        passed=passed,
-        total=len(rows),
-        tasks=tasks,
-        board=tasks if agent.open_book else board,
-        solved=own[0],
-        common=0,
-        common_solved=counted[0],
-        share=own[0] / tasks,
-        **_columns("", counted[1][SEEN]),
-        **_columns("unseen_", counted[1][UNSEEN]),
-        **_columns("own_unseen_", own[1][UNSEEN]),
-        gap=gap.speedup if gap else None,
-        roofline_share=float(np.exp(np.log(shares).mean())) if len(shares) else None,
-        rounds=float(rows["rounds"].mean()),
-        seconds=float(rows["seconds"].mean()),
-        cost=cost,
-        tokens=tokens,
-        cost_per_solved=cost / passed if cost is not None and passed else None,
-        tokens_per_solved=tokens / passed if tokens is not None and passed else None,
-    )
+Placed = tuple[dict[str, Any], Interval | None]
+"""The columns of an agent, and the speedup that it is ranked by."""
 
 
-def _spent(rows: Rows) -> tuple[float | None, int | None]:
-    costs, tokens = rows["cost_usd"], rows["tokens"]
-    unpriced = bool((np.isnan(costs) & ~np.isnan(tokens)).any())
-    cost = None if unpriced or np.isnan(costs).all() else math.fsum(costs[~np.isnan(costs)])
-    return cost, None if np.isnan(tokens).all() else int(np.nansum(tokens))
-
-
-def _placed(scored: Sequence[tuple[Row, Interval | None]]) -> list[Row]:
-    """Return the rows with their rank; a band is compared with its leader only."""
-    rows: list[Row] = []
-    leader: tuple[Row, Interval | None] | None = None
+def _placed(scored: Sequence[Placed]) -> list[dict[str, Any]]:
+    """Return the columns with the rank; a band is compared with its leader only."""
+    rows = []
+    leader: Placed | None = None
     band = 0
-    for position, (row, speedup) in enumerate(scored, start=1):
-        if leader is None or not _tied(row, speedup, *leader):
-            band, leader = position, (row, speedup)
-        rows.append(replace(row, rank=position, band=band))
+    for position, each in enumerate(scored, start=1):
+        if leader is None or not _tied(each, leader):
+            band, leader = position, each
+        rows.append(each[0] | {"rank": position, "band": band})
     return rows
 
 
-def _interval(logs: NDArray[Any]) -> Interval | None:
-    middle, below, above = logs.tolist()
-    if math.isnan(middle):
-        return None
-    return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
+def _intervals(logs: NDArray[Any]) -> list[Interval | None]:
+    """Return the speedups and their intervals; None where there is none."""
+    middle, below, above = logs
+    ends = np.exp(np.stack([middle, middle - below, middle + above])).T.tolist()
+    return [None if math.isnan(each[0]) else Interval(*each) for each in ends]
 
 
-def _columns(prefix: str, logs: NDArray[Any]) -> dict[str, float | None]:
-    interval = _interval(logs)
-    values = asdict(interval) if interval else dict.fromkeys(("speedup", "low", "high"))
-    return {f"{prefix}{name}": value for name, value in values.items()}
+def _columns(prefix: str, interval: Interval | None) -> dict[str, float | None]:
+    if interval is None:
+        return dict.fromkeys((f"{prefix}speedup", f"{prefix}low", f"{prefix}high"))
+    return {
+        f"{prefix}speedup": interval.speedup,
+        f"{prefix}low": interval.low,
+        f"{prefix}high": interval.high,
+    }
 
 
-def _order(row: Row, speedup: Interval | None) -> tuple[float, float, str]:
-    return (-row.share, -speedup.speedup if speedup else 0.0, row.agent.slug)
+def _order(each: Placed) -> tuple[float, float, str]:
+    row, speedup = each
+    return (-row["share"], -speedup.speedup if speedup else 0.0, row["agent"].slug)
 
 
-def _tied(row: Row, speedup: Interval | None, leader: Row, leading: Interval | None) -> bool:
-    """Return whether a row does not differ significantly from the leader of a band."""
-    if row.share != leader.share or (speedup is None) != (leading is None):
+def _tied(each: Placed, leader: Placed) -> bool:
+    """Return whether an agent does not differ significantly from the leader of a band."""
+    (row, speedup), (first, leading) = each, leader
+    if row["share"] != first["share"] or (speedup is None) != (leading is None):
         return False
     return speedup is None or leading is None or overlap(speedup, leading)

@@ -8,72 +8,65 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
-from django.db.models import Window
+from django.db.models import Q, Window
 from django.db.models.functions import RowNumber
 from numpy.typing import NDArray
 
 from arena.catalog.models import DIRECT, Agent, Hardware, Task
-from arena.runs.models import Evaluation, Run, Standing
+from arena.leaderboard.columns import (
+    COLUMNS,
+    PLACE_COLUMNS,
+    SCORES,
+    Rows,
+    place_numbers,
+    replaced,
+)
+from arena.leaderboard.table import Catalog, ExperimentFacts, Table, TaskFacts, table_of
+from arena.runs.models import Evaluation, Experiment, Run, Standing
 from arena.runs.querysets import RunQuerySet
-from arena.runs.standings import NEWEST_FIRST, PLACE, State, plus, state
+from arena.runs.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state
 from arena.runs.states import RunStatus, Scope
 
-Rows = NDArray[Any]
-"""Judged runs: a structured array of COLUMNS, where NaN stands for what is unknown."""
-SCORES = (
-    "speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high", "roofline_share",
-)  # fmt: skip
-COLUMNS = np.dtype(
-    [
-        *[(name, "i8") for name in ("task", "agent", "hardware", "repeat", "task_version")],
-        ("run", "O"),
-        ("judge", "O"),
-        ("passed", "?"),
-        *[(name, "f8") for name in SCORES],
-        *[(name, "f8") for name in ("created", "seconds", "rounds", "cost_usd", "tokens")],
-    ]
-)
-PLACE_COLUMNS = ("task", "agent", "hardware", "repeat")
-OF_RUN = ("created_at", "started_at", "ended_at", "status", "rounds", *SCORES)
+T = TypeVar("T")
+
+OF_RUN = ("experiment", "created_at", "started_at", "ended_at", "status", "rounds", *SCORES)
+MAX_COMPUTED = 512
+"""Boards and parts of boards that are kept for one state of the standings."""
+MAX_PLACES_READ = 50
+"""Changed places whose older runs are read alone."""
 CATALOG_SECONDS = 30
 """After this time tasks and agents are read again, whoever has changed them."""
 
 
 @dataclass(frozen=True)
-class TaskFacts:
-    """The columns of a task that boards read."""
-
-    operator: str
-    title: str
-    category: str
-    track: str
-    families: tuple[str, ...]
-
-    @property
-    def slug(self) -> str:
-        return f"{self.operator}/{self.track}"
-
-
-@dataclass(frozen=True)
 class Snapshot:
-    """The standings of all boards at one state, and what was computed from them so far.
+    """The results of all boards at one state, and what was computed from them so far.
 
-    `rows` are those that count: none is of a draft task or of an agent in quarantine.
+    `every` has all standings, `older` the other runs that can stand for their place. `table` has
+    the runs of both that count: none is of a draft task or of an agent in quarantine.
     """
 
     state: State
     every: Rows
-    rows: Rows
-    tasks: Mapping[int, TaskFacts]
-    agents: Mapping[int, Agent]
-    devices: Mapping[int, Hardware]
+    older: Rows
+    catalog: Catalog
+    table: Table
     read_at: float
     computed: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Rows:
+        """Return the standings that count."""
+        return self.table.rows[self.table.newest]
+
+    @property
+    def agents(self) -> Mapping[int, Agent]:
+        return self.catalog.agents
 
 
 _kept: Snapshot | None = None
@@ -98,6 +91,16 @@ def forget() -> None:
     _kept = None
 
 
+def computed(shown: Snapshot, key: Any, compute: Callable[[], T]) -> T:
+    """Return what was computed under this key for this state, or compute it."""
+    if key not in shown.computed:
+        if len(shown.computed) >= MAX_COMPUTED:
+            shown.computed.pop(next(iter(shown.computed)), None)
+        shown.computed[key] = compute()
+    found: T = shown.computed[key]
+    return found
+
+
 def newest_of(runs: RunQuerySet) -> Rows:
     """Return the newest of these runs for each place, read from the runs themselves."""
     position = Window(RowNumber(), partition_by=PLACE, order_by=NEWEST_FIRST)
@@ -108,7 +111,7 @@ def rows_of(runs: RunQuerySet) -> Rows:
     """Return these runs as rows, with the cost of the broken runs that they continue."""
     names = ("task_version__task", "agent", "hardware", "repeat", "task_version", "pk")
     found = list(runs.values_list(*names, "cost_usd", "tokens", *OF_RUN))
-    continuing = Run.objects.exclude(continues=None)
+    continuing = Run.objects.exclude(continues=None).order_by()
     columns = ("pk", "continues", "continues__cost_usd", "continues__tokens")
     before = {pk: rest for pk, *rest in continuing.values_list(*columns)}
     finals = Evaluation.objects.filter(scope=Scope.FINAL, submission__run__in=runs.order_by())
@@ -120,58 +123,72 @@ def rows_of(runs: RunQuerySet) -> Rows:
         while previous in before:
             previous, *more = before[previous]
             spent = plus(spent, (more[0], more[1]))
-        rows.append(_row(place, run, judges.get(run, ""), spent, rest))
+        rows.append(_row(place, run, judges.get(run, ""), spent, 0, rest))
     return np.array(rows, COLUMNS)
-
-
-def replaced(rows: Rows, changed: Rows) -> Rows:
-    """Return `rows` in which those of `changed` stand for their places."""
-    places = {place: number for number, place in enumerate(_places(rows))}
-    new = []
-    kept = rows.copy()
-    for row, place in zip(changed, _places(changed), strict=True):
-        if place in places:
-            kept[places[place]] = row
-        else:
-            new.append(row)
-    return np.concatenate([kept, np.array(new, COLUMNS)]) if new else kept
-
-
-def place_numbers(*tables: Rows) -> list[NDArray[Any]]:
-    """Return a number for the place of each row of each table, equal for equal places."""
-    numbers = [np.zeros(len(rows), "i8") for rows in tables]
-    for name in PLACE_COLUMNS:
-        radix = 1 + max((int(rows[name].max()) for rows in tables if len(rows)), default=0)
-        numbers = [n * radix + rows[name] for n, rows in zip(numbers, tables, strict=True)]
-    return numbers
-
-
-def _places(rows: Rows) -> Iterable[tuple[int, ...]]:
-    return zip(*(rows[name].tolist() for name in PLACE_COLUMNS), strict=True)
 
 
 def _read(now: State, before: Snapshot | None) -> Snapshot:
     """Read what has changed since `before`, or all rows."""
+    catalog = _catalog()
+    if before and before.state == now and before.catalog.values == catalog.values:
+        return replace(before, read_at=time.monotonic())
     if before and before.state.epoch == now.epoch and before.state.number <= now.number:
-        every = before.every
-        if before.state != now:
-            every = replaced(every, _standings(above=before.state.number))
+        every, older = before.every, before.older
+        since = before.state.number
+        if now.removed > since:
+            left, held = place_numbers(_places(), every)
+            every = every[np.isin(held, left)]
+        if now.number > since:
+            changed = _standings(above=since)
+            every = replaced(every, changed)
+            older = _older_again(every, older, changed)
     else:
-        every = _standings(above=-1)
-    tasks = _tasks()
-    agents = Agent.objects.in_bulk()
-    counted = [pk for pk, a in agents.items() if a.quarantined_at is None and a.adapter != DIRECT]
-    counts = np.isin(every["task"], list(tasks)) & np.isin(every["agent"], counted)
-    devices = Hardware.objects.in_bulk()
-    return Snapshot(now, every, every[counts], tasks, agents, devices, time.monotonic())
+        every, older = _standings(above=-1), _older()
+    counted = np.concatenate([older, every])
+    table = table_of(counted[_counts(catalog, counted)], catalog)
+    return Snapshot(now, every, older, catalog, table, time.monotonic())
+
+
+def _counts(catalog: Catalog, rows: Rows) -> NDArray[Any]:
+    """Return which rows are of no draft task and of no agent that boards leave out."""
+    agents = catalog.agents.items()
+    counted = [pk for pk, a in agents if a.quarantined_at is None and a.adapter != DIRECT]
+    return np.isin(rows["task"], list(catalog.tasks)) & np.isin(rows["agent"], counted)
+
+
+def _older(*conditions: Q) -> Rows:
+    """Return the runs that can stand for a place and do not, oldest first."""
+    return rows_of(standing_runs().filter(*conditions, standing=None).order_by("created_at", "id"))
+
+
+def _older_again(every: Rows, older: Rows, changed: Rows) -> Rows:
+    """Return `older` with the rows of the changed places read anew."""
+    if len(changed) > MAX_PLACES_READ:
+        return _older()
+    of_every, of_older, of_changed = place_numbers(every, older, changed)
+    left = older[np.isin(of_older, of_every) & ~np.isin(of_older, of_changed)]
+    names = {"task_version__task": "task", "agent": "agent", "hardware": "hardware"}
+    chosen = {f"{n}__in": set(changed[column].tolist()) for n, column in names.items()}
+    read = _older(Q(**chosen))
+    of_read, of_changed = place_numbers(read, changed)
+    return np.concatenate([left, read[np.isin(of_read, of_changed)]])
+
+
+def _places() -> Rows:
+    """Return the places that have a standing."""
+    found = np.array(list(Standing.objects.order_by().values_list(*PLACE_COLUMNS)), "i8")
+    rows = np.zeros(len(found), COLUMNS)
+    for name, column in zip(PLACE_COLUMNS, found.reshape(-1, len(PLACE_COLUMNS)).T, strict=True):
+        rows[name] = column
+    return rows
 
 
 def _standings(above: int) -> Rows:
     names = (*PLACE_COLUMNS, "run__task_version", "run", "judge_version", "cost_usd", "tokens")
     rows = Standing.objects.filter(version__gt=above).order_by("pk")
-    found = rows.values_list(*names, *(f"run__{name}" for name in OF_RUN))
+    found = rows.values_list(*names, "version", *(f"run__{name}" for name in OF_RUN))
     return np.array(
-        [_row(each[:5], each[5], each[6], each[7:9], each[9:]) for each in found], COLUMNS
+        [_row(each[:5], each[5], each[6], each[7:9], each[9], each[10:]) for each in found], COLUMNS
     )
 
 
@@ -180,13 +197,25 @@ def _row(
     run: str,
     judge: str,
     spent: tuple[float | None, int | None],
+    version: int,
     of_run: Sequence[Any],
 ) -> tuple[Any, ...]:
     """Return the columns of a run, from those that OF_RUN names."""
-    created, started, ended, status, rounds, *scores = of_run
+    experiment, created, started, ended, status, rounds, *scores = of_run
     seconds = (ended - started).total_seconds() if started and ended else 0.0
     passed = status == RunStatus.PASSED
-    return (*place, run, judge, passed, *scores, created.timestamp(), seconds, rounds, *spent)
+    times = created.timestamp(), seconds, rounds
+    return (*place, experiment or 0, version, run, judge, passed, *scores, *times, *spent)
+
+
+def _catalog() -> Catalog:
+    experiments = Experiment.objects.order_by().values_list("pk", "slug", "title")
+    return Catalog(
+        _tasks(),
+        Agent.objects.in_bulk(),
+        Hardware.objects.in_bulk(),
+        {pk: ExperimentFacts(slug, title) for pk, slug, title in experiments},
+    )
 
 
 def _tasks() -> dict[int, TaskFacts]:

@@ -454,11 +454,12 @@ class SpeedRecord(models.Model):
 class StandingsState(models.Model):
     """The single row with the version that the standings and records are at.
 
-    `number` grows with each change. `epoch` changes when rows were deleted, so that a reader of
-    changes must read all rows again.
+    `number` grows with each change; `removed` is its value when a standing was last deleted.
+    `epoch` changes when all rows were written anew, so that readers must read all of them again.
     """
 
     number = models.PositiveBigIntegerField(default=0)
+    removed = models.PositiveBigIntegerField(default=0)
     epoch = models.CharField(max_length=16, blank=True)
 
     class Meta:

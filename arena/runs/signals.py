@@ -44,7 +44,7 @@ def touch_agent(instance: Agent, **_: Any) -> None:
 @receiver(post_delete, sender=Run)
 def drop_standing(instance: Run, **_: Any) -> None:
     """Let an older run stand for the place of a deleted one."""
-    touch(anew=True)
+    touch(removed=True)
     keep_standing(instance)
 
 

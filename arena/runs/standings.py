@@ -4,7 +4,8 @@ A place is a task, an agent, a device and a repeat. Whether the task is a draft 
 agent is in quarantine is decided by the reader, because both concern whole places.
 
 A reader that has the rows of `state()` reads only those with a higher version, as long as the epoch
-stays. Every writer locks the state first, so that versions become visible in their order.
+stays. Where a later version removed a standing, it also looks for places that are gone. Every
+writer locks the state first, so that versions become visible in their order.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class State:
 
     epoch: str
     number: int
+    removed: int
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,19 @@ class Rebuilt:
 
 def state() -> State:
     """Return the state that the standings and records are at."""
-    found = StandingsState.objects.values_list("epoch", "number").first()
-    return State(*found) if found else State("", 0)
+    found = StandingsState.objects.values_list("epoch", "number", "removed").first()
+    return State(*found) if found else State("", 0, 0)
 
 
-def touch(anew: bool = False) -> int:
+def touch(anew: bool = False, removed: bool = False) -> int:
     """Start the next version, for a change of what boards show; return its number.
 
-    With `anew`, readers read all rows again. Call it inside a transaction that changes rows.
+    With `removed`, readers look for standings that are gone; with `anew`, they read all rows again.
+    Call it inside a transaction that changes rows.
     """
     changes: dict[str, Any] = {"number": F("number") + 1}
+    if removed:
+        changes["removed"] = F("number") + 1
     if anew:
         changes["epoch"] = secrets.token_hex(8)
     with transaction.atomic():
@@ -86,7 +91,7 @@ def keep_standing(run: Run) -> None:
         if newest:
             _write(place, newest, number)
         elif Standing.objects.filter(**place).delete()[0]:
-            touch(anew=True)
+            touch(removed=True)
         refresh_records(run.task_version_id, run.hardware_id)
 
 

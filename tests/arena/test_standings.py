@@ -15,7 +15,7 @@ from arena.leaderboard.boards import Filters, board, results
 from arena.leaderboard.rankings import rank
 from arena.leaderboard.results import newest_of, snapshot
 from arena.runs import services
-from arena.runs.models import Run, SpeedRecord, Standing
+from arena.runs.models import Experiment, Run, SpeedRecord, Standing
 from arena.runs.standings import keep_standing, rebuild, state
 from tests.arena.factories import finished, judged_run
 
@@ -103,6 +103,8 @@ def test_open_book_agent_loses_its_records_when_it_becomes_one(judged):
 def test_board_after_random_changes_equals_the_full_computation(judged, hardware, seed):
     dice = random.Random(seed)
     devices = [hardware, Hardware.objects.create(slug="gpu", name="GPU", kind="gpu", queue="hw.g")]
+    for name in ("first", "second"):
+        Experiment.objects.create(slug=name, title=name)
     today = timezone.now()
     for _ in range(60):
         change = dice.random()
@@ -113,8 +115,10 @@ def test_board_after_random_changes_equals_the_full_computation(judged, hardware
             services.show_run(dice.choice(runs), dice.choice(["public", "staff", "owner"]))
         elif change < 0.86:
             services.quarantine(dice.choice(runs), "Why not.")
-        elif change < 0.9:
+        elif change < 0.88:
             services.release(dice.choice(runs))
+        elif change < 0.9:
+            dice.choice(runs).delete()
         elif change < 0.95:
             task = Task.objects.order_by("?").first()
             task.status = dice.choice(["draft", "published", "retired"])
@@ -151,6 +155,7 @@ def _judge(judged, dice, devices, today):
         cost_usd=dice.choice([None, 0.5]),
         tokens=dice.choice([None, 100]),
         continues=continues,
+        experiment=dice.choice([None, *Experiment.objects.all()]),
     )
     keep_standing(run)
 
@@ -165,12 +170,17 @@ def _filters(today):
         yield Filters(hardware=device, until=day - timedelta(days=2))
         yield Filters(hardware=device, since=day - timedelta(days=4), until=day - timedelta(days=1))
     yield Filters(hardware="gpu", category="Activation", track="cpp-to-cpp")
+    yield Filters(hardware="gpu", experiment="first")
+    yield Filters(hardware="gpu", experiment="second", until=day - timedelta(days=2))
 
 
 def _compare(filters: Filters) -> None:
     """Compare a board with that of all runs, read without standings."""
     runs = Run.objects.counted().matching(
-        hardware=board(filters).filters.hardware, category=filters.category, track=filters.track
+        hardware=board(filters).filters.hardware,
+        category=filters.category,
+        track=filters.track,
+        experiment=filters.experiment,
     )
     if filters.since:
         runs = runs.filter(created_at__date__gte=filters.since)

@@ -11,6 +11,7 @@ from arena.catalog.models import Operator, Task, Worker
 from arena.runs import services
 from arena.runs.models import Evaluation, Event, Experiment, Measurement, Run
 from arena.runs.rounds import best_of, rounds_of
+from arena.runs.standings import rebuild
 from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, report
 from tests.web.world import DEVICE, HIDDEN, SECRET
 
@@ -185,6 +186,7 @@ def test_draft_task_and_names_of_hidden_runs_are_staff_only(client, world, alice
     hidden = Experiment.objects.create(slug="unheard-of", title="Unheard of")
     world.passed(TASK, "tuner", 2.1, rounds=1)
     Run.objects.exclude(pk=run.pk).update(experiment=hidden, visibility="staff")
+    rebuild()
     Operator.objects.filter(pk=draft.operator_id).update(families=["spies"])
     draft.operator.tasks.update(status="draft")
     named = ("swiglu", "spies", hidden.slug)

@@ -22,14 +22,13 @@ from arena.leaderboard.boards import (
     Filters,
     board,
     categories,
-    computed,
     options,
     unknown,
 )
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Row
-from arena.leaderboard.results import Snapshot, snapshot
+from arena.leaderboard.results import Snapshot, computed, snapshot
 
 ROWS_A_PAGE = 50
 SELECTS = (

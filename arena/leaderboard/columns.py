@@ -1,0 +1,47 @@
+"""The columns in which boards hold judged runs, and the numbers of their places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[Any]
+"""Judged runs: a structured array of COLUMNS, where NaN stands for what is unknown.
+
+`experiment` is 0 for a run of none. `version` is that of a standing, 0 for a row read from a run.
+"""
+SCORES = (
+    "speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high", "roofline_share",
+)  # fmt: skip
+COLUMNS = np.dtype(
+    [
+        *[(name, "i8") for name in ("task", "agent", "hardware", "repeat", "task_version")],
+        *[(name, "i8") for name in ("experiment", "version")],
+        ("run", "O"),
+        ("judge", "O"),
+        ("passed", "?"),
+        *[(name, "f8") for name in SCORES],
+        *[(name, "f8") for name in ("created", "seconds", "rounds", "cost_usd", "tokens")],
+    ]
+)
+PLACE_COLUMNS = ("task", "agent", "hardware", "repeat")
+
+
+def place_numbers(*tables: Rows) -> list[NDArray[Any]]:
+    """Return a number for the place of each row of each table, equal for equal places.
+
+    The numbers have the order of task, agent, device and repeat.
+    """
+    numbers = [np.zeros(len(rows), "i8") for rows in tables]
+    for name in PLACE_COLUMNS:
+        radix = 1 + max((int(rows[name].max()) for rows in tables if len(rows)), default=0)
+        numbers = [n * radix + rows[name] for n, rows in zip(numbers, tables, strict=True)]
+    return numbers
+
+
+def replaced(rows: Rows, changed: Rows) -> Rows:
+    """Return `rows` in which those of `changed` stand for their places."""
+    of_rows, of_changed = place_numbers(rows, changed)
+    return np.concatenate([rows[~np.isin(of_rows, of_changed)], changed])

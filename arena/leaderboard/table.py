@@ -1,0 +1,146 @@
+"""The runs that boards count, with the number of the value that each has of every filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arena.catalog.models import Agent, Hardware
+from arena.leaderboard.columns import Rows, place_numbers
+
+Mask = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """The columns of a task that boards read."""
+
+    operator: str
+    title: str
+    category: str
+    track: str
+    families: tuple[str, ...]
+
+    @property
+    def slug(self) -> str:
+        return f"{self.operator}/{self.track}"
+
+
+@dataclass(frozen=True)
+class ExperimentFacts:
+    """The columns of an experiment that boards read."""
+
+    slug: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What boards read of tasks, agents, devices and experiments, by their ids."""
+
+    tasks: Mapping[int, TaskFacts]
+    agents: Mapping[int, Agent]
+    devices: Mapping[int, Hardware]
+    experiments: Mapping[int, ExperimentFacts]
+
+    @cached_property
+    def values(self) -> list[Any]:
+        """Return all columns, to compare two catalogs; models compare by their ids alone."""
+        rows = [*self.agents.values(), *self.devices.values()]
+        columns = [{n: v for n, v in vars(row).items() if n[0] != "_"} for row in rows]
+        return [columns, self.tasks, self.experiments]
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One filter: its values, and the number of that of each row; -1 for none.
+
+    A task has several families: `of_task` says for each value which tasks have it.
+    """
+
+    values: list[str]
+    numbers: NDArray[Any]
+    of_task: NDArray[Any] | None = None
+
+    def mask(self, value: str) -> Mask:
+        """Return the rows that have this value."""
+        if value not in self.values:
+            return np.zeros(len(self.numbers), bool)
+        number = self.values.index(value)
+        if self.of_task is None:
+            return np.asarray(self.numbers == number)
+        return np.asarray(self.of_task[number][self.numbers])
+
+    def counts(self, rows: NDArray[Any]) -> dict[str, int]:
+        """Return how many of some rows have each value."""
+        numbers = self.numbers[rows]
+        if self.of_task is None:
+            counted = np.bincount(numbers[numbers >= 0], minlength=len(self.values))
+        else:
+            tasks = np.bincount(numbers, minlength=self.of_task.shape[1])
+            counted = self.of_task.astype(int) @ tasks
+        return dict(zip(self.values, counted.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The runs that count, those of one place together and the oldest first.
+
+    `newest` marks the last of each place, which is its standing.
+    """
+
+    rows: Rows
+    place: NDArray[Any]
+    newest: Mask
+    facets: Mapping[str, Facet]
+
+    def newest_among(self, mask: Mask) -> NDArray[Any]:
+        """Return the newest row of each place among those of a mask."""
+        chosen = np.flatnonzero(mask)
+        places = self.place[chosen]
+        last: NDArray[Any] = chosen[np.append(places[1:] != places[:-1], True)[: len(chosen)]]
+        return last
+
+
+def table_of(rows: Rows, catalog: Catalog) -> Table:
+    """Return the table of these runs. Of two that were created at once, the later is newer."""
+    places = place_numbers(rows)[0]
+    order = np.lexsort((rows["created"], places))
+    rows, places = rows[order], places[order]
+    newest = np.append(places[1:] != places[:-1], True)[: len(rows)]
+    tasks, of_task = np.unique(rows["task"], return_inverse=True)
+    facts = [catalog.tasks[pk] for pk in tasks.tolist()]
+    families = sorted({name for each in facts for name in each.families})
+    having = np.array([[name in each.families for each in facts] for name in families], bool)
+    agents = catalog.agents.__getitem__
+    facets = {
+        "category": _facet([each.category for each in facts], of_task),
+        "track": _facet([each.track for each in facts], of_task),
+        "family": Facet(families, of_task, having.reshape(len(families), len(facts))),
+        "hardware": _of_ids(rows["hardware"], lambda pk: catalog.devices[pk].slug),
+        "agent": _of_ids(rows["agent"], lambda pk: agents(pk).slug),
+        "model": _of_ids(rows["agent"], lambda pk: agents(pk).model),
+        "harness": _of_ids(rows["agent"], lambda pk: agents(pk).adapter),
+        "experiment": _of_ids(
+            rows["experiment"], lambda pk: catalog.experiments[pk].slug if pk else ""
+        ),
+    }
+    return Table(rows, places, newest, facets)
+
+
+def _of_ids(column: NDArray[Any], name: Callable[[int], str]) -> Facet:
+    ids, inverse = np.unique(column, return_inverse=True)
+    return _facet([name(pk) for pk in ids.tolist()], inverse)
+
+
+def _facet(names: Sequence[str], inverse: NDArray[Any]) -> Facet:
+    """Return the facet of rows whose names are `names[inverse]`; an empty name is no value."""
+    values = sorted(set(names) - {""})
+    numbers = {value: number for number, value in enumerate(values)}
+    found = np.array([numbers.get(name, -1) for name in names], "i4")
+    return Facet(values, found[inverse] if len(names) else np.zeros(0, "i4"))
