@@ -1,0 +1,4 @@
+"""Statistics of the analysis page: pure functions of columns, by scipy and statsmodels.
+
+Both libraries take a second to import, so the functions import them when they first run.
+"""
