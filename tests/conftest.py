@@ -114,8 +114,9 @@ def django_db_modify_db_settings(
 def forget_boards() -> Iterator[None]:
     """Drop the boards that this process keeps: the next test has another database."""
     yield
-    if results := sys.modules.get("arena.leaderboard.results"):
-        results.forget()
+    for name in ("results", "verdicts"):
+        if module := sys.modules.get(f"arena.leaderboard.{name}"):
+            module.forget()
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ class ExperimentFacts:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What boards read of tasks, agents, devices and experiments, by their ids."""
+    """The columns of tasks, agents, devices and experiments that boards read, by their ids."""
 
     tasks: Mapping[int, TaskFacts]
     agents: Mapping[int, Agent]

@@ -5,22 +5,16 @@ A verdict is one evaluation, of a round or final. Its gates run in order until o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, Max, Q
+import numpy as np
+from numpy.typing import NDArray
 
-from arena.runs.best import best_so_far
-from arena.runs.models import Evaluation, GateResult
-from arena.runs.states import Scope
-from evaluation.types import GateName
+from arena.leaderboard.verdicts import GATES, Verdicts
 
 SPEEDUP_THRESHOLDS = (0.0, 1.0, 1.25, 1.5, 2.0)
 """The p of the fast_p curves; 0 counts every run that passed a round."""
-NOT_FAILED = ("passed", "skipped")
-NO_VERDICT = ("", "broken")
 MAX_ROUNDS = 30
 
 
@@ -35,14 +29,15 @@ class GateCount:
 
 @dataclass(frozen=True)
 class FailureClass:
-    """One reason of failure at one gate: its count, the number of agents, the newest verdict."""
+    """One reason of failure at one gate: its count, its agents, the newest run and round."""
 
     gate: str
     verdict: str
     reason: str
     count: int
     agents: int
-    newest: Evaluation
+    run: str
+    round: int
 
 
 @dataclass(frozen=True)
@@ -75,88 +70,101 @@ class VerdictStats:
     fast: list[FastShares]
 
 
-def verdict_stats(runs: Any) -> VerdictStats:
-    """Count the verdicts of a queryset of runs; broken evaluations do not count."""
-    evaluations = Evaluation.objects.filter(submission__run__in=runs)
-    evaluations = evaluations.exclude(scope=Scope.PROFILE).exclude(verdict__in=NO_VERDICT)
-    results = GateResult.objects.filter(evaluation__submission__run__in=runs)
-    results = results.exclude(evaluation__scope=Scope.PROFILE)
-    results = results.exclude(evaluation__verdict__in=NO_VERDICT)
-    categories = _categories(evaluations)
+def verdict_stats(found: Verdicts) -> VerdictStats:
+    """Count these verdicts."""
     return VerdictStats(
-        verdicts=sum(category.total for category in categories),
-        runs=evaluations.values("submission__run").distinct().count(),
-        gates=_gates(results),
-        failures=_failures(results),
-        categories=categories,
-        fast=_fast(evaluations),
+        verdicts=len(found),
+        runs=len(np.unique(found.run)),
+        gates=_gates(found),
+        failures=_failures(found),
+        categories=_categories(found),
+        fast=_fast(found.among(~found.final)),
     )
 
 
-def _gates(results: Any) -> list[GateCount]:
-    reached = results.exclude(verdict="skipped")
-    counted = reached.values("gate").annotate(
-        reached=Count("pk"), passed=Count("pk", filter=Q(verdict="passed"))
-    )
-    by_gate = {row["gate"]: GateCount(**row) for row in counted}
-    return [by_gate.get(gate.value, GateCount(gate.value, 0, 0)) for gate in GateName]
-
-
-def _failures(results: Any) -> list[FailureClass]:
-    rows = list(
-        results.exclude(verdict__in=NOT_FAILED)
-        .values("gate", "verdict", "reason")
-        .annotate(
-            count=Count("pk"),
-            agents=Count("evaluation__submission__run__agent", distinct=True),
-            newest=Max("evaluation"),
-        )
-        .order_by("-count", "gate", "reason")
-    )
-    newest = Evaluation.objects.select_related("submission").in_bulk(row["newest"] for row in rows)
-    return [FailureClass(**{**row, "newest": newest[row["newest"]]}) for row in rows]
-
-
-def _categories(evaluations: Any) -> list[CategoryCount]:
-    """Return the categories, lowest pass rate first."""
-    column = "submission__run__task_version__task__operator__category"
-    counted = evaluations.values(column, "verdict", "reason").annotate(count=Count("pk"))
-    found = []
-    for name, rows in groupby(counted.order_by(column), key=lambda row: row[column]):
-        counts = list(rows)
-        failed = [row for row in counts if row["verdict"] not in NOT_FAILED]
-        worst = max(failed, key=lambda row: row["count"], default={"reason": ""})
-        total = sum(row["count"] for row in counts)
-        passed = total - sum(row["count"] for row in failed)
-        found.append(CategoryCount(name, passed, total, worst["reason"]))
-    return sorted(found, key=lambda category: category.passed / category.total)
-
-
-def _fast(evaluations: Any) -> list[FastShares]:
-    """Return the shares by round; a run keeps its best after its last round."""
-    columns = ("submission__run", "submission__round", "verdict", "speedup", "low")
-    rounds = evaluations.filter(scope=Scope.ROUND).order_by(*columns[:2])
-    rows = rounds.values_list(*columns, named=True)
-    runs = [_best_by_round(list(group)) for _, group in groupby(rows, key=lambda row: row[0])]
-    last = min(MAX_ROUNDS, max((max(best) for best in runs if best), default=0))
+def _gates(found: Verdicts) -> list[GateCount]:
     return [
-        FastShares(number, tuple(_share(runs, number, bound) for bound in SPEEDUP_THRESHOLDS))
-        for number in range(1, last + 1)
+        GateCount(gate, *(int((column >> number & 1).sum()) for column in columns))
+        for columns in [(found.reached, found.passed)]
+        for number, gate in enumerate(GATES)
     ]
 
 
-def _best_by_round(rows: Sequence[Any]) -> dict[int, float]:
-    """Return the best speedup of one run so far, by the rounds that passed; 0 if untimed."""
-    return {
-        row.submission__round: best.speedup if best else 0.0
-        for row, best in zip(rows, best_so_far(rows), strict=True)
-        if row.verdict in NOT_FAILED
-    }
+def _failures(found: Verdicts) -> list[FailureClass]:
+    """Return the classes, most frequent first."""
+    keys = np.stack([found.gate, found.failed_verdict, found.failed_reason])
+    classes, of_class = np.unique(keys, axis=1, return_inverse=True)
+    counts = np.bincount(of_class.reshape(-1), minlength=classes.shape[1])
+    listed = []
+    for number, (gate, verdict, reason) in enumerate(classes.T.tolist()):
+        verdicts = found.failure[of_class.reshape(-1) == number]
+        newest = verdicts[np.argmax(found.evaluation[verdicts])]
+        listed.append(
+            FailureClass(
+                gate=GATES[gate],
+                verdict=found.names[verdict],
+                reason=found.names[reason],
+                count=int(counts[number]),
+                agents=len(np.unique(found.agent[verdicts])),
+                run=found.run_ids[found.run[newest]],
+                round=int(found.round[newest]),
+            )
+        )
+    return sorted(listed, key=lambda each: (-each.count, each.gate, each.reason))
 
 
-def _share(runs: Sequence[dict[int, float]], number: int, bound: float) -> float:
-    reached = 0
-    for best in runs:
-        so_far = [speedup for round_, speedup in best.items() if round_ <= number]
-        reached += bool(so_far) and so_far[-1] >= bound
-    return reached / len(runs)
+def _categories(found: Verdicts) -> list[CategoryCount]:
+    """Return the categories, lowest pass rate first."""
+    failed = found.failed
+    totals = np.bincount(found.category, minlength=len(found.categories))
+    counted = np.zeros((len(found.categories), len(found.names)), int)
+    np.add.at(counted, (found.category[failed], found.reason[failed]), 1)
+    by_name = np.argsort(np.array(found.names, "O"))  # of equals, the first by name is the worst
+    rows = []
+    for number in np.flatnonzero(totals).tolist():
+        failures = counted[number]
+        worst = by_name[np.argmax(failures[by_name])] if failures.any() else None
+        total = int(totals[number])
+        reason = "" if worst is None else found.names[worst]
+        rows.append(
+            CategoryCount(found.categories[number], total - int(failures.sum()), total, reason)
+        )
+    return sorted(rows, key=lambda each: (each.passed / each.total, each.name))
+
+
+def _fast(rounds: Verdicts) -> list[FastShares]:
+    """Return the shares by round; a run keeps its best after its last round."""
+    runs, of_run = np.unique(rounds.run, return_inverse=True)
+    passed = np.flatnonzero(~rounds.failed)
+    if not len(passed):
+        return []
+    passed = passed[np.lexsort((rounds.round[passed], of_run[passed]))]
+    speedups = _best_so_far(of_run[passed], rounds.speedup[passed], rounds.low[passed])
+    number = rounds.round[passed]
+    last = min(MAX_ROUNDS, int(number.max()))
+    held = np.full((len(runs), last + 1), -1.0)
+    shown = number <= last
+    held[of_run[passed[shown]], number[shown]] = speedups[shown]
+    known = np.where(held >= 0, np.arange(last + 1), 0)
+    latest = np.take_along_axis(held, np.maximum.accumulate(known, axis=1), axis=1)
+    return [
+        FastShares(
+            step, tuple(float((latest[:, step] >= bound).mean()) for bound in SPEEDUP_THRESHOLDS)
+        )
+        for step in range(1, last + 1)
+    ]
+
+
+def _best_so_far(of_run: NDArray[Any], speedup: NDArray[Any], low: NDArray[Any]) -> NDArray[Any]:
+    """Return the best speedup of its run up to each round that passed; 0 if none was timed.
+
+    Rounds come by run, then by number. The rule is that of `arena.runs.best`: the highest lower
+    bound, and of equals the latest.
+    """
+    timed = ~np.isnan(low) & (low >= 0)
+    bounds, rank = np.unique(np.where(timed, low, -1.0), return_inverse=True)
+    order = of_run * (len(bounds) + 1) + rank
+    best = timed & (order == np.maximum.accumulate(order))
+    position = np.maximum.accumulate(np.where(best, np.arange(len(order)), -1))
+    same_run = (position >= 0) & (of_run[position] == of_run)
+    return np.where(same_run, np.nan_to_num(speedup[position]), 0.0)

@@ -1,42 +1,49 @@
-"""The analysis page: counts over all verdicts."""
+"""The analysis page: counts over the verdicts on the runs that boards count."""
 
 from __future__ import annotations
 
-from django.core.cache import cache
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.templatetags.figures import share
 from arena.leaderboard.charts import fast_p_chart
+from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.verdict_stats import (
     SPEEDUP_THRESHOLDS,
     FastShares,
     VerdictStats,
     verdict_stats,
 )
-from arena.runs.models import Run
+from arena.leaderboard.verdicts import Verdicts, verdicts
 
-FILTERS = ("agent", "hardware", "category", "track")
+SELECTS = (
+    ("agent", "Agent", "All agents"),
+    ("hardware", "Hardware", "All hardware"),
+    ("category", "Category", "All categories"),
+    ("track", "Track", "All tracks"),
+)
+NAMES = {"hardware": "device"}
 CAPTION_THRESHOLD = 1.25
-STATS_SECONDS = 60
 
 
 @require_safe
 def analysis(request: HttpRequest) -> HttpResponse:
-    chosen = {name: request.GET.get(name, "").replace("\0", "") for name in FILTERS}
-    visible = Task.objects.visible_to(request.user)
-    stats = _stats(request, chosen)
+    chosen = {name: request.GET.get(name, "").replace("\0", "") for name, *_ in SELECTS}
+    shown = snapshot()
+    known = computed(shown, "analysis values", lambda: _known(shown))
+    stats = stats_of(shown, chosen)
     context = {
         "stats": stats,
-        "problems": _unknown(chosen),
+        "problems": _unknown(chosen, known),
         "chosen": chosen,
         "narrowed": any(chosen.values()),
-        "agents": Agent.objects.all(),
-        "devices": Hardware.objects.all(),
-        "categories": visible.values_of("operator__category"),
-        "tracks": visible.values_of("track"),
+        "selects": [
+            (label, name, every, known[name], chosen[name]) for name, label, every in SELECTS
+        ],
         "thresholds": SPEEDUP_THRESHOLDS,
         "chart": fast_p_chart(stats.fast),
         "caption": _caption(stats.fast),
@@ -44,31 +51,44 @@ def analysis(request: HttpRequest) -> HttpResponse:
     return render(request, "analysis.html", context)
 
 
-def _stats(request: HttpRequest, chosen: dict[str, str]) -> VerdictStats:
-    """Return the counts of some runs; everybody else sees those of the last minute."""
-    key = f"analysis:{sorted(chosen.items())}"
-    if request.user.is_authenticated:
-        return verdict_stats(Run.objects.visible_to(request.user).of_agents().matching(**chosen))
-    if (kept := cache.get(key)) is None:
-        kept = verdict_stats(Run.objects.public().of_agents().matching(**chosen))
-        cache.set(key, kept, STATS_SECONDS)
-    found: VerdictStats = kept
-    return found
+def verdicts_of(shown: Snapshot, chosen: Mapping[str, str]) -> Verdicts:
+    """Return the verdicts on the runs that these filters leave."""
+    found = verdicts(shown)
+    mask = np.ones(len(shown.table.rows), bool)
+    for name, value in chosen.items():
+        if value:
+            mask &= shown.table.facets[name].mask(value)
+    return found.of_runs(mask) if any(chosen.values()) else found
 
 
-def _unknown(chosen: dict[str, str]) -> list[str]:
-    """Return a sentence for each filter whose value stands for nothing here."""
-    names = {"agent": "agent", "hardware": "device", "category": "category", "track": "track"}
-    known = {
-        "agent": Agent.objects.filter(slug=chosen["agent"]),
-        "hardware": Hardware.objects.filter(slug=chosen["hardware"]),
-        "category": Task.objects.filter(operator__category=chosen["category"]),
-        "track": Task.objects.filter(track=chosen["track"]),
+def stats_of(shown: Snapshot, chosen: Mapping[str, str]) -> VerdictStats:
+    """Return the counts of the analysis page; the same ones until a result changes."""
+    key = ("analysis", *chosen.items())
+    return computed(shown, key, lambda: verdict_stats(verdicts_of(shown, chosen)))
+
+
+def _known(shown: Snapshot) -> dict[str, list[tuple[str, str]]]:
+    """Return the values of each filter with their labels."""
+    catalog = shown.catalog
+    tasks = catalog.tasks.values()
+    titles = sorted((each.title, each.slug) for each in catalog.agents.values())
+    devices = sorted((each.name, each.slug) for each in catalog.devices.values())
+    return {
+        "agent": [(slug, title) for title, slug in titles],
+        "hardware": [(slug, name) for name, slug in devices],
+        "category": [(name, name) for name in sorted({each.category for each in tasks})],
+        "track": [(name, name) for name in sorted({each.track for each in tasks})],
     }
+
+
+def _unknown(
+    chosen: Mapping[str, str], known: Mapping[str, Sequence[tuple[str, str]]]
+) -> list[str]:
+    """Return a sentence for each filter whose value stands for nothing here."""
     return [
-        f"There is no {names[name]} “{value[:100]}” here."
+        f"There is no {NAMES.get(name, name)} “{value[:100]}” here."
         for name, value in chosen.items()
-        if value and not known[name].exists()
+        if value and value not in dict(known[name])
     ]
 
 
