@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 
 from arena.admin import ReadOnlyAdmin
-from arena.curation.models import Check, CheckStep, Draft, Review
+from arena.curation.models import Check, CheckStep, Draft, Rejudging, RejudgingItem, Review
 
 
 @admin.register(Draft)
@@ -40,3 +40,20 @@ class ReviewAdmin(ReadOnlyAdmin):
     list_select_related = ["draft", "reviewer", "author"]
     search_fields = ["draft__name", "comment"]
     date_hierarchy = "at"
+
+
+@admin.register(Rejudging)
+class RejudgingAdmin(ReadOnlyAdmin):
+    list_display = ["__str__", "state", "requested_by", "reason", "created_at", "ended_at"]
+    list_filter = ["state", "requested_by"]
+    list_select_related = ["requested_by"]
+    search_fields = ["reason"]
+    date_hierarchy = "created_at"
+
+
+@admin.register(RejudgingItem)
+class RejudgingItemAdmin(ReadOnlyAdmin):
+    list_display = ["rejudging", "evaluation", "status", "message", "ended_at"]
+    list_filter = ["status"]
+    list_select_related = ["rejudging", "evaluation__submission"]
+    search_fields = ["evaluation__submission__run__id", "message"]

@@ -1,4 +1,4 @@
-"""Tables of curation: drafts of tasks, their checks on workers, and their reviews."""
+"""Tables of curation: drafts of tasks, their checks and reviews, and verdicts judged again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Hardware
-from arena.runs.models import one_of
+from arena.runs.models import Evaluation, one_of
 
 OPEN = ("draft", "review", "approved")
 ACTIVE = ("queued", "running")
@@ -164,3 +164,86 @@ class Review(models.Model):
 
     def __str__(self) -> str:
         return f"review of {self.draft}"
+
+
+class RejudgingState(models.TextChoices):
+    RUNNING = "running", "Running"
+    ENDED = "ended", "Ended"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+class Rejudging(models.Model):
+    """Final verdicts that are judged again together, with the filters that chose them."""
+
+    State = RejudgingState
+
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    reason = models.TextField()
+    filters: Any = models.JSONField(default=dict)
+    judge_version = models.CharField(max_length=50)
+    """Of the web server that started it."""
+    state = models.CharField(max_length=9, choices=RejudgingState, default=RejudgingState.RUNNING)
+    created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name = "re-judging"
+        constraints = [one_of("state", RejudgingState, "rejudging_state_known")]
+
+    def __str__(self) -> str:
+        return f"re-judging {self.pk}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("rejudging", args=[self.pk])
+
+    @property
+    def active(self) -> bool:
+        return self.state == RejudgingState.RUNNING
+
+
+class ItemStatus(models.TextChoices):
+    WAITING = "waiting", "Waiting"
+    JUDGING = "judging", "Being judged"
+    REPLACED = "replaced", "Replaced"
+    KEPT = "kept", "Kept"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+OPEN_ITEMS = (ItemStatus.WAITING, ItemStatus.JUDGING)
+
+
+class RejudgingItem(models.Model):
+    """One verdict of a re-judging; `replacement` is the evaluation that is to replace it.
+
+    A verdict is kept where the new evaluation broke or the hardware cannot judge it.
+    """
+
+    Status = ItemStatus
+
+    rejudging = models.ForeignKey(Rejudging, models.CASCADE, related_name="items")
+    evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="+")
+    replacement = models.OneToOneField(
+        Evaluation, models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    status = models.CharField(max_length=9, choices=ItemStatus, default=ItemStatus.WAITING)
+    message = models.TextField(blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["rejudging", "pk"]
+        indexes = [models.Index(fields=["rejudging", "status"], name="rejudging_item_status")]
+        verbose_name = "re-judged verdict"
+        constraints = [
+            one_of("status", ItemStatus, "rejudging_item_status_known"),
+            models.UniqueConstraint(
+                fields=["evaluation"],
+                condition=Q(status__in=OPEN_ITEMS),
+                name="rejudging_item_one_open",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.rejudging}: {self.evaluation}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from arena.curation.views import audit, checkouts, checks, drafts, editor, quarantine
+from arena.curation.views import audit, checkouts, checks, drafts, editor, quarantine, rejudging
 
 urlpatterns = [
     path("", drafts.index, name="curate"),
@@ -18,6 +18,10 @@ urlpatterns = [
     path("drafts/<int:pk>/validate/", editor.validate, name="draft-validate"),
     path("checkout/", checkouts.checkout, name="checkout"),
     path("quarantine/", quarantine.quarantine, name="quarantine"),
+    path("rejudge/", rejudging.index, name="rejudge"),
+    path("rejudge/<int:pk>/", rejudging.rejudging, name="rejudging"),
+    path("rejudge/<int:pk>/progress/", rejudging.progress, name="rejudging-progress"),
+    path("rejudge/<int:pk>/cancel/", rejudging.cancel, name="rejudging-cancel"),
     path("audit/", audit.audit, name="audit"),
     path("checks/<int:pk>/", checks.check, name="check"),
     path("checks/<int:pk>/steps/", checks.steps, name="check-steps"),

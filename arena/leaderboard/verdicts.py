@@ -177,7 +177,7 @@ def _read_runs(read: _Read, runs: Sequence[tuple[str, int]], all_runs: bool) -> 
     first = len(read.numbers)
     read.numbers |= {key: first + n for n, key in enumerate(runs)}
     numbers = {run: first + n for n, (run, _) in enumerate(runs)}
-    judged = Evaluation.objects.exclude(scope=Scope.PROFILE).exclude(verdict__in=NO_VERDICT)
+    judged = Evaluation.objects.counted().exclude(verdict__in=NO_VERDICT)
     gates = GateResult.objects.order_by()
     if not all_runs:
         judged = judged.filter(submission__run__in=numbers)
@@ -215,5 +215,7 @@ def _read_runs(read: _Read, runs: Sequence[tuple[str, int]], all_runs: bool) -> 
             "evaluation", "gate", "verdict", "reason"
         )
     ]
-    read.verdicts = np.concatenate([read.verdicts, np.array(verdicts, _VERDICT)])
-    read.failures = np.concatenate([read.failures, np.array(failures, _FAILURE)])
+    added = np.array(verdicts, _VERDICT)
+    read.verdicts = np.concatenate([read.verdicts, added])
+    again = np.isin(read.failures["evaluation"], added["evaluation"])  # of a run that changed
+    read.failures = np.concatenate([read.failures[~again], np.array(failures, _FAILURE)])

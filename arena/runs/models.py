@@ -202,7 +202,7 @@ class Evaluation(Scores):
     """One submission judged on one hardware.
 
     `private` may name hidden cases, `report` does not. `case` is the profiled case; it is empty for
-    verdicts.
+    verdicts. `task_version` is set where it may differ from that of the run.
     """
 
     Scope = Scope
@@ -212,6 +212,9 @@ class Evaluation(Scores):
     scope = models.CharField(max_length=7, choices=Scope)
     case = models.CharField(max_length=200, blank=True, default="")
     hardware = models.ForeignKey(Hardware, models.PROTECT, related_name="evaluations")
+    task_version = models.ForeignKey(
+        TaskVersion, models.PROTECT, null=True, blank=True, related_name="+"
+    )
     status = models.CharField(
         max_length=9, choices=EvaluationStatus, default=EvaluationStatus.QUEUED
     )
@@ -238,7 +241,9 @@ class Evaluation(Scores):
         indexes = [models.Index(fields=["status", "heartbeat_at"], name="evaluation_status_beat")]
         constraints = [
             models.UniqueConstraint(
-                fields=["submission", "scope", "case"], name="evaluation_scope_unique"
+                fields=["submission", "scope", "case"],
+                condition=~Q(scope="past"),
+                name="evaluation_scope_unique",
             ),
             one_of("scope", Scope, "evaluation_scope_known"),
             one_of("status", EvaluationStatus, "evaluation_status_known"),
@@ -246,6 +251,16 @@ class Evaluation(Scores):
 
     def __str__(self) -> str:
         return f"{self.submission} {self.scope}"
+
+    @property
+    def judged_version(self) -> TaskVersion:
+        """Return the version of the task that it is judged by."""
+        return self.task_version or self.submission.run.task_version
+
+    @property
+    def replaces(self) -> bool:
+        """Return whether its verdict can replace an earlier one."""
+        return self.status == EvaluationStatus.DONE and self.verdict != "skipped"
 
 
 class GateResult(models.Model):

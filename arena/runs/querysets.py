@@ -10,7 +10,15 @@ from django.db.models import Q
 from arena.accounts.models import Viewer
 from arena.catalog.models import DIRECT, EXTERNAL, Task, Worker
 from arena.queue import BUILD
-from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus, Scope, Split, Visibility
+from arena.runs.states import (
+    RUN_ACTIVE,
+    RUN_JUDGED,
+    SCOPES_COUNTED,
+    RunStatus,
+    Scope,
+    Split,
+    Visibility,
+)
 
 if TYPE_CHECKING:
     from arena.runs.models import Evaluation, Measurement, Run  # noqa: F401
@@ -140,6 +148,10 @@ class EvaluationQuerySet(models.QuerySet["Evaluation"]):
         )
         only_final = Q(scope=Scope.FINAL) & ~models.Exists(own)
         return self.filter(Q(scope=Scope.ROUND) | only_final)
+
+    def counted(self) -> Self:
+        """Return the verdicts that statistics count: no profile, and none that was replaced."""
+        return self.filter(scope__in=SCOPES_COUNTED)
 
 
 class MeasurementQuerySet(models.QuerySet["Measurement"]):

@@ -51,14 +51,19 @@ class Scope(models.TextChoices):
     """Scope of an evaluation.
 
     `round` stops after the seen cases, so that an agent learns nothing of the hidden ones. A
-    `profile` has no verdict; it measures the kernels of a round one by one.
+    `profile` has no verdict; it measures the kernels of a round one by one. A `rejudge` is to
+    replace a final verdict, which then is `past`; so is a `rejudge` that replaced nothing.
     """
 
     ROUND = "round"
     FINAL = "final"
     PROFILE = "profile"
+    REJUDGE = "rejudge"
+    PAST = "past"
 
 
+SCOPES_COUNTED = (Scope.ROUND, Scope.FINAL)
+"""Scopes of the verdicts that statistics count."""
 RUN_ACTIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.JUDGING)
 RUN_JUDGED = (RunStatus.PASSED, RunStatus.FAILED)
 EVALUATION_WAITING = (EvaluationStatus.QUEUED, EvaluationStatus.BUILT)

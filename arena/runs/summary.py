@@ -14,6 +14,7 @@ from arena.runs.models import Evaluation, Run
 from arena.runs.rounds import Round, best_of, difference, rounds_of
 from arena.runs.sources import sources
 from arena.runs.spending import spending
+from arena.runs.states import Scope
 from arena.runs.trace import timeline
 from arena.runs.waiting import waiting_of
 from evaluation.types import GateName
@@ -54,7 +55,18 @@ def summary_of(run: Run) -> dict[str, Any]:
         "todo": timeline.todo_list(run.events.all()),
         "spent": spending(run.pk),
         "sources": sources(final.files) if final else [],
+        **_judged_again(run),
         **verdict_of(judged_round.evaluation if judged_round else None),
+    }
+
+
+def _judged_again(run: Run) -> dict[str, Any]:
+    """Return the earlier final verdicts, newest first, and whether another one is on its way."""
+    again = Evaluation.objects.filter(submission__run=run, scope__in=(Scope.REJUDGE, Scope.PAST))
+    found = list(again.select_related("submission__run__task_version", "task_version"))
+    return {
+        "past": [each for each in found if each.scope == Scope.PAST and each.replaces],
+        "rejudged": any(each.scope == Scope.REJUDGE for each in found),
     }
 
 

@@ -34,6 +34,8 @@ ENVIRONMENT = (
     "ROCM_PATH", "HIP_VISIBLE_DEVICES", "ARENA_UNCONFINED", "ARENA_GPU", "ARENA_CUDA_ARCH",
 )  # fmt: skip
 """Variables of a worker's environment that a judge gets: no address or key of the arena."""
+JUDGED_AS: Mapping[str, str] = {Scope.PROFILE: Scope.ROUND, Scope.REJUDGE: Scope.FINAL}
+"""Scopes that the judge does not know, with those that it judges in their place."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,10 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
             services.finish_profile(evaluation_id, lease, from_json(Profile, report))
         else:
             services.finish_evaluation(evaluation_id, lease, from_json(Report, report))
+    if evaluation.scope == Scope.REJUDGE:
+        from arena.curation import rejudging  # an offline GPU box has none
+
+        rejudging.advance()
 
 
 def environment() -> dict[str, str]:
@@ -153,14 +159,15 @@ class _Judging:
 
     def _request(self) -> dict[str, Any]:
         submission = self.evaluation.submission
-        profile = self.evaluation.scope == Scope.PROFILE
-        version = submission.run.task_version
+        scope = self.evaluation.scope
+        profile = scope == Scope.PROFILE
+        version = self.evaluation.judged_version
         return {
             "task": version.task.slug,
             "tasks_root": str(root_of(version)),
             "files": submission.files,
             "stage": self.stage.name,
-            "scope": Scope.ROUND if profile else self.evaluation.scope,
+            "scope": JUDGED_AS.get(scope, scope),
             "cache": str(cache()),
             **({"profile": self.evaluation.case} if profile and self.stage is MEASURE else {}),
         }

@@ -110,18 +110,18 @@ def poll(*duties: Duty) -> None:
                         hardware=duty.hardware,
                         capabilities=found,
                     )
-            if count := runs.reap() + _reap_checks():
+            if count := runs.reap() + _advance_curation():
                 logger.info("reaped or sent again: %s", count)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
 
 
-def _reap_checks() -> int:
+def _advance_curation() -> int:
     if settings.HEADLESS:
         return 0  # an offline GPU box has no drafts
-    from arena.curation.checks import reap_checks
+    from arena.curation import checks, rejudging
 
-    return reap_checks()
+    return checks.reap_checks() + rejudging.advance()
 
 
 _found_at = -CAPABILITIES_SECONDS

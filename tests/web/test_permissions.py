@@ -26,7 +26,7 @@ from arena.accounts.models import ApiToken, User
 from arena.api import api
 from arena.catalog.models import Agent, Harness, Operator, Task
 from arena.curation import drafts
-from arena.curation.models import Check
+from arena.curation.models import Check, Rejudging
 from arena.runs import services
 from arena.runs.models import Experiment, Run
 from arena.runs.routing import websocket_urls
@@ -114,6 +114,10 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "draft-validate": [("POST", "/curate/drafts/{draft}/validate/", "302 403 403 400 400 302")],
     "checkout": [("GET", "", REVIEW), ("POST", "", "302 403 403 409 409 302")],
+    "rejudge": [("GET", "", STAFF), ("POST", "", "302 403 403 403 400 302")],
+    "rejudging": [("GET", "/curate/rejudge/{rejudging}/", STAFF)],
+    "rejudging-progress": [("GET", "/curate/rejudge/{rejudging}/progress/", STAFF)],
+    "rejudging-cancel": [("POST", "/curate/rejudge/{rejudging}/cancel/", STAFF_ACT)],
     "quarantine": [("GET", "", STAFF), ("POST", "", "302 403 403 403 404 302")],
     "audit": [("GET", "", STAFF)],
     "check": [("GET", "/curate/checks/{check}/", REVIEW)],
@@ -212,6 +216,7 @@ def world(task: Any, start: Any, alice: Any, bob: Any, charlie: Any) -> Iterator
         "external": services.start_external_run(task_slug="relu/cpp-to-cpp", name="mine", **own).pk,
         "draft": draft.pk,
         "check": check.pk,
+        "rejudging": Rejudging.objects.create(requested_by=bob, reason="A test.").pk,
         "owner": alice.pk,
         "link": sign_in_link.tokens.make_token(alice),
         "token": token.pk,

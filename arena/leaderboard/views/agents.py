@@ -27,7 +27,6 @@ from arena.leaderboard.views.board import scale_of
 from arena.leaderboard.views.home import unseen_scale
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
-from arena.runs.states import Scope
 
 MAX_RECENT_RUNS = 20
 MAX_SETTINGS_TEXT = 120
@@ -136,9 +135,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 def _verdicts(runs: RunQuerySet) -> list[tuple[str, str, str, int]]:
     """Return verdict, reason, scope and count of the evaluations of these runs."""
     ended = Evaluation.objects.filter(submission__run__in=runs.order_by()).exclude(verdict="")
-    counted = (
-        ended.exclude(scope=Scope.PROFILE).order_by().values_list("verdict", "reason", "scope")
-    )
+    counted = ended.counted().order_by().values_list("verdict", "reason", "scope")
     return sorted(counted.annotate(Count("pk")), key=lambda each: (-each[-1], each))
 
 

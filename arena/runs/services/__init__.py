@@ -23,6 +23,7 @@ from arena.runs.services.external import (
 )
 from arena.runs.services.quarantine import quarantine, release
 from arena.runs.services.reaper import reap, take_over
+from arena.runs.services.rejudging import cancel_rejudging, request_rejudging
 from arena.runs.services.runs import (
     cancel_run,
     claim_next,
@@ -39,6 +40,7 @@ from arena.runs.transfer.imports import import_results
 __all__ = [
     "break_evaluation",
     "can_continue",
+    "cancel_rejudging",
     "cancel_run",
     "claim_evaluation",
     "claim_next",
@@ -63,6 +65,7 @@ __all__ = [
     "release",
     "request_evaluation",
     "request_profile",
+    "request_rejudging",
     "request_verdict",
     "show_run",
     "start_external_run",

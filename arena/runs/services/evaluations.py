@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from arena import queue, sockets
 from arena.errors import Conflict, TooLarge, UserError
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
+from arena.runs.services.rejudging import drop_rejudging, outcome_of, replace_verdict
 from arena.runs.services.runs import end_run, record_status
 from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus, Scope, Split
 from arena.runs.trace.events import EventDraft
@@ -137,11 +138,12 @@ def claim_evaluation(
 ) -> Evaluation | None:
     """Move an evaluation from one state to the next; None if it is not in that state."""
     now = timezone.now()
-    claimable = Evaluation.objects.filter(
-        pk=evaluation_id,
-        status=from_status,
+    of_active_run = Q(
         submission__run__status__in=(RunStatus.RUNNING, RunStatus.JUDGING),
         submission__run__cancel_requested=False,
+    )
+    claimable = Evaluation.objects.filter(
+        of_active_run | Q(scope=Scope.REJUDGE), pk=evaluation_id, status=from_status
     )
     changes: dict[str, Any] = {"status": to_status, "lease": lease, "heartbeat_at": now}
     if from_status == EvaluationStatus.QUEUED:
@@ -149,18 +151,22 @@ def claim_evaluation(
     if not claimable.update(**changes):
         return None
     return Evaluation.objects.select_related(
-        "submission__run__task_version__task__operator", "hardware"
+        "submission__run__task_version__task__operator", "task_version", "hardware"
     ).get(pk=evaluation_id)
 
 
 def heartbeat_evaluation(evaluation_id: int, lease: str) -> bool:
     """Renew an evaluation's lease; False if it is lost or the run is to stop."""
-    held = _held(evaluation_id, lease).filter(submission__run__cancel_requested=False)
+    goes_on = Q(submission__run__cancel_requested=False) | Q(scope=Scope.REJUDGE)
+    held = _held(evaluation_id, lease).filter(goes_on)
     return bool(held.update(heartbeat_at=timezone.now()))
 
 
 def record_gate(evaluation_id: int, gate: types.GateResult) -> GateResult:
-    """Store a gate's result and measurements, and record them; a second one replaces the first."""
+    """Store a gate's result and measurements, and record them; a second one replaces the first.
+
+    The trace of a run that has ended stays as it is.
+    """
     evaluation = _with_run(evaluation_id)
     run_id, span = evaluation.submission.run_id, _span(evaluation)
     about = {"round": evaluation.submission.round, "scope": evaluation.scope}
@@ -174,6 +180,8 @@ def record_gate(evaluation_id: int, gate: types.GateResult) -> GateResult:
             evaluation=evaluation, gate=name, defaults=data
         )
         stored = [_store(evaluation, measurement) for measurement in measurements]
+        if evaluation.scope == Scope.REJUDGE:
+            return result
         drafts = [
             EventDraft("compiler_output", output, id=f"{span}/compiler/{index}")
             for index, output in enumerate(compiler)
@@ -197,11 +205,14 @@ def finish_build(evaluation_id: int, lease: str) -> bool:
 
 
 def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> bool:
-    """Store the verdict; a final one ends the run. False if the lease is lost."""
+    """Store the verdict; a final one ends the run, or replaces its verdict.
+
+    False if the lease is lost.
+    """
     evaluation = _with_run(evaluation_id)
     if report.verdict == types.Verdict.BROKEN:
         return break_evaluation(evaluation_id, lease, report.message or "The judge failed.")
-    if report.task_hash != evaluation.submission.run.task_version.content_hash:
+    if report.task_hash != evaluation.judged_version.content_hash:
         reason = "The task changed on disk after the run started: sync, then start the run again."
         return break_evaluation(evaluation_id, lease, reason)
     data = to_json(report)
@@ -230,6 +241,9 @@ def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> b
         for gate in report.gates:
             if gate.gate not in stored:
                 record_gate(evaluation_id, gate)
+        if evaluation.scope == Scope.REJUDGE:
+            replace_verdict(evaluation, verdict, message or reason, scores)
+            return True
         _record_end(evaluation, verdict, reason, message, scores)
         sockets.nudge(sockets.BOARD)
         if ends_run(evaluation.submission.run, evaluation.scope):
@@ -275,14 +289,18 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
                 return False
             evaluation.gates.all().delete()
             evaluation.measurements.all().delete()
-            text = f"Judging failed and is retried: {reason}"
-            note(run_id, "log", {"text": text, "level": "warning"}, span=_span(evaluation))
+            if evaluation.scope != Scope.REJUDGE:
+                text = f"Judging failed and is retried: {reason}"
+                note(run_id, "log", {"text": text, "level": "warning"}, span=_span(evaluation))
             queue.enqueue("build", queue.BUILD, evaluation_id)
             return True
         if not held.update(
             status=EvaluationStatus.BROKEN, verdict="broken", message=reason, lease="", ended_at=now
         ):
             return False
+        if evaluation.scope == Scope.REJUDGE:
+            drop_rejudging(evaluation)
+            return True
         _record_end(evaluation, "broken", "", reason, {})
         if ends_run(evaluation.submission.run, evaluation.scope):
             judging = {"status": RunStatus.JUDGING}
@@ -349,16 +367,12 @@ def _end_judged_run(
     evaluation: Evaluation, verdict: str, reason: str, scores: Mapping[str, Any]
 ) -> None:
     """End a run with its final verdict; a task that this hardware cannot judge is our fault."""
-    match verdict:
-        case "passed":
-            end = RunStatus.PASSED, "", Fault.NOBODY
-        case "skipped":
-            reason = f"{evaluation.hardware} cannot judge this: {reason}"
-            end = RunStatus.BROKEN, reason, Fault.ARENA
-        case _:
-            end = RunStatus.FAILED, reason, Fault.CANDIDATE
     judging = {"status": RunStatus.JUDGING}
-    status, reason, fault = end
+    if verdict == "skipped":
+        reason = f"{evaluation.hardware} cannot judge this: {reason}"
+        status, fault = RunStatus.BROKEN, Fault.ARENA
+    else:
+        status, reason, fault = outcome_of(verdict, reason)
     end_run(evaluation.submission.run_id, judging, status, reason, fault, **scores)
 
 
@@ -403,5 +417,5 @@ def _held(evaluation_id: int, lease: str) -> QuerySet[Evaluation]:
 
 def _with_run(evaluation_id: int) -> Evaluation:
     return Evaluation.objects.select_related(
-        "submission__run__task_version", "submission__run__agent", "hardware"
+        "submission__run__task_version", "submission__run__agent", "task_version", "hardware"
     ).get(pk=evaluation_id)

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from uuid import UUID
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from arena.errors import UserError
-from arena.runs.models import Blob, Evaluation, Event, Experiment, Run, Scores
-from arena.runs.states import RUN_JUDGED
+from arena.runs.models import Blob, Evaluation, Event, Experiment, Run, Scores, Submission
+from arena.runs.states import RUN_JUDGED, Scope
 from evaluation import types
 
 FORMAT = 1
@@ -158,7 +158,7 @@ def line_of(run: Run) -> str:
             {
                 "id": submission.pk,
                 **_columns(submission, SUBMISSION),
-                "evaluations": list(_evaluations(submission.evaluations.order_by("pk"))),
+                "evaluations": list(_evaluations(_kept(submission))),
             }
             for submission in submissions
         ],
@@ -175,6 +175,11 @@ def _serialised(value: object) -> str:
     if isinstance(value, UUID):
         return str(value)
     raise TypeError(f"{type(value).__name__} does not go into a file of results")
+
+
+def _kept(submission: Submission) -> QuerySet[Evaluation]:
+    """Return the evaluations that count; an arena that imports them keeps no earlier verdicts."""
+    return submission.evaluations.exclude(scope__in=(Scope.REJUDGE, Scope.PAST)).order_by("pk")
 
 
 def _evaluations(evaluations: Iterable[Evaluation]) -> Iterator[dict[str, Any]]:
