@@ -31,7 +31,7 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.languages import languages
-from evaluation.tasks.spec import Task, find_operators
+from evaluation.tasks.spec import Task, self_tested
 from evaluation.tracks.load import load_tasks
 from evaluation.types import to_json
 from runners.worker.bench import Bench, shares, taken
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = json.loads(output.read_text())["tasks"] if output.is_file() else {}
     here = [
         task
-        for name in find_operators(ROOT / "tasks")
+        for name in self_tested(ROOT / "tasks")
         for task in load_tasks(ROOT / "tasks" / name)
         if task.kind == devices[0].kind and not languages()[task.track.target].runs_here()
     ]

@@ -27,7 +27,7 @@ from evaluation.devices import detect
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.operator import Example
-from evaluation.tasks.spec import Task, find_operators
+from evaluation.tasks.spec import Task, self_tested
 from evaluation.tracks.load import load_tasks
 from evaluation.types import Measurement, Report, Split
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def kernels(kind: str) -> dict[str, tuple[Task, Example]]:
     """Return the honest kernels that this device times, each on the track of its own language."""
     found = {}
-    for operator in find_operators(ROOT / "tasks"):
+    for operator in self_tested(ROOT / "tasks"):
         for task in load_tasks(ROOT / "tasks" / operator):
             target = task.track.target
             own = task.track.source == target

@@ -89,6 +89,10 @@ def parser() -> argparse.ArgumentParser:
         "admit", help=summary, description=f"{summary}. See tasks/README.md."
     )
     admit.set_defaults(command=admit_tasks)
+    fit = commands.add_parser("fit", help="fit the tolerance of operators, and write fitted.toml")
+    fit.set_defaults(command=fit_operators)
+    fit.add_argument("operators", nargs="+", help="such as rms_norm")
+    fit.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
     hardware = commands.add_parser("hardware", help="list devices, measured peaks and isolation")
     hardware.set_defaults(command=show_hardware)
     for command in (judge, profile):
@@ -181,6 +185,23 @@ def admit_tasks(options: argparse.Namespace) -> int:
     tasks = [_task(options)] if options.track else load_tasks(folder)
     admitted = [_admit(task, options) for task in tasks]
     return PASSED if all(admitted) else NOT_PASSED
+
+
+def fit_operators(options: argparse.Namespace) -> int:
+    """Fit the tolerance of operators; an operator that cannot be fitted does not stop the rest."""
+    from evaluation.admission import fit
+
+    refused = 0
+    for name in options.operators:
+        folder = folder_of(options.tasks, name)
+        try:
+            fitted = fit.fit(folder)
+        except TaskError as error:
+            print(f"{name}: refused: {error}", file=sys.stderr)
+            refused += 1
+            continue
+        print(f"{name}: {fit.text(fitted)}: {fit.write(folder, fitted)}")
+    return NOT_PASSED if refused else PASSED
 
 
 def _admit(task: Task, options: argparse.Namespace) -> bool:

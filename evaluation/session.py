@@ -160,8 +160,9 @@ class MeasurementSession:
             candidate = self.process("candidate")
             candidate.bind(self.operator.arguments, ring.regions, ring.values)
             elements = sum(view.numel() for view in ring.inputs.slot(0).values())
-            families = families_for(elements, thorough)
-            families += tuple(secrets.SystemRandom().sample(families, COMPUTED_TWICE))
+            families = families_for(elements, thorough, self.operator.input_families)
+            twice = min(COMPUTED_TWICE, len(set(families)))
+            families += secrets.SystemRandom().sample(families, twice)
             for first in range(0, len(families), slots):
                 some = families[first : first + slots]
                 inputs = [ring.reference.draw(family) for family in some]

@@ -95,13 +95,16 @@ class Argument:
 
     `role` is input, output or scalar. `dtype` is a torch dtype name, `dtype` itself for the case's
     own, or for scalars `int64` / `float32`. `shape` holds symbol names, integers and products such
-    as `heads*head_dim`.
+    as `heads*head_dim`. The judge draws an input from the half-open range `bounds` of numbers and
+    symbols, if there is one, and else as normal values times `scale`.
     """
 
     name: str
     role: str
     dtype: str
     shape: tuple[str | int, ...] = ()
+    bounds: tuple[int | float | str, ...] = ()
+    scale: float = 1.0
 
 
 BufferSet = Mapping[str, Any]

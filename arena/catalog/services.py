@@ -34,7 +34,7 @@ from arena.catalog.task_folders import write_files
 from arena.errors import Conflict, Invalid, NotFound
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import Task as LoadedTask
-from evaluation.tasks.spec import find_operators
+from evaluation.tasks.spec import find_operators, folder_of
 from evaluation.tasks.toml_reader import read_text
 from evaluation.tracks.load import load_tasks
 from evaluation.tracks.workspace_files import starter_files
@@ -108,7 +108,9 @@ def sync_tasks(root: Path) -> SyncReport:
             report.curated.append(name)
             continue
         try:
-            descriptions = [(folder, _public(folder)) for folder in load_tasks(root / name)]
+            descriptions = [
+                (folder, _public(folder)) for folder in load_tasks(folder_of(root, name))
+            ]
         except TaskError as error:
             report.problems.append(str(error))
             unreadable.append(name)
@@ -392,6 +394,10 @@ def _public(folder: LoadedTask) -> dict[str, Any]:
         "starter": starter_files(folder),
         "target_file": folder.target_file,
         "baseline": folder.track.baseline,
-        "tolerance": {dtype: to_json(operator.tolerance[dtype]) for dtype in folder.dtypes},
+        "tolerance": {
+            dtype: to_json(operator.tolerance[dtype])
+            for dtype in folder.dtypes
+            if dtype in operator.tolerance
+        },
         "limits": to_json(operator.limits),
     }

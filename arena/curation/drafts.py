@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -21,6 +20,7 @@ from arena.curation.starter import starter_draft
 from arena.curation.validation import problems_of
 from arena.errors import Conflict, Forbidden, NotFound, UserError
 from evaluation.errors import TaskError
+from evaluation.tasks.spec import folder_of
 
 MAX_COMMENT = 5_000
 
@@ -95,8 +95,11 @@ def published_files(name: str) -> dict[str, str]:
     )
     if newest and newest.folder:
         return dict(newest.folder.files)
-    place: Path = settings.ARENA_TASKS / name
-    if not Operator.objects.filter(slug=name).exists() or not place.is_dir():
+    if not Operator.objects.filter(slug=name).exists():
+        return {}
+    try:
+        place = folder_of(settings.ARENA_TASKS, name)
+    except TaskError:
         return {}
     named = {
         f"{name}/{path.relative_to(place).as_posix()}": path.read_bytes()

@@ -43,15 +43,15 @@ def problems_of(name: str, files: Mapping[str, str]) -> list[Problem]:
 
 
 def _problems(folder: Path, files: Mapping[str, str]) -> Iterator[Problem]:
-    for path in ("task.toml", "reference.py", "prompt.md"):
+    for path in ("task.toml", "reference.py"):
         if path not in files:
             yield Problem(path, "missing; add it")
     if "reference.py" in files:
         yield from _reference_problems(files["reference.py"])
-    if "task.toml" not in files or "prompt.md" not in files:
+    if not {"task.toml", "reference.py"} <= files.keys():
         return
     loaded: list[LoadedOperator] = []
-    for kind in (CPU, GPU) if "gpu.toml" in files else (CPU,):
+    for kind in (CPU, GPU):
         found = _attempt(folder, partial(_load, folder, kind, loaded))
         if found:
             yield found
@@ -109,9 +109,8 @@ def _reference_problems(source: str) -> Iterator[Problem]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for function in REFERENCE:
-        if function not in defined:
-            yield Problem("reference.py", f"{function}: missing; define this function")
+    if REFERENCE[0] not in defined:
+        yield Problem("reference.py", f"{REFERENCE[0]}: missing; define this function")
 
 
 def _text_problems(operator: LoadedOperator) -> Iterator[Problem]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from evaluation.languages import languages
-from evaluation.tasks.domain import factors
-from evaluation.tasks.operator import Example, Operator, symbols_of
+from evaluation.tasks.domain import factors, symbols_of
+from evaluation.tasks.operator import Example, Operator
 from evaluation.types import Argument
 
 NOTES = {
@@ -42,7 +42,7 @@ def _written(operator: Operator, language: str, probe: str) -> str:
         of_output = {
             "output": output.name,
             "output_size": _c_size(output),
-            "output_shape": ", ".join(map(str, output.shape)),
+            "output_shape": "".join(f"{dimension}, " for dimension in output.shape),
             "output_dtype": _torch_dtype(operator, output),
         }
         value = form.values[probe].format(**words, **of_output)
@@ -53,7 +53,7 @@ def _written(operator: Operator, language: str, probe: str) -> str:
 def _c_size(argument: Argument) -> str:
     """Return the elements of a tensor as a C expression."""
     names = [factor for dimension in argument.shape for factor in factors(dimension)]
-    return " * ".join(name if name.isdigit() else f"args->{name}" for name in names)
+    return " * ".join(name if name.isdigit() else f"args->{name}" for name in names) or "1"
 
 
 def _torch_dtype(operator: Operator, output: Argument) -> str:

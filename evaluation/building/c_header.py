@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evaluation.tasks.domain import WHOLE
 from evaluation.types import Argument
 
 if TYPE_CHECKING:
@@ -18,8 +19,21 @@ _C_TYPES = {
     "float32": "float",
     "int64": "int64_t",
     "int32": "int32_t",
+    "int16": "int16_t",
     "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+    # Their bits: not every compiler has a type for them.
+    "float8_e4m3fn": "uint8_t",
+    "float8_e5m2": "uint8_t",
 }
+
+
+def element_type(operator: Operator, floating: str) -> str:
+    """Return the C type of the case's dtype: `floating`, or that of an operator's whole numbers."""
+    whole = next((dtype for dtype in operator.domain.dtypes if dtype in WHOLE), None)
+    return _C_TYPES[whole] if whole else floating
+
 
 _HEADER = """\
 /* The calling convention of {name}, generated from its task. */

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.building import native, nvcc
-from evaluation.building.c_header import c_header
+from evaluation.building.c_header import c_header, element_type
 from evaluation.building.c_kernel import GPU_LOOP, GPU_LOOP_FILE, GpuKernel
 from evaluation.building.compile_jobs import Job, compile_all
 from evaluation.languages import Kernel, Language, TrivialSource
@@ -38,7 +38,7 @@ typedef {bfloat16} arena_t;
 __host__ __device__ inline float arena_float(arena_t value) {{ return __bfloat162float(value); }}
 __host__ __device__ inline arena_t arena_value(float value) {{ return __float2bfloat16(value); }}
 #else
-typedef float arena_t;
+typedef {plain} arena_t;
 __host__ __device__ inline float arena_float(arena_t value) {{ return value; }}
 __host__ __device__ inline arena_t arena_value(float value) {{ return value; }}
 #endif"""
@@ -106,7 +106,8 @@ class GpuLanguage(Language):
 
     def header(self, operator: Operator) -> str:
         names = {"dtype": "arena_t", "float16": "__half", "bfloat16": self.bfloat16}
-        types = _TYPES.format(includes=self.includes, bfloat16=self.bfloat16)
+        plain = element_type(operator, "float")
+        types = _TYPES.format(includes=self.includes, bfloat16=self.bfloat16, plain=plain)
         return c_header(operator, names, types, _ENTRY % self.name)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:

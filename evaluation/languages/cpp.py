@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.building import native
-from evaluation.building.c_header import c_header
+from evaluation.building.c_header import c_header, element_type
 from evaluation.building.c_kernel import CPU_LOOP, CpuKernel, load_library
 from evaluation.building.compile_jobs import Job, compile_all
 from evaluation.languages import Kernel, Language, Texts, TrivialSource
@@ -91,7 +91,7 @@ class Cpp(Language):
 
     def header(self, operator: Operator) -> str:
         includes = "#include <omp.h>\n#include <stdint.h>"
-        return c_header(operator, {"dtype": "float"}, includes, _ENTRY)
+        return c_header(operator, {"dtype": element_type(operator, "float")}, includes, _ENTRY)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():

@@ -95,7 +95,7 @@ def {name}({parameters}):
             ".to(dtype).view(shape)",
             "stale": "torch.empty(shape, dtype=dtype, device=source.device)",
         },
-        "            made({input}, ({output_shape},), {output_dtype}),\n",
+        "            made({input}, ({output_shape}), {output_dtype}),\n",
         """\
 import math
 

@@ -7,6 +7,7 @@ import secrets
 import torch
 
 from evaluation.memory.layout import Rows
+from evaluation.tasks.defaults import bounds_of
 from evaluation.tasks.reference import Reference
 
 FAMILIES = ("nominal", "outliers", "nominal", "shifted")
@@ -21,11 +22,17 @@ class InputPool:
     """Drawn inputs of a case, and random gains for them.
 
     The inputs of a launch are a secret slice of the drawn values times a secret slice of the gains.
-    Without gains, the first values would identify a slice, and its results could be looked up.
+    Without gains, the first values would identify a slice, and its results could be looked up. An
+    input that is drawn from a range is shifted around it instead, by a gain times its length.
     """
 
     def __init__(self, reference: Reference, random: torch.Generator) -> None:
         self._random, device = random, reference.device
+        self._ranges = {
+            argument.name: bounds
+            for argument in reference.operator.inputs
+            if (bounds := bounds_of(argument, reference.case))
+        }
         draws = [reference.draw(family) for family in FAMILIES]
         generator = torch.Generator(device).manual_seed(secrets.randbits(63))
         self._values: dict[str, torch.Tensor] = {}
@@ -33,8 +40,10 @@ class InputPool:
         for name in draws[0]:
             values = self._values[name] = torch.cat([draw[name].flatten() for draw in draws])
             if values.dtype.is_floating_point:
-                gains = torch.rand(values.shape, generator=generator, device=device) + 0.5
-                self._gains[name] = gains.to(values.dtype)
+                gains = torch.rand(values.shape, generator=generator, device=device)
+                if name not in self._ranges:
+                    gains = (gains + 0.5).to(values.dtype)
+                self._gains[name] = gains
 
     def draw(self, name: str, count: int) -> torch.Tensor:
         """Draw the starts of slices of values and gains for launches: int64, shape [2, count]."""
@@ -55,6 +64,8 @@ class InputPool:
         values, gains, size = self._values[name], self._gains.get(name), out.shape[1]
         if not size:
             return out
+        if gains is not None and name in self._ranges:
+            return self._write_shifted(name, starts, out, rows)
         if is_gathered(size, out.device):
             written = values.unfold(0, size, 1)[starts[0]]
             if gains is None:
@@ -70,6 +81,19 @@ class InputPool:
                 out[number].copy_(values[start : start + size])
             else:
                 torch.mul(values[start : start + size], gains[gain : gain + size], out=out[number])
+        return out
+
+    def _write_shifted(
+        self, name: str, starts: torch.Tensor, out: torch.Tensor, rows: Rows
+    ) -> torch.Tensor:
+        """Write an input of a range: the values, each shifted around the range by a gain."""
+        values, gains, size = self._values[name], self._gains[name], out.shape[1]
+        low, high = self._ranges[name]
+        numbers = rows.tolist() if isinstance(rows, torch.Tensor) else range(len(out))
+        for number, start, gain in zip(numbers, *starts.tolist(), strict=True):
+            share = (values[start : start + size].float() - low) / (high - low)
+            share.add_(gains[gain : gain + size]).frac_()
+            out[number].copy_(share.mul_(high - low).add_(low).clamp_(low, high))
         return out
 
 

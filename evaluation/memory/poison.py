@@ -34,9 +34,22 @@ def poison(tensor: torch.Tensor, secret: int, rows: Rows = slice(None)) -> None:
         bits[rows].fill_(value)
 
 
+BYTES = (torch.int8, torch.uint8)
+"""Dtypes of which every value can be right."""
+MIN_BYTES = 8
+
+
 def unwritten(tensor: torch.Tensor, secret: int) -> torch.Tensor:
-    """Return where an output still holds its poison (bool, the tensor's shape)."""
-    return bits_of(tensor) == poison_bits(tensor.dtype, secret)
+    """Return where an output still holds its poison (bool, the tensor's shape).
+
+    Of bytes, which can hold the poison by chance, only a whole last dimension counts.
+    """
+    held = bits_of(tensor) == poison_bits(tensor.dtype, secret)
+    if tensor.dtype not in BYTES:
+        return held
+    if not tensor.dim() or tensor.shape[-1] < MIN_BYTES:
+        return torch.zeros_like(held)
+    return held & held.all(-1, keepdim=True)
 
 
 def poison_bits(dtype: torch.dtype, secret: int) -> int:
@@ -44,13 +57,17 @@ def poison_bits(dtype: torch.dtype, secret: int) -> int:
     mask = (1 << (8 * dtype.itemsize - 1)) - 1
     if not dtype.is_floating_point:
         return -1 - (secret & (mask >> 1))
+    if dtype.itemsize == 1:
+        return mask  # a NaN of both kinds of float8
     exponent = _EXPONENT[dtype]
     return exponent | (secret & (mask ^ exponent)) | 1
 
 
 def bits_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return the same memory as integers, so that NaN compares like any other value."""
+    if tensor.dtype is torch.bool or tensor.dtype is torch.uint8:
+        return tensor.view(torch.int8)
     if not tensor.dtype.is_floating_point:
         return tensor
-    kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
     return tensor.view(kind)

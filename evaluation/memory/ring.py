@@ -17,7 +17,7 @@ from evaluation.memory import cuda_ipc
 from evaluation.memory.host import HostMemory
 from evaluation.memory.input_pool import InputPool, is_gathered
 from evaluation.memory.layout import Layout, Region, Rows, TensorSpec
-from evaluation.memory.poison import bits_of, poison, unwritten
+from evaluation.memory.poison import BYTES, bits_of, poison, unwritten
 from evaluation.memory.verify import acceptable, compare
 from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.tasks.operator import Operator
@@ -161,7 +161,7 @@ class BufferRing:
         rows, self.polled = self._rows_of(self.outputs, torch.arange(count) + first), []
         for spec in self.outputs.layout.specs:
             column = self.outputs.column(spec.name)
-            if size := column.shape[1]:
+            if (size := column.shape[1]) and column.dtype not in BYTES:
                 chosen = torch.randint(size, (count,), generator=self._random, device=self._device)
                 end = (self.slots - 1) * column.stride(0) + size
                 memory = column.as_strided((end,), (1,))

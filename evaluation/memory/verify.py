@@ -43,6 +43,8 @@ def _error_share(got: torch.Tensor, expected: ExpectedOutput) -> float | None:
         return 0.0 if torch.equal(got, expected.rounded) else None
     if not got.numel():
         return 0.0
+    if got.dtype.itemsize == 1:
+        got = got.double()
     worst = float((got - expected.exact).abs_().div_(expected.allowed).amax())
     return worst if worst <= 1 else None
 
@@ -52,12 +54,15 @@ def _compare_elements(
 ) -> float:
     rounded = expected.rounded
     finite = torch.isfinite(rounded.double())
+    stale = unwritten(got, secret)
+    if got.dtype.is_floating_point and got.dtype.itemsize == 1:
+        got, rounded = got.double(), rounded.double()
     same = (got == rounded) | (torch.isnan(got) & torch.isnan(rounded))
     not_finite = (finite != torch.isfinite(got)) | (~finite & ~same)
     error = torch.where(finite, (got.double() - expected.exact).abs(), 0.0)
     wrong = (error > expected.allowed) & finite
     for bad, reason, problem in (
-        (unwritten(got, secret), Reason.STALE_OUTPUT, "was not written"),
+        (stale, Reason.STALE_OUTPUT, "was not written"),
         (not_finite, Reason.NON_FINITE, "is not finite where it should be"),
         (wrong, Reason.WRONG_VALUES, "is wrong"),
     ):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from evaluation.errors import TaskError
+from evaluation.tasks.expressions import Expression
 from evaluation.types import Argument, Case, Split
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
-ITEM_BYTES |= {"int8": 1}
+ITEM_BYTES |= {"int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+ITEM_BYTES |= {"float8_e4m3fn": 1, "float8_e5m2": 1}
+WHOLE = ("int64", "int32", "int16", "int8", "uint8", "bool")
+"""Dtypes without roundings."""
+FAMILIES = ("nominal", "large", "tiny", "outliers", "shifted", "structured", "cancelling")
+"""Families of input values (see `input_families`); timed inputs are of the first."""
 _POWERS = (4, 6, 8, 10)
-_ATTEMPTS = 200
+_ATTEMPTS, _MORE_ATTEMPTS = 200, 5000
+"""Draws of a case, without and with conditions on its symbols."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,12 @@ def factors(dimension: str | int) -> tuple[str, ...]:
     return tuple(factor.strip() for factor in str(dimension).split("*"))
 
 
+def symbols_of(arguments: Iterable[Argument]) -> tuple[str, ...]:
+    """Return the symbols of all shapes, in order of first use."""
+    used = (f for a in arguments for dimension in a.shape for f in factors(dimension))
+    return tuple(dict.fromkeys(factor for factor in used if not factor.isdigit()))
+
+
 def shape_of(argument: Argument, case: Case) -> tuple[int, ...]:
     return tuple(extent(dimension, case.symbols) for dimension in argument.shape)
 
@@ -103,12 +116,46 @@ def _tensors(arguments: Sequence[Argument], case: Case) -> Iterator[tuple[str, i
 
 @dataclass(frozen=True)
 class Domain:
-    """Dtypes and ranges of the symbols, for cases with tensors of at most `max_bytes`."""
+    """Dtypes and ranges of the symbols, for cases with tensors of at most `max_bytes`.
+
+    `derived` are sizes computed of other symbols, in order. `required` holds in every case.
+    """
 
     dtypes: tuple[str, ...]
     symbols: Mapping[str, Range]
     arguments: tuple[Argument, ...]
     max_bytes: int
+    derived: Mapping[str, Expression] = field(default_factory=dict)
+    required: tuple[Expression, ...] = ()
+
+    def with_derived(self, symbols: Mapping[str, int | float]) -> dict[str, int | float]:
+        """Return symbols of a case with the derived ones. Raises ValueError."""
+        values = dict(symbols)
+        for name, expression in self.derived.items():
+            values[name] = int(expression.value(values))
+        return values
+
+    def problem(self, symbols: Mapping[str, int | float]) -> str:
+        """Return what is wrong with the symbols of a case; empty for a valid one."""
+        for symbol, values in self.symbols.items():
+            if not values.holds(symbols[symbol]):
+                return f"{symbol} = {symbols[symbol]!r} lies outside the domain, {values}"
+        try:
+            known = self.with_derived(symbols)
+            for expression in self.required:
+                if not expression.value(known):
+                    return f"{expression.text!r} does not hold"
+        except ValueError as error:
+            return str(error)
+        for argument in self.arguments:
+            for dimension in argument.shape:
+                if extent(dimension, known) < 1:
+                    return f"the dimension {dimension!r} of {argument.name} is not positive"
+        return ""
+
+    def fits(self, case: Case, share: int = 1) -> bool:
+        """Return whether the tensors of a case take at most `max_bytes`, or a share of it."""
+        return tensor_bytes(self.arguments, case) * share <= self.max_bytes
 
     def sample(
         self,
@@ -124,11 +171,17 @@ class Domain:
         Raises: TaskError where even that is too large.
         """
         dtype = random.choice(tuple(dtypes) or self.dtypes)
-        for _ in range(_ATTEMPTS):
-            case = self._case(name, dtype, {s: r.draw(random) for s, r in self.symbols.items()})
+        for _ in range(_ATTEMPTS if not self.required else _MORE_ATTEMPTS):
+            symbols = {s: r.draw(random) for s, r in self.symbols.items()}
+            if self.problem(symbols):
+                continue
+            case = self._case(name, dtype, symbols)
             if self._fits(case, max_elements):
                 return case
-        smallest = self._case(name, dtype, {s: r.boundaries()[0] for s, r in self.symbols.items()})
+        symbols = {s: r.boundaries()[0] for s, r in self.symbols.items()}
+        if problem := self.problem(symbols):
+            raise TaskError(f"domain: no case was found, and of its least values {problem}")
+        smallest = self._case(name, dtype, symbols)
         if not self._fits(smallest, max_elements):
             raise TaskError(
                 f"domain: even its smallest case is larger than {max_elements} elements"
@@ -147,21 +200,22 @@ class Domain:
 
     def _boundary_cases(self, dtypes: Sequence[str]) -> Iterator[Case]:
         lists = [r.boundaries() for r in self.symbols.values()]
-        for i in range(max(map(len, lists))):
+        for i in range(max(map(len, lists), default=0)):
             # Lists start at different positions, so that small and large sizes are combined.
             starts = (i + j * len(values) // len(lists) for j, values in enumerate(lists))
             chosen = [values[s % len(values)] for s, values in zip(starts, lists, strict=True)]
             symbols = dict(zip(self.symbols, chosen, strict=True))
-            yield self._case(f"boundary-{i}", dtypes[i % len(dtypes)], symbols)
+            if not self.problem(symbols):
+                yield self._case(f"boundary-{i}", dtypes[i % len(dtypes)], symbols)
 
     def _case(self, name: str, dtype: str, symbols: Mapping[str, int | float]) -> Case:
-        return Case(name, Split.SAMPLED, "sampled", dtype, symbols)
+        return Case(name, Split.SAMPLED, "sampled", dtype, self.with_derived(symbols))
 
     def _fits(self, case: Case, max_elements: int | None) -> bool:
-        if tensor_bytes(self.arguments, case) > self.max_bytes:
+        if not self.fits(case):
             return False
         if max_elements is None:
             return True
         # An interpreter runs the programs of a launch in turn: a thousand rows take seconds.
-        longest = max(max(shape_of(a, case)) for a in self.arguments if a.shape)
+        longest = max((max(shape_of(a, case)) for a in self.arguments if a.shape), default=1)
         return elements(self.arguments, case) <= max_elements and longest * 32 <= max_elements

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-FAMILIES = ("nominal", "large", "tiny", "outliers", "shifted", "structured", "cancelling")
+from evaluation.tasks.domain import FAMILIES as FAMILIES
 
 SMALL_ELEMENTS = 1 << 19
 """Largest case that every family is drawn for."""
@@ -56,7 +56,10 @@ class InputGenerator:
                 places = torch.arange(z.numel(), device=self.device)
                 z = ((places + self.integers((1,), 0, 7)) % 7 - 3).float().view(z.shape)
             case "cancelling":
-                z += LARGE * (1 - 2 * (torch.arange(z.shape[-1], device=self.device) % 2))
+                size = z.shape[-1] if z.dim() else 1
+                z += LARGE * (1 - 2 * (torch.arange(size, device=self.device) % 2)).view(
+                    (size,) if z.dim() else ()
+                )
         return z * scale
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> Tensor:
@@ -73,15 +76,16 @@ class InputGenerator:
         return z
 
 
-def families_for(elements: int, thorough: bool) -> list[str]:
-    """Return the input families for a case with so many elements.
+def families_for(elements: int, thorough: bool, families: Sequence[str] = FAMILIES) -> list[str]:
+    """Return those of an operator's families for a case with so many elements.
 
     A small case in a thorough check has all, the nominal one five times. Others have the nominal
     one and two that are chosen in secret.
     """
+    nominal, *others = families
     if thorough and elements <= SMALL_ELEMENTS:
-        return [*FAMILIES, *FAMILIES[:1] * 4]
-    return [FAMILIES[0], *secrets.SystemRandom().sample(FAMILIES[1:], 2)]
+        return [nominal, *others, *[nominal] * 4]
+    return [nominal, *secrets.SystemRandom().sample(others, min(2, len(others)))]
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Protocol
 
 from evaluation.errors import TaskError
-from evaluation.tasks.domain import Domain, elements, factors, shape_of
+from evaluation.tasks.configurations import Limits
+from evaluation.tasks.domain import FAMILIES, WHOLE, Domain, elements, shape_of, symbols_of
 from evaluation.tasks.tolerance import Tolerance
 from evaluation.tasks.toml_reader import Table, read_text
 from evaluation.types import Argument, Case, Reason
@@ -18,6 +19,7 @@ from evaluation.types import Argument, Case, Reason
 EDITS = ".toml"
 """Suffix of an implementation that is written as edits of another."""
 REFERENCE = ("reference", "magnitude", "reduction", "inputs", "cost")
+"""Functions of `reference.py`. All but the first have defaults (see `defaults`)."""
 
 
 class LanguageFacts(Protocol):
@@ -51,15 +53,6 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits: seconds of a build or gate, memory of a process, and tensors of a case."""
-
-    seconds: float
-    memory_mb: int
-    case_mb: int
-
-
-@dataclass(frozen=True)
 class Example:
     """An implementation kept with a task: an honest one, or a mutant that fails with `expect`."""
 
@@ -88,6 +81,17 @@ class Operator:
     prompt: str
     folder: Path
     languages: Languages = field(compare=False, repr=False)
+    input_families: tuple[str, ...] = FAMILIES
+
+    @property
+    def has_roundings(self) -> bool:
+        """Return whether an output is a floating-point tensor in a case of some dtype."""
+        dtypes = {
+            d
+            for a in self.outputs
+            for d in (self.domain.dtypes if a.dtype == "dtype" else [a.dtype])
+        }
+        return any(dtype not in WHOLE for dtype in dtypes)
 
     @property
     def inputs(self) -> tuple[Argument, ...]:
@@ -113,7 +117,7 @@ class Operator:
 
     def module(self) -> ModuleType:
         """Return `reference.py`, with the functions named in REFERENCE. Imports torch."""
-        return _reference(self.folder / "reference.py")
+        return _reference(self.folder / "reference.py", self.arguments)
 
     def baseline(self, language: str) -> str:
         """Return the baseline's source, from which a track from a language to itself starts."""
@@ -129,12 +133,6 @@ class Operator:
 
 def output_shapes(operator: Operator, case: Case) -> tuple[tuple[int, ...], ...]:
     return tuple(shape_of(argument, case) for argument in operator.outputs)
-
-
-def symbols_of(arguments: Iterable[Argument]) -> tuple[str, ...]:
-    """Return the symbols of all shapes, in order of first use."""
-    used = (f for a in arguments for dimension in a.shape for f in factors(dimension))
-    return tuple(dict.fromkeys(factor for factor in used if not factor.isdigit()))
 
 
 def _examples(folder: Path, languages: Languages) -> tuple[Example, ...]:
@@ -214,13 +212,15 @@ def _comment(source: str, key: str) -> str:
 
 
 @cache
-def _reference(path: Path) -> ModuleType:
+def _reference(path: Path, arguments: tuple[Argument, ...]) -> ModuleType:
+    from evaluation.tasks import defaults  # imports torch
+
     module = ModuleType(f"reference_of_{path.parent.name}")
     try:
         exec(compile(read_text(path), path, "exec"), module.__dict__)
     except Exception as error:
         raise TaskError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
-    for function in REFERENCE:
-        if not callable(getattr(module, function, None)):
-            raise TaskError(f"{path}: {function}: missing; define this function")
+    if not callable(getattr(module, REFERENCE[0], None)):
+        raise TaskError(f"{path}: {REFERENCE[0]}: missing; define this function")
+    defaults.complete(module, arguments, path)
     return module

@@ -11,10 +11,13 @@ import torch
 from evaluation.tasks.domain import dtype_of
 from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
+from evaluation.tasks.tolerance import Tolerance
 from evaluation.types import Argument, Case
 
 CPU = torch.device("cpu")
 Tensors = Mapping[str, torch.Tensor]
+NO_ROUNDINGS = Tolerance(0.0, 0.0)
+"""Tolerance of whole numbers."""
 _Call = Callable[[str, Tensors], tuple[torch.Tensor, ...]]
 
 
@@ -46,7 +49,11 @@ class Reference:
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
         """Return fresh inputs from a secret seed, in the dtypes of the case."""
         generator = torch.Generator(self.device).manual_seed(secrets.randbits(63))
-        drawn = self._reference.inputs(self.case, InputGenerator(generator, family))
+        return self.drawn(InputGenerator(generator, family))
+
+    def drawn(self, draw: InputGenerator) -> dict[str, torch.Tensor]:
+        """Return inputs from a generator, in the dtypes of the case."""
+        drawn = self._reference.inputs(self.case, draw)
         return {
             a.name: drawn[a.name].to(torch_dtype(dtype_of(a, self.case))).contiguous()
             for a in self.operator.inputs
@@ -60,11 +67,28 @@ class Reference:
         """Return the expected outputs of many launches, stacked along the first dimension."""
         return self._outputs(inputs, self._call_batched)
 
+    def bounds(
+        self, inputs: Tensors, *tolerances: Tolerance
+    ) -> dict[str, tuple[ExpectedOutput, ...]]:
+        """Return the expected outputs for each of several tolerances, of the same roundings."""
+        wide = _wide(inputs)
+        found = self._call("exact", wide), self._call("magnitude", wide)
+        each = [self._bounded(wide, *found, tolerance) for tolerance in tolerances]
+        return {name: tuple(outputs[name] for outputs in each) for name in each[0]}
+
     def _outputs(self, inputs: Tensors, call: _Call) -> dict[str, ExpectedOutput]:
-        wide = {n: t.double() if t.dtype.is_floating_point else t for n, t in inputs.items()}
-        exact, magnitude = call("reference", wide), call("magnitude", wide)
+        wide = _wide(inputs)
+        tolerance = self.operator.tolerance.get(self.case.dtype, NO_ROUNDINGS)
+        return self._bounded(wide, call("exact", wide), call("magnitude", wide), tolerance)
+
+    def _bounded(
+        self,
+        wide: Tensors,
+        exact: tuple[torch.Tensor, ...],
+        magnitude: tuple[torch.Tensor, ...],
+        tolerance: Tolerance,
+    ) -> dict[str, ExpectedOutput]:
         reduction = self._reference.reduction(self.case)
-        tolerance = self.operator.tolerance[self.case.dtype]
         outputs = {}
         for argument, y, s in zip(self.operator.outputs, exact, magnitude, strict=True):
             name = dtype_of(argument, self.case)
@@ -115,3 +139,7 @@ class Reference:
                 self._has_vmap = False
         rows = [launch(*(tensor[index] for tensor in inputs.values())) for index in range(count)]
         return tuple(map(torch.stack, zip(*rows, strict=True)))
+
+
+def _wide(inputs: Tensors) -> dict[str, torch.Tensor]:
+    return {n: t.double() if t.dtype.is_floating_point else t for n, t in inputs.items()}

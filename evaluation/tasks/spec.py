@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,16 +10,9 @@ from pathlib import Path
 
 from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import TaskError
-from evaluation.tasks.domain import (
-    ITEM_BYTES,
-    Choices,
-    Domain,
-    LogUniform,
-    Range,
-    factors,
-    tensor_bytes,
-)
-from evaluation.tasks.operator import Languages, Limits, Operator, Track, symbols_of
+from evaluation.tasks.configurations import read_configurations
+from evaluation.tasks.domain import FAMILIES, ITEM_BYTES, WHOLE, Domain, factors
+from evaluation.tasks.operator import Languages, Operator, Track
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.tasks.toml_reader import Table, read_text
 from evaluation.types import Argument, Case, Split
@@ -28,7 +22,9 @@ OPEN_TRACK = Track("torch", "torch")
 IMPLEMENTATIONS = ("honest", "mutants")
 """Folders of implementations that test the judge; more of them leave a task's hash unchanged."""
 ROLES = ("input", "output", "scalar")
-KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric", "production")
+DEFAULT_LANGUAGES = ("triton", "cuda")
+FITTED = "fitted.toml"
+"""Constants of the tolerance that `python -m evaluation fit` writes."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class Task:
         """Return the dtypes of the domain that both languages of the track support."""
         languages = self.operator.languages
         known = languages[self.track.target].dtypes & languages[self.track.source].dtypes
-        return tuple(d for d in self.operator.domain.dtypes if d in known)
+        return tuple(d for d in self.operator.domain.dtypes if d in known or d in WHOLE)
 
     @property
     def answers_hash(self) -> str:
@@ -80,19 +76,39 @@ class Task:
 
 def find_operators(root: Path) -> tuple[str, ...]:
     """Return the names of the operators under `root`, sorted. Raises TaskError."""
+    return tuple(sorted(_folders(root)))
+
+
+def self_tested(root: Path) -> tuple[str, ...]:
+    """Return the names of the operators that have mutants of their own. Raises TaskError."""
+    return tuple(n for n, folder in sorted(_folders(root).items()) if (folder / "mutants").is_dir())
+
+
+def _folders(root: Path) -> dict[str, Path]:
+    """Return the folders of operators by name: those in `root`, and those in its folders.
+
+    Raises: TaskError.
+    """
     if not root.is_dir():
         raise TaskError(f"{root}: no such folder; name the folder that holds the operators")
-    return tuple(sorted(path.parent.name for path in root.glob("*/task.toml")))
+    found: dict[str, Path] = {}
+    for pattern in ("*/task.toml", "*/*/task.toml"):
+        for path in sorted(root.glob(pattern)):
+            folder = path.parent
+            if other := found.get(folder.name):
+                raise TaskError(f"{folder}: {other} is an operator of that name; rename one")
+            found[folder.name] = folder
+    return found
 
 
 def folder_of(root: Path, operator: str) -> Path:
     """Return the folder of an operator under `root`. Raises TaskError."""
-    known = find_operators(root)
+    known = _folders(root)
     if operator in known:
-        return root / operator
+        return known[operator]
     if operator and (root / operator).is_dir():
         raise TaskError(f"{root / operator / 'task.toml'}: no such file; every operator needs one")
-    names = ", ".join(known) or "none"
+    names = ", ".join(sorted(known)) or "none"
     raise TaskError(f"{operator}: no such operator in {root}; there are: {names}")
 
 
@@ -127,6 +143,12 @@ def _task(operator: Operator, track: Track, kind: str) -> Task:
     """Return a task of an operator. Raises TaskError where it has no cases to be judged on."""
     digest = _digest(operator.folder, track.slug, lambda top: top not in IMPLEMENTATIONS)
     task = Task(operator, track, digest, kind)
+    judged = (dtype for dtype in task.dtypes if dtype not in WHOLE)
+    if operator.has_roundings and (lacking := [d for d in judged if d not in operator.tolerance]):
+        raise TaskError(
+            f"{operator.folder}: no tolerance for {', '.join(lacking)}: run"
+            f" `{fit_command(operator.name)}`, or write [tolerance] in task.toml"
+        )
     for split in (Split.SEEN, Split.UNSEEN):
         if not task.cases(split):
             raise TaskError(
@@ -143,41 +165,66 @@ def load_operator(path: Path, languages: Languages, kind: str = CPU) -> Operator
     """
     table = Table.read(path / "task.toml")
     arguments = _arguments(table)
-    configurations = _configurations(table, arguments)
     if kind == GPU and (path / "gpu.toml").is_file():
         larger = Table.read(path / "gpu.toml")
-        configurations = _configurations(larger, arguments)
+        configurations = read_configurations(larger, arguments, kind, path.name)
         larger.finish()
+        for key in ("limits", "domain", "cases", "models", "gpu", "derived", "require", "shrinks"):
+            table.discard(key)
+    else:
+        configurations = read_configurations(table, arguments, kind, path.name)
     limits, domain, cases = configurations
     operator = Operator(
         name=path.name,
         title=table.string("title"),
         category=table.string("category"),
         families=table.strings("families"),
-        level=table.integer("level"),
-        tracks=_tracks(table, languages),
+        level=table.integer("level") if table.has("level") else 1,
+        tracks=_tracks(table, path, languages),
         arguments=arguments,
         domain=domain,
         limits=limits,
-        tolerance=_tolerance(table.table("tolerance"), domain),
+        tolerance=_tolerance(table, path, domain),
         cases=cases,
-        prompt=read_text(path / "prompt.md"),
+        prompt=_prompt(path),
         folder=path,
         languages=languages,
+        input_families=_families(table),
     )
     table.finish()
     return operator
 
 
-def _configurations(
-    table: Table, arguments: tuple[Argument, ...]
-) -> tuple[Limits, Domain, tuple[Case, ...]]:
-    limits = _limits(table.table("limits"))
-    domain = _domain(table.table("domain"), arguments, limits)
-    return limits, domain, _cases(table, domain)
+def _prompt(path: Path) -> str:
+    """Return `prompt.md`, or else the docstring of the reference."""
+    if (path / "prompt.md").is_file():
+        return read_text(path / "prompt.md")
+    source = path / "reference.py"
+    try:
+        docstring = ast.get_docstring(ast.parse(read_text(source)))
+    except SyntaxError as error:
+        raise TaskError(f"{source}: line {error.lineno}: {error.msg}") from None
+    if not docstring:
+        raise TaskError(f"{source}: begin with a docstring, which is the prompt; or add prompt.md")
+    return docstring
 
 
-def _tracks(table: Table, languages: Languages) -> tuple[Track, ...]:
+def _families(table: Table) -> tuple[str, ...]:
+    if not table.has("input_families"):
+        return FAMILIES
+    named = table.strings("input_families")
+    for name in named:
+        if name not in FAMILIES:
+            table.fail("input_families", f"{name!r} is not one of {', '.join(FAMILIES)}")
+    if FAMILIES[0] not in named:
+        table.fail("input_families", f"{FAMILIES[0]} is missing; timed inputs are of this family")
+    return tuple(name for name in FAMILIES if name in named)
+
+
+def _tracks(table: Table, path: Path, languages: Languages) -> tuple[Track, ...]:
+    """Return the named tracks; else those from PyTorch, and one for each baseline."""
+    if not table.has("tracks"):
+        return _default_tracks(table, path, languages)
     tracks = []
     for slug in table.strings("tracks"):
         source, _, target = slug.partition("-to-")
@@ -190,10 +237,27 @@ def _tracks(table: Table, languages: Languages) -> tuple[Track, ...]:
     return tuple(tracks)
 
 
+def _default_tracks(table: Table, path: Path, languages: Languages) -> tuple[Track, ...]:
+    named = table.strings("languages") if table.has("languages") else DEFAULT_LANGUAGES
+    for name in named:
+        if name not in languages or name == "torch":
+            known = ", ".join(name for name in languages if name != "torch")
+            table.fail("languages", f"{name!r} is not one of {known}")
+    baselines = (
+        n for n in languages if (path / "baseline" / f"{n}{languages[n].suffix}").is_file()
+    )
+    from_torch = [Track("torch", name) for name in dict.fromkeys(named)]
+    return (*from_torch, *(Track(name, name) for name in baselines if name != "torch"))
+
+
 def _arguments(table: Table) -> tuple[Argument, ...]:
     arguments = tuple(_argument(item) for item in table.tables("arguments"))
-    if all(argument.role != "output" for argument in arguments):
-        table.fail("arguments", "none has the role output; add one")
+    for role in ("output", "input"):
+        if all(argument.role != role for argument in arguments):
+            table.fail("arguments", f"none has the role {role}; add one")
+    own = {argument.role for argument in arguments if argument.dtype == "dtype"}
+    if own == {"output"}:
+        table.fail("arguments", "an output has the dtype of the case, but no input; give it one")
     return arguments
 
 
@@ -202,86 +266,62 @@ def _argument(item: Table) -> Argument:
     if not name.isidentifier():
         item.fail("name", f"must be an identifier, got {name!r}")
     scalar = role == "scalar"
-    dtype = item.option("dtype", ("float32", "int64") if scalar else ("dtype", *ITEM_BYTES))
-    shape = () if scalar else item.items("shape", "sizes")
+    dtype = "dtype"
+    if scalar or item.has("dtype"):
+        dtype = item.option("dtype", ("float32", "int64") if scalar else ("dtype", *ITEM_BYTES))
+    shape = () if scalar else item.items("shape", "sizes", least=0)
     for dimension in shape:
         if not all(f.isdigit() or f.isidentifier() for f in factors(dimension)):
             item.fail("shape", f"{dimension!r} is not an integer, a symbol or a product of them")
+    bounds: tuple[int | float | str, ...] = ()
+    if role == "input" and item.has("range"):
+        bounds = item.items("range", "two numbers or symbols, [low, high]")
+        if len(bounds) != 2 or not all(_is_bound(bound) for bound in bounds):
+            item.fail("range", f"must be two numbers or symbols, [low, high], got {list(bounds)}")
+    scale = item.positive("scale") if role == "input" and item.has("scale") else 1.0
     item.finish()
-    return Argument(name, role, dtype, shape)
+    return Argument(name, role, dtype, shape, bounds, scale)
 
 
-def _domain(table: Table, arguments: tuple[Argument, ...], limits: Limits) -> Domain:
-    dtypes = table.strings("dtypes")
-    for dtype in dtypes:
-        if dtype not in UNIT_ROUNDOFF:
-            table.fail("dtypes", f"must be of {', '.join(UNIT_ROUNDOFF)}, got {dtype!r}")
-    scalars = (a.name for a in arguments if a.role == "scalar")
-    names = dict.fromkeys((*symbols_of(arguments), *scalars))
-    symbols = {name: _range(table.table(name)) for name in names}
-    table.finish()
-    return Domain(dtypes, symbols, arguments, limits.case_mb * 2**20)
+def _is_bound(value: object) -> bool:
+    return type(value) in (int, float) or (isinstance(value, str) and value.isidentifier())
 
 
-def _range(item: Table) -> Range:
-    if item.has("choices"):
-        values = item.numbers("choices")
-        item.finish()
-        return Choices(values)
-    bounds = item.numbers("log_uniform")
-    multiple = item.integer("multiple_of") if item.has("multiple_of") else 1
-    sizes = [bound for bound in bounds if isinstance(bound, int)]
-    if len(bounds) != 2 or len(sizes) != 2 or not 1 <= sizes[0] < sizes[1]:
-        advice = f"must be two sizes [low, high] with 1 <= low < high, got {bounds}"
-        item.fail("log_uniform", advice)
-    item.finish()
-    return LogUniform(sizes[0], sizes[1], multiple)
+def _tolerance(table: Table, path: Path, domain: Domain) -> dict[str, Tolerance]:
+    """Return the constants by dtype, of the task or of its fit; none where there is neither."""
+    if table.has("tolerance"):
+        return _constants(table.table("tolerance"), domain)
+    if not (path / FITTED).is_file():
+        return {}
+    fitted = Table.read(path / FITTED)
+    fitted.discard("measured")
+    if fitted.string("reference") != reference_hash(path):
+        fitted.fail("reference", f"reference.py has changed; run `{fit_command(path.name)}` again")
+    constants = _constants(fitted.table("tolerance"), domain) if fitted.has("tolerance") else {}
+    fitted.finish()
+    return constants
 
 
-def _limits(table: Table) -> Limits:
-    limits = Limits(table.positive("seconds"), table.integer("memory_mb"), table.integer("case_mb"))
-    table.finish()
-    return limits
+def fit_command(operator: str) -> str:
+    return f"python -m evaluation fit {operator}"
 
 
-def _tolerance(table: Table, domain: Domain) -> dict[str, Tolerance]:
+def reference_hash(path: Path) -> str:
+    """Return the hash by which a fit names the reference that it is for."""
+    return hashlib.sha256(read_text(path / "reference.py").encode()).hexdigest()[:16]
+
+
+def _constants(table: Table, domain: Domain) -> dict[str, Tolerance]:
     tolerance = {}
     # A domain of `gpu.toml` can have more dtypes than that of `task.toml`.
+    own = (dtype for dtype in domain.dtypes if dtype not in WHOLE)
     others = (dtype for dtype in table.names() if dtype in UNIT_ROUNDOFF)
-    for dtype in dict.fromkeys((*domain.dtypes, *others)):
+    for dtype in dict.fromkeys((*own, *others)):
         item = table.table(dtype)
         tolerance[dtype] = Tolerance(item.positive("c1"), item.positive("c2"))
         item.finish()
     table.finish()
     return tolerance
-
-
-def _cases(table: Table, domain: Domain) -> tuple[Case, ...]:
-    cases: dict[str, Case] = {}
-    for item in table.tables("cases"):
-        case = _case(item, domain)
-        if case.name in cases:
-            item.fail("name", f"{case.name!r} is the name of an earlier case; choose another")
-        cases[case.name] = case
-    for split in (Split.SEEN, Split.UNSEEN):
-        if all(case.split is not split for case in cases.values()):
-            table.fail("cases", f"none is {split}; add cases that an agent sees, and unseen ones")
-    return tuple(cases.values())
-
-
-def _case(item: Table, domain: Domain) -> Case:
-    name, kind = item.string("name"), item.option("kind", KINDS)
-    split = Split(item.option("split", (Split.SEEN, Split.UNSEEN)))
-    dtype = item.option("dtype", domain.dtypes)
-    symbols = {symbol: item.number(symbol) for symbol in domain.symbols}
-    for symbol, values in domain.symbols.items():
-        if not values.holds(symbols[symbol]):
-            item.fail(symbol, f"{symbols[symbol]!r} lies outside the domain, {values}")
-    case = Case(name, split, kind, dtype, symbols)
-    if tensor_bytes(domain.arguments, case) > domain.max_bytes:
-        item.fail("name", f"{name!r} is larger than limits.case_mb")
-    item.finish()
-    return case
 
 
 def _digest(folder: Path, salt: str, includes: Callable[[str], bool]) -> str:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 SMALLEST_NORMAL = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+OUTPUT_ROUNDOFF = {**UNIT_ROUNDOFF, "float8_e4m3fn": 2.0**-4, "float8_e5m2": 2.0**-3}
+OUTPUT_SMALLEST = {**SMALLEST_NORMAL, "float8_e4m3fn": 2.0**-6, "float8_e5m2": 2.0**-14}
+"""The same of every dtype that an output can have, beside those of cases."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class Tolerance:
         A factor that follows a rounding there magnifies it: `gain` is its size, at least one.
         """
         growth = self.c2 * UNIT_ROUNDOFF["float32"] * math.sqrt(reduction)
-        smallest = SMALLEST_NORMAL[dtype]
+        smallest = OUTPUT_SMALLEST[dtype]
         rounding = expected.abs()
         rounding.clamp_(min=smallest if gain is None else gain * smallest)
-        rounding.mul_(self.c1 * UNIT_ROUNDOFF[dtype]).add_(2 * SMALLEST_NORMAL["float32"])
+        rounding.mul_(self.c1 * OUTPUT_ROUNDOFF[dtype]).add_(2 * SMALLEST_NORMAL["float32"])
         return rounding.add_(magnitude, alpha=growth)

@@ -37,6 +37,13 @@ class Table:
     def has(self, key: str) -> bool:
         return key in self._left
 
+    def is_list(self, key: str) -> bool:
+        return isinstance(self._left.get(key), list)
+
+    def discard(self, key: str) -> None:
+        """Leave a key unread that does not matter here."""
+        self._left.pop(key, None)
+
     def names(self) -> tuple[str, ...]:
         return tuple(self._left)
 
@@ -63,13 +70,16 @@ class Table:
         kind = "an integer of at least 1"
         return int(self._value(key, kind, lambda value: type(value) is int and value > 0))
 
-    def items(self, key: str, kind: str, check: Check = lambda item: True) -> tuple[Any, ...]:
-        """Return the items of a list that is not empty; `kind` names them."""
+    def items(
+        self, key: str, kind: str, check: Check = lambda item: True, least: int = 1
+    ) -> tuple[Any, ...]:
+        """Return the items of a list that is not empty unless `least` is 0; `kind` names them."""
 
         def is_list(value: Any) -> bool:
-            return isinstance(value, list) and bool(value) and all(map(check, value))
+            return isinstance(value, list) and len(value) >= least and all(map(check, value))
 
-        return tuple(self._value(key, f"a list of {kind} that is not empty", is_list))
+        wanted = f"a list of {kind}" + (" that is not empty" if least else "")
+        return tuple(self._value(key, wanted, is_list))
 
     def strings(self, key: str) -> tuple[str, ...]:
         return self.items(key, "strings", _is_string)

@@ -72,9 +72,8 @@ def source(operator: Operator, ending: str) -> str:
     given = [argument.dtype for argument in operator.arguments if argument.role != "output"]
     own = [argument.dtype == "dtype" for argument in operator.outputs]
     outputs = ", ".join(argument.name for argument in operator.outputs)
-    words = {
-        "name": operator.name, "outputs": outputs, "like": given.index("dtype"), "own": own
-    }  # fmt: skip
+    like = given.index("dtype") if any(own) else 0
+    words = {"name": operator.name, "outputs": outputs, "like": like, "own": own}
     return f"{reference}\n\n{ending.format(**words)}\n"
 
 

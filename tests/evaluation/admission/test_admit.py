@@ -25,7 +25,7 @@ from evaluation.gates import compile as compilation
 from evaluation.report_text import admission as rendered
 from evaluation.report_text import attempt as rendered_attempt
 from evaluation.session import MeasurementSession
-from evaluation.tasks.spec import OPEN_TRACK, find_operators
+from evaluation.tasks.spec import OPEN_TRACK, self_tested
 from evaluation.timing.plan import Plan
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case, GateResult, Reason, Verdict
@@ -136,7 +136,7 @@ def test_admit_unexpected_verdicts_are_problems(
 
 
 def test_implementations_of_every_track_are_enough() -> None:
-    for name in find_operators(TASKS):
+    for name in self_tested(TASKS):
         for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK):
             roles = Counter(role for role, _ in implementations(load_task(TASKS, name, track.slug)))
             assert roles["probe"] == len(NOTES)

@@ -20,7 +20,7 @@ from evaluation.languages.hip import INCLUDE
 from evaluation.memory.ring import values_of
 from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.tasks.operator import Operator, Track
-from evaluation.tasks.spec import Task, find_operators
+from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case
@@ -32,7 +32,7 @@ NAMES = find_operators(TASKS)
 
 @pytest.fixture(scope="module")
 def operators() -> list[Operator]:
-    return [load_operator(TASKS / name, "gpu") for name in NAMES]
+    return [load_operator(folder_of(TASKS, name), "gpu") for name in NAMES]
 
 
 def test_trivial_submissions_of_every_language_break_no_rule(operators: list[Operator]) -> None:
@@ -98,7 +98,7 @@ def test_trivial_submission_builds_like_any_submission(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_trivial_submission_in_pytorch_returns_its_values(name: str, tmp_path: Path) -> None:
-    operator = load_operator(TASKS / name)
+    operator = load_operator(folder_of(TASKS, name))
     case = list(operator.domain.boundaries(operator.domain.dtypes, max_elements=1 << 16))[2]
     slot = _slot(operator, case)
     first = slot[operator.inputs[0].name].flatten()

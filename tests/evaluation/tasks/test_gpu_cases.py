@@ -10,12 +10,12 @@ import pytest
 from evaluation.device_kind import GPU
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.operator import Operator
-from evaluation.tasks.spec import find_operators
+from evaluation.tasks.spec import self_tested
 from evaluation.tracks.load import load_operator
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
-OPERATORS = [name for name in find_operators(TASKS) if (TASKS / name / "gpu.toml").is_file()]
+OPERATORS = self_tested(TASKS)
 UNSEEN = {
     "edge": 1,
     "scale-up": 1,

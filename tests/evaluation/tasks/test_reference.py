@@ -31,7 +31,7 @@ def row_sums() -> Any:
         return kept.sum(1), kept.argmax(1)
 
     return SimpleNamespace(
-        reference=reference,
+        exact=reference,
         magnitude=lambda x, skip: tuple(abs(y) for y in reference(x, skip)),
         reduction=lambda case: COLS,
         inputs=lambda case, draw: {"x": draw.integers((ROWS, COLS), -100, 100)},
@@ -98,7 +98,7 @@ def test_expected_of_many_without_vmap_calls_each_launch(floats: Reference) -> N
         called.append(next(iter(inputs.values())).max().item())  # fails under vmap
         return module.reference(**inputs)
 
-    changed = SimpleNamespace(**{**vars(module), "reference": reference})
+    changed = SimpleNamespace(**{**vars(module), "exact": reference})
     unbatched = Reference(with_reference(floats.operator, changed), floats.case)
     inputs = stacked(floats, 3)
     expected = floats.expected_of_many(inputs)

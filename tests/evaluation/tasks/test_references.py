@@ -11,7 +11,7 @@ from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
-from evaluation.tasks.spec import find_operators
+from evaluation.tasks.spec import self_tested
 from evaluation.tracks.load import load_operator
 from evaluation.types import Case
 
@@ -21,7 +21,7 @@ SMALL = 20_000
 Wide = dict[str, torch.Tensor]
 
 
-@pytest.fixture(params=find_operators(TASKS))
+@pytest.fixture(params=self_tested(TASKS))
 def operator(request: pytest.FixtureRequest) -> Operator:
     return load_operator(TASKS / request.param)
 

@@ -17,13 +17,13 @@ from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.operator import Example, Operator, output_shapes
 from evaluation.tasks.reference import Reference
-from evaluation.tasks.spec import find_operators
+from evaluation.tasks.spec import self_tested
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
-OPERATORS = find_operators(TASKS)
+OPERATORS = self_tested(TASKS)
 SLUGS = [(name, t.slug) for name in OPERATORS for t in load_operator(TASKS / name).tracks]
 CATEGORIES = (
     "Activation Convolution Fusion Index LinearAlgebra Loss Math MatrixMultiply Normalization"

@@ -9,7 +9,7 @@ import pytest
 from evaluation import device_kind
 from evaluation.building import extensions, nvcc
 from evaluation.process import handle
-from evaluation.tasks.spec import find_operators
+from evaluation.tasks.spec import find_operators, folder_of
 from evaluation.tracks.load import load_operator
 from runners.worker import judging
 from tests.runners.house import ROOT
@@ -38,7 +38,7 @@ def test_what_a_candidate_may_take_is_over_before_its_judge_is_taken_to_have_fai
     names = find_operators(ROOT / "tasks")
     assert len(names) > 10
     for name in names:
-        operator = load_operator(ROOT / "tasks" / name, kind)
+        operator = load_operator(folder_of(ROOT / "tasks", name), kind)
         limit = operator.limits.seconds
         one_by_one = (len(operator.domain.dtypes) + len(nvcc.CROSS_ARCHITECTURES)) * limit
         assert max(one_by_one, extensions.LIMIT_FACTOR * limit) + 60 < judging.BUILD.seconds, name

@@ -1,0 +1,224 @@
+"""Fit of a tolerance: the smallest constants with which honest float32 arithmetic passes.
+
+The reference itself is computed in float32 on small cases of every dtype and input family, and its
+error is compared with the size of its roundings (see `tasks.roundings`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from evaluation.device_kind import CPU, GPU
+from evaluation.errors import TaskError
+from evaluation.languages import languages
+from evaluation.tasks.domain import WHOLE, dtype_of
+from evaluation.tasks.input_families import InputGenerator, torch_dtype
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.reference import ExpectedOutput, Reference
+from evaluation.tasks.spec import FITTED, fit_command, load_operator, reference_hash
+from evaluation.tasks.tolerance import Tolerance
+from evaluation.types import Case
+
+C1 = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.5}
+"""Roundings of an output; the interpreter of Triton truncates to bfloat16, up to two of them."""
+MARGIN = 4.0
+"""Allowed error of the roundings over the worst honest one."""
+MIN_C2, MAX_C2 = 2.0, 100.0
+MIN_BFLOAT16 = 5.0
+"""Least error of a bfloat16 computation in units of what is allowed in float32."""
+MAX_ELEMENTS = 1 << 16
+"""Size of the largest case that is fitted on, where there are smaller ones."""
+SEEDS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The largest error found, in units of the size of the roundings, and where."""
+
+    error: float = 0.0
+    case: str = ""
+    family: str = ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fitted constants by dtype, where they come from, and the error of bfloat16 inputs."""
+
+    tolerance: Mapping[str, Tolerance]
+    worst: Mapping[str, Worst]
+    bfloat16: float | None
+
+
+def fit(folder: Path) -> Fit:
+    """Fit the tolerance of an operator.
+
+    Raises: TaskError where the errors cannot be told from those of a wrong implementation.
+    """
+    on_cpu, on_gpu = (load_operator(folder, languages(), kind) for kind in (CPU, GPU))
+    known = dict.fromkeys((*on_cpu.domain.dtypes, *on_gpu.domain.dtypes))
+    dtypes = [dtype for dtype in known if dtype not in WHOLE]
+    if not on_cpu.has_roundings:
+        return Fit({}, {}, None)
+    worst = {dtype: _worst(on_cpu, dtype) for dtype in dtypes}
+    tolerance = {}
+    for dtype, found in worst.items():
+        c2 = max(MIN_C2, _rounded_up(MARGIN * found.error))
+        if not c2 <= MAX_C2:
+            raise TaskError(
+                f"{folder / 'reference.py'}: in {dtype}, c2 would be {c2:.3g}, above {MAX_C2:g}:"
+                f" an honest result is {found.error:.3g} times the size of its roundings off, in"
+                f" {found.case} with {found.family} inputs. Leave out that family by"
+                " `input_families`, or define `magnitude` and `reduction`"
+            )
+        tolerance[dtype] = Tolerance(C1[dtype], c2)
+    bfloat16 = None
+    if "float32" in tolerance and any(a.dtype in ("dtype", "float32") for a in on_cpu.inputs):
+        bfloat16 = _error_of_bfloat16(on_cpu, tolerance["float32"])
+        if bfloat16 < MIN_BFLOAT16:
+            raise TaskError(
+                f"{folder / 'reference.py'}: the tolerance (c1 {C1['float32']:g}, c2"
+                f" {tolerance['float32'].c2:g}) cannot tell inputs in bfloat16 from float32: they"
+                f" are {bfloat16:.3g} times the allowed error off, at least {MIN_BFLOAT16:g} are"
+                " needed. Change `range` or `scale` of the inputs so that the result depends on"
+                " them, or define `magnitude` and `reduction`"
+            )
+    return Fit(tolerance, worst, bfloat16)
+
+
+def text(fitted: Fit) -> str:
+    """Return the constants of a fitted tolerance on one line."""
+    if not fitted.tolerance:
+        return "whole numbers, no tolerance"
+    parts = [
+        f"{dtype} c1 {constants.c1:g} c2 {constants.c2:g}"
+        for dtype, constants in fitted.tolerance.items()
+    ]
+    if fitted.bfloat16 is not None:
+        parts.append(f"bfloat16 inputs {fitted.bfloat16:.3g} times the allowed error")
+    return ", ".join(parts)
+
+
+def write(folder: Path, fitted: Fit) -> Path:
+    """Write `fitted.toml`, and return its path."""
+    lines = [
+        f"# Written by `{fit_command(folder.name)}`, which is to be run after each change of",
+        "# reference.py.",
+        f'reference = "{reference_hash(folder)}"',
+    ]
+    if fitted.tolerance:
+        lines += ["", "[tolerance]"]
+        for dtype, constants in fitted.tolerance.items():
+            lines.append(f"{dtype} = {{ c1 = {constants.c1}, c2 = {constants.c2} }}")
+        lines += ["", "# Largest honest error in units of the size of its roundings.", "[measured]"]
+        for dtype, found in fitted.worst.items():
+            place = f'case = "{found.case}", family = "{found.family}"'
+            lines.append(f"{dtype} = {{ error = {found.error:.2g}, {place} }}")
+        if fitted.bfloat16 is not None:
+            shown = min(fitted.bfloat16, 1e9)
+            lines.append(f"error_of_bfloat16 = {shown:.2g}  # of the allowed error in float32")
+    path = folder / FITTED
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def small_cases(operator: Operator, dtype: str) -> list[Case]:
+    """Return the boundary and written cases of a dtype that are small, or the smallest one."""
+    written = [case for case in operator.cases if case.dtype == dtype]
+    cases = sorted([*operator.domain.boundaries((dtype,)), *written], key=operator.elements)
+    if not cases:
+        raise TaskError(f"{operator.folder}: no case has the dtype {dtype}; add one")
+    return [case for case in cases if operator.elements(case) <= MAX_ELEMENTS] or cases[:1]
+
+
+def computed(reference: Reference, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the outputs of the reference in float32, rounded to their dtypes."""
+    operator, case = reference.operator, reference.case
+    given = {
+        name: x.float() if x.dtype.is_floating_point and x.dtype.itemsize > 1 else x
+        for name, x in inputs.items()
+    }
+    scalars = {a.name: case[a.name] for a in operator.scalars}
+    result = operator.module().reference(**given, **scalars)
+    outputs = result if isinstance(result, tuple) else (result,)
+    return {
+        a.name: y.to(torch_dtype(dtype_of(a, case)))
+        for a, y in zip(operator.outputs, outputs, strict=True)
+    }
+
+
+def trials(
+    operator: Operator, dtype: str
+) -> Iterator[tuple[Reference, str, dict[str, torch.Tensor]]]:
+    """Yield the small cases of a dtype with inputs of each family, from fixed seeds."""
+    for case in small_cases(operator, dtype):
+        reference = Reference(operator, case)
+        for family in operator.input_families:
+            for seed in SEEDS:
+                generator = torch.Generator().manual_seed(seed)
+                yield reference, family, reference.drawn(InputGenerator(generator, family))
+
+
+def _worst(operator: Operator, dtype: str) -> Worst:
+    c1, worst = C1[dtype], Worst()
+    for reference, family, inputs in trials(operator, dtype):
+        bounds = reference.bounds(inputs, Tolerance(c1, 0.0), Tolerance(c1, 1.0))
+        for name, got in computed(reference, inputs).items():
+            if not got.is_floating_point():
+                continue
+            error = _needed(got, *bounds[name])
+            if math.isnan(error):
+                raise TaskError(
+                    f"{operator.folder / 'reference.py'}: {name} overflows in {dtype}, in"
+                    f" {reference.case.name} with {family} inputs: float32 and float64 differ in"
+                    " what is finite. Leave out that family by `input_families`, or set `range` or"
+                    " `scale` of the inputs"
+                )
+            if error > worst.error:
+                worst = Worst(error, reference.case.name, family)
+    return worst
+
+
+def _needed(got: torch.Tensor, least: ExpectedOutput, most: ExpectedOutput) -> float:
+    """Return the c2 that an output needs; NaN where it is not finite and should be."""
+    finite = torch.isfinite(least.rounded.double())
+    if bool((finite != torch.isfinite(got.double())).any()):
+        return math.nan
+    error = torch.where(finite, (got.double() - least.exact).abs() - least.allowed, 0.0)
+    size = most.allowed - least.allowed
+    needed = torch.where(error > 0, error / size, 0.0)
+    return float(needed.nan_to_num(0.0, posinf=math.inf).max()) if needed.numel() else 0.0
+
+
+def _error_of_bfloat16(operator: Operator, tolerance: Tolerance) -> float:
+    """Return the largest error with inputs rounded to bfloat16, in units of the allowed one."""
+    largest = 0.0
+    for reference, family, inputs in trials(operator, "float32"):
+        if family != operator.input_families[0]:
+            continue
+        coarse = {
+            name: x.bfloat16().float() if x.dtype is torch.float32 else x
+            for name, x in inputs.items()
+        }
+        expected = reference.bounds(inputs, tolerance)
+        for name, got in computed(reference, coarse).items():
+            (output,) = expected[name]
+            if not got.is_floating_point():
+                if not torch.equal(got, output.rounded):
+                    return math.inf
+                continue
+            share = ((got.double() - output.exact).abs() / output.allowed).nan_to_num(0.0)
+            largest = max(largest, float(share.max()) if share.numel() else 0.0)
+    return largest
+
+
+def _rounded_up(value: float) -> float:
+    """Return a number of two significant digits, rounded up."""
+    if not 0 < value < math.inf:
+        return value
+    digits = 1 - math.floor(math.log10(value))
+    return float(math.ceil(value * 10.0**digits) / 10.0**digits)

@@ -1,0 +1,100 @@
+"""Defaults for the functions that a `reference.py` leaves out."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from evaluation.errors import TaskError
+from evaluation.tasks.domain import dtype_of, shape_of
+from evaluation.tasks.float64 import lifted
+from evaluation.tasks.input_families import InputGenerator
+from evaluation.tasks.operation_count import counted_cost
+from evaluation.tasks.roundings import size_of_roundings
+from evaluation.types import Argument, Case
+
+WHOLE_BOUNDS = {"bool": (0, 2), "uint8": (0, 256), "int8": (-128, 128)}
+OTHER_BOUNDS = (-1000, 1000)
+
+
+def complete(module: ModuleType, arguments: tuple[Argument, ...], path: Path) -> None:
+    """Give a module the functions that it has not: magnitude, reduction, inputs and cost.
+
+    `exact` is the reference as the judge calls it with float64 tensors. Without a hand-written
+    `magnitude`, it lifts the casts of the reference.
+    """
+    defined = module.__dict__
+    reference = defined["reference"]
+    if "magnitude" not in defined:
+        exact = defined["exact"] = lifted(reference)
+
+        def magnitude(**given: Any) -> tuple[torch.Tensor, ...]:
+            tensor = next(value for value in given.values() if torch.is_tensor(value))
+            generator = torch.Generator(tensor.device).manual_seed(secrets.randbits(63))
+            return size_of_roundings(exact, given, generator)
+
+        defined["magnitude"] = magnitude
+        defined["reduction"] = lambda case: 1
+    else:
+        defined["exact"] = reference
+        if "reduction" not in defined:
+            raise TaskError(f"{path}: reduction: missing; define it beside magnitude")
+    if "inputs" not in defined:
+        defined["inputs"] = lambda case, draw: drawn(arguments, case, draw)
+    if "cost" not in defined:
+        defined["cost"] = _Cost(reference, arguments, path)
+
+
+class _Cost:
+    """The counted cost of each case, which is counted once."""
+
+    def __init__(
+        self, reference: Callable[..., Any], arguments: tuple[Argument, ...], path: Path
+    ) -> None:
+        self._reference, self._arguments, self._path = reference, arguments, path
+        self._known: dict[tuple[object, ...], tuple[int, int]] = {}
+
+    def __call__(self, case: Case) -> tuple[int, int]:
+        key = (case.dtype, *case.symbols.items())
+        if key not in self._known:
+            try:
+                found = counted_cost(self._reference, self._arguments, case)
+            except Exception as error:  # the reference is the author's
+                raise TaskError(
+                    f"{self._path}: its operations cannot be counted on tensors without data"
+                    f" ({type(error).__name__}: {error}); define cost(case)"
+                ) from error
+            self._known[key] = found
+        return self._known[key]
+
+
+def drawn(
+    arguments: tuple[Argument, ...], case: Case, draw: InputGenerator
+) -> dict[str, torch.Tensor]:
+    """Return inputs as `task.toml` describes them: by range, by scale, or normal."""
+    return {a.name: _values(a, case, draw) for a in arguments if a.role == "input"}
+
+
+def _values(argument: Argument, case: Case, draw: InputGenerator) -> torch.Tensor:
+    shape, dtype = shape_of(argument, case), dtype_of(argument, case)
+    whole = not getattr(torch, dtype).is_floating_point
+    if not argument.bounds and not whole:
+        return draw.normal(shape, argument.scale)
+    low, high = bounds_of(argument, case) or WHOLE_BOUNDS.get(dtype, OTHER_BOUNDS)
+    if whole:
+        return draw.integers(shape, math.ceil(low), math.ceil(high))
+    return draw.uniform(shape, low, high)
+
+
+def bounds_of(argument: Argument, case: Case) -> tuple[float, float] | None:
+    """Return the range that an input is drawn from; None for an argument without one."""
+    if not argument.bounds:
+        return None
+    low, high = (case[b] if isinstance(b, str) else b for b in argument.bounds)
+    return float(low), float(high)

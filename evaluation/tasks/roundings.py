@@ -1,0 +1,204 @@
+"""Size of the rounding errors of a reference, by Monte Carlo arithmetic.
+
+The reference is computed in float64 several times. Each time every operation is disturbed by a
+random relative error of one float32 rounding. The largest change of an element, in roundings, is
+the size of its error: what a careful float32 implementation may lose there.
+
+Source: Parker, "Monte Carlo Arithmetic", 1997.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_map
+
+from evaluation.tasks.float64 import Lifted, lifted_arguments
+from evaluation.tasks.tolerance import SMALLEST_NORMAL, UNIT_ROUNDOFF
+
+PROBES = 8
+MAX_BATCHED = 1 << 17
+"""Elements of all tensors up to which the runs are batched."""
+UNIT, SMALLEST = UNIT_ROUNDOFF["float32"], SMALLEST_NORMAL["float32"]
+EXACT = frozenset(
+    "abs neg relu relu_ clamp clamp_min clamp_max clamp_ clamp_min_ clamp_max_ maximum minimum"
+    " fmax fmin sign sgn floor ceil round trunc where masked_fill masked_fill_ threshold fill_"
+    " fill zero_ copy_ copy clone _to_copy cat stack index index_select gather flip roll repeat"
+    " constant_pad_nd embedding amax amin max min sort topk argmax argmin kthvalue median"
+    " scatter index_put index_copy masked_scatter masked_select nan_to_num tril triu diagonal_copy"
+    " diag_embed hardtanh max_pool2d_with_indices max_pool3d_with_indices scatter_reduce cummax"
+    " cummin aminmax mode unfold im2col reflection_pad1d reflection_pad2d reflection_pad3d"
+    " replication_pad1d replication_pad2d replication_pad3d pixel_shuffle pixel_unshuffle"
+    " upsample_nearest1d upsample_nearest2d upsample_nearest3d channel_shuffle isnan isinf"
+    " empty empty_like zeros zeros_like ones ones_like full full_like scalar_tensor arange"
+    " lift_fresh lift_fresh_copy detach alias new_zeros new_ones new_full new_empty slice_scatter"
+    " select_scatter bernoulli rand randn rand_like randn_like _local_scalar_dense eye"
+    " convert_element_type broadcast_in_dim view_of".split()
+)
+"""Operations without a rounding: selections, copies and changes of sign."""
+KEPT = frozenset(
+    "sum mean cumsum cumprod prod mm addmm bmm baddbmm dot mv addmv convolution"
+    " avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d index_add scatter_add"
+    " linalg_vector_norm exp log sin cos tanh sigmoid erf sqrt rsqrt pow add sub mul div"
+    " logcumsumexp _cdist_forward".split()
+)
+"""Operations that are disturbed as they are, although PyTorch can decompose them."""
+LINEAR_ALGEBRA = ("linalg_", "triangular_solve", "cholesky", "_linalg_", "lu_", "_fft")
+
+
+class Disturbed(Lifted):  # type: ignore[no-untyped-call]
+    """A mode that disturbs every operation on float64 tensors by one rounding of float32.
+
+    A sum of k terms has its terms and its result disturbed by sqrt(k) roundings. Fused operations
+    run through their decompositions, because the cancellation inside them would not be seen.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.generator = generator
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = lifted_arguments(kwargs)
+        name = func.overloadpacket.__name__
+        if func.is_view or name in EXACT or (func.namespace == "prims" and name in EXACT):
+            return func(*args, **named)
+        decomposed = decomposition_table.get(func)
+        if decomposed is not None and name.rstrip("_") not in KEPT:
+            with self:
+                found = decomposed(*args, **named)
+            if found is not NotImplemented:
+                return found
+        terms = _terms(name, args, named)
+        if terms > 1:
+            args = tree_map(lambda value: self._disturbed(value, terms), args)
+        result = func(*args, **named)
+        if func._schema.is_mutable and not name.startswith("_"):
+            return self._in_place(result, terms)
+        return tree_map(lambda value: self._disturbed(value, terms), result)
+
+    def _error(self, value: torch.Tensor, terms: float) -> torch.Tensor:
+        """Return a random error of `value`: relative, and of a number that is flushed to zero."""
+        error = torch.rand(
+            value.shape, generator=self.generator, device=value.device, dtype=torch.float64
+        )
+        error.mul_(2).sub_(1)
+        size = value.abs().mul_(UNIT * math.sqrt(max(terms, 1)))
+        return error.mul_(size.add_(SMALLEST).mul_(value != 0))
+
+    def _disturbed(self, value: Any, terms: float) -> Any:
+        if not torch.is_tensor(value) or value.dtype is not torch.float64:
+            return value
+        return value + self._error(value, terms)
+
+    def _in_place(self, result: Any, terms: float) -> Any:
+        for value in result if isinstance(result, list | tuple) else (result,):
+            if torch.is_tensor(value) and value.dtype is torch.float64:
+                value.add_(self._error(value, terms))
+        return result
+
+
+def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
+    """Return how many terms an operation adds up for one element, 1 for an elementwise one.
+
+    An addend counts as a term: with one product, its rounding would be missing otherwise.
+    """
+    match name:
+        case "mm" | "bmm" | "mv" | "dot":
+            return float(args[0].shape[-1])
+        case "addmm" | "baddbmm" | "addmv":
+            return float(args[1].shape[-1] + 1)
+        case "convolution":
+            weight, transposed, groups = args[1], args[6], args[8]
+            window = math.prod(weight.shape[2:])
+            each = weight.shape[0] // groups if transposed else weight.shape[1]
+            return float(window * each + 1)
+        case "sum" | "mean" | "prod" | "linalg_vector_norm":
+            return _reduced(args, kwargs)
+        case "cumsum" | "cumprod" | "logcumsumexp":
+            return float(args[0].shape[args[1]]) if args[0].dim() else 1.0
+        case "avg_pool1d" | "avg_pool2d" | "avg_pool3d":
+            return float(math.prod(args[1]) ** (1 if len(args[1]) > 1 else 2))
+        case "index_add" | "scatter_add" | "scatter_add_" | "index_add_" | "_cdist_forward":
+            return float(max(1, args[-1].numel() // max(1, args[0].numel()))) + 1
+    if name.startswith(LINEAR_ALGEBRA):
+        shapes = [a.shape for a in args if torch.is_tensor(a)]
+        return float(max((max(shape, default=1) for shape in shapes), default=1))
+    return 1.0
+
+
+def _reduced(args: Any, kwargs: Mapping[str, Any]) -> float:
+    """Return the size of the dimensions that a reduction is over."""
+    tensor = args[0]
+    dims = next((a for a in args[1:] if isinstance(a, list | tuple)), kwargs.get("dim"))
+    if isinstance(dims, int):
+        dims = [dims]
+    if not dims:
+        return float(max(1, tensor.numel()))
+    return float(max(1, math.prod(tensor.shape[d] for d in dims if tensor.dim())))
+
+
+def size_of_roundings(
+    reference: Callable[..., Any],
+    given: Mapping[str, Any],
+    generator: torch.Generator,
+) -> tuple[torch.Tensor, ...]:
+    """Return the size of the error of each output, by element, in float32 roundings.
+
+    `given` are the arguments by name, floating-point ones in float64. An output that is no
+    floating-point tensor has no roundings: zeros.
+    """
+    # Fused attention has no decomposition.
+    with sdpa_kernel(SDPBackend.MATH):
+        exact = _outputs(reference(**given))
+        if not any(y.is_floating_point() for y in exact):
+            return tuple(torch.zeros_like(y, dtype=torch.float64) for y in exact)
+        found = _probes(reference, given, generator)
+    return tuple(
+        _largest_change(y, others)
+        for y, others in zip(exact, zip(*found, strict=True), strict=True)
+    )
+
+
+def _largest_change(exact: torch.Tensor, found: Sequence[torch.Tensor]) -> torch.Tensor:
+    if not exact.is_floating_point():
+        return torch.zeros_like(exact, dtype=torch.float64)
+    change = torch.stack([other.double() - exact.double() for other in found])
+    return change.abs().nan_to_num(0.0, 0.0, 0.0).amax(0) / UNIT
+
+
+def _probes(
+    reference: Callable[..., Any], given: Mapping[str, Any], generator: torch.Generator
+) -> list[tuple[torch.Tensor, ...]]:
+    """Return the outputs of each disturbed run; of small tensors, all runs are made at once."""
+    tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
+    others = {name: value for name, value in given.items() if name not in tensors}
+    if sum(value.numel() for value in tensors.values()) <= MAX_BATCHED:
+
+        def run(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return _outputs(reference(**dict(zip(tensors, values, strict=True)), **others))
+
+        stacked = [value.expand(PROBES, *value.shape).clone() for value in tensors.values()]
+        try:
+            with Disturbed(generator), warnings.catch_warnings():
+                warnings.simplefilter("error")  # an operation that is not batched is slower so
+                batched = torch.vmap(run)(*stacked)
+            return list(zip(*(y.unbind() for y in batched), strict=True))
+        except (RuntimeError, UserWarning):  # an operation has no batching rule
+            pass
+    found = []
+    for _ in range(PROBES):
+        with Disturbed(generator):
+            found.append(_outputs(reference(**given)))
+    return found
+
+
+def _outputs(result: Any) -> tuple[torch.Tensor, ...]:
+    return result if isinstance(result, tuple) else (result,)

@@ -1,0 +1,77 @@
+"""Tests of the size of roundings: honest float32 results are a few of them off, wrong ones more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from evaluation.tasks.float64 import lifted
+from evaluation.tasks.roundings import UNIT, size_of_roundings
+from evaluation.tasks.tolerance import Tolerance
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+FUNCTIONS: dict[str, Function] = {
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "log_softmax": lambda x: F.log_softmax(x, -1),
+    "softmax": lambda x: torch.softmax(x.float(), -1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "product": lambda x: x @ x.mT,
+    "linear of one term": lambda x: F.linear(x[:, :1], x[:5, :1], x[0, :5]),
+    "convolution": lambda x: F.conv1d(x[:4, None], x[:3, None, :5]),
+    "transposed": lambda x: F.conv_transpose1d(x[:4, None], x[:1, None, :5]),
+    "mean": lambda x: x.mean(),
+    "cumsum": lambda x: x.cumsum(-1),
+    "attention": lambda x: F.scaled_dot_product_attention(*[x[None, None, :, :32]] * 3),
+    "in place": lambda x: x.clone().mul_(3).add_(1),
+}
+
+
+def sized(function: Function, x: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    (size,) = size_of_roundings(lifted(lambda x: function(x)), {"x": x.double()}, generator)
+    return size
+
+
+@pytest.mark.parametrize("scale", [1.0, 32.0])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_float32_result_is_within_some_roundings_and_bfloat16_is_not(
+    name: str, scale: float
+) -> None:
+    function = FUNCTIONS[name]
+    x = torch.randn((24, 65), generator=torch.Generator().manual_seed(1)) * scale
+    exact, size = lifted(function)(x.double()), sized(function, x)
+    assert exact.dtype is torch.float64
+    allowed = Tolerance(4.0, 10.0).allowed(exact, size, 1, "float32")
+    assert ((function(x).double() - exact).abs() <= allowed).all()
+    coarse = function(x.bfloat16().float()).double()
+    assert ((coarse - exact).abs() > 3 * allowed).any()
+
+
+def test_exact_operations_have_no_roundings() -> None:
+    x = torch.randn((8, 9))
+    for function in (torch.relu, lambda x: x.flip(0), lambda x: x.amax(-1), lambda x: x.sort()[0]):
+        assert not sized(function, x).any()
+    assert not sized(lambda x: x.argmax(-1), x).any()
+
+
+def test_sums_grow_with_their_terms() -> None:
+    x = torch.ones((2, 1024))
+    assert sized(lambda x: x.sum(-1), x).max() > 20 * sized(lambda x: x[:, :2].sum(-1), x).max()
+
+
+def test_float64_reference_lifts_its_casts_and_keeps_those_to_integers() -> None:
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        whole = (x.float() * 3).to(torch.int8)
+        third = torch.tensor(1.0) / torch.full((1,), 3.0)
+        return torch.sum(x.half() * third, -1, dtype=torch.float32) + whole.sum(-1) / 2
+
+    x = torch.rand((4, 7), dtype=torch.float64)
+    expected = (x / 3).sum(-1) + (x * 3).to(torch.int8).sum(-1) / 2
+    assert torch.get_default_dtype() is torch.float32
+    torch.testing.assert_close(lifted(reference)(x), expected, rtol=1e-14, atol=0)
+    assert torch.get_default_dtype() is torch.float32
+    assert UNIT == 2.0**-24
