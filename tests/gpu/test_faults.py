@@ -52,7 +52,7 @@ def test_faults_cover_every_kind() -> None:
         "host memory",
         "device memory",
         "device assert",
-        "100 GB",
+        "most of the device memory",
         "killed",
     }
     assert len(SUCCESSORS) == 5

@@ -1,7 +1,7 @@
 // trick: allocates two thirds of the GPU's memory for one row's sum
 // row: 51
 // expect: failed/OUT_OF_MEMORY
-// fault: two thirds of the memory
+// fault: most of the device memory
 #include "right.cuh"
 
 extern "C" int centred(const centred_args* args, cudaStream_t stream) {

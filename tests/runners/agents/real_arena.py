@@ -36,8 +36,8 @@ run = services.start_run(
 print(run.pk)
 """
 RANKING = """
-from arena.leaderboard import rankings
-print([row.agent.slug for row in rankings.rank()])
+from arena.leaderboard.boards import board
+print([row.agent.slug for row in board().rows])
 """
 
 
