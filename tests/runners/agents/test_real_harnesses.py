@@ -285,7 +285,7 @@ def test_limit_of_turns_ends_a_run_in_order(arena: RealArena, harness: Real) -> 
 def test_verdict_through_the_mcp_server_is_a_round(arena: RealArena, harness: Real) -> None:
     shown = "arena.check" if harness is CODEX else harness.mcp_check
     run = arena.start(harness.adapter, harness.mcp_check, settings={"mcp": True})
-    arena.wait_until(lambda: bool(arena.events(run, "tool_result")), 15)
+    arena.wait_until(lambda: bool(arena.events(run, "tool_result")), 45)
     (call,) = arena.events(run, "tool_call")
     assert (call["body"]["tool"], call["body"]["arguments"]) == (shown, {"note": "by a tool"})
     (result,) = arena.events(run, "tool_result")
