@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from django.urls import path
 
-from arena.curation.views import audit, checkouts, checks, drafts, editor, quarantine, rejudging
+from arena.curation.views import (
+    audit,
+    baselines,
+    checkouts,
+    checks,
+    drafts,
+    editor,
+    quarantine,
+    rejudging,
+)
 
 urlpatterns = [
     path("", drafts.index, name="curate"),
@@ -18,6 +27,7 @@ urlpatterns = [
     path("drafts/<int:pk>/validate/", editor.validate, name="draft-validate"),
     path("checkout/", checkouts.checkout, name="checkout"),
     path("quarantine/", quarantine.quarantine, name="quarantine"),
+    path("baselines/", baselines.baselines, name="baselines"),
     path("rejudge/", rejudging.index, name="rejudge"),
     path("rejudge/<int:pk>/", rejudging.rejudging, name="rejudging"),
     path("rejudge/<int:pk>/progress/", rejudging.progress, name="rejudging-progress"),

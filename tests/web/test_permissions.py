@@ -114,6 +114,10 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "draft-validate": [("POST", "/curate/drafts/{draft}/validate/", "302 403 403 400 400 302")],
     "checkout": [("GET", "", REVIEW), ("POST", "", "302 403 403 409 409 302")],
+    "baselines": [
+        ("GET", "", REVIEW),
+        ("GET", "/curate/baselines/?hardware=none", "302 403 403 404 404 302"),
+    ],
     "rejudge": [("GET", "", STAFF), ("POST", "", "302 403 403 403 400 302")],
     "rejudging": [("GET", "/curate/rejudge/{rejudging}/", STAFF)],
     "rejudging-progress": [("GET", "/curate/rejudge/{rejudging}/progress/", STAFF)],

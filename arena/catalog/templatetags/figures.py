@@ -100,6 +100,14 @@ def share(value: float | None) -> str:
 
 
 @register.filter
+def signed_share(value: float | None) -> str:
+    """Format a relative difference with its sign: +2.4%, −0.3%."""
+    if not _known(value):
+        return NOTHING
+    return f"{'−' if value < 0 else '+'}{abs(value) * 100:.1f}%"
+
+
+@register.filter
 def micros(value: float | None) -> str:
     """Format microseconds in the unit that fits: 7.25 µs, 2.17 ms, 3.50 s."""
     if not _known(value):
