@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from pydantic import PydanticUserError
 
+from arena.audit.services import record
 from arena.catalog.agent_settings import problems_text, schema_problem, settings_problems
 from arena.catalog.models import Agent
 from arena.catalog.services import (
@@ -35,6 +36,10 @@ def sync() -> SyncReport:
     report = sync_tasks(settings.ARENA_TASKS)
     report.problems = problems + report.problems
     keep_admissions(settings.ADMISSIONS)
+    changes = {"added": report.added, "changed": report.changed, "missing": report.missing}
+    if any(changes.values()):
+        text = ", ".join(f"{len(slugs)} {name}" for name, slugs in changes.items() if slugs)
+        record(None, "catalog.sync", "tasks of the checkout", f"{text}.", **changes)
     return report
 
 

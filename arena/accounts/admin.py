@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
 from django.forms import CheckboxSelectMultiple, ModelForm, MultipleChoiceField
 from django.http import HttpRequest
-from django.utils import timezone
 
+from arena.accounts.auth import signed_in
 from arena.accounts.models import ApiToken, Scope, User
+from arena.audit.services import record
 
 
 @admin.register(User)
@@ -23,6 +26,15 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]  # not subscriptable at
     list_display = ("username", "date_joined", "last_login", "is_staff", "is_active")
     list_filter = ("groups", "is_staff", "is_superuser", "is_active")
     date_hierarchy = "date_joined"
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Store the groups, and record who joined or left one."""
+        before = set(form.instance.groups.values_list("name", flat=True)) if change else set()
+        super().save_related(request, form, formsets, change)
+        after = set(form.instance.groups.values_list("name", flat=True))
+        for action, names in (("role.grant", after - before), ("role.revoke", before - after)):
+            for name in sorted(names):
+                record(request.user, action, form.instance, name)
 
 
 class ApiTokenForm(ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
@@ -58,5 +70,5 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # nor is this
 
     @admin.action(description="Revoke", permissions=["delete"])
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
-        count = tokens.filter(revoked_at=None).update(revoked_at=timezone.now())
+        count = sum(token.revoke(signed_in(request)) for token in tokens)
         self.message_user(request, f"{count} token{'' if count == 1 else 's'} revoked.")

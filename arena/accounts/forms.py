@@ -8,11 +8,13 @@ from typing import Any
 from django import forms
 from django.contrib.auth.forms import UserCreationForm
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
 from arena.accounts.attempts import address_of, count_attempt
 from arena.accounts.models import ApiToken, Scope, User
+from arena.audit.services import record_of_staff
 
 MAX_SIGN_UPS = 20
 """Attempts of one address, in each period."""
@@ -90,4 +92,7 @@ class TokenForm(forms.Form):
     def issue(self) -> tuple[ApiToken, str]:
         """Return the new token of a valid form, with its secret."""
         values = self.cleaned_data
-        return ApiToken.issue(self.user, values["name"], values["scopes"], self.expires_at)
+        with transaction.atomic():
+            made = ApiToken.issue(self.user, values["name"], values["scopes"], self.expires_at)
+            record_of_staff(self.user, "token.issue", made[0], f"For {', '.join(made[0].scopes)}.")
+        return made

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from django.contrib.auth.models import AbstractUser, AnonymousUser
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 from django.utils import timezone
+
+from arena.audit.services import record_of_staff
 
 TOKEN_PREFIX = "arena_"
 REVIEWERS, STAFF = "Reviewers", "Staff"
@@ -104,6 +106,15 @@ class ApiToken(models.Model):
         now = timezone.now()
         if self.last_used_at is None or now - self.last_used_at >= USED_STEP:
             ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
+
+    def revoke(self, by: User) -> bool:
+        """Refuse the token from now on; False if it was revoked before."""
+        live = ApiToken.objects.filter(pk=self.pk, revoked_at=None)
+        with transaction.atomic():
+            revoked = bool(live.update(revoked_at=timezone.now()))
+            if revoked:
+                record_of_staff(by, "token.revoke", self, f"A token of {self.user}.")
+        return revoked
 
     @classmethod
     def issue(

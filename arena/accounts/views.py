@@ -8,7 +8,6 @@ from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
@@ -41,8 +40,9 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 @require_POST
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     """Revoke one of the user's own tokens; another's is not found, and nothing happens."""
-    own = signed_in(request).tokens.filter(pk=token_id, revoked_at=None)
-    if own.update(revoked_at=timezone.now()):
+    user = signed_in(request)
+    own = user.tokens.filter(pk=token_id).first()
+    if own is not None and own.revoke(user):
         messages.success(request, "The token is revoked. Programs that use it are refused now.")
     else:
         messages.error(request, "You have no such token.")

@@ -14,3 +14,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     list_filter = ["action", "object_kind", "actor_name"]
     search_fields = ["object_label", "text", "actor_name"]
     date_hierarchy = "at"
+
+    def view_on_site(self, obj: AuditEntry) -> str | None:
+        """Return the page of what an action changed."""
+        return obj.url or None

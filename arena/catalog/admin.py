@@ -68,6 +68,7 @@ class TaskFolderAdmin(ReadOnlyAdmin):
 
 @admin.register(TaskVersion)
 class TaskVersionAdmin(ReadOnlyAdmin):
+    page_of = "task"
     list_display = ["__str__", "admitted", "created_at", "synced_at"]
     list_filter = ["admitted", "task__track"]
     list_select_related = ["task__operator"]

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
+from arena.accounts.auth import signed_in
 from arena.catalog import services
 from arena.catalog.availability import known_providers, live_workers
 from arena.catalog.forms import AgentForm, ChangedAgentForm
@@ -44,7 +45,7 @@ def new(request: HttpRequest) -> HttpResponse:
     if form.is_valid() and settings_form.is_valid():
         values = {**form.cleaned_data, "settings": settings_form.settings()}
         try:
-            agent = services.create_agent(adapter=harness.name, **values)
+            agent = services.create_agent(adapter=harness.name, by=signed_in(request), **values)
         except Invalid as error:
             form.add_errors(error.fields, error.text)
         else:
@@ -78,7 +79,7 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
         if settings_form is not None:
             changes["settings"] = settings_form.settings()
         try:
-            services.update_agent(agent, **changes)
+            services.update_agent(agent, signed_in(request), **changes)
         except Invalid as error:
             form.add_errors(error.fields, error.text)
         else:

@@ -147,7 +147,7 @@ def create_agent(request: HttpRequest, body: AgentIn) -> Status[Any]:
     """Create an agent, for staff only; `error.fields` names what its harness does not allow."""
     if not signed_in(request).is_staff:
         raise Forbidden("Only staff make agents: an agent spends their key.")
-    [created] = _offered([services.create_agent(**body.dict())])
+    [created] = _offered([services.create_agent(by=signed_in(request), **body.dict())])
     return Status(201, created)
 
 

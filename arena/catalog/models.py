@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.urls import reverse
 from django.utils import timezone
 
 from arena.accounts.models import User, Viewer
@@ -127,6 +128,9 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return self.slug
+
+    def get_absolute_url(self) -> str:
+        return reverse("task", args=[self.operator.slug, self.track])
 
     @property
     def slug(self) -> str:
@@ -265,6 +269,9 @@ class Agent(Quarantine):
 
     def __str__(self) -> str:
         return self.slug
+
+    def get_absolute_url(self) -> str:
+        return reverse("agent", args=[self.slug])
 
     def clean(self) -> None:
         """Check a new identity by its harness, and keep that of an agent with runs."""

@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from arena.accounts.models import User
+from arena.audit.services import record
 from arena.catalog.agent_settings import problems_text, settings_problems
 from arena.catalog.models import (
     DIRECT,
@@ -163,8 +164,12 @@ def create_agent(
     provider: str = "",
     settings: Mapping[str, Any] | None = None,
     description: str = "",
+    by: User | None = None,
 ) -> Agent:
-    """Create an agent of a known harness. Raises: Invalid, with a message for each field."""
+    """Create an agent of a known harness; `by` is None for the command line.
+
+    Raises: Invalid, with a message for each field.
+    """
     agent = Agent(
         adapter=adapter,
         slug=slug,
@@ -175,7 +180,9 @@ def create_agent(
         description=description,
     )
     inherit(agent)
-    return _saved(agent)
+    with transaction.atomic():
+        record(by, "agent.create", _saved(agent), agent.model)
+    return agent
 
 
 def direct_agent() -> Agent:
@@ -226,11 +233,19 @@ def inherit(agent: Agent) -> None:
         agent.tasks, agent.kinds, agent.open_book = first.tasks, first.kinds, first.open_book
 
 
-def update_agent(agent: Agent, **changes: Any) -> Agent:
-    """Change an agent that a person made. Raises: Invalid, also for what `Agent.clean` keeps."""
+def update_agent(agent: Agent, by: User | None = None, **changes: Any) -> Agent:
+    """Change an agent that a person made; `by` is None for the command line.
+
+    Raises: Invalid, also for what `Agent.clean` keeps.
+    """
+    changed = [name for name, value in changes.items() if getattr(agent, name) != value]
     for name, value in changes.items():
         setattr(agent, name, value)
-    return _saved(agent)
+    with transaction.atomic():
+        _saved(agent)
+        if changed:
+            record(by, "agent.change", agent, f"Changed: {', '.join(changed)}.")
+    return agent
 
 
 def _saved(agent: Agent) -> Agent:

@@ -28,6 +28,7 @@ class CheckAdmin(ReadOnlyAdmin):
 
 @admin.register(CheckStep)
 class CheckStepAdmin(ReadOnlyAdmin):
+    page_of = "check_of"
     list_display = ["__str__", "number"]
     list_select_related = ["check_of__draft", "check_of__hardware"]
     search_fields = ["check_of__draft__name"]
@@ -35,6 +36,7 @@ class CheckStepAdmin(ReadOnlyAdmin):
 
 @admin.register(Review)
 class ReviewAdmin(ReadOnlyAdmin):
+    page_of = "draft"
     list_display = ["draft", "approved", "reviewer", "author", "comment", "at"]
     list_filter = ["approved", "reviewer"]
     list_select_related = ["draft", "reviewer", "author"]
@@ -53,6 +55,7 @@ class RejudgingAdmin(ReadOnlyAdmin):
 
 @admin.register(RejudgingItem)
 class RejudgingItemAdmin(ReadOnlyAdmin):
+    page_of = "rejudging"
     list_display = ["rejudging", "evaluation", "status", "message", "ended_at"]
     list_filter = ["status"]
     list_select_related = ["rejudging", "evaluation__submission"]

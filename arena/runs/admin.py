@@ -87,6 +87,7 @@ class SubmissionAdmin(ReadOnlyAdmin):
 
 @admin.register(Evaluation)
 class EvaluationAdmin(ReadOnlyAdmin):
+    page_of = "submission"
     list_display = [
         "submission", "scope", "hardware", "status", "verdict", "reason", "speedup", "low", "high",
         "noisy", "attempts", "created_at",
@@ -99,6 +100,7 @@ class EvaluationAdmin(ReadOnlyAdmin):
 
 @admin.register(GateResult)
 class GateResultAdmin(ReadOnlyAdmin):
+    page_of = "evaluation.submission"
     list_display = ["evaluation", "gate", "verdict", "reason", "rule", "passed", "total", "message"]
     list_filter = ["gate", "verdict", "reason"]
     list_select_related = ["evaluation__submission"]
@@ -107,6 +109,7 @@ class GateResultAdmin(ReadOnlyAdmin):
 
 @admin.register(Measurement)
 class MeasurementAdmin(ReadOnlyAdmin):
+    page_of = "evaluation.submission"
     list_display = [
         "evaluation", "case", "split", "dtype", "candidate_us", "baseline_us", "speedup", "low",
         "high", "roofline_share", "noisy",
@@ -118,6 +121,7 @@ class MeasurementAdmin(ReadOnlyAdmin):
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
+    page_of = "run"
     list_display = ["run_id", "seq", "kind", "rev", "actor", "producer", "at"]
     list_filter = ["kind", "actor"]
     search_fields = ["run__id", "event_id"]
@@ -132,6 +136,7 @@ class BlobAdmin(ReadOnlyAdmin):
 
 @admin.register(Standing)
 class StandingAdmin(ReadOnlyAdmin):
+    page_of = "run"
     list_display = ["run", "task", "agent", "hardware", "repeat", "judge_version", "version"]
     list_filter = ["hardware", "agent"]
     list_select_related = ["run", "task__operator", "agent", "hardware"]
@@ -140,6 +145,7 @@ class StandingAdmin(ReadOnlyAdmin):
 
 @admin.register(SpeedRecord)
 class SpeedRecordAdmin(ReadOnlyAdmin):
+    page_of = "run"
     list_display = ["run", "task_version", "hardware", "since", "until", "beaten", "beaten_unseen"]
     list_filter = ["hardware"]
     list_select_related = ["run", "task_version__task__operator", "hardware"]

@@ -17,6 +17,7 @@ from django.db.models import Q, QuerySet
 from django.utils.text import slugify
 
 from arena.accounts.models import User, Viewer
+from arena.audit.services import record_of_staff
 from arena.catalog.models import Hardware, Task
 from arena.catalog.services import vary_agent
 from arena.errors import CannotJudge, CannotWork, NotFound, UserError
@@ -193,6 +194,9 @@ def start(
             outcome.runs.append(run)
     if outcome.left_out and not (outcome.runs or outcome.there):
         raise UserError(f"None of it can be judged here. {outcome.left_out[0]}")
+    if outcome.runs:
+        text = f"{len(outcome.runs)} of {plan.size()} runs were started."
+        record_of_staff(owner, "experiment.start", experiment, text)
     return outcome
 
 

@@ -74,6 +74,9 @@ class Experiment(models.Model):
     def __str__(self) -> str:
         return self.slug
 
+    def get_absolute_url(self) -> str:
+        return reverse("experiment", args=[self.slug])
+
 
 class Run(Scores, Quarantine):
     """One agent's attempt at one task on one hardware."""
@@ -191,6 +194,9 @@ class Submission(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run_id} round {self.round}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("round", args=[self.run_id, self.round])
 
     @property
     def slug(self) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 from django.apps import apps
 from django.contrib import admin
-from django.contrib.auth.models import Permission
+from django.contrib.auth.models import Group, Permission
 from django.db import connection
+from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from arena.accounts.models import ApiToken, User
-from arena.catalog.models import Agent, Harness, Task, TaskVersion
+from arena.catalog.models import Agent, Harness, Task, TaskFolder, TaskVersion, Worker
+from arena.curation import drafts, rejudging
+from arena.curation.models import Check, CheckStep, Draft, Review
+from arena.curation.rejudging_filters import Filters
+from arena.runs.models import Blob, Experiment, ImportedFile, Run, Submission
 from tests.arena.factories import finished
 
 pytestmark = pytest.mark.django_db
@@ -29,14 +34,54 @@ def test_models_each_have_an_admin():
     assert [model for model in MODELS if not admin.site.is_registered(model)] == []
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_admin_list_search_and_rows_open(client, root, start, model):
-    finished(start(owner=root))
+def test_models_each_have_search_and_a_link_to_their_page():
+    for model, its_admin in admin.site._registry.items():
+        assert its_admin.search_fields, model
+    with_page = [m for m in MODELS if hasattr(m, "get_absolute_url")]
+    assert {Run, Draft, Task, Agent, Experiment, Submission} <= set(with_page)
+
+
+@pytest.fixture
+def rows(root, start, bob) -> None:
+    """Create at least one row of each model of the arena."""
+    experiment = Experiment.objects.create(slug="e", title="E")
+    run = finished(start(owner=root, experiment=experiment))
     ApiToken.issue(root, "t", ["read"])
-    name = f"admin:{model._meta.label_lower.replace('.', '_')}"
-    assert client.get(reverse(f"{name}_changelist"), {"q": "relu"}).status_code == 200
-    for row in model.objects.all()[:1]:
-        assert client.get(reverse(f"{name}_change", args=[row.pk])).status_code == 200
+    Harness.objects.create(name="h", title="H")
+    Worker.objects.create(name="w", hardware=run.hardware, queues=["none"], pid=1)
+    TaskFolder.objects.create(operator="relu", content_hash="c" * 64, files={})
+    Blob.objects.create(sha256="d" * 64, size=1, content="x")
+    ImportedFile.objects.create(sha256="e" * 64, name="results.jsonl")
+    draft = drafts.create_from_form(root, "vector_sum", "Vector sum")
+    check = Check.objects.create(draft=draft, content_hash="f" * 64, hardware=run.hardware)
+    CheckStep.objects.create(check_of=check, number=1, body={"type": "error", "message": "m"})
+    Review.objects.create(draft=draft, author=root, reviewer=bob, approved=True)
+    rejudging.start(root, Filters(), "A test.", 1)
+
+
+def test_admin_list_search_filters_and_rows_of_every_model_open(client, root, rows):
+    for model, its_admin in admin.site._registry.items():
+        assert model._default_manager.exists() or model not in MODELS, model
+        name = f"admin:{model._meta.label_lower.replace('.', '_')}"
+        listed = client.get(reverse(f"{name}_changelist"), {"q": "relu"})
+        assert listed.status_code == 200, model
+        whole = client.get(reverse(f"{name}_changelist"))
+        assert whole.context["cl"].result_count == model._default_manager.count(), model
+        for row in model._default_manager.all()[:1]:
+            page = client.get(reverse(f"{name}_change", args=[row.pk]))
+            assert page.status_code == 200, model
+            if address := its_admin.get_view_on_site_url(row):
+                assert address.encode() in page.content
+                assert client.get(address, follow=True).status_code == 200, (model, address)
+
+
+def test_admin_pages_of_facts_have_no_field_to_edit(client, root, rows):
+    editable = {Task, Agent, ApiToken, User, Group}
+    for model, its_admin in admin.site._registry.items():
+        request = RequestFactory().get("/")
+        request.user = root
+        may = its_admin.has_change_permission(request) or its_admin.has_delete_permission(request)
+        assert may == (model in editable), model
 
 
 def test_admin_task_list_needs_a_constant_number_of_queries(client, root, task):

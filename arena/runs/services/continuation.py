@@ -13,6 +13,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from arena.accounts.models import User
+from arena.audit.services import record_of_staff
 from arena.errors import Conflict, Forbidden, UserError
 from arena.runs.models import Run
 from arena.runs.services.runs import end_run, start_run
@@ -45,7 +46,11 @@ def continue_run(run: Run, user: User | None) -> Run:
             f"This run cannot be continued: {_obstacle(run)}.", "Start a new run instead."
         )
     try:
-        return _continued(run, owner=run.owner, counted=user is not None and not user.is_staff)
+        with transaction.atomic():
+            counted = user is not None and not user.is_staff
+            made = _continued(run, owner=run.owner, counted=counted)
+            record_of_staff(user, "run.continue", made, f"It continues {run}.")
+        return made
     except IntegrityError:
         raise Conflict("This run was continued just now.", "See its page.") from None
 

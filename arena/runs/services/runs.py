@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from arena import queue, sockets
 from arena.accounts.models import User
+from arena.audit.services import record_of_staff
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
 from arena.errors import (
     CannotJudge,
@@ -156,10 +157,15 @@ def cancel_run(run: Run, user: User | None) -> Run:
         if run.is_external:
             without_worker.append(RunStatus.RUNNING)
         idle = {"status__in": without_worker}
-        if not end_run(run.pk, idle, RunStatus.CANCELLED, f"Cancelled by {by}.", Fault.USER):
+        ended = end_run(run.pk, idle, RunStatus.CANCELLED, f"Cancelled by {by}.", Fault.USER)
+        asked = False
+        if not ended:
             working = Run.objects.active().filter(pk=run.pk, cancel_requested=False)
-            if working.update(cancel_requested=True):
+            asked = bool(working.update(cancel_requested=True))
+            if asked:
                 note(run.pk, "interrupt", {"text": "Cancellation was asked for.", "by": by})
+        if ended or asked:
+            record_of_staff(user, "run.cancel", run)
     run.refresh_from_db()
     if run.ended and run.status != RunStatus.CANCELLED:
         raise Conflict(f"This run has ended already: {run.get_status_display().lower()}.")

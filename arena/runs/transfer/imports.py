@@ -18,6 +18,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from arena import sockets
+from arena.audit.services import record
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion
 from arena.errors import NotFound
 from arena.runs.models import (
@@ -77,6 +78,7 @@ def import_results(path: Path) -> Imported:
         _import_lines(path, outcome)
     finally:  # runs before a torn line are loaded
         if outcome.loaded:
+            record(None, "results.import", path.name, f"{len(outcome.loaded)} runs.")
             sockets.nudge(sockets.BOARD)
     if not outcome.refused:
         ImportedFile.objects.get_or_create(pk=digest, defaults={"name": path.name[:200]})
