@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.catalog.models import Hardware, Harness
-from arena.leaderboard.columns import Rows
+from arena.leaderboard.columns import Columns
 from arena.leaderboard.rankings import (
     GENERALIZATIONS,
     UNSEEN,
@@ -101,7 +101,7 @@ def categories(filters: Filters) -> dict[str, Ranking]:
 
     def compute() -> dict[str, Ranking]:
         chosen = chosen_rows(shown, filters)
-        cells = cells_of(shown.table.rows[chosen])
+        cells = cells_of(shown.table.rows.among(chosen))
         facet = shown.table.facets["category"]
         of_entry = np.zeros(cells.entries, "i4")
         of_entry[cells.entry_of_row] = facet.numbers[chosen]
@@ -148,10 +148,11 @@ def leaders(device: str) -> dict[int, tuple[str, int, float, float, float]]:
         rows = results(shown, Filters(hardware=device))
         closed = [pk for pk, agent in shown.agents.items() if not agent.open_book]
         timed = rows["passed"] & (rows["unseen_speedup"] > 0) & np.isin(rows["agent"], closed)
-        rows = rows[timed]
-        rows = rows[np.lexsort((rows["unseen_speedup"], rows["task"]))]
+        rows = rows.among(timed)
+        rows = rows.among(np.lexsort((rows["unseen_speedup"], rows["task"])))
         tasks = rows["task"]
-        rows = rows[np.append(tasks[1:] != tasks[:-1], True)[: len(rows)]]  # the fastest are last
+        last = np.append(tasks[1:] != tasks[:-1], True)[: len(rows)]  # which is the fastest
+        rows = rows.among(last)
         speedup = rows["unseen_speedup"]
         ends = [np.fmin(rows["unseen_low"], speedup), np.fmax(rows["unseen_high"], speedup)]
         columns = (rows["run"], rows["agent"], speedup, *ends)
@@ -161,10 +162,9 @@ def leaders(device: str) -> dict[int, tuple[str, int, float, float, float]]:
     return computed(shown, ("leaders", device), compute)
 
 
-def results(shown: Snapshot, filters: Filters) -> Rows:
+def results(shown: Snapshot, filters: Filters) -> Columns:
     """Return the runs of a board: of each place the newest that the filters leave."""
-    rows: Rows = shown.table.rows[chosen_rows(shown, filters)]
-    return rows
+    return shown.table.rows.among(chosen_rows(shown, filters))
 
 
 def chosen_rows(shown: Snapshot, filters: Filters) -> NDArray[Any]:
@@ -194,7 +194,9 @@ def _board(shown: Snapshot, filters: Filters) -> Board:
     slug = filters.hardware or next((option.value for option in devices if option.count), "")
     slug = slug or next((option.value for option in devices), "")
     filters = replace(filters, hardware=slug)
-    rows = results(shown, filters)
+    chosen = chosen_rows(shown, filters)
+    rows = shown.table.rows.among(chosen)
+    judges = shown.table.facets["judge"].counts(chosen)
     ranking = rank(rows, shown.agents, filters.generalization)
     return Board(
         filters=filters,
@@ -202,12 +204,12 @@ def _board(shown: Snapshot, filters: Filters) -> Board:
         rows=ranking.rows,
         size=ranking.board,
         common=ranking.common,
-        judge_versions=sorted(set(rows["judge"].tolist()) - {""}),
+        judge_versions=[version for version, count in judges.items() if count],
         outdated=_outdated(rows),
     )
 
 
-def _outdated(rows: Rows) -> int:
+def _outdated(rows: Columns) -> int:
     """Return the number of runs of an older version of their task than another run."""
     tasks, versions = rows["task"], rows["task_version"]
     order = np.lexsort((versions, tasks))

@@ -29,7 +29,32 @@ COLUMNS = np.dtype(
 PLACE_COLUMNS = ("task", "agent", "hardware", "repeat")
 
 
-def place_numbers(*tables: Rows) -> list[NDArray[Any]]:
+class Columns:
+    """Some of the rows of a table, whose columns are taken from it when they are first read.
+
+    A ranking reads a dozen columns of some thousand rows. Each is then contiguous, and the ids of
+    runs, which are objects, are not touched.
+    """
+
+    def __init__(self, source: Rows | Columns, chosen: NDArray[Any]) -> None:
+        """Take the rows at these positions."""
+        self._source, self._chosen = source, chosen
+        self._taken: dict[str, NDArray[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._taken:
+            self._taken[name] = np.asarray(self._source[name][self._chosen])
+        return self._taken[name]
+
+    def among(self, chosen: NDArray[Any]) -> Columns:
+        """Return the rows of a mask, or at some positions."""
+        return Columns(self, np.flatnonzero(chosen) if chosen.dtype == bool else chosen)
+
+
+def place_numbers(*tables: Rows | Columns) -> list[NDArray[Any]]:
     """Return a number for the place of each row of each table, equal for equal places.
 
     The numbers have the order of task, agent, device and repeat.

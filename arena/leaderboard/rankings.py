@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.catalog.models import Agent
-from arena.leaderboard.columns import Rows
+from arena.leaderboard.columns import Columns, Rows
 from arena.leaderboard.intervals import RUN_LOG_STD, Z_95, overlap
 from evaluation.types import Interval
 
@@ -133,12 +133,14 @@ class Cells:
         )
 
 
-def rank(rows: Rows, agents: Mapping[int, Agent], generalization: str = UNSEEN) -> Ranking:
+def rank(
+    rows: Rows | Columns, agents: Mapping[int, Agent], generalization: str = UNSEEN
+) -> Ranking:
     """Rank the agents of these runs, of which each place has one."""
     return rank_cells(cells_of(rows), agents, generalization)
 
 
-def cells_of(rows: Rows) -> Cells:
+def cells_of(rows: Rows | Columns) -> Cells:
     """Return the cells of these runs, by agent, then by entry."""
     ids, agent_of = np.unique(rows["agent"], return_inverse=True)
     radix = 1 + (int(rows["hardware"].max()) if len(rows) else 0)
@@ -147,7 +149,7 @@ def cells_of(rows: Rows) -> Cells:
     width = max(1, len(entries))
     keys = agent_of * width + entry_of
     order = np.lexsort((rows["repeat"], keys))  # so that sums do not depend on the order of rows
-    rows, keys = rows[order], keys[order]
+    rows, keys = Columns(rows, order), keys[order]
     first = np.append(True, keys[1:] != keys[:-1])[: len(rows)]
     cell_of, keys = np.cumsum(first) - 1, keys[first]
     count = len(keys)
@@ -190,7 +192,7 @@ def rank_cells(cells: Cells, agents: Mapping[int, Agent], generalization: str = 
     return Ranking([Row(**values) for values in (*placed, *others)], board, size)
 
 
-def logs_of(rows: Rows, which: str) -> NDArray[Any]:
+def logs_of(rows: Columns, which: str) -> NDArray[Any]:
     """Return middle, lower and upper half of each run's log speedup, widened as `measured` does.
 
     NaN for a run that did not pass or was not timed.
@@ -221,7 +223,7 @@ def combined(logs: NDArray[Any], groups: NDArray[Any], count: int) -> NDArray[An
     return np.stack([middle, *ends])
 
 
-def _summands(rows: Rows) -> dict[str, NDArray[Any]]:
+def _summands(rows: Columns) -> dict[str, NDArray[Any]]:
     """Return what is added up over runs: figures, and counts of runs of which they are known."""
     costs, tokens = rows["cost_usd"], rows["tokens"]
     shares = rows["passed"] & (rows["roofline_share"] > 0)
@@ -248,18 +250,21 @@ def _common(
     While these are too few, the agent goes that shares the fewest with the others.
     """
     ranked = list(agents)
-    while ranked:
-        tried = attempted[ranked]
-        common: NDArray[Any] = np.asarray(tried.all(axis=0))
-        needed = max(1.0, MIN_COMMON_SHARE * float(np.median(tried.sum(axis=1))))
-        if len(ranked) == 1 or common.sum() >= needed:
-            return set(ranked), common
-        shared = (tried.astype("f4") @ tried.astype("f4").T).sum(axis=1) - tried.sum(axis=1)
-        worst = min(
-            range(len(ranked)),
-            key=lambda n: (shared[n], tried[n].sum(), [-ord(c) for c in slugs[ranked[n]]]),
-        )
-        ranked.pop(worst)
+    tried = attempted[ranked].astype("f4")
+    counts, left = tried.sum(axis=1), list(range(len(ranked)))
+    hits = tried.sum(axis=0)
+    shared: NDArray[Any] | None = None
+    while left:
+        common: NDArray[Any] = np.asarray(hits == len(left))
+        needed = max(1.0, MIN_COMMON_SHARE * float(np.median(counts[left])))
+        if len(left) == 1 or common.sum() >= needed:
+            return {ranked[number] for number in left}, common
+        if shared is None:
+            pairs = np.einsum("at,bt->ab", tried, tried)  # by one thread, unlike a product
+            shared = np.asarray(pairs.sum(axis=1) - counts)
+        worst = min(left, key=lambda n: (shared[n], counts[n], [-ord(c) for c in slugs[ranked[n]]]))
+        left.remove(worst)
+        hits, shared = hits - tried[worst], shared - pairs[worst]
     return set(), np.zeros(attempted.shape[1], bool)
 
 

@@ -22,6 +22,7 @@ from arena.leaderboard.columns import (
     COLUMNS,
     PLACE_COLUMNS,
     SCORES,
+    Columns,
     Rows,
     place_numbers,
     replaced,
@@ -62,7 +63,8 @@ class Snapshot:
     @property
     def rows(self) -> Rows:
         """Return the standings that count."""
-        return self.table.rows[self.table.newest]
+        rows: Rows = self.every[_counts(self.catalog, self.every)]
+        return rows
 
     @property
     def agents(self) -> Mapping[int, Agent]:
@@ -145,7 +147,8 @@ def _read(now: State, before: Snapshot | None) -> Snapshot:
     else:
         every, older = _standings(above=-1), _older()
     counted = np.concatenate([older, every])
-    table = table_of(counted[_counts(catalog, counted)], catalog)
+    chosen = np.flatnonzero(_counts(catalog, counted))
+    table = table_of(Columns(counted, chosen), catalog)
     return Snapshot(now, every, older, catalog, table, time.monotonic())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.catalog.models import Agent, Hardware
-from arena.leaderboard.columns import Rows, place_numbers
+from arena.leaderboard.columns import Columns, place_numbers
 
 Mask = NDArray[Any]
 
@@ -94,7 +94,7 @@ class Table:
     `newest` marks the last of each place, which is its standing.
     """
 
-    rows: Rows
+    rows: Columns
     place: NDArray[Any]
     newest: Mask
     facets: Mapping[str, Facet]
@@ -107,28 +107,30 @@ class Table:
         return last
 
 
-def table_of(rows: Rows, catalog: Catalog) -> Table:
+def table_of(rows: Columns, catalog: Catalog) -> Table:
     """Return the table of these runs. Of two that were created at once, the later is newer."""
     places = place_numbers(rows)[0]
     order = np.lexsort((rows["created"], places))
-    rows, places = rows[order], places[order]
+    rows, places = rows.among(order), places[order]
     newest = np.append(places[1:] != places[:-1], True)[: len(rows)]
     tasks, of_task = np.unique(rows["task"], return_inverse=True)
     facts = [catalog.tasks[pk] for pk in tasks.tolist()]
     families = sorted({name for each in facts for name in each.families})
     having = np.array([[name in each.families for each in facts] for name in families], bool)
-    agents = catalog.agents.__getitem__
+    agents, of_agent = np.unique(rows["agent"], return_inverse=True)
+    named = [catalog.agents[pk] for pk in agents.tolist()]
     facets = {
         "category": _facet([each.category for each in facts], of_task),
         "track": _facet([each.track for each in facts], of_task),
         "family": Facet(families, of_task, having.reshape(len(families), len(facts))),
         "hardware": _of_ids(rows["hardware"], lambda pk: catalog.devices[pk].slug),
-        "agent": _of_ids(rows["agent"], lambda pk: agents(pk).slug),
-        "model": _of_ids(rows["agent"], lambda pk: agents(pk).model),
-        "harness": _of_ids(rows["agent"], lambda pk: agents(pk).adapter),
+        "agent": _facet([each.slug for each in named], of_agent),
+        "model": _facet([each.model for each in named], of_agent),
+        "harness": _facet([each.adapter for each in named], of_agent),
         "experiment": _of_ids(
             rows["experiment"], lambda pk: catalog.experiments[pk].slug if pk else ""
         ),
+        "judge": _of_texts(rows["judge"]),
     }
     return Table(rows, places, newest, facets)
 
@@ -136,6 +138,12 @@ def table_of(rows: Rows, catalog: Catalog) -> Table:
 def _of_ids(column: NDArray[Any], name: Callable[[int], str]) -> Facet:
     ids, inverse = np.unique(column, return_inverse=True)
     return _facet([name(pk) for pk in ids.tolist()], inverse)
+
+
+def _of_texts(column: NDArray[Any]) -> Facet:
+    numbers: dict[str, int] = {}
+    inverse = [numbers.setdefault(text, len(numbers)) for text in column.tolist()]
+    return _facet(list(numbers), np.array(inverse, "i4"))
 
 
 def _facet(names: Sequence[str], inverse: NDArray[Any]) -> Facet:

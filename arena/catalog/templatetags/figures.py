@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from django import template
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 register = template.Library()
@@ -108,6 +108,18 @@ def signed_share(value: float | None) -> str:
 
 
 @register.filter
+def solved(tasks: float) -> str:
+    """Format a number of tasks, of which a share of the repeats can count: 3, 2.50."""
+    return f"{tasks:.0f}" if float(tasks).is_integer() else f"{tasks:.2f}"
+
+
+@register.filter
+def mean(value: float) -> str:
+    """Format the mean of counts with one decimal."""
+    return f"{value:.1f}"
+
+
+@register.filter
 def micros(value: float | None) -> str:
     """Format microseconds in the unit that fits: 7.25 µs, 2.17 ms, 3.50 s."""
     if not _known(value):
@@ -204,18 +216,18 @@ def whisker(
         return SafeString("")
     low, high = (speedup, speedup) if low is None or high is None else (low, high)
     one, at, left, right = (scale.x(value) for value in (1.0, speedup, low, high))
-    return format_html(
-        '<svg class="whisker {}" viewBox="0 0 {} {}" role="img" aria-label="95% CI {}">'
-        "<title>95% CI {} to {}</title>"
-        '<rect class="reach" x="{}" width="{}" y="6.5" height="5"/>'
-        '<line class="one" x1="{}" x2="{}" y1="0" y2="18"/>'
-        '<line class="span" x1="{}" x2="{}" y1="9" y2="9"/>'
-        '<line class="cap" x1="{}" x2="{}" y1="4" y2="14"/>'
-        '<line class="cap" x1="{}" x2="{}" y1="4" y2="14"/></svg>',
-        kind or ("" if high >= 1 else "slow"), WIDTH, HEIGHT,
-        interval(low, high), f"{low:.4f}", f"{high:.4f}",
-        min(one, at), round(abs(at - one), 1), one, one, left, right, left, left, right, right,
-    )  # fmt: skip
+    kind = conditional_escape(kind) if kind else "" if high >= 1 else "slow"
+    return SafeString(  # numbers need no escape, and a table has many
+        f'<svg class="whisker {kind}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
+        f' aria-label="95% CI {interval(low, high)}">'
+        f"<title>95% CI {low:.4f} to {high:.4f}</title>"
+        f'<rect class="reach" x="{min(one, at)}" width="{round(abs(at - one), 1)}"'
+        ' y="6.5" height="5"/>'
+        f'<line class="one" x1="{one}" x2="{one}" y1="0" y2="18"/>'
+        f'<line class="span" x1="{left}" x2="{right}" y1="9" y2="9"/>'
+        f'<line class="cap" x1="{left}" x2="{left}" y1="4" y2="14"/>'
+        f'<line class="cap" x1="{right}" x2="{right}" y1="4" y2="14"/></svg>'
+    )
 
 
 @register.simple_tag
