@@ -33,6 +33,7 @@ urlpatterns = [
     path("agents/", agents.agents, name="agents"),
     path("agents/new/", agent_views.new, name="agent-new"),
     path("agents/<slug:slug>/", agents.agent, name="agent"),
+    path("agents/<slug:slug>/failures/", agents.failures, name="agent-failures"),
     path("agents/<slug:slug>/edit/", agent_views.edit, name="agent-edit"),
     path("kernels/", kernels.kernels, name="kernels"),
     path("submit/", submit, name="submit"),

@@ -253,13 +253,13 @@ def _common(
     tried = attempted[ranked].astype("f4")
     counts, left = tried.sum(axis=1), list(range(len(ranked)))
     hits = tried.sum(axis=0)
-    shared: NDArray[Any] | None = None
+    shared: NDArray[Any] = np.zeros(0)
     while left:
         common: NDArray[Any] = np.asarray(hits == len(left))
         needed = max(1.0, MIN_COMMON_SHARE * float(np.median(counts[left])))
         if len(left) == 1 or common.sum() >= needed:
             return {ranked[number] for number in left}, common
-        if shared is None:
+        if not len(shared):
             pairs = np.einsum("at,bt->ab", tried, tried)  # by one thread, unlike a product
             shared = np.asarray(pairs.sum(axis=1) - counts)
         worst = min(left, key=lambda n: (shared[n], counts[n], [-ord(c) for c in slugs[ranked[n]]]))

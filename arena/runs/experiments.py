@@ -13,7 +13,7 @@ from typing import Any
 
 from django.core.validators import slug_re
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.text import slugify
 
 from arena.accounts.models import User, Viewer
@@ -231,8 +231,8 @@ def _names(run: Run) -> tuple[str, str, str]:
 
 def visible_to(user: Viewer) -> QuerySet[Experiment]:
     """Return the experiments with a run that `user` can see."""
-    runs = Run.objects.visible_to(user).exclude(experiment=None)
-    return Experiment.objects.filter(pk__in=runs.values("experiment")).defer("plan")
+    runs = Run.objects.visible_to(user).filter(experiment=OuterRef("pk")).order_by()
+    return Experiment.objects.filter(Exists(runs)).defer("plan")
 
 
 def plan_of(experiment: Experiment) -> Plan | None:

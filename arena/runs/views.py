@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from functools import cached_property
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.cache import cache
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -15,12 +18,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from arena.accounts.auth import signed_in
 from arena.accounts.models import User
-from arena.catalog.models import Agent, Hardware, Task
+from arena.catalog.models import Agent, Hardware, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.runs import experiments, services
 from arena.runs.forms import StartForm, initial_of
 from arena.runs.models import Run, Submission
+from arena.runs.querysets import RunQuerySet
 from arena.runs.rounds import rounds_of
 from arena.runs.services.runs import BUDGET_BOUNDS
 from arena.runs.sources import changes, sources
@@ -29,6 +33,7 @@ from arena.runs.summary import shown_runs, summary_of, verdict_of
 from arena.runs.trace import timeline
 
 RUNS_A_PAGE = 50
+COUNT_SECONDS = 10
 FILTERS = ("task", "agent", "hardware", "status", "experiment")
 SPEEDS = (1, 2, 5, 10, 20, 60)
 """Speeds of a replay, relative to the run."""
@@ -37,15 +42,19 @@ SPEEDS = (1, 2, 5, 10, 20, 60)
 @require_safe
 def runs(request: HttpRequest) -> HttpResponse:
     chosen = {name: request.GET.get(name, "").replace("\0", "") for name in FILTERS}
-    visible = Run.objects.visible_to(request.user)
-    found = visible.with_names().matching(**chosen)
-    page = Paginator(found, RUNS_A_PAGE).get_page(request.GET.get("page"))
+    tasks = Task.objects.visible_to(request.user)
+    named = _named(tasks, chosen["task"])
+    found = Run.objects.visible_to(request.user).with_names()
+    found = found.matching(**{**chosen, "task": ""})
+    if named is not None:
+        found = found.filter(task_version__task__in=named)
+    page = RunPaginator(found, RUNS_A_PAGE).get_page(request.GET.get("page"))
     context = {
         "page": page,
         "scale": Scale.over(page, "unseen_low", "unseen_high"),
         "chosen": chosen,
         "statuses": RunStatus.values,
-        "problems": _unknown(request, chosen),
+        "problems": _unknown(request, chosen, named),
         "agents": Agent.objects.all(),
         "devices": Hardware.objects.all(),
         "experiments": experiments.visible_to(request.user),
@@ -53,12 +62,29 @@ def runs(request: HttpRequest) -> HttpResponse:
     return render(request, "runs.html", context)
 
 
-def _unknown(request: HttpRequest, chosen: dict[str, str]) -> list[str]:
+class RunPaginator(Paginator):  # type: ignore[type-arg]  # it takes none when it runs
+    """Pages of runs whose number is that of some seconds ago, because it takes long to count."""
+
+    @cached_property
+    def count(self) -> int:
+        runs = cast(RunQuerySet, self.object_list)
+        key = f"runs:{hashlib.sha256(str(runs.query).encode()).hexdigest()}"
+        return cast(int, cache.get_or_set(key, runs.count, COUNT_SECONDS))
+
+
+def _named(tasks: TaskQuerySet, text: str) -> TaskQuerySet | None:
+    """Return the tasks that a text names: one, those of an operator, or those with its words."""
+    operator, _, track = text.partition("/")
+    if not text:
+        return None
+    exact = tasks.filter(operator__slug=operator, **({"track": track} if track else {}))
+    return exact if exact.exists() else tasks.named(text.replace("/", " "))
+
+
+def _unknown(request: HttpRequest, chosen: dict[str, str], named: TaskQuerySet | None) -> list[str]:
     """Return a sentence for each filter of runs whose value stands for nothing here."""
-    operator, _, track = chosen["task"].partition("/")
-    tasks = Task.objects.visible_to(request.user).filter(operator__slug=operator)
     known = {
-        "task": tasks.filter(track=track) if track else tasks,
+        "task": named if named is not None else Task.objects.none(),
         "agent": Agent.objects.filter(slug=chosen["agent"]),
         "hardware": Hardware.objects.filter(slug=chosen["hardware"]),
         "experiment": experiments.visible_to(request.user).filter(slug=chosen["experiment"]),

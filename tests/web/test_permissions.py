@@ -65,6 +65,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("POST", "/agents/new/?harness=tuner", "302 403 403 403 422 302"),
     ],
     "agent": [("GET", "/agents/tuner/", PUBLIC)],
+    "agent-failures": [("GET", "/agents/tuner/failures/", PUBLIC)],
     "agent-edit": [
         ("GET", "/agents/tuner/edit/", STAFF),
         ("POST", "/agents/tuner/edit/", "302 403 403 403 422 302"),

@@ -95,7 +95,10 @@ def test_task_that_was_public_cannot_become_a_draft_again(task):
         ("/tasks/?hardware=abacus", "There is no device “abacus” here."),
         ("/runs/?agent=nobody", "There is no agent “nobody” here."),
         ("/runs/?status=perfect", "There is no status “perfect”."),
+        ("/runs/?task=cooking", "There is no task “cooking” here."),
         ("/analysis/?hardware=abacus", "There is no device “abacus” here."),
+        ("/agents/?harness=horse", "There is no harness “horse” here."),
+        ("/agents/?availability=maybe", "There is no availability “maybe” here."),
     ],
 )
 def test_unknown_value_of_a_filter_says_so(judged, client, address, text):

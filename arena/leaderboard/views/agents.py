@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from django.core.paginator import Paginator
 from django.db.models import Count, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -23,15 +25,20 @@ from arena.catalog.availability import (
 from arena.catalog.models import EXTERNAL, Agent, Harness
 from arena.leaderboard.boards import Board, Filters, boards, categories
 from arena.leaderboard.rankings import Row
+from arena.leaderboard.results import computed, snapshot
 from arena.leaderboard.views.board import scale_of
 from arena.leaderboard.views.home import unseen_scale
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
 
-MAX_RECENT_RUNS = 20
+MAX_RECENT_RUNS = 10
+AGENTS_A_PAGE = 50
+SPENT_SECONDS = 10
 MAX_SETTINGS_TEXT = 120
 MAX_VALUE_TEXT = 32
 CAN_RUN, CANNOT_RUN = "can-run", "cannot-run"
+READY, LACKING, ELSEWHERE, RETIRED = KINDS = ("ready", "lacking", "elsewhere", "retired")
+"""The sections of the list, in order."""
 AVAILABILITY = ((CAN_RUN, "Can run here"), (CANNOT_RUN, "Cannot run yet"))
 
 
@@ -63,52 +70,89 @@ class Listed:
         return Truncator(", ".join(parts)).chars(MAX_SETTINGS_TEXT)
 
 
+@dataclass(frozen=True)
+class Section:
+    """The agents of one section of the list that its page shows; `count` are in all pages."""
+
+    kind: str
+    lacks: Availability | None
+    count: int
+    listed: list[Listed]
+
+
 @require_safe
 def agents(request: HttpRequest) -> HttpResponse:
     """List the agents that can run here, then the others by what they lack."""
     chosen = {name: request.GET.get(name, "") for name in ("harness", "availability")}
     harnesses = {harness.name: harness.title for harness in Harness.objects.all()}
-    found = Agent.objects.filter(**({"adapter": chosen["harness"]} if chosen["harness"] else {}))
-    listed = _listed(list(found), harnesses, Run.objects.visible_to(request.user))
-    active = [each for each in listed if each.agent.active]
-    lacking: dict[Availability, list[Listed]] = {}
-    for each in active:
-        if not each.availability.available:
-            missing = replace(each.availability, version="")
-            lacking.setdefault(missing, []).append(each)
+    every = list(Agent.objects.all())
+    known = {
+        "harness": {*harnesses, *(a.adapter for a in every)},
+        "availability": dict(AVAILABILITY),
+    }
+    asked = [agent for agent in every if chosen["harness"] in ("", agent.adapter)]
+    runs = Run.objects.visible_to(request.user)
+    spent = _spent_by_all(runs, request.user.is_authenticated)
+    found = availabilities(asked)
+    placed = [
+        (kind, lacks, agent)
+        for agent in asked
+        if (where := _section(agent, found[agent.pk], agent.pk in spent, request.user.is_staff))
+        for kind, lacks in [where]
+        if _is_shown(kind, chosen["availability"])
+    ]
+    sizes = Counter((kind, lacks) for kind, lacks, _ in placed)
+    placed.sort(key=lambda each: (KINDS.index(each[0]), -progress(each[1]) if each[1] else 0))
+    page = Paginator(placed, AGENTS_A_PAGE).get_page(request.GET.get("page"))
+    listed = _listed([agent for *_, agent in page], found, harnesses, spent)
+    sections: dict[tuple[str, Availability | None], Section] = {}
+    for (kind, lacks, _), each in zip(page, listed, strict=True):
+        section = Section(kind, lacks, sizes[kind, lacks], [])
+        sections.setdefault((kind, lacks), section).listed.append(each)
     context = {
         "chosen": chosen,
+        "problems": [
+            f"There is no {name} “{value[:100]}” here."
+            for name, value in chosen.items()
+            if value and value not in known[name]
+        ],
         "harnesses": harnesses.items(),
         "options": AVAILABILITY,
-        "ready": [each for each in active if each.availability.available],
-        "lacking": sorted(lacking.items(), key=lambda group: -progress(group[0])),
-        "external": [each for each in listed if each.agent.adapter == EXTERNAL and each.spent.runs],
-        "retired": [
-            each
-            for each in listed
-            if not each.agent.active and each.agent.adapter != EXTERNAL and request.user.is_staff
-        ],
-        "show_ready": chosen["availability"] != CANNOT_RUN,
-        "show_lacking": chosen["availability"] != CAN_RUN,
-        "count": len(active),
+        "page": page,
+        "sections": list(sections.values()),
+        "none_ready": not any(kind == READY for kind, *_ in placed),
+        "none_lacking": not any(kind == LACKING for kind, *_ in placed),
+        "count": sum(agent.active for agent in asked),
     }
     return render(request, "agents.html", context)
+
+
+def _section(
+    agent: Agent, found: Availability, has_run: bool, staff: bool
+) -> tuple[str, Availability | None] | None:
+    """Return the section of an agent with what it lacks; None if the list leaves it out."""
+    if agent.adapter == EXTERNAL:
+        return (ELSEWHERE, None) if has_run else None
+    if not agent.active:
+        return (RETIRED, None) if staff else None
+    return (READY, None) if found.available else (LACKING, replace(found, version=""))
+
+
+def _is_shown(kind: str, availability: str) -> bool:
+    hidden = {CAN_RUN: LACKING, CANNOT_RUN: READY}
+    return kind != hidden.get(availability)
 
 
 @require_safe
 def agent(request: HttpRequest, slug: str) -> HttpResponse:
     shown = get_object_or_404(Agent, slug=slug)
-    runs = Run.objects.visible_to(request.user).with_names().filter(agent=shown)
-    recent = list(runs[:MAX_RECENT_RUNS])
+    runs = Run.objects.visible_to(request.user).filter(agent=shown)
+    recent = list(runs.with_names()[:MAX_RECENT_RUNS])
     places = [(b, row) for b in boards() for row in b.rows if row.agent.pk == shown.pk]
     asked = request.GET.get("hardware", "")
     chosen = [each for each in places if each[0].filters.hardware == asked]
     place = next(iter(chosen or places), None)
     strengths = _categories(place[0], shown) if place else []
-    verdicts = _verdicts(runs)
-    counts: Counter[str] = Counter()
-    for verdict, _, _, count in verdicts:
-        counts[verdict] += count
     harness = Harness.objects.filter(name=shown.adapter).first()
     context = {
         "agent": shown,
@@ -123,13 +167,30 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "scale": scale_of(row for _, row in strengths),
         "recent": recent,
         "recent_scale": unseen_scale(recent),
+    }
+    return render(request, "agent.html", context)
+
+
+@require_safe
+def failures(request: HttpRequest, slug: str) -> HttpResponse:
+    """Return the failures of an agent: alone for its page, which inserts it, else as a page."""
+    shown = get_object_or_404(Agent, slug=slug)
+    verdicts = _verdicts(Run.objects.visible_to(request.user).filter(agent=shown))
+    counts: Counter[str] = Counter()
+    for verdict, _, _, count in verdicts:
+        counts[verdict] += count
+    context = {
+        "agent": shown,
         "failures": [each for each in verdicts if each[0] in ("failed", "rejected")],
         "judged": counts.total(),
         "passed": counts["passed"],
         "rejected": counts["rejected"],
         "disputed": counts["disputed"],
     }
-    return render(request, "agent.html", context)
+    inserted = request.headers.get("X-Requested-With") == "fragment"
+    return render(
+        request, "agent_failures_part.html" if inserted else "agent_failures.html", context
+    )
 
 
 def _verdicts(runs: RunQuerySet) -> list[tuple[str, str, str, int]]:
@@ -153,10 +214,12 @@ def _placed(found: tuple[Row, Board] | None) -> tuple[Row | None, str]:
 
 
 def _listed(
-    agents: Sequence[Agent], harnesses: Mapping[str, str], runs: RunQuerySet
+    agents: Sequence[Agent],
+    found: Mapping[int, Availability],
+    harnesses: Mapping[str, str],
+    spent: Mapping[int, Spent],
 ) -> list[Listed]:
-    """Return the agents with their availability, place and spending, in a few queries."""
-    found, spent = availabilities(agents), _spent(runs)
+    """Return the agents with their availability, place and spending."""
     rows = {row.agent.pk: (row, b) for b in reversed(boards()) for row in b.rows}
     return [
         Listed(
@@ -168,6 +231,14 @@ def _listed(
         )
         for agent in agents
     ]
+
+
+def _spent_by_all(runs: RunQuerySet, own: bool) -> dict[int, Spent]:
+    """Return the spending of every agent; without runs of one's own, that of some seconds ago."""
+    if own:
+        return _spent(runs)
+    bucket = int(time.monotonic() // SPENT_SECONDS)
+    return computed(snapshot(), ("spent", bucket), lambda: _spent(runs))
 
 
 def _spent(runs: RunQuerySet) -> dict[int, Spent]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -11,13 +12,17 @@ from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.experiment_summary import experiment_summary
 from arena.leaderboard.views.board import scale_of
 from arena.runs import experiments
-from arena.runs.models import Experiment, Run
+from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
+
+EXPERIMENTS_A_PAGE = 50
 
 
 @require_safe
 def experiment_list(request: HttpRequest) -> HttpResponse:
-    runs = Run.objects.visible_to(request.user).exclude(experiment=None).order_by()
+    visible = experiments.visible_to(request.user)
+    page = Paginator(visible, EXPERIMENTS_A_PAGE).get_page(request.GET.get("page"))
+    runs = Run.objects.visible_to(request.user).filter(experiment__in=list(page)).order_by()
     counted = runs.values("experiment").annotate(
         judged=Count("pk", filter=Q(status__in=RUN_JUDGED)),
         passed=Count("pk", filter=Q(status=RunStatus.PASSED)),
@@ -28,8 +33,10 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     titles = runs.values_list("experiment", "agent__title").distinct()
     for experiment_id, title in titles.order_by("agent__title"):
         agents.setdefault(experiment_id, []).append(title)
-    shown = Experiment.objects.filter(pk__in=counts).defer("plan")
-    context = {"listed": [(each, counts[each.pk], agents[each.pk]) for each in shown]}
+    context = {
+        "page": page,
+        "listed": [(each, counts[each.pk], agents[each.pk]) for each in page],
+    }
     return render(request, "experiments.html", context)
 
 

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
-from django.core.cache import cache
-from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import Agent, Task
+from arena.catalog.models import Task
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.ablation import ablation_tables
 from arena.leaderboard.boards import boards
 from arena.leaderboard.records import records
+from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.views.board import scale_of
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, Run
@@ -27,26 +28,22 @@ from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 MAX_NEWEST_RUNS = 8
 MAX_NEWEST_RECORDS = 5
 MAX_ACTIVE_RUNS = 12
-COUNTS_SECONDS = 10
-"""The counts of the whole arena are this old at most."""
 
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     visible = Run.objects.visible_to(request.user).of_agents().with_names()
-    newest = _newest(visible)
-    newest_records = records(MAX_NEWEST_RECORDS)
-    found = boards()
-    leaders = [[row for row in board.rows if row.rank][:3] for board in found]
+    now = snapshot()
+    if request.user.is_authenticated:
+        newest = _newest_table(visible)
+    else:
+        newest = computed(now, "newest runs", lambda: _newest_table(visible))
     context = {
         "active": _with_best(_active(visible.active())),
-        "boards": [(b.device, rows, b.common) for b, rows in zip(found, leaders, strict=True)],
-        "scale": scale_of(row for rows in leaders for row in rows),
-        "records": newest_records,
-        "records_scale": unseen_scale([record.run for record in newest_records]),
+        "leaders": computed(now, "home leaders", _leaders),
+        "records": computed(now, "newest records", _records),
         "newest": newest,
-        "newest_scale": unseen_scale(newest),
-        "counts": _counts(),
+        "counts": computed(now, "counts", lambda: _counts(now)),
     }
     return render(request, "home.html", context)
 
@@ -61,6 +58,30 @@ def unseen_scale(runs: Sequence[Run]) -> Scale:
     return Scale.over(runs, "unseen_low", "unseen_high")
 
 
+def _leaders() -> SafeString:
+    """Return the leaders of each device as HTML, which is the same until a result changes."""
+    found = boards()
+    leaders = [[row for row in board.rows if row.rank][:3] for board in found]
+    context = {
+        "boards": [(b.device, rows, b.common) for b, rows in zip(found, leaders, strict=True)],
+        "scale": scale_of(row for rows in leaders for row in rows),
+    }
+    return render_to_string("parts/leaders.html", context) if found else SafeString("")
+
+
+def _records() -> SafeString | str:
+    newest = records(MAX_NEWEST_RECORDS)
+    scale = unseen_scale([record.run for record in newest])
+    context = {"records": newest, "scale": scale}
+    return render_to_string("parts/records_table.html", context) if newest else ""
+
+
+def _newest_table(visible: RunQuerySet) -> SafeString | str:
+    newest = _newest(visible)
+    context = {"runs": newest, "scale": unseen_scale(newest)}
+    return render_to_string("parts/runs_table.html", context) if newest else ""
+
+
 def _newest(visible: RunQuerySet) -> list[Run]:
     """Return the runs that were judged last; of each status apart, which an index has in order."""
     by_status = [visible.filter(status=status).order_by("-ended_at") for status in RUN_JUDGED]
@@ -70,19 +91,14 @@ def _newest(visible: RunQuerySet) -> list[Run]:
     ]
 
 
-def _counts() -> dict[str, int]:
-    """Return the counts of the whole arena, as everybody sees it."""
-    counts: dict[str, int] | None = cache.get("counts")
-    if counts is None:
-        judged = Run.objects.public().of_agents().filter(status__in=RUN_JUDGED).order_by()
-        counts = {
-            "judged": judged.count(),
-            "rounds": judged.aggregate(all=Sum("rounds"))["all"] or 0,
-            "tasks": Task.objects.runnable().count(),
-            "agents": Agent.objects.filter(active=True).count(),
-        }
-        cache.set("counts", counts, COUNTS_SECONDS)
-    return counts
+def _counts(now: Snapshot) -> dict[str, int]:
+    """Return the counts of the whole arena: its runs are those that boards count."""
+    return {
+        "judged": len(now.table.rows),
+        "rounds": int(now.table.rows["rounds"].sum()),
+        "tasks": Task.objects.runnable().count(),
+        "agents": sum(agent.active for agent in now.agents.values()),
+    }
 
 
 def _active(active: RunQuerySet) -> list[Run]:

@@ -1,0 +1,85 @@
+"""Tests of the pages of long lists: each is paginated, and the runs are searched by words."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import pytest
+
+from arena.catalog.models import Agent, Hardware
+from arena.runs.models import Experiment
+from tests.arena.factories import judged_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def judged(task, agent, hardware):
+    return partial(judged_run, hardware=hardware)
+
+
+def named(client, address: str, pattern: str) -> list[str]:
+    return re.findall(pattern, client.get(address).content.decode())
+
+
+def test_agents_are_listed_by_pages_that_keep_their_sections(client, db):
+    Agent.objects.bulk_create(
+        Agent(slug=f"a{n:02}", title=f"A {n}", adapter="lost") for n in range(55)
+    )
+    rows = r'<th scope="row"><a href="/agents/(a\d+)/'
+    first = named(client, "/agents/?harness=lost", rows)
+    last = named(client, "/agents/?harness=lost&page=2", rows)
+    assert (len(first), len(last)) == (50, 5)
+    assert sorted(first + last) == [f"a{n:02}" for n in range(55)]
+    page = client.get("/agents/?harness=lost&page=2").content.decode()
+    assert "Harness unknown" in page and "55 agents cannot run yet" in page
+    assert "51 to 55 of 55 agents" in page and 'rel="prev"' in page
+
+
+def test_experiments_are_listed_by_pages(client, judged):
+    for number in range(51):
+        shown = Experiment.objects.create(slug=f"e{number:02}", title=f"E {number}")
+        judged("a", "relu", 2.0, repeat=number, experiment=shown)
+    Experiment.objects.create(slug="e-unseen", title="Without a run")
+    rows = r'href="/experiments/(e[\w-]+)/'
+    pages = [named(client, f"/experiments/?page={page}", rows) for page in (1, 2)]
+    assert [len(page) for page in pages] == [50, 1]
+    assert sorted([*pages[0], *pages[1]]) == [f"e{n:02}" for n in range(51)]
+
+
+def test_devices_are_listed_by_pages(client, db):
+    Hardware.objects.bulk_create(
+        Hardware(slug=f"d{n:02}", name=f"D {n:02}", kind="cpu", queue=f"hw.d{n}") for n in range(21)
+    )
+    rows = r'id="(d\d+)"'
+    pages = [named(client, f"/hardware/?page={page}", rows) for page in (1, 2)]
+    assert [len(page) for page in pages] == [20, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("rel", ["relu"]), ("relu/cpp-to-cpp", ["relu"]), ("cpp", ["relu", "selu"]), ("xyz", [])],
+)
+def test_runs_are_searched_by_the_words_of_their_task(client, judged, words, found):
+    judged("a", "relu", 2.0)
+    judged("a", "selu", 2.0)
+    rows = r'href="/tasks/(\w+)/cpp-to-cpp/"'
+    assert sorted(set(named(client, f"/runs/?task={words}", rows))) == found
+
+
+def test_runs_of_an_operator_whose_name_is_part_of_another_are_its_own(client, judged):
+    judged("a", "norm", 2.0)
+    judged("a", "rms_norm", 2.0)
+    rows = r'href="/tasks/(\w+)/cpp-to-cpp/"'
+    assert set(named(client, "/runs/?task=norm", rows)) == {"norm"}
+
+
+def test_failures_of_an_agent_are_a_part_of_its_page_and_a_page(client, judged):
+    judged("a", "relu", 2.0)
+    assert 'data-fragment="/agents/a/failures/"' in client.get("/agents/a/").content.decode()
+    page = client.get("/agents/a/failures/").content.decode()
+    assert "<html" in page and "No submission has been judged yet." in page
+    headers = {"X-Requested-With": "fragment"}
+    part = client.get("/agents/a/failures/", headers=headers).content.decode()
+    assert "<html" not in part and "0 rejected for a rule violation" in part
