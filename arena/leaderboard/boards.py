@@ -234,8 +234,8 @@ def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
         found = [Option(d.slug, d.name, counts.get(d.slug, 0)) for d in catalog.devices.values()]
         return sorted(found, key=lambda option: (-option.count, option.value))
     if facet in ("category", "track", "family"):
-        known = {name for t in catalog.tasks.values() for name in _values(t, facet)}
-        return [Option(name, name, counts.get(name, 0)) for name in sorted(known)]
+        listed = computed(shown, ("values", facet), lambda: _values_of_all(shown, facet))
+        return [Option(name, name, counts.get(name, 0)) for name in listed]
     titles: dict[str, str] = {}
     if facet == "experiment":
         titles = {each.slug: each.title for each in catalog.experiments.values()}
@@ -265,5 +265,9 @@ def _harnesses() -> dict[str, str]:
     return dict(Harness.objects.values_list("name", "title"))
 
 
-def _values(facts: Any, facet: str) -> tuple[str, ...]:
-    return tuple(facts.families) if facet == "family" else (getattr(facts, facet),)
+def _values_of_all(shown: Snapshot, facet: str) -> list[str]:
+    """Return the values of a filter that any task has, with a result or without."""
+    tasks = shown.catalog.tasks.values()
+    if facet == "family":
+        return sorted({family for task in tasks for family in task.families})
+    return sorted({getattr(task, facet) for task in tasks})

@@ -252,6 +252,7 @@ def _common(
     ranked = list(agents)
     tried = attempted[ranked].astype("f4")
     counts, left = tried.sum(axis=1), list(range(len(ranked)))
+    last_first = [[-ord(c) for c in slugs[number]] for number in ranked]
     hits = tried.sum(axis=0)
     shared: NDArray[Any] = np.zeros(0)
     while left:
@@ -262,7 +263,7 @@ def _common(
         if not len(shared):
             pairs = np.einsum("at,bt->ab", tried, tried)  # by one thread, unlike a product
             shared = np.asarray(pairs.sum(axis=1) - counts)
-        worst = min(left, key=lambda n: (shared[n], counts[n], [-ord(c) for c in slugs[ranked[n]]]))
+        worst = min(left, key=lambda n: (shared[n], counts[n], last_first[n]))
         left.remove(worst)
         hits, shared = hits - tried[worst], shared - pairs[worst]
     return set(), np.zeros(attempted.shape[1], bool)

@@ -31,11 +31,13 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
         verdict="passed",
         evaluation__submission__run__task_version=version,
         evaluation__submission__run__visibility=Visibility.PUBLIC,
-    ).select_related("evaluation__hardware")
-    newest: dict[int, GateResult] = {}
-    for gate in gates.order_by("-evaluation__created_at"):
-        if "eager" in _times(gate):
-            newest.setdefault(gate.evaluation.hardware_id, gate)
+        detail__baseline_us__eager__gt=0,
+    )
+    newest: dict[int, int] = {}
+    rows = gates.order_by("-evaluation__created_at").values_list("evaluation__hardware", "pk")
+    for hardware, pk in rows:
+        newest.setdefault(hardware, pk)
+    found = GateResult.objects.select_related("evaluation__hardware").in_bulk(newest.values())
     return [
         Timed(
             hardware=gate.evaluation.hardware,
@@ -44,7 +46,7 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
             speedup=_times(gate)["eager"] / us,
             beaten=name == gate.detail.get("baseline"),
         )
-        for gate in newest.values()
+        for gate in (found[pk] for pk in newest.values())
         for name, us in _times(gate).items()
     ]
 

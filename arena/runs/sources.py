@@ -51,7 +51,6 @@ def sources(files: dict[str, str]) -> list[Source]:
     return found
 
 
-@lru_cache(maxsize=128)
 @lru_cache(MAX_CACHED_SOURCES)
 def highlighted(path: str, text: str) -> SafeString:
     """Return a file as HTML with numbered lines, with anchors such as #rms_norm-cpp-L12.

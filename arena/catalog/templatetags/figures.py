@@ -63,6 +63,21 @@ def step(speedup: float | None) -> str:
     return str(sum(speedup >= bound for bound in HEAT_BOUNDS)) if _known(speedup) else "none"
 
 
+@register.simple_tag
+def heat_cell(row: Any, generalization: str) -> SafeString:
+    """Return the cell of an agent and a category: its speedup, and tasks passed of those tried.
+
+    A heatmap has hundreds, which is why they are not a template.
+    """
+    if row is None:
+        return SafeString('<td data-step="none">not run</td>')
+    speedup = row.speedup if generalization == "seen" else row.unseen_speedup
+    return SafeString(
+        f'<td data-step="{step(speedup)}">{times(speedup)}'
+        f'<span class="sub">{solved(row.solved)}/{row.tasks}</span></td>'
+    )
+
+
 @register.filter
 def code_spans(text: str) -> SafeString:
     """Return a text as HTML, with the parts between backticks as code."""

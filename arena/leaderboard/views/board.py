@@ -30,7 +30,7 @@ from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Row
 from arena.leaderboard.results import Snapshot, computed, snapshot
 
-ROWS_A_PAGE = 50
+ROWS_A_PAGE = 30
 SELECTS = (
     ("category", "Category", "All categories"),
     ("track", "Track", "All tracks"),

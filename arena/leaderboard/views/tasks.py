@@ -24,8 +24,8 @@ from arena.runs.querysets import RunQuerySet
 from arena.runs.sources import highlighted
 from arena.runs.states import RUN_JUDGED
 
-MAX_RECENT_RUNS = 20
-MAX_RECORDS = 20
+MAX_RECENT_RUNS = 10
+MAX_RECORDS = 10
 TASKS_A_PAGE = 50
 MAX_WORDS = 100
 
