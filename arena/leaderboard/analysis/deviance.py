@@ -5,7 +5,10 @@ Each run is one passed or failed trial of a logistic model. The explained devian
 
 A factor with many groups explains something by chance. Its chance level is the mean over
 permutations: categories are permuted among tasks, and agents among those that attempted a task.
-Intervals resample tasks, since the runs of one task depend on each other.
+Intervals are of what a factor explains beyond chance. They resample tasks, since the runs of one
+task depend on each other, and are those of the basic bootstrap: a sample with repeated tasks adds
+as much by chance as the first one did, which this method takes off. In simulations with a known
+share it covers 83% to 100%, where percentiles and BCa cover 0% to 87%.
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.leaderboard.analysis.estimates import (
-    CONFIDENCE,
     MIN_RESAMPLED,
     RESAMPLES,
     SEED,
@@ -26,7 +28,8 @@ from arena.leaderboard.analysis.estimates import (
     bootstrap,
 )
 
-MIN_RUNS = 20
+MIN_OUTCOMES = 10
+"""The least number of passed and of failed runs."""
 AGENT_PERMUTATIONS = 499
 SHIFT = 1 << 26
 """Packs two counts below it into one number, which a permutation then moves together."""
@@ -36,18 +39,19 @@ SHIFT = 1 << 26
 class Factor:
     """The explained deviance of one factor alone, from 0 to 1.
 
-    `added` is what it explains beyond the other factor. `chance` and `chance_high` are the mean and
-    the 95% quantile of the permutations, and `p_value` the share of them that explain as much.
+    `chance` is the mean of the permutations, and `p_value` the share of them that explain as much.
+    `beyond_chance` is the rest, with its interval from `low` to `high`. `added` is what the factor
+    explains in addition to the other one.
     """
 
     groups: int
     explained: float
+    chance: float
+    p_value: float
+    beyond_chance: float
     low: float | None
     high: float | None
     added: float
-    chance: float
-    chance_high: float
-    p_value: float
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,11 @@ def explained_deviance(
     passed: NDArray[Any], task: NDArray[Any], category: NDArray[Any], agent: NDArray[Any]
 ) -> Deviance | NotEnough:
     """Explain which of these runs passed, given the task, category and agent of each."""
-    if len(passed) < MIN_RUNS:
-        return NotEnough(f"This needs {MIN_RUNS} judged runs; there are {len(passed)}.")
-    if passed.all() or not passed.any():
+    fewer = min(int(passed.sum()), int((~passed).sum()))
+    if fewer < MIN_OUTCOMES:
         return NotEnough(
-            f"All {len(passed)} runs {'passed' if passed[0] else 'failed'}: there is no difference "
-            "to explain."
+            f"This needs {MIN_OUTCOMES} runs that passed and {MIN_OUTCOMES} that failed; here "
+            f"{int(passed.sum())} passed and {int((~passed).sum())} failed."
         )
     design = _design(passed, task, category, agent)
     groups = int(design.category.max()) + 1, design.attempts.shape[1]
@@ -102,12 +105,12 @@ def explained_deviance(
         Factor(
             groups=groups[which],
             explained=explained[which],
+            chance=float(null.mean()),
+            p_value=float((1 + (null >= explained[which] - 1e-12).sum()) / (1 + len(null))),
+            beyond_chance=max(0.0, explained[which] - float(null.mean())),
             low=intervals[which][0],
             high=intervals[which][1],
             added=both - explained[1 - which],
-            chance=float(null.mean()),
-            chance_high=float(np.quantile(null, CONFIDENCE)),
-            p_value=float((1 + (null >= explained[which] - 1e-12).sum()) / (1 + len(null))),
         )
         for which, null in enumerate(nulls)
     )
@@ -197,7 +200,7 @@ def _both(design: Design) -> float:
 def _interval(
     design: Design, of: Callable[[Design, NDArray[Any]], Any]
 ) -> tuple[float | None, float | None]:
-    """Return the interval over samples of tasks, corrected for bias and skewness (BCa)."""
+    """Return the interval over samples of tasks of what a factor explains beyond chance."""
     count = len(design.category)
     if count < MIN_RESAMPLED:
         return None, None
@@ -208,7 +211,10 @@ def _interval(
         weights = np.bincount(numbers, minlength=len(flat) * count).reshape(-1, count)
         return of(design, weights.astype(float)).reshape(np.delete(drawn.shape, axis))
 
-    return bootstrap(np.arange(count), statistic, "BCa")
+    low, high = bootstrap(np.arange(count), statistic, "basic")
+    if low is None or high is None:
+        return None, None
+    return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
 
 
 def _permuted_categories(design: Design) -> NDArray[Any]:

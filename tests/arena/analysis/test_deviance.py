@@ -81,10 +81,27 @@ def test_explained_deviance_equals_that_of_logistic_models_of_single_runs() -> N
     assert found.agent.added == pytest.approx(both - by_category, rel=1e-6)
 
 
-def test_interval_covers_the_explained_deviance_of_a_strong_category() -> None:
-    found = explained(*crossed(lambda category, agent: 0.1 + 0.8 * (category % 2), tasks=80))
-    assert found.category.low is not None and found.category.high is not None
-    assert 0.2 < found.category.low < found.category.explained < found.category.high < 0.8
+def test_interval_covers_the_explained_deviance_of_the_population() -> None:
+    """Twenty samples of 120 tasks; the population is that of many, where chance is little."""
+
+    def sample(tasks: int, seed: int) -> Columns:
+        dice = np.random.default_rng(seed)
+        task, agent = (index.ravel() for index in np.indices((tasks, 10)))
+        category = dice.integers(0, 5, tasks)[task]
+        difficulty = dice.normal(0, 0.5, tasks)[task]
+        odds = 0.5 + np.sin(category) + 0.4 * np.sin(2 * agent) + difficulty
+        return dice.random(len(task)) < 1 / (1 + np.exp(-odds)), task, category, agent
+
+    everything = explained(*sample(3_000, 99))
+    covered = np.zeros(2)
+    for seed in range(20):
+        found = explained(*sample(120, seed))
+        for number, (one, true) in enumerate(
+            [(found.category, everything.category), (found.agent, everything.agent)]
+        ):
+            assert one.low is not None and one.high is not None
+            covered[number] += one.low <= true.beyond_chance <= one.high
+    assert (covered >= 16).all(), covered
 
 
 def test_factors_without_effect_explain_what_chance_explains() -> None:
@@ -93,7 +110,9 @@ def test_factors_without_effect_explain_what_chance_explains() -> None:
     for factor, groups in ((found.category, 4), (found.agent, 6)):
         assert factor.groups == groups
         assert factor.chance == pytest.approx((groups - 1) / (1200 * 2 * math.log(2)), rel=0.25)
-        assert factor.p_value > 0.05 and factor.explained < factor.chance_high
+        assert factor.p_value > 0.05
+        assert factor.beyond_chance == pytest.approx(max(0, factor.explained - factor.chance))
+        assert factor.low == 0
 
 
 def test_one_weak_agent_is_found_where_tasks_are_hard_or_easy() -> None:
@@ -123,9 +142,9 @@ def test_same_runs_in_another_order_give_the_same_figures() -> None:
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
-        ((np.ones(19, bool), *[np.arange(19)] * 3), "needs 20 judged runs; there are 19"),
-        (crossed(lambda category, agent: 1), "All 240 runs passed"),
-        (crossed(lambda category, agent: 0), "All 240 runs failed"),
+        ((np.arange(30) < 9, *[np.arange(30)] * 3), "here 9 passed and 21 failed"),
+        (crossed(lambda category, agent: 1), "here 240 passed and 0 failed"),
+        (crossed(lambda category, agent: 0), "here 0 passed and 240 failed"),
         (crossed(lambda category, agent: 0.5, agents=1), "All runs are of one agent"),
         (crossed(lambda category, agent: 0.5, categories=1), "All runs are of one category"),
     ],
