@@ -17,6 +17,7 @@ from arena.leaderboard.views import (
     experiments,
     home,
     kernels,
+    statistics,
     tasks,
 )
 from arena.runs import views as runs
@@ -39,6 +40,7 @@ urlpatterns = [
     path("submit/", submit, name="submit"),
     path("hardware/", catalog.hardware, name="hardware"),
     path("analysis/", analysis.analysis, name="analysis"),
+    path("analysis/statistics/", statistics.statistics, name="statistics"),
     path("compare/", compare.compare, name="compare"),
     path("experiments/", experiments.experiment_list, name="experiments"),
     path("experiments/<slug:slug>/", experiments.experiment, name="experiment"),

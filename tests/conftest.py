@@ -114,7 +114,7 @@ def django_db_modify_db_settings(
 def forget_boards() -> Iterator[None]:
     """Drop the boards that this process keeps: the next test has another database."""
     yield
-    for name in ("results", "verdicts"):
+    for name in ("results", "verdicts", "analysis.background"):
         if module := sys.modules.get(f"arena.leaderboard.{name}"):
             module.forget()
 

@@ -1,4 +1,5 @@
-// Reads the parts of a page marked data-fragment when they come into view.
+// Reads the parts of a page marked data-fragment when they come into view. A part that the server
+// still computes (202) is read again after the time that it asks for.
 
 import { start } from "./charts.js";
 
@@ -8,6 +9,8 @@ async function insert(part) {
     if (!answer.ok) return; // the link to the part stays
     part.innerHTML = await answer.text();
     start(part);
+    part.setAttribute("aria-busy", answer.status === 202);
+    if (answer.status === 202) setTimeout(insert, 1000 * Number(answer.headers.get("Retry-After")), part);
   } catch {
     // The server is not reachable; the link to the part stays.
   }

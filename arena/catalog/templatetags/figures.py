@@ -135,6 +135,15 @@ def mean(value: float) -> str:
 
 
 @register.filter
+def percent(value: float | None) -> str:
+    """Format a share as a percentage with more digits where it is small: 37%, 4.2%, 0.05%, 0%."""
+    if not _known(value):
+        return NOTHING
+    digits = next((n for n, bound in enumerate((0.1, 0.001, 0.00005)) if abs(value) >= bound), 0)
+    return f"{value:.{digits}%}"
+
+
+@register.filter
 def micros(value: float | None) -> str:
     """Format microseconds in the unit that fits: 7.25 µs, 2.17 ms, 3.50 s."""
     if not _known(value):

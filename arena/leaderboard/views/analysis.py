@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import share
@@ -32,8 +33,7 @@ CAPTION_THRESHOLD = 1.25
 
 @require_safe
 def analysis(request: HttpRequest) -> HttpResponse:
-    chosen = {name: request.GET.get(name, "").replace("\0", "") for name, *_ in SELECTS}
-    shown = snapshot()
+    chosen, shown = chosen_filters(request), snapshot()
     known = computed(shown, "analysis values", lambda: _known(shown))
     stats = stats_of(shown, chosen)
     context = {
@@ -47,8 +47,14 @@ def analysis(request: HttpRequest) -> HttpResponse:
         "thresholds": SPEEDUP_THRESHOLDS,
         "chart": fast_p_chart(stats.fast),
         "caption": _caption(stats.fast),
+        "statistics": reverse("statistics", query={n: v for n, v in chosen.items() if v}),
     }
     return render(request, "analysis.html", context)
+
+
+def chosen_filters(request: HttpRequest) -> dict[str, str]:
+    """Return the value of each filter of the page, empty for none."""
+    return {name: request.GET.get(name, "").replace("\0", "") for name, *_ in SELECTS}
 
 
 def verdicts_of(shown: Snapshot, chosen: Mapping[str, str]) -> Verdicts:

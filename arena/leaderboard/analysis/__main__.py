@@ -1,0 +1,19 @@
+"""Reads a pickled sample from standard input and writes its pickled statistics.
+
+`background` runs it, in a process of its own that ends: the libraries take a second to load and
+150 MB, and arithmetic of seconds would hold up the requests of a web process.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+
+from arena.leaderboard.analysis.statistics import statistics
+
+NICENESS = 10
+
+if __name__ == "__main__":
+    os.nice(NICENESS)
+    pickle.dump(statistics(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

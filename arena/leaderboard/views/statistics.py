@@ -1,0 +1,131 @@
+"""The part of the analysis page with statistics, which are computed outside the request."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from arena.catalog.templatetags.figures import percent, times
+from arena.leaderboard.analysis.background import ask
+from arena.leaderboard.analysis.deviance import Deviance
+from arena.leaderboard.analysis.estimates import NotEnough
+from arena.leaderboard.analysis.refinement import ALL, FIXED, Refinement
+from arena.leaderboard.analysis.spread import Spread
+from arena.leaderboard.analysis.statistics import Statistics
+from arena.leaderboard.analysis_charts import deviance_chart, refinement_chart, spread_chart
+from arena.leaderboard.results import Snapshot, snapshot
+from arena.leaderboard.sample import sample_of
+from arena.leaderboard.views.analysis import chosen_filters
+
+SIGNIFICANT = 0.05
+RETRY_SECONDS = 2
+
+
+@require_safe
+def statistics(request: HttpRequest) -> HttpResponse:
+    """Return the statistics: alone for a page that inserts them, else as a page.
+
+    While they are computed the status is 202, with the time after which to ask again.
+    """
+    shown, chosen = snapshot(), chosen_filters(request)
+    filters = tuple(sorted(chosen.items()))
+    answer = ask(filters, shown.state, lambda: sample_of(shown, chosen))
+    context: dict[str, Any] = {
+        "answer": answer,
+        "found": answer.found,
+        "computed_at": timezone.now() - timedelta(seconds=answer.age_seconds),
+        "retry_seconds": RETRY_SECONDS,
+    }
+    if answer.found:
+        context |= context_of(answer.found, shown)
+    inserted = request.headers.get("X-Requested-With") == "fragment"
+    template = "analysis/statistics.html" if inserted else "analysis/page.html"
+    waiting = answer.found is None and not answer.failed
+    response = render(request, template, context, status=202 if waiting else 200)
+    if waiting:
+        response["Retry-After"] = str(RETRY_SECONDS)
+        if not inserted:
+            response["Refresh"] = str(RETRY_SECONDS)
+    return response
+
+
+def context_of(found: Statistics, shown: Snapshot) -> dict[str, Any]:
+    """Return charts, captions and names of devices for the template."""
+    context: dict[str, Any] = {}
+    if isinstance(found.deviance, Deviance):
+        context["deviance_chart"] = deviance_chart(found.deviance)
+        context["deviance_caption"] = deviance_caption(found.deviance)
+        context["factors"] = [
+            ("Category", found.deviance.category),
+            ("Agent", found.deviance.agent),
+        ]
+    if isinstance(found.refinement, Refinement):
+        context["refinement_chart"] = refinement_chart(found.refinement)
+        context["refinement_caption"] = refinement_caption(found.refinement)
+        context["steps"] = zip(*(group.steps for group in found.refinement.groups), strict=True)
+    if isinstance(found.spread, Spread):
+        names = {pk: device.name for pk, device in shown.catalog.devices.items()}
+        context["spread_chart"] = spread_chart(found.spread)
+        context["spread_caption"] = spread_caption(found.spread)
+        context["pairs"] = [
+            (names[pair.first], names[pair.second], pair) for pair in found.spread.pairs
+        ]
+    if not isinstance(found.failures, NotEnough):
+        used = [
+            number
+            for number, _ in enumerate(found.failures.classes)
+            if any(category.failed[number] for category in found.failures.categories)
+        ]
+        context["classes"] = [found.failures.classes[number] for number in used]
+        context["categories"] = [
+            (category, [(found.failures.classes[n], category.failed[n]) for n in used])
+            for category in found.failures.categories
+        ]
+    return context
+
+
+def deviance_caption(found: Deviance) -> str:
+    """Return one sentence on which factor explains more, and whether chance would do as well."""
+    names = [("category", found.category), ("agent", found.agent)]
+    (more, larger), (less, smaller) = sorted(names, key=lambda pair: -pair[1].beyond_chance)
+    sentence = (
+        f"Beyond chance, the {more} explains {percent(larger.beyond_chance)} of the deviance of "
+        f"correctness, the {less} {percent(smaller.beyond_chance)}"
+    )
+    chance = [name for name, factor in names if factor.p_value >= SIGNIFICANT]
+    if not chance:
+        return f"{sentence}; both are significant."
+    return f"{sentence}; that of the {' and of the '.join(chance)} may be chance."
+
+
+def refinement_caption(found: Refinement) -> str:
+    """Return one sentence on what further rounds changed, for all runs and for the same runs."""
+    everyone, fixed = found.of(ALL), found.of(FIXED)
+    first, last = everyone.steps[0], everyone.steps[-1]
+    sentence = (
+        f"After the first round {percent(first.correct / everyone.runs)} of {everyone.runs:,} runs "
+        f"had passed, after the last {percent(last.correct / everyone.runs)}"
+    )
+    if first.speedup and last.speedup:
+        sentence += (
+            f"; the geomean speedup of those that had passed went from "
+            f"{times(first.speedup.value)} to {times(last.speedup.value)}"
+        )
+    if found.gain:
+        sentence += (
+            f". The {fixed.runs:,} that passed at once became {times(found.gain.value)} as fast"
+        )
+    return f"{sentence}."
+
+
+def spread_caption(found: Spread) -> str:
+    """Return one sentence on the typical spread."""
+    return (
+        f"Half of the {found.median.count:,} results on two or more devices differ by more than "
+        f"{times(found.median.value)} between the best and the worst device."
+    )
