@@ -43,7 +43,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known now. `current` is false while a newer result waits to be counted.
+    """The statistics known now. `current` is false while a newer result waits to be counted.
 
     Without statistics, `failed` says that they cannot be computed, else they are on their way.
     """
