@@ -74,7 +74,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "submit": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "hardware": [("GET", "", PUBLIC)],
     "analysis": [("GET", "", PUBLIC)],
-    "statistics": [("GET", "", "202 202 202 202 202 202")],  # they are computed after the answer
+    "statistics": [("GET", "", PUBLIC)],
     "compare": [("GET", "", PUBLIC), ("GET", "/compare/?run={run}", OWN)],
     "experiments": [("GET", "", PUBLIC)],
     "experiment": [("GET", "/experiments/private/", OWN)],

@@ -30,7 +30,7 @@ RETRY_SECONDS = 2
 def statistics(request: HttpRequest) -> HttpResponse:
     """Return the statistics: alone for a page that inserts them, else as a page.
 
-    While they are computed the status is 202, with the time after which to ask again.
+    While they are computed, the page that inserts them gets 202 and the time to ask again.
     """
     shown, chosen = snapshot(), chosen_filters(request)
     filters = tuple(sorted(chosen.items()))
@@ -39,18 +39,15 @@ def statistics(request: HttpRequest) -> HttpResponse:
         "answer": answer,
         "found": answer.found,
         "computed_at": timezone.now() - timedelta(seconds=answer.age_seconds),
-        "retry_seconds": RETRY_SECONDS,
     }
     if answer.found:
         context |= context_of(answer.found, shown)
     inserted = request.headers.get("X-Requested-With") == "fragment"
     template = "analysis/statistics.html" if inserted else "analysis/page.html"
-    waiting = answer.found is None and not answer.failed
+    waiting = inserted and answer.found is None and not answer.failed
     response = render(request, template, context, status=202 if waiting else 200)
     if waiting:
         response["Retry-After"] = str(RETRY_SECONDS)
-        if not inserted:
-            response["Refresh"] = str(RETRY_SECONDS)
     return response
 
 
