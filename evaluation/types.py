@@ -105,6 +105,23 @@ class Argument:
     shape: tuple[str | int, ...] = ()
     bounds: tuple[int | float | str, ...] = ()
     scale: float = 1.0
+    structured: bool = False
+    """Whether an input is drawn whole for each launch, because parts of it are no valid input."""
+    compare: str = ""
+    """A `Comparison` of an output; empty for a bound of the error, or whole numbers as they are."""
+
+
+class Comparison(StrEnum):
+    """Comparison of an output other than by its value and an allowed error.
+
+    `rounded`: a whole number may differ where roundings decide it. `property`: `check` of the
+    reference measures what outputs must have in common with the inputs. `distribution`: it is
+    random, and `distribution` of the reference says how.
+    """
+
+    ROUNDED = "rounded"
+    PROPERTY = "property"
+    DISTRIBUTION = "distribution"
 
 
 BufferSet = Mapping[str, Any]

@@ -22,7 +22,7 @@ from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.spec import FITTED, fit_command, load_operator, reference_hash
 from evaluation.tasks.tolerance import Tolerance
-from evaluation.types import Case
+from evaluation.types import Case, Comparison
 
 C1 = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.5}
 """Roundings of an output; the interpreter of Triton truncates to bfloat16, up to two of them."""
@@ -33,7 +33,9 @@ MIN_BFLOAT16 = 5.0
 """Least error of a bfloat16 computation in units of what is allowed in float32."""
 MAX_ELEMENTS = 1 << 16
 """Size of the largest case that is fitted on, where there are smaller ones."""
-SEEDS = (1, 2)
+MAX_CASES = 12
+"""Cases of each dtype, of all sizes up to that."""
+SEED = 1
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def fit(folder: Path) -> Fit:
 
     Raises: TaskError where the errors cannot be told from those of a wrong implementation.
     """
+    torch.set_num_threads(1)  # of small tensors; threads would wait for each other
     on_cpu, on_gpu = (load_operator(folder, languages(), kind) for kind in (CPU, GPU))
     known = dict.fromkeys((*on_cpu.domain.dtypes, *on_gpu.domain.dtypes))
     dtypes = [dtype for dtype in known if dtype not in WHOLE]
@@ -77,7 +80,9 @@ def fit(folder: Path) -> Fit:
             )
         tolerance[dtype] = Tolerance(C1[dtype], c2)
     bfloat16 = None
-    if "float32" in tolerance and any(a.dtype in ("dtype", "float32") for a in on_cpu.inputs):
+    random = all(a.compare == Comparison.DISTRIBUTION for a in on_cpu.outputs)
+    floats = any(a.dtype in ("dtype", "float32") for a in on_cpu.inputs)
+    if "float32" in tolerance and floats and not random:
         bfloat16 = _error_of_bfloat16(on_cpu, tolerance["float32"])
         if bfloat16 < MIN_BFLOAT16:
             raise TaskError(
@@ -132,7 +137,9 @@ def small_cases(operator: Operator, dtype: str) -> list[Case]:
     cases = sorted([*operator.domain.boundaries((dtype,)), *written], key=operator.elements)
     if not cases:
         raise TaskError(f"{operator.folder}: no case has the dtype {dtype}; add one")
-    return [case for case in cases if operator.elements(case) <= MAX_ELEMENTS] or cases[:1]
+    small = [case for case in cases if operator.elements(case) <= MAX_ELEMENTS] or cases[:1]
+    step = len(small) / min(len(small), MAX_CASES)
+    return [small[int(step * number)] for number in range(min(len(small), MAX_CASES))]
 
 
 def computed(reference: Reference, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -158,19 +165,25 @@ def trials(
     for case in small_cases(operator, dtype):
         reference = Reference(operator, case)
         for family in operator.input_families:
-            for seed in SEEDS:
-                generator = torch.Generator().manual_seed(seed)
-                yield reference, family, reference.drawn(InputGenerator(generator, family))
+            generator = torch.Generator().manual_seed(SEED)
+            yield reference, family, reference.drawn(InputGenerator(generator, family))
 
 
 def _worst(operator: Operator, dtype: str) -> Worst:
     c1, worst = C1[dtype], Worst()
     for reference, family, inputs in trials(operator, dtype):
         bounds = reference.bounds(inputs, Tolerance(c1, 0.0), Tolerance(c1, 1.0))
-        for name, got in computed(reference, inputs).items():
-            if not got.is_floating_point():
+        outputs = computed(reference, inputs)
+        for name, got in outputs.items():
+            least, most = bounds[name]
+            if most.error_share:
+                error = _needed_share(reference, name, outputs, most)
+            elif got.is_floating_point():
+                error = _needed(got, least, most)
+            elif bool(((got.double() - most.exact.double()).abs() > most.allowed).any()):
+                error = math.inf
+            else:
                 continue
-            error = _needed(got, *bounds[name])
             if math.isnan(error):
                 raise TaskError(
                     f"{operator.folder / 'reference.py'}: {name} overflows in {dtype}, in"
@@ -181,6 +194,18 @@ def _worst(operator: Operator, dtype: str) -> Worst:
             if error > worst.error:
                 worst = Worst(error, reference.case.name, family)
     return worst
+
+
+def _needed_share(
+    reference: Reference, name: str, outputs: Mapping[str, torch.Tensor], expected: ExpectedOutput
+) -> float:
+    """Return the c2 that a property needs; 0 for a random output that is accepted."""
+    assert expected.error_share is not None
+    share = expected.error_share(outputs)
+    output = next(a for a in reference.operator.outputs if a.name == name)
+    if output.compare == Comparison.PROPERTY:
+        return share
+    return 0.0 if share <= 1 else math.inf
 
 
 def _needed(got: torch.Tensor, least: ExpectedOutput, most: ExpectedOutput) -> float:
@@ -205,8 +230,12 @@ def _error_of_bfloat16(operator: Operator, tolerance: Tolerance) -> float:
             for name, x in inputs.items()
         }
         expected = reference.bounds(inputs, tolerance)
-        for name, got in computed(reference, coarse).items():
+        outputs = computed(reference, coarse)
+        for name, got in outputs.items():
             (output,) = expected[name]
+            if output.error_share:
+                largest = max(largest, min(output.error_share(outputs), 1e9))
+                continue
             if not got.is_floating_point():
                 if not torch.equal(got, output.rounded):
                     return math.inf

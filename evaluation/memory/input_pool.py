@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 
 import torch
 
@@ -35,6 +36,10 @@ class InputPool:
         }
         draws = [reference.draw(family) for family in FAMILIES]
         generator = torch.Generator(device).manual_seed(secrets.randbits(63))
+        self._reference = reference
+        self._structured = {a.name for a in reference.operator.inputs if a.structured}
+        self._sets: list[Mapping[str, torch.Tensor]] = []
+        """Inputs of each launch of the last refill, of an operator with structured ones."""
         self._values: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
         for name in draws[0]:
@@ -45,8 +50,15 @@ class InputPool:
                     gains = (gains + 0.5).to(values.dtype)
                 self._gains[name] = gains
 
+    def begin(self, count: int) -> None:
+        """Begin a refill of so many launches: draw the inputs that are drawn whole."""
+        if self._structured:
+            self._sets = [self._reference.draw() for _ in range(count)]
+
     def draw(self, name: str, count: int) -> torch.Tensor:
         """Draw the starts of slices of values and gains for launches: int64, shape [2, count]."""
+        if name in self._structured:
+            return torch.arange(count, device=self._random.device).expand(2, count)
         total = self._values[name].numel()
         size = total // len(FAMILIES)
         step = 1 if is_gathered(size, self._random.device) else START_ALIGNMENT
@@ -63,6 +75,11 @@ class InputPool:
         """
         values, gains, size = self._values[name], self._gains.get(name), out.shape[1]
         if not size:
+            return out
+        if name in self._structured:
+            numbers = rows.tolist() if isinstance(rows, torch.Tensor) else range(len(out))
+            for number, launch in zip(numbers, starts[0].tolist(), strict=True):
+                out[number].copy_(self._sets[launch][name].flatten())
             return out
         if gains is not None and name in self._ranges:
             return self._write_shifted(name, starts, out, rows)

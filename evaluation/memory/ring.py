@@ -129,6 +129,7 @@ class BufferRing:
     def refill(self, first: int, count: int) -> None:
         """Write fresh inputs into `count` slots from `first` on, and poison their outputs."""
         pool = self._pool
+        pool.begin(count)
         for spec in self.inputs.layout.specs:
             column = self.inputs.column(spec.name)
             starts = pool.draw(spec.name, count)

@@ -22,23 +22,30 @@ def compare(
     """
     worst = 0.0
     for name, output in expected.items():
-        share = _error_share(outputs[name], output)
+        share = _error_share(name, outputs, output)
         if share is None:
             share = _compare_elements(name, outputs[name], output, secret, where)
+            if output.error_share and not (share := output.error_share(outputs)) <= 1:
+                message = f"{name} is wrong: {share:.3g} times the allowed error"
+                raise SubmissionError(Reason.WRONG_VALUES, f"{where}: {message}")
         worst = max(worst, share)
     return worst
 
 
 def acceptable(outputs: Tensors, expected: Mapping[str, ExpectedOutput]) -> bool:
     """Return whether all outputs are right beyond doubt; where not, `compare` decides."""
-    return all(_error_share(outputs[name], y) is not None for name, y in expected.items())
+    return all(_error_share(name, outputs, y) is not None for name, y in expected.items())
 
 
-def _error_share(got: torch.Tensor, expected: ExpectedOutput) -> float | None:
+def _error_share(name: str, outputs: Tensors, expected: ExpectedOutput) -> float | None:
     """Return the largest error as a share of the allowed one; None unless all is finite and right.
 
     Poison is NaN or far from any expected value, so it is never right.
     """
+    got = outputs[name]
+    if expected.error_share:
+        share = expected.error_share(outputs)
+        return share if share <= 1 else None
     if not expected.dtype.is_floating_point:
         return 0.0 if torch.equal(got, expected.rounded) else None
     if not got.numel():

@@ -30,7 +30,7 @@ class Limits:
     case_mb: int
 
 
-DEFAULT_LIMITS = {CPU: Limits(120.0, 4096, 48), GPU: Limits(120.0, 16384, 1024)}
+DEFAULT_LIMITS = {CPU: Limits(120.0, 4096, 8), GPU: Limits(120.0, 16384, 1024)}
 
 Configurations = tuple[Limits, Domain, tuple[Case, ...]]
 
@@ -55,6 +55,8 @@ def read_configurations(
                 larger.discard(key)
         larger.finish()
     short = source["models"].has("models")
+    if short and kind == GPU and source["limits"] is table:
+        table.discard("limits")  # they are of a processor
     if short and not source["limits"].has("limits"):
         limits = DEFAULT_LIMITS[kind]
     else:

@@ -17,10 +17,14 @@ from evaluation.tasks.float64 import lifted
 from evaluation.tasks.input_families import InputGenerator
 from evaluation.tasks.operation_count import counted_cost
 from evaluation.tasks.roundings import size_of_roundings
-from evaluation.types import Argument, Case
+from evaluation.types import Argument, Case, Comparison
 
 WHOLE_BOUNDS = {"bool": (0, 2), "uint8": (0, 256), "int8": (-128, 128)}
 OTHER_BOUNDS = (-1000, 1000)
+
+
+CHECKS = {Comparison.PROPERTY: "check", Comparison.DISTRIBUTION: "distribution"}
+"""Functions of a reference that comparisons need."""
 
 
 def complete(module: ModuleType, arguments: tuple[Argument, ...], path: Path) -> None:
@@ -31,13 +35,18 @@ def complete(module: ModuleType, arguments: tuple[Argument, ...], path: Path) ->
     """
     defined = module.__dict__
     reference = defined["reference"]
+    outputs = [argument for argument in arguments if argument.role == "output"]
+    rounded = [n for n, output in enumerate(outputs) if output.compare == Comparison.ROUNDED]
+    for comparison, function in CHECKS.items():
+        if any(output.compare == comparison for output in outputs) and function not in defined:
+            raise TaskError(f"{path}: {function}: missing; define it for compare = {comparison!r}")
     if "magnitude" not in defined:
         exact = defined["exact"] = lifted(reference)
 
         def magnitude(**given: Any) -> tuple[torch.Tensor, ...]:
             tensor = next(value for value in given.values() if torch.is_tensor(value))
             generator = torch.Generator(tensor.device).manual_seed(secrets.randbits(63))
-            return size_of_roundings(exact, given, generator)
+            return size_of_roundings(exact, given, generator, rounded)
 
         defined["magnitude"] = magnitude
         defined["reduction"] = lambda case: 1

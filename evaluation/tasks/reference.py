@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ import torch
 from evaluation.tasks.domain import dtype_of
 from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
-from evaluation.tasks.tolerance import Tolerance
-from evaluation.types import Argument, Case
+from evaluation.tasks.properties import Distances, measured_property
+from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
+from evaluation.types import Argument, Case, Comparison
 
 CPU = torch.device("cpu")
 Tensors = Mapping[str, torch.Tensor]
@@ -28,6 +30,10 @@ class ExpectedOutput:
     exact: torch.Tensor
     allowed: torch.Tensor
     dtype: torch.dtype
+    error_share: Callable[[Tensors], float] | None = None
+    """For an output that is not compared by value: its error, given all outputs, as a share of the
+    allowed error.
+    """
 
     @property
     def rounded(self) -> torch.Tensor:
@@ -44,6 +50,7 @@ class Reference:
         self.device = device
         self._reference = operator.module()
         self._has_vmap = True
+        self._distances = Distances()
         self._scalars = {a.name: case[a.name] for a in operator.scalars}
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
@@ -93,13 +100,49 @@ class Reference:
         for argument, y, s in zip(self.operator.outputs, exact, magnitude, strict=True):
             name = dtype_of(argument, self.case)
             dtype = torch_dtype(name)
-            if dtype.is_floating_point:
+            share = self._error_share(argument, wide, tolerance)
+            if share is not None:
+                allowed = torch.full_like(s, math.inf)
+            elif argument.compare == Comparison.ROUNDED:
+                allowed = s
+            elif dtype.is_floating_point:
                 gain = self._gain(argument, wide)
                 allowed = tolerance.allowed(y, s, reduction, name, gain)
             else:
                 allowed = torch.zeros_like(s)
-            outputs[argument.name] = ExpectedOutput(y, allowed, dtype)
+            outputs[argument.name] = ExpectedOutput(y, allowed, dtype, share)
         return outputs
+
+    def _error_share(
+        self, output: Argument, wide: Tensors, tolerance: Tolerance
+    ) -> Callable[[Tensors], float] | None:
+        """Return the check of an output that is not compared by value; None for others."""
+        launches = 0
+        if argument := next((a for a in self.operator.inputs if wide[a.name].dim()), None):
+            extra = wide[argument.name].dim() - len(argument.shape)
+            launches = wide[argument.name].shape[0] if extra else 0
+        if output.compare == Comparison.PROPERTY:
+            unit = tolerance.c2 * UNIT_ROUNDOFF.get(self.case.dtype, UNIT_ROUNDOFF["float32"])
+
+            def share(given: Tensors) -> float:
+                return measured_property(self._reference.check, given) / max(unit, 1e-300)
+
+        elif output.compare == Comparison.DISTRIBUTION:
+
+            def share(given: Tensors) -> float:
+                return self._distances.share(self._reference.distribution, given)
+
+        else:
+            return None
+
+        def of_launches(outputs: Tensors) -> float:
+            given = {**wide, **_wide(outputs)}
+            if not launches:
+                return share({**given, **self._scalars})
+            each = ({n: t[i] for n, t in given.items()} for i in range(launches))
+            return max(share({**one, **self._scalars}) for one in each)
+
+        return of_launches
 
     def _gain(self, output: Argument, wide: Tensors) -> torch.Tensor | None:
         """Return the size, at least one, of what may multiply a rounded element of an output.

@@ -10,8 +10,9 @@ Source: Parker, "Monte Carlo Arithmetic", 1997.
 from __future__ import annotations
 
 import math
+import random
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +24,11 @@ from evaluation.tasks.float64 import Lifted, lifted_arguments
 from evaluation.tasks.tolerance import SMALLEST_NORMAL, UNIT_ROUNDOFF
 
 PROBES = 8
+MANY = 16.0
+"""Roundings that may decide a whole number."""
+MANY_PROBES = 24
+"""Runs for those: a tie is decided the same way in all of them once in 2^24."""
+NOISE_ELEMENTS = 1 << 18
 MAX_BATCHED = 1 << 17
 """Elements of all tensors up to which the runs are batched."""
 UNIT, SMALLEST = UNIT_ROUNDOFF["float32"], SMALLEST_NORMAL["float32"]
@@ -59,9 +65,14 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
     run through their decompositions, because the cancellation inside them would not be seen.
     """
 
-    def __init__(self, generator: torch.Generator) -> None:
+    def __init__(self, generator: torch.Generator, roundings: float = 1.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.generator = generator
+        self._unit = UNIT * roundings
+        # Noise is cut from one random tensor: drawing it anew would take most of the time.
+        shape, device = (NOISE_ELEMENTS,), generator.device
+        noise = torch.rand(shape, generator=generator, device=device, dtype=torch.float64)
+        self._noise = noise.mul_(2).sub_(1)
+        self._random = random.Random(int(noise[0] * 2**53))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -86,12 +97,13 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
 
     def _error(self, value: torch.Tensor, terms: float) -> torch.Tensor:
         """Return a random error of `value`: relative, and of a number that is flushed to zero."""
-        error = torch.rand(
-            value.shape, generator=self.generator, device=value.device, dtype=torch.float64
-        )
-        error.mul_(2).sub_(1)
-        size = value.abs().mul_(UNIT * math.sqrt(max(terms, 1)))
-        return error.mul_(size.add_(SMALLEST).mul_(value != 0))
+        error = value.abs().contiguous().mul_(self._unit * math.sqrt(max(terms, 1))).add_(SMALLEST)
+        flat = error.view(-1)
+        for first in range(0, len(flat), NOISE_ELEMENTS // 2):
+            part = flat[first : first + NOISE_ELEMENTS // 2]
+            start = self._random.randrange(NOISE_ELEMENTS - len(part) + 1)
+            part.mul_(self._noise[start : start + len(part)])
+        return error.mul_(value != 0)
 
     def _disturbed(self, value: Any, terms: float) -> Any:
         if not torch.is_tensor(value) or value.dtype is not torch.float64:
@@ -149,33 +161,42 @@ def size_of_roundings(
     reference: Callable[..., Any],
     given: Mapping[str, Any],
     generator: torch.Generator,
+    rounded: Collection[int] = (),
 ) -> tuple[torch.Tensor, ...]:
     """Return the size of the error of each output, by element, in float32 roundings.
 
     `given` are the arguments by name, floating-point ones in float64. An output that is no
-    floating-point tensor has no roundings: zeros.
+    floating-point tensor has no roundings: zeros. Of those whose numbers are in `rounded`, it is
+    the largest change by MANY roundings: where they decide a whole number, either is right.
     """
     # Fused attention has no decomposition.
     with sdpa_kernel(SDPBackend.MATH):
         exact = _outputs(reference(**given))
-        if not any(y.is_floating_point() for y in exact):
-            return tuple(torch.zeros_like(y, dtype=torch.float64) for y in exact)
-        found = _probes(reference, given, generator)
-    return tuple(
-        _largest_change(y, others)
-        for y, others in zip(exact, zip(*found, strict=True), strict=True)
-    )
+        sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
+        if any(y.is_floating_point() for y in exact):
+            found = _probes(reference, given, Disturbed(generator))
+            for number, y in enumerate(exact):
+                if y.is_floating_point():
+                    sizes[number] = _largest_change(y, [each[number] for each in found]) / UNIT
+        if rounded:
+            found = []
+            for _ in range(MANY_PROBES // PROBES):
+                found += _probes(reference, given, Disturbed(generator, MANY))
+            for number in rounded:
+                sizes[number] = _largest_change(exact[number], [each[number] for each in found])
+    return tuple(sizes)
 
 
 def _largest_change(exact: torch.Tensor, found: Sequence[torch.Tensor]) -> torch.Tensor:
-    if not exact.is_floating_point():
-        return torch.zeros_like(exact, dtype=torch.float64)
-    change = torch.stack([other.double() - exact.double() for other in found])
-    return change.abs().nan_to_num(0.0, 0.0, 0.0).amax(0) / UNIT
+    largest = torch.zeros_like(exact, dtype=torch.float64)
+    for other in found:
+        change = (other.double() - exact.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
+        torch.maximum(largest, change, out=largest)
+    return largest
 
 
 def _probes(
-    reference: Callable[..., Any], given: Mapping[str, Any], generator: torch.Generator
+    reference: Callable[..., Any], given: Mapping[str, Any], disturbed: Disturbed
 ) -> list[tuple[torch.Tensor, ...]]:
     """Return the outputs of each disturbed run; of small tensors, all runs are made at once."""
     tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
@@ -187,7 +208,7 @@ def _probes(
 
         stacked = [value.expand(PROBES, *value.shape).clone() for value in tensors.values()]
         try:
-            with Disturbed(generator), warnings.catch_warnings():
+            with disturbed, warnings.catch_warnings():
                 warnings.simplefilter("error")  # an operation that is not batched is slower so
                 batched = torch.vmap(run)(*stacked)
             return list(zip(*(y.unbind() for y in batched), strict=True))
@@ -195,7 +216,7 @@ def _probes(
             pass
     found = []
     for _ in range(PROBES):
-        with Disturbed(generator):
+        with disturbed:
             found.append(_outputs(reference(**given)))
     return found
 

@@ -15,7 +15,7 @@ from evaluation.tasks.domain import FAMILIES, ITEM_BYTES, WHOLE, Domain, factors
 from evaluation.tasks.operator import Languages, Operator, Track
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.tasks.toml_reader import Table, read_text
-from evaluation.types import Argument, Case, Split
+from evaluation.types import Argument, Case, Comparison, Split
 
 OPEN_TRACK = Track("torch", "torch")
 """A track of every operator, beside its own, on which any library call is allowed."""
@@ -279,8 +279,14 @@ def _argument(item: Table) -> Argument:
         if len(bounds) != 2 or not all(_is_bound(bound) for bound in bounds):
             item.fail("range", f"must be two numbers or symbols, [low, high], got {list(bounds)}")
     scale = item.positive("scale") if role == "input" and item.has("scale") else 1.0
+    structured = role == "input" and item.has("structured") and item.flag("structured")
+    compare = ""
+    if role == "output" and item.has("compare"):
+        compare = item.option("compare", tuple(Comparison))
+        if (compare == Comparison.ROUNDED) != (dtype in WHOLE) and compare != Comparison.PROPERTY:
+            item.fail("compare", f"{compare} is not for {dtype}; rounded is for whole numbers")
     item.finish()
-    return Argument(name, role, dtype, shape, bounds, scale)
+    return Argument(name, role, dtype, shape, bounds, scale, structured, compare)
 
 
 def _is_bound(value: object) -> bool:

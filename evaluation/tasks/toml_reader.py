@@ -70,6 +70,9 @@ class Table:
         kind = "an integer of at least 1"
         return int(self._value(key, kind, lambda value: type(value) is int and value > 0))
 
+    def flag(self, key: str) -> bool:
+        return bool(self._value(key, "true or false", lambda value: type(value) is bool))
+
     def items(
         self, key: str, kind: str, check: Check = lambda item: True, least: int = 1
     ) -> tuple[Any, ...]:

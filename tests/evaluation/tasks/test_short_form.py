@@ -79,7 +79,7 @@ def test_short_form_has_default_tracks_prompt_and_limits(folder: Path) -> None:
     assert tasks == ["torch-to-triton", "torch-to-cuda", "torch-to-torch"]
     operator = load_operator(folder)
     assert operator.prompt == "Sum windows of `kernel` elements of each row."
-    assert (operator.level, operator.limits.case_mb) == (1, 48)
+    assert (operator.level, operator.limits.case_mb) == (1, 8)
     (folder / "baseline").mkdir()
     (folder / "baseline" / "triton.py").write_text("# a baseline")
     assert "triton-to-triton" in [task.track.slug for task in load_tasks(folder)]
@@ -93,7 +93,10 @@ def test_models_are_seen_cases_which_a_cpu_sees_shrunk(folder: Path) -> None:
         ("two", "bfloat16", 512, 4096, 4095),
     ]
     small = [case for case in on_cpu.cases if case.split is Split.SEEN]
-    assert [(c.name, c["rows"], c["n"]) for c in small] == [("one", 512, 2048), ("two", 512, 4096)]
+    assert [(c.name, c["rows"], c["n"]) for c in small] == [
+        ("one", 128, 2048),
+        ("two", 128, 4096),
+    ]
     assert all(on_cpu.domain.fits(case) for case in on_cpu.cases)
 
 
