@@ -10,7 +10,7 @@ import torch
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import Task
-from evaluation.types import Case, Split, TaskCheck
+from evaluation.types import Case, Comparison, Split, TaskCheck
 
 COARSE_BITS = 4
 """Significant bits of inputs with which a result must be wrong; every float dtype has more."""
@@ -69,9 +69,16 @@ def _coarse_error(reference: Reference) -> float:
     inputs = reference.draw()
     expected = reference.expected(inputs)
     found = reference.expected({name: _coarse(x) for name, x in inputs.items()})
-    shares = [
-        _share(found[name].exact, each.exact, each.allowed) for name, each in expected.items()
-    ]
+    shares = []
+    rounded = {name: each.rounded for name, each in found.items()}
+    for output in reference.operator.outputs:
+        each = expected[output.name]
+        if output.compare == Comparison.DISTRIBUTION:
+            shares.append(math.inf)  # a random output is no function of its inputs
+        elif each.error_share:
+            shares.append(each.error_share(rounded))
+        else:
+            shares.append(_share(found[output.name].exact, each.exact, each.allowed))
     return max(shares)
 
 

@@ -1,0 +1,95 @@
+"""Tests of mutants made from a reference: right tolerances refuse them, loose ones do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.admission import fit
+from evaluation.admission.reference_mutants import check_mutants, mutants
+from evaluation.errors import TaskError
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.tolerance import Tolerance
+from evaluation.tracks.load import load_operator
+
+TOML = """\
+title = "Scaled sum of rows"
+category = "Math"
+families = ["llm"]
+arguments = [
+    { name = "x", role = "input", shape = ["rows", "cols"] },
+    { name = "bias", role = "input", shape = ["rows"] },
+    { name = "out", role = "output", shape = ["rows"] },
+    { name = "a", role = "scalar", dtype = "float32" },
+]
+[domain]
+dtypes = ["float32"]
+rows = [1, 64]
+cols = [1, 64]
+a = { choices = [0.5, 2.0] }
+[models]
+one = { rows = 48, cols = 32, a = 0.5 }
+two = { rows = 16, cols = 64, a = 2.0 }
+"""
+REFERENCE = '''"""Sum rows."""
+
+
+def reference(x, bias, a):
+    return {body}
+'''
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "row_sum"
+    folder.mkdir()
+    (folder / "task.toml").write_text(TOML)
+    return folder
+
+
+def written(place: Path, body: str, c2: float = 4.0) -> Operator:
+    (place / "reference.py").write_text(REFERENCE.format(body=body))
+    constants = fit.Fit({"float32": Tolerance(4.0, c2)}, {"float32": fit.Worst()}, None)
+    fit.write(place, constants)
+    return load_operator(place)
+
+
+def test_mutants_of_a_good_operator_all_fail(place: Path) -> None:
+    operator = written(place, "a * x.sum(-1) + bias")
+    names = [name for name, _ in mutants(operator)]
+    for name in (
+        "all outputs zero",
+        "the last element left out",
+        "bias replaced by zero",
+        "x in bfloat16",
+        "another a",
+        "line 5: Add becomes Sub",
+    ):
+        assert name in names
+    found = check_mutants(operator)
+    assert found.ok, found.message
+    assert "wrong implementations made from the reference fail" in found.message
+
+
+def test_loose_tolerance_lets_mutants_pass_and_is_refused(place: Path) -> None:
+    found = check_mutants(written(place, "a * x.sum(-1) + bias + 1", c2=1e6))
+    assert not found.ok
+    assert "these pass: " in found.message
+
+
+def test_degenerate_operator_is_refused(place: Path) -> None:
+    written(place, "a * x.sum(-1) * 0")
+    with pytest.raises(TaskError, match="cannot tell inputs in bfloat16 from float32"):
+        fit.fit(place)
+
+
+def test_fit_names_the_constants_and_what_it_measured(place: Path) -> None:
+    written(place, "a * x.sum(-1) + bias")
+    fit.write(place, fit.fit(place))
+    operator = load_operator(place)
+    text = (place / "fitted.toml").read_text()
+    assert "python -m evaluation fit row_sum" in text
+    assert "error_of_bfloat16" in text
+    assert operator.tolerance["float32"].c1 == fit.C1["float32"]
+    assert fit.MIN_C2 <= operator.tolerance["float32"].c2 <= fit.MAX_C2
