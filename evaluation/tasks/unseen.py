@@ -97,7 +97,7 @@ def _misaligned(random: Random, domain: Domain, own: Symbols, seen: Sequence[Cas
     """Take odd multiples, near the seen sizes."""
     for name, values in _sizes(domain).items():
         step = values.multiple_of
-        count = int(own[name] * random.uniform(0.4, 1.1)) // step | 1
+        count = int(own[name] * random.uniform(0.6, 1.2)) // step | 1
         own[name] = _placed(values, count * step)
     return own
 
