@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.cache import cache
+from django.core.exceptions import EmptyResultSet
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -18,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from arena.accounts.auth import signed_in
 from arena.accounts.models import User
-from arena.catalog.models import Agent, Hardware, Task, TaskQuerySet
+from arena.catalog.models import Agent, Hardware, Task, TaskQuerySet, TaskVersion
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.runs import experiments, services
@@ -47,7 +48,8 @@ def runs(request: HttpRequest) -> HttpResponse:
     found = Run.objects.visible_to(request.user).with_names()
     found = found.matching(**{**chosen, "task": ""})
     if named is not None:
-        found = found.filter(task_version__task__in=named)
+        versions = TaskVersion.objects.filter(task__in=named).values_list("pk", flat=True)
+        found = found.filter(task_version__in=list(versions))  # a list, which PostgreSQL can plan
     page = RunPaginator(found, RUNS_A_PAGE).get_page(request.GET.get("page"))
     context = {
         "page": page,
@@ -68,7 +70,11 @@ class RunPaginator(Paginator):  # type: ignore[type-arg]  # it takes none when i
     @cached_property
     def count(self) -> int:
         runs = cast(RunQuerySet, self.object_list)
-        key = f"runs:{hashlib.sha256(str(runs.query).encode()).hexdigest()}"
+        try:
+            text = str(runs.query)
+        except EmptyResultSet:  # its filters leave nothing
+            return 0
+        key = f"runs:{hashlib.sha256(text.encode()).hexdigest()}"
         return cast(int, cache.get_or_set(key, runs.count, COUNT_SECONDS))
 
 
