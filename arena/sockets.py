@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -55,17 +55,25 @@ def _client(url: str) -> Any:
     return redis.Redis.from_url(url, socket_timeout=1, retry=Retry(NoBackoff(), 1))
 
 
-async def nudged_groups(url: str) -> AsyncIterator[str]:
-    """Yield the group of each nudge that arrives; connect again where the server was away."""
+async def follow_nudges(url: str, notify: Callable[[str], None]) -> None:
+    """Call `notify` with the group of each nudge; connect again where the server was away.
+
+    It ends by cancellation alone. No asynchronous generator is used: one that is collected or
+    closed while its task still ends the connection raises "asynchronous generator is already
+    running" in a place where nobody can catch it.
+    """
     import redis.asyncio
 
     while True:
         try:
             async with redis.asyncio.from_url(url) as client, client.pubsub() as subscriber:
                 await subscriber.subscribe(CHANNEL)
-                async for message in subscriber.listen():
-                    if message["type"] == "message":
-                        yield message["data"].decode()
+                while True:
+                    message = await subscriber.get_message(
+                        ignore_subscribe_messages=True, timeout=None
+                    )
+                    if message and message["type"] == "message":
+                        notify(message["data"].decode())
         except (redis.RedisError, OSError) as error:
             logger.warning("no nudge arrives: %s", error)
             await asyncio.sleep(RECONNECT_SECONDS)

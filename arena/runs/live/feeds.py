@@ -152,6 +152,8 @@ class Hub:
         self.feeds: dict[Hashable, Feed] = {}
         self.reader = Reader()
         self.listener: asyncio.Task[None] | None = None
+        self.ending: set[asyncio.Task[None]] = set()
+        """Cancelled tasks, which an event loop alone does not keep from garbage collection."""
 
     def join(self, watcher: Watcher, key: Hashable, make: Callable[[Reader], Feed]) -> Feed:
         """Add a watcher to the feed with this key; the first one starts it."""
@@ -169,18 +171,26 @@ class Hub:
         if not feed.watchers and self.feeds.get(key) is feed:
             del self.feeds[key]
             if feed.task:
-                feed.task.cancel()
+                self._end(feed.task)
         if not self.feeds and self.listener:
-            self.listener.cancel()
+            self._end(self.listener)
             self.listener = None
             self.reader.close()
             self.reader = Reader()
 
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Cancel a task, and keep it until it has ended."""
+        self.ending.add(task)
+        task.add_done_callback(self.ending.discard)
+        task.cancel()
+
     async def _listen(self) -> None:
-        async for group in sockets.nudged_groups(settings.REDIS_URL):
-            for feed in self.feeds.values():
-                if feed.group == group:
-                    feed.woken.set()
+        await sockets.follow_nudges(settings.REDIS_URL, self._wake)
+
+    def _wake(self, group: str) -> None:
+        for feed in self.feeds.values():
+            if feed.group == group:
+                feed.woken.set()
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()

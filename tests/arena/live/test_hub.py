@@ -1,0 +1,56 @@
+"""Tests of the hub of an event loop: the listener that it starts and ends with its feeds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from arena import sockets
+from arena.runs.live import feeds
+
+
+class Silent(feeds.Feed):
+    """A feed that sends nothing and ends by cancellation."""
+
+    async def follow(self) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+
+async def nothing(_: Any) -> None:
+    """Stand for the methods of a socket."""
+
+
+async def listening(hub: feeds.Hub, feed: feeds.Feed) -> None:
+    """Wait until a nudge of the feed arrives."""
+    for _ in range(400):
+        sockets._client(settings.REDIS_URL).publish(sockets.CHANNEL, feed.group)
+        await asyncio.sleep(0.01)
+        if feed.woken.is_set():
+            return
+    raise AssertionError("no nudge arrived")
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("valkey")
+async def test_listener_ends_without_an_error_that_nobody_can_catch() -> None:
+    errors: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: errors.append(context))
+    for _ in range(5):
+        hub, watcher = feeds.Hub(), feeds.Watcher(nothing, nothing)
+        feed = hub.join(watcher, "key", lambda reader: Silent("run.x"))
+        await listening(hub, feed)
+        hub.leave(watcher, "key", feed)
+        assert len(hub.ending) == 2
+        await loop.shutdown_asyncgens()  # as the end of a server does, at a bad moment
+        gc.collect()
+        while hub.ending:
+            await asyncio.sleep(0.01)
+        gc.collect()
+        await asyncio.sleep(0)
+    assert errors == []
