@@ -43,8 +43,8 @@ def read_configurations(
     Raises: TaskError.
     """
     source = dict.fromkeys(("limits", "domain", "models"), table)
-    if table.has("gpu"):
-        larger = table.table("gpu")
+    larger = table.table("gpu") if table.has("gpu") else None
+    if larger:
         if kind == GPU:
             for key in source:
                 if larger.has(key):
@@ -53,7 +53,6 @@ def read_configurations(
         else:
             for key in source:
                 larger.discard(key)
-        larger.finish()
     short = source["models"].has("models")
     if short and kind == GPU and source["limits"] is table:
         table.discard("limits")  # they are of a processor
@@ -64,9 +63,13 @@ def read_configurations(
         limits = _limits(source["limits"].table("limits"), default)
     domain = _domain(source["domain"].table("domain"), table, arguments, limits)
     if not short:
+        if larger:
+            larger.finish()
         return limits, domain, _cases(table, domain)
     shrinks = _shrinks(table, domain)
     seen = _models(source["models"].table("models"), domain, shrinks, kind)
+    if larger:
+        larger.finish()
     return limits, domain, (*seen, *unseen_cases(domain, seen, name, kind))
 
 

@@ -97,7 +97,7 @@ def _values(argument: Argument, case: Case, draw: InputGenerator) -> torch.Tenso
         return draw.normal(shape, argument.scale)
     low, high = bounds_of(argument, case) or WHOLE_BOUNDS.get(dtype, OTHER_BOUNDS)
     if whole:
-        return draw.integers(shape, math.ceil(low), math.ceil(high))
+        return draw.integers(shape, math.ceil(low), math.ceil(high)).to(getattr(torch, dtype))
     return draw.uniform(shape, low, high)
 
 

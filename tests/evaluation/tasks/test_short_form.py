@@ -100,6 +100,20 @@ def test_models_are_seen_cases_which_a_cpu_sees_shrunk(folder: Path) -> None:
     assert all(on_cpu.domain.fits(case) for case in on_cpu.cases)
 
 
+def test_limits_and_domain_of_the_gpu_table_count_on_a_gpu_only(folder: Path) -> None:
+    more = '[gpu]\nlimits = { case_mb = 64 }\n[gpu.domain]\ndtypes = ["float32"]\nrows = [1, 64]\n'
+    more += "n = [4, 4096]\nkernel = { choices = [2, 3] }\n"
+    more += '[gpu.models]\nthree = { rows = 64, n = 2048, kernel = 3, source = "of a model" }\n'
+    (folder / "task.toml").write_text(TOML + more)
+    on_cpu, on_gpu = load_operator(folder), load_operator(folder, "gpu")
+    assert (on_gpu.limits.case_mb, on_gpu.domain.dtypes) == (64, ("float32",))
+    assert on_cpu.domain.dtypes == ("float32", "bfloat16")
+    assert [case.name for case in on_gpu.cases if case.split is Split.SEEN] == ["three"]
+    (folder / "task.toml").write_text(TOML + more + "[gpu.cases]\n")
+    with pytest.raises(TaskError, match=r"gpu\.cases: unknown key"):
+        load_operator(folder, "gpu")
+
+
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_unseen_cases_are_of_every_kind_and_always_the_same(folder: Path, kind: str) -> None:
     operator = load_operator(folder, kind)
@@ -115,10 +129,13 @@ def test_unseen_cases_are_of_every_kind_and_always_the_same(folder: Path, kind: 
 
 
 def test_default_inputs_follow_range_dtype_and_symbols(folder: Path) -> None:
+    from evaluation.tasks.input_families import InputGenerator
     from evaluation.tasks.reference import Reference
 
     operator = load_operator(folder)
     case = min(operator.cases, key=operator.elements)
+    own = operator.module().inputs(case, InputGenerator(torch.Generator(), "nominal"))
+    assert own["mask"].dtype is torch.bool
     for family in operator.input_families:
         inputs = Reference(operator, case).draw(family)
         assert inputs["mask"].dtype is torch.bool
