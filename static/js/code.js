@@ -41,7 +41,7 @@ export function replaceTextarea(area, path) {
       cm.keymap.of([...cm.defaultKeymap, ...cm.historyKeymap, cm.indentWithTab]),
       ...(mode ? [cm.StreamLanguage.define(mode)] : [cm.EditorView.lineWrapping]),
       cm.syntaxHighlighting(colours), theme,
-      cm.EditorView.contentAttributes.of({ "aria-label": `Text of ${path}` }),
+      cm.EditorView.contentAttributes.of({ "aria-label": `Text of ${path}`, tabindex: "0" }),
       cm.EditorView.updateListener.of((update) => {
         if (!update.docChanged) return;
         area.value = update.state.doc.toString();

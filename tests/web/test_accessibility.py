@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
-from django.test import Client
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.urls import reverse
 
 from arena.catalog.models import Worker
@@ -27,7 +26,10 @@ from tests.web.test_permissions import ACTORS, PAGES, world
 
 __all__ = ["world"]
 AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
+PASSWORD = "of-the-staff"
 SERIOUS = ("serious", "critical")
+OF_WHOLE_PAGES = ("document-title", "html-has-lang")
+"""Rules that a fragment cannot meet, because a page inserts it into itself."""
 RUN = """
 async ([rules, serious]) => {
   const found = await axe.run(document, rules ? { runOnly: rules } : {});
@@ -87,11 +89,24 @@ def addresses(values: dict[str, Any], actor: str) -> Iterator[str]:
                 yield path.format(**values) if path else reverse(name)
 
 
+def log_in(page: Any, user: Any) -> None:
+    """Log in by the form; the server has its own secret key, and knows no quick hash."""
+    user.password = PBKDF2PasswordHasher().encode(PASSWORD, "salt-of-the-test")
+    user.save(update_fields=["password"])
+    page.goto("/login/?next=/account/")
+    page.fill("[name=username]", user.get_username())
+    page.fill("[name=password]", PASSWORD)
+    page.press("[name=password]", "Enter")
+    page.wait_for_url("**/account/")
+
+
 def problems_of(page: Any, address: str, change: str = "") -> list[str]:
     """Open an address, apply a change by JavaScript, and return what axe finds."""
     found = []
     page.emulate_media(color_scheme="light")
-    page.goto(address, wait_until="load")
+    answer = page.goto(address, wait_until="load")
+    whole = "<!doctype html>" in answer.text()
+    assert page.url.endswith(address), f"{address} led to {page.url}"
     if "text/html" not in page.evaluate("document.contentType"):
         return []
     if change:
@@ -100,7 +115,9 @@ def problems_of(page: Any, address: str, change: str = "") -> list[str]:
     for theme, rules in (("light", None), ("dark", ["color-contrast"])):
         page.emulate_media(color_scheme=theme)
         for each in page.evaluate(RUN, [rules, SERIOUS]):
-            found.append(f"{address} {theme} {each['rule']}: {json.dumps(each['nodes'], indent=1)}")
+            if whole or each["rule"] not in OF_WHOLE_PAGES:
+                nodes = json.dumps(each["nodes"], indent=1)
+                found.append(f"{address} {theme} {each['rule']}: {nodes}")
     return found
 
 
@@ -122,9 +139,6 @@ def test_violation_that_is_put_into_a_page_is_found(
 
 
 def test_no_page_has_a_serious_violation(browser: Any, server: Any, filled: Any) -> None:
-    client = Client()
-    client.force_login(filled.users["staff"])
-    session = client.cookies[settings.SESSION_COOKIE_NAME].value
     context = browser.new_context(viewport=DESK, base_url=server.url, reduced_motion="reduce")
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
@@ -132,8 +146,7 @@ def test_no_page_has_a_serious_violation(browser: Any, server: Any, filled: Any)
     others = sorted({*addresses(filled.values, "anonymous")} - staff)
     problems = [problem for address in others for problem in problems_of(page, address)]
     assert others, "no page is for visitors alone"
-    cookie = {"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server.url}
-    context.add_cookies([cookie])
+    log_in(page, filled.users["staff"])
     for address in sorted(staff):
         problems += problems_of(page, address)
     context.close()

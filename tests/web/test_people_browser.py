@@ -67,4 +67,6 @@ def test_pages_of_people_fit_a_phone_and_label_every_field(page, server):
             "fields => fields.filter(field => !field.labels?.length && !field.ariaLabel).length",
         )
         assert unnamed == 0, path
+    page.goto(f"{server.url}/submit/")
+    assert page.is_visible("[name=source]")
     assert page.console_errors == []
