@@ -21,9 +21,10 @@ from django.utils import timezone
 from arena.catalog.models import Hardware, Worker
 from arena.curation import checks
 from arena.curation.models import Check
+from arena.runs.models import Run
 from tests.arena.curation.conftest import NAME, admission
 from tests.arena.curation.test_archives import in_folder, tarred
-from tests.arena.factories import LEASE
+from tests.arena.factories import LEASE, judged_run
 from tests.web.conftest import TIMEOUT_MS
 
 PASSWORD = "of-both-accounts"
@@ -43,6 +44,16 @@ def arrange() -> None:
     Worker.objects.create(
         name="w", hardware=hardware, queues=["hw.cpu"], pid=1, last_seen_at=tomorrow
     )
+
+
+def rank(*agents: str) -> None:
+    """Give these agents a place on the leaderboard of the device."""
+    for number, slug in enumerate(agents):
+        judged_run(slug, speedup=2.0 + number, hardware=Hardware.objects.get())
+
+
+def newest_run(agent: str) -> str:
+    return str(Run.objects.filter(agent__slug=agent).latest("created_at").pk)
 
 
 def step(*bodies: dict[str, Any]) -> None:
@@ -121,3 +132,34 @@ def test_task_is_uploaded_checked_reviewed_and_published(
     for action in ("draft.create", "draft.approve", "task.publish"):
         assert author.locator(f"td >> text={action}").count() == 1, action
     assert author.console_errors == second.console_errors == []
+
+
+def test_run_in_quarantine_leaves_the_leaderboard(
+    open_page: Callable[..., Any], server: Any, in_thread: Any
+) -> None:
+    database = in_thread(sys.modules[__name__])
+    database.arrange()
+    database.rank("steady", "cheater")
+    run = database.newest_run("cheater")
+    page = open_page("/login/?next=/leaderboard/")
+    page.fill("[name=username]", "ada")
+    page.fill("[name=password]", PASSWORD)
+    page.press("[name=password]", "Enter")
+    page.wait_for_selector("tbody tr:has-text('cheater')", timeout=TIMEOUT_MS)
+    page.goto(f"{server.url}/curate/quarantine/")
+    page.fill("[name=name]", run)
+    page.fill("[name=reason]", "It read the clock.")
+    page.click("button:has-text('Put into quarantine')")
+    page.wait_for_selector("[role=status]:has-text('is in quarantine')", timeout=TIMEOUT_MS)
+    page.goto(f"{server.url}/leaderboard/")
+    assert page.locator("tbody tr:has-text('steady')").count() >= 1
+    assert page.locator("tbody tr:has-text('cheater')").count() == 0
+    visitor = open_page(f"/runs/{run}/")
+    assert visitor.locator("text=It read the clock.").count() == 1
+
+    page.goto(f"{server.url}/curate/quarantine/")
+    page.click(f"tr:has-text('{run}') button:has-text('Release')")
+    page.wait_for_selector("text=Nothing is in quarantine", timeout=TIMEOUT_MS)
+    page.goto(f"{server.url}/leaderboard/")
+    assert page.locator("tbody tr:has-text('cheater')").count() >= 1
+    assert page.console_errors == visitor.console_errors == []
