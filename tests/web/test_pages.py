@@ -181,7 +181,7 @@ def test_private_run_is_not_found_by_others(client, start, alice, charlie):
 
 
 def test_draft_task_and_names_of_hidden_runs_are_staff_only(client, world, alice, bob):
-    run = world.passed("swiglu/cpp-to-cpp", "tuner", 2.1, rounds=1)
+    run = world.passed("cross_entropy/cpp-to-cpp", "tuner", 2.1, rounds=1)
     draft = run.task_version.task
     hidden = Experiment.objects.create(slug="unheard-of", title="Unheard of")
     world.passed(TASK, "tuner", 2.1, rounds=1)
@@ -189,10 +189,14 @@ def test_draft_task_and_names_of_hidden_runs_are_staff_only(client, world, alice
     rebuild()
     Operator.objects.filter(pk=draft.operator_id).update(families=["spies"])
     draft.operator.tasks.update(status="draft")
-    named = ("swiglu", "spies", hidden.slug)
+    named = ("cross_entropy", "spies", hidden.slug)
     addresses = ["/", "/runs/", "/tasks/", "/leaderboard/", "/analysis/", "/agents/tuner/"]
     addresses += ["/api/v1/tasks", "/api/v1/runs", "/api/v1/leaderboard/records"]
-    own = ["/tasks/swiglu/cpp-to-cpp/", "/api/v1/tasks/swiglu/cpp-to-cpp", f"/runs/{run.pk}/"]
+    own = [
+        "/tasks/cross_entropy/cpp-to-cpp/",
+        "/api/v1/tasks/cross_entropy/cpp-to-cpp",
+        f"/runs/{run.pk}/",
+    ]
     for who in (None, alice):
         if who:
             client.force_login(who)
@@ -203,7 +207,7 @@ def test_draft_task_and_names_of_hidden_runs_are_staff_only(client, world, alice
     client.force_login(bob)
     assert [client.get(address).status_code for address in own] == [200, 200, 200]
     page = client.get("/runs/").content.decode()
-    assert ">swiglu/</span>" in page and "Unheard of" in page
+    assert ">cross_entropy/</span>" in page and "Unheard of" in page
 
 
 def test_draft_track_of_an_operator_is_not_listed(client, world, bob):
@@ -384,5 +388,5 @@ def test_favicon_redirects_to_the_icon(client):
 def test_admin_page_of_a_run_links_to_its_page(admin_client, runs):
     run = runs["passed"]
     page = admin_client.get(f"/admin/runs/run/{run.pk}/change/").content.decode()
-    link = re.search(r'href="(/admin/r/[^"]+)" class="viewsitelink"', page)[1]
-    assert admin_client.get(link).url.endswith(f"/runs/{run.pk}/")
+    link = re.search(r'href="([^"]+)" class="viewsitelink"', page)[1]
+    assert link.endswith(f"/runs/{run.pk}/")
