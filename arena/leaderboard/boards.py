@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.catalog.models import Hardware, Harness
-from arena.leaderboard.columns import Columns
+from arena.filters import unknown_value
+from arena.leaderboard.columns import Columns, last_of_each
 from arena.leaderboard.rankings import (
     GENERALIZATIONS,
     UNSEEN,
@@ -132,7 +133,7 @@ def unknown(filters: Filters, shown: Snapshot | None = None) -> list[str]:
             name = {"hardware": "device", "family": "model family"}.get(facet, facet)
             listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
             hint = f"Known: {listed}." if known else "There is none yet."
-            found.append(f"There is no {name} “{value[:100]}” here. {hint}")
+            found.append(f"{unknown_value(name, value)} {hint}")
     return found
 
 
@@ -150,9 +151,7 @@ def leaders(device: str) -> dict[int, tuple[str, int, float, float, float]]:
         timed = rows["passed"] & (rows["unseen_speedup"] > 0) & np.isin(rows["agent"], closed)
         rows = rows.among(timed)
         rows = rows.among(np.lexsort((rows["unseen_speedup"], rows["task"])))
-        tasks = rows["task"]
-        last = np.append(tasks[1:] != tasks[:-1], True)[: len(rows)]  # which is the fastest
-        rows = rows.among(last)
+        rows = rows.among(last_of_each(rows["task"]))  # which is the fastest
         speedup = rows["unseen_speedup"]
         ends = [np.fmin(rows["unseen_low"], speedup), np.fmax(rows["unseen_high"], speedup)]
         columns = (rows["run"], rows["agent"], speedup, *ends)
@@ -169,24 +168,21 @@ def results(shown: Snapshot, filters: Filters) -> Columns:
 
 def chosen_rows(shown: Snapshot, filters: Filters) -> NDArray[Any]:
     """Return the positions in the table of the runs of a board."""
-    table = shown.table
-    mask = np.ones(len(table.rows), bool)
-    for each in _masks(shown, filters).values():
-        mask &= each
+    table, mask = shown.table, _mask(shown, filters)
     if filters.experiment or filters.until:
         return table.newest_among(mask)
     return np.asarray(np.flatnonzero(mask & table.newest))
 
 
-def _masks(shown: Snapshot, filters: Filters) -> dict[str, NDArray[Any]]:
-    """Return the rows that each filter leaves, by the name of the filter."""
-    facets, created = shown.table.facets, shown.table.rows["created"]
-    found = {name: facets[name].mask(value) for name in FACETS if (value := getattr(filters, name))}
+def _mask(shown: Snapshot, filters: Filters) -> NDArray[Any]:
+    """Return the rows that the filters leave."""
+    mask = shown.table.mask({name: getattr(filters, name) for name in FACETS})
+    created = shown.table.rows["created"]
     if filters.since:
-        found["since"] = created >= _begin(filters.since)
+        mask &= created >= _begin(filters.since)
     if filters.until:
-        found["until"] = created < _begin(filters.until + timedelta(days=1))
-    return found
+        mask &= created < _begin(filters.until + timedelta(days=1))
+    return mask
 
 
 def _board(shown: Snapshot, filters: Filters) -> Board:
@@ -214,7 +210,7 @@ def _outdated(rows: Columns) -> int:
     tasks, versions = rows["task"], rows["task_version"]
     order = np.lexsort((versions, tasks))
     tasks, versions = tasks[order], versions[order]
-    last = np.flatnonzero(np.append(tasks[1:] != tasks[:-1], True)[: len(rows)])
+    last = np.flatnonzero(last_of_each(tasks))
     newest = np.repeat(versions[last], np.diff(last, prepend=-1))
     return int((versions != newest).sum())
 
@@ -249,15 +245,10 @@ def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
 def _newest_by_experiment(shown: Snapshot, filters: Filters) -> NDArray[Any]:
     """Return the newest run of each place in each experiment."""
     table = shown.table
-    mask = table.rows["experiment"] > 0
-    for each in _masks(shown, filters).values():
-        mask = mask & each
-    chosen = np.flatnonzero(mask)
-    keys = np.stack([table.place[chosen], table.rows["experiment"][chosen]])
-    order = np.lexsort(keys[::-1])
-    keys = keys[:, order]
-    last = np.append((keys[:, 1:] != keys[:, :-1]).any(axis=0), True)[: len(chosen)]
-    found: NDArray[Any] = chosen[order[last]]
+    chosen = np.flatnonzero(_mask(shown, filters) & (table.rows["experiment"] > 0))
+    places, experiments = table.place[chosen], table.rows["experiment"][chosen]
+    order = np.lexsort((experiments, places))
+    found: NDArray[Any] = chosen[order[last_of_each(places[order], experiments[order])]]
     return found
 
 

@@ -66,6 +66,12 @@ def place_numbers(*tables: Rows | Columns) -> list[NDArray[Any]]:
     return numbers
 
 
+def last_of_each(*keys: NDArray[Any]) -> NDArray[Any]:
+    """Return which rows are the last of their group, where rows with equal keys are adjacent."""
+    ends = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    return np.append(ends, True)[: len(keys[0])]
+
+
 def replaced(rows: Rows, changed: Rows) -> Rows:
     """Return `rows` in which those of `changed` stand for their places."""
     of_rows, of_changed = place_numbers(rows, changed)

@@ -22,10 +22,7 @@ def sample_of(shown: Snapshot, chosen: Mapping[str, str]) -> Sample:
     Open-book agents are left out, unless the filter names one.
     """
     table = shown.table
-    mask = table.newest.copy()
-    for name, value in chosen.items():
-        if value:
-            mask &= table.facets[name].mask(value)
+    mask = table.newest & table.mask(chosen)
     if not chosen.get("agent"):
         closed = [pk for pk, agent in shown.agents.items() if not agent.open_book]
         mask &= np.isin(table.rows["agent"], closed)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.catalog.models import Agent, Hardware
-from arena.leaderboard.columns import Columns, place_numbers
+from arena.leaderboard.columns import Columns, last_of_each, place_numbers
 
 Mask = NDArray[Any]
 
@@ -102,9 +102,16 @@ class Table:
     def newest_among(self, mask: Mask) -> NDArray[Any]:
         """Return the newest row of each place among those of a mask."""
         chosen = np.flatnonzero(mask)
-        places = self.place[chosen]
-        last: NDArray[Any] = chosen[np.append(places[1:] != places[:-1], True)[: len(chosen)]]
+        last: NDArray[Any] = chosen[last_of_each(self.place[chosen])]
         return last
+
+    def mask(self, values: Mapping[str, str]) -> Mask:
+        """Return the rows that have these values of filters; an empty value leaves all."""
+        found = np.ones(len(self.rows), bool)
+        for name, value in values.items():
+            if value:
+                found &= self.facets[name].mask(value)
+        return found
 
 
 def table_of(rows: Columns, catalog: Catalog) -> Table:
@@ -112,7 +119,7 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
     places = place_numbers(rows)[0]
     order = np.lexsort((rows["created"], places))
     rows, places = rows.among(order), places[order]
-    newest = np.append(places[1:] != places[:-1], True)[: len(rows)]
+    newest = last_of_each(places)
     tasks, of_task = np.unique(rows["task"], return_inverse=True)
     facts = [catalog.tasks[pk] for pk in tasks.tolist()]
     families = sorted({name for each in facts for name in each.families})

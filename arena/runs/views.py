@@ -22,6 +22,7 @@ from arena.accounts.models import User
 from arena.catalog.models import Agent, Hardware, Task, TaskQuerySet, TaskVersion
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
+from arena.filters import unknown_value
 from arena.runs import experiments, services
 from arena.runs.forms import StartForm, initial_of
 from arena.runs.models import Run, Submission
@@ -96,7 +97,7 @@ def _unknown(request: HttpRequest, chosen: dict[str, str], named: TaskQuerySet |
         "experiment": experiments.visible_to(request.user).filter(slug=chosen["experiment"]),
     }
     found = [
-        f"There is no {name} “{chosen[name][:100]}” here."
+        unknown_value(name, chosen[name])
         for name, rows in known.items()
         if chosen[name] and not rows.exists()
     ]

@@ -23,10 +23,12 @@ from arena.catalog.availability import (
     progress,
 )
 from arena.catalog.models import EXTERNAL, Agent, Harness
+from arena.filters import unknown_value
 from arena.leaderboard.boards import Board, Filters, boards, categories
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.results import computed, snapshot
 from arena.leaderboard.views.board import scale_of
+from arena.leaderboard.views.fragments import is_inserted
 from arena.leaderboard.views.home import unseen_scale
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
@@ -112,7 +114,7 @@ def agents(request: HttpRequest) -> HttpResponse:
     context = {
         "chosen": chosen,
         "problems": [
-            f"There is no {name} “{value[:100]}” here."
+            unknown_value(name, value)
             for name, value in chosen.items()
             if value and value not in known[name]
         ],
@@ -187,10 +189,8 @@ def failures(request: HttpRequest, slug: str) -> HttpResponse:
         "rejected": counts["rejected"],
         "disputed": counts["disputed"],
     }
-    inserted = request.headers.get("X-Requested-With") == "fragment"
-    return render(
-        request, "agent_failures_part.html" if inserted else "agent_failures.html", context
-    )
+    alone = is_inserted(request)
+    return render(request, f"agent_failures{'_part' if alone else ''}.html", context)
 
 
 def _verdicts(runs: RunQuerySet) -> list[tuple[str, str, str, int]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import share
+from arena.filters import unknown_value
 from arena.leaderboard.charts import fast_p_chart
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.verdict_stats import (
@@ -60,11 +60,7 @@ def chosen_filters(request: HttpRequest) -> dict[str, str]:
 def verdicts_of(shown: Snapshot, chosen: Mapping[str, str]) -> Verdicts:
     """Return the verdicts on the runs that these filters leave."""
     found = verdicts(shown)
-    mask = np.ones(len(shown.table.rows), bool)
-    for name, value in chosen.items():
-        if value:
-            mask &= shown.table.facets[name].mask(value)
-    return found.of_runs(mask) if any(chosen.values()) else found
+    return found.of_runs(shown.table.mask(chosen)) if any(chosen.values()) else found
 
 
 def stats_of(shown: Snapshot, chosen: Mapping[str, str]) -> VerdictStats:
@@ -92,7 +88,7 @@ def _unknown(
 ) -> list[str]:
     """Return a sentence for each filter whose value stands for nothing here."""
     return [
-        f"There is no {NAMES.get(name, name)} “{value[:100]}” here."
+        unknown_value(NAMES.get(name, name), value)
         for name, value in chosen.items()
         if value and value not in dict(known[name])
     ]

@@ -29,6 +29,7 @@ from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Row
 from arena.leaderboard.results import Snapshot, computed, snapshot
+from arena.leaderboard.views.fragments import is_inserted
 
 ROWS_A_PAGE = 30
 SELECTS = (
@@ -88,9 +89,8 @@ def part(request: HttpRequest, name: str) -> HttpResponse:
     shown = board(filters_of(request)[0])
     context = {"board": shown, "rows": shown.rows, "filters": shown.filters, "title": PARTS[name]}
     context |= PART_CONTEXTS[name](request, shown)
-    inserted = request.headers.get("X-Requested-With") == "fragment"
     template = f"leaderboard/{name}.html"
-    if inserted:
+    if is_inserted(request):
         return render(request, template, context)
     return render(request, "leaderboard/part.html", context | {"template": template})
 

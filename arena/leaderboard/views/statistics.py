@@ -21,6 +21,7 @@ from arena.leaderboard.analysis_charts import deviance_chart, refinement_chart, 
 from arena.leaderboard.results import Snapshot, snapshot
 from arena.leaderboard.sample import sample_of
 from arena.leaderboard.views.analysis import chosen_filters
+from arena.leaderboard.views.fragments import is_inserted
 
 SIGNIFICANT = 0.05
 RETRY_SECONDS = 2
@@ -42,7 +43,7 @@ def statistics(request: HttpRequest) -> HttpResponse:
     }
     if answer.found:
         context |= context_of(answer.found, shown)
-    inserted = request.headers.get("X-Requested-With") == "fragment"
+    inserted = is_inserted(request)
     template = "analysis/statistics.html" if inserted else "analysis/page.html"
     waiting = inserted and answer.found is None and not answer.failed
     response = render(request, template, context, status=202 if waiting else 200)

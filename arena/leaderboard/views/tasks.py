@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 
 from arena.catalog.models import Agent, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
+from arena.filters import unknown_value
 from arena.leaderboard.boards import Filters, leaders, options
 from arena.leaderboard.records import records
 from arena.leaderboard.results import snapshot
@@ -67,12 +68,12 @@ def tasks(request: HttpRequest) -> HttpResponse:
         )
     ]  # fmt: skip
     problems = [
-        f"There is no {name} “{value[:100]}” here."
+        unknown_value(name, value)
         for label, name, every, choices, value in selects
         if value and value not in dict(choices)
     ]
     if asked and (device is None or device.value != asked):
-        problems.append(f"There is no device “{asked[:100]}” here.")
+        problems.append(unknown_value("device", asked))
     context = {
         "page": page,
         "listed": listed,
