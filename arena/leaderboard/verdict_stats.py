@@ -6,16 +6,14 @@ A verdict is one evaluation, of a round or final. Its gates run in order until o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arena.leaderboard.analysis.best_rounds import MAX_ROUNDS, best_so_far
 from arena.leaderboard.verdicts import GATES, Verdicts
 
 SPEEDUP_THRESHOLDS = (0.0, 1.0, 1.25, 1.5, 2.0)
 """The p of the fast_p curves; 0 counts every run that passed a round."""
-MAX_ROUNDS = 30
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,9 @@ def _fast(rounds: Verdicts) -> list[FastShares]:
     if not len(passed):
         return []
     passed = passed[np.lexsort((rounds.round[passed], of_run[passed]))]
-    speedups = _best_so_far(of_run[passed], rounds.speedup[passed], rounds.low[passed])
+    timed, low = rounds.speedup[passed], rounds.low[passed]
+    best = best_so_far(of_run[passed], low >= 0, low)
+    speedups = np.where(best >= 0, np.nan_to_num(timed[best]), 0.0)
     number = rounds.round[passed]
     last = min(MAX_ROUNDS, int(number.max()))
     held = np.full((len(runs), last + 1), -1.0)
@@ -153,18 +153,3 @@ def _fast(rounds: Verdicts) -> list[FastShares]:
         )
         for step in range(1, last + 1)
     ]
-
-
-def _best_so_far(of_run: NDArray[Any], speedup: NDArray[Any], low: NDArray[Any]) -> NDArray[Any]:
-    """Return the best speedup of its run up to each round that passed; 0 if none was timed.
-
-    Rounds come by run, then by number. The rule is that of `arena.runs.best`: the highest lower
-    bound, and of equals the latest.
-    """
-    timed = ~np.isnan(low) & (low >= 0)
-    bounds, rank = np.unique(np.where(timed, low, -1.0), return_inverse=True)
-    order = of_run * (len(bounds) + 1) + rank
-    best = timed & (order == np.maximum.accumulate(order))
-    position = np.maximum.accumulate(np.where(best, np.arange(len(order)), -1))
-    same_run = (position >= 0) & (of_run[position] == of_run)
-    return np.where(same_run, np.nan_to_num(speedup[position]), 0.0)

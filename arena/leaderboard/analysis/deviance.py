@@ -26,6 +26,7 @@ from arena.leaderboard.analysis.estimates import (
     SEED,
     NotEnough,
     bootstrap,
+    cross_table,
 )
 
 MIN_OUTCOMES = 10
@@ -151,9 +152,8 @@ def _design(
     agents, of_agent = np.unique(agent, return_inverse=True)
     of_category = np.unique(category, return_inverse=True)[1]
     shape = len(tasks), len(agents)
-    cell = of_task * shape[1] + of_agent
-    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-    passes = np.bincount(cell, passed, shape[0] * shape[1]).reshape(shape)
+    counts = cross_table(of_task, of_agent, shape)
+    passes = cross_table(of_task, of_agent, shape, passed)
     category_of = np.zeros(len(tasks), int)
     category_of[of_task] = of_category
     return Design(passes, counts.astype(float), category_of)

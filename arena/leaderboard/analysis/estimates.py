@@ -49,6 +49,17 @@ class Estimate:
     high: float | None
 
 
+def cross_table(
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+    shape: tuple[int, int],
+    weights: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Count the pairs of these numbers of rows and columns, or add up the weights of each pair."""
+    cells = np.bincount(rows * shape[1] + columns, weights, minlength=shape[0] * shape[1])
+    return np.asarray(cells.reshape(shape))
+
+
 def proportions(counts: NDArray[Any], totals: NDArray[Any]) -> list[Proportion]:
     """Return the shares `counts / totals`; every total must be positive."""
     from statsmodels.stats.proportion import proportion_confint

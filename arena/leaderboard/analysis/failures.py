@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.leaderboard.analysis.estimates import SEED, Proportion, proportions
+from arena.leaderboard.analysis.estimates import SEED, Proportion, cross_table, proportions
 
 PERMUTATIONS = 299
 
@@ -70,8 +70,7 @@ def failures(
     numbers = {name: number for number, name in enumerate(("", *classes))}
     of_class = np.array([numbers[name] for name in np.asarray(failure, "O").tolist()], int)
     shape = len(names), len(numbers)
-    table = np.bincount(of_category * shape[1] + of_class, minlength=shape[0] * shape[1])
-    table = table.reshape(shape)
+    table = cross_table(of_category, of_class, shape)
     timed = (of_class == 0) & (speedup > 0)
     timed_counts = np.bincount(of_category[timed], minlength=shape[0])
     slow_counts = np.bincount(of_category[timed & (speedup < 1)], minlength=shape[0])
@@ -105,8 +104,7 @@ def association(
     if not len(task) or not category.any() or not of_class.any():
         return None
     shape = len(tasks), int(of_class.max()) + 1
-    counts = np.bincount(of_task * shape[1] + of_class, minlength=shape[0] * shape[1])
-    counts = counts.reshape(shape)
+    counts = cross_table(of_task, of_class, shape)
 
     def strength(shuffled: NDArray[Any]) -> float:
         members = np.eye(int(category.max()) + 1, dtype=int)[shuffled.astype(int)]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.leaderboard.analysis.best_rounds import MAX_ROUNDS, best_so_far
 from arena.leaderboard.analysis.estimates import (
     Estimate,
     NotEnough,
@@ -26,7 +27,6 @@ from arena.leaderboard.analysis.estimates import (
 )
 
 ALL, FIXED, RESCUED, FAILING = "all", "fixed", "rescued", "failing"
-MAX_ROUNDS = 30
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,10 @@ def _states(
 ) -> States:
     """Return the states of runs 0, 1, ... whose rounds are in order."""
     runs, width = int(of_run[-1]) + 1, int(min(numbers.max(), MAX_ROUNDS))
-    best = _best_so_far(of_run, correct, speedup, low)
+    counts = correct.astype(bool) & ~np.isnan(low) & (speedup > 0)
+    position = best_so_far(of_run, counts, low)
+    logs = np.log(np.where(counts, speedup, np.nan))
+    best = np.where(position >= 0, logs[position], np.nan)
     found = States(
         np.zeros((runs, width), bool), np.zeros((runs, width), bool), np.full((runs, width), np.nan)
     )
@@ -152,20 +155,6 @@ def _states(
 def _ever(of_run: NDArray[Any], flags: NDArray[Any]) -> NDArray[Any]:
     """Return for each round whether this round of its run, or one before, has the flag."""
     return np.asarray(np.maximum.accumulate(2 * of_run + flags.astype(int)) - 2 * of_run > 0)
-
-
-def _best_so_far(
-    of_run: NDArray[Any], correct: NDArray[Any], speedup: NDArray[Any], low: NDArray[Any]
-) -> NDArray[Any]:
-    """Return the log speedup of the best round so far; the rule is that of `arena.runs.best`."""
-    counts = correct.astype(bool) & ~np.isnan(low) & (speedup > 0)
-    by_low = np.argsort(low, kind="stable")  # among equals the latest is the best; NaN comes last
-    place = np.empty(len(low), int)
-    place[by_low] = np.arange(1, len(low) + 1)
-    offset = of_run * (len(low) + 1)
-    reached = np.maximum.accumulate(offset + np.where(counts, place, 0)) - offset
-    logs = np.log(np.where(counts, speedup, np.nan))
-    return np.asarray(np.where(reached > 0, logs[by_low[reached - 1]], np.nan))
 
 
 def _column(numbers: NDArray[Any]) -> NDArray[Any]:

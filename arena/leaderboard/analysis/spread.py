@@ -19,6 +19,7 @@ from arena.leaderboard.analysis.estimates import (
     Estimate,
     NotEnough,
     Proportion,
+    cross_table,
     geometric_mean,
     median,
     proportions,
@@ -73,10 +74,9 @@ def spread(
     entries, first_row, of_entry = np.unique(entry, return_index=True, return_inverse=True)
     devices, of_device = np.unique(device, return_inverse=True)
     shape = len(entries), len(devices)
-    cell, size = of_entry * shape[1] + of_device, shape[0] * shape[1]
-    counts = np.bincount(cell, minlength=size).astype(float)
-    sums = np.bincount(cell, log_speedup, size)
-    logs = np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0).reshape(shape)
+    counts = cross_table(of_entry, of_device, shape)
+    sums = cross_table(of_entry, of_device, shape, log_speedup)
+    logs = np.divide(sums, counts, out=np.full(shape, np.nan), where=counts > 0)
     several = (~np.isnan(logs)).sum(axis=1) > 1
     if not several.any():
         return NotEnough(

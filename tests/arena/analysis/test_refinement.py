@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.leaderboard.analysis.best_rounds import MAX_ROUNDS
 from arena.leaderboard.analysis.estimates import NotEnough
 from arena.leaderboard.analysis.refinement import (
     ALL,
     FAILING,
     FIXED,
-    MAX_ROUNDS,
     RESCUED,
     Refinement,
     refinement,
