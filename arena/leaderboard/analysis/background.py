@@ -82,7 +82,12 @@ class Background:
             if start:
                 self.waiting.add(filters)
         if start:
-            arguments = (filters, state, sample())
+            try:
+                arguments = (filters, state, sample())
+            except BaseException:
+                with self.lock:
+                    self.waiting.discard(filters)  # so that the next request begins anew
+                raise
             threading.Thread(target=self._compute, args=arguments, daemon=True).start()
         found = known.found if known else None
         return Answer(found, current, known is not None and found is None, age)

@@ -126,3 +126,14 @@ def test_many_filters_at_once_start_a_bounded_number_of_computations(calls: list
         assert len(kept.waiting) == background.MAX_WAITING
     answer(kept, 1, "filter-19")
     assert len(calls) <= 20
+
+
+def test_sample_that_cannot_be_read_does_not_block_its_filters(calls: list[Sample]) -> None:
+    kept = Background()
+
+    def unreadable() -> Sample:
+        raise OSError("the database is away")
+
+    with pytest.raises(OSError, match="is away"):
+        kept.ask("all", 1, unreadable)
+    assert kept.waiting == set()
