@@ -10,6 +10,12 @@ from django.db import models
 from arena.audit.models import AuditEntry
 
 COMMAND_LINE = "command line"
+MAX_REASON = 2_000
+
+
+def reason_of(text: str) -> str:
+    """Return a person's reason as the audit log keeps it, empty for none."""
+    return text.replace("\0", "").strip()[:MAX_REASON]
 
 
 def record(

@@ -178,6 +178,10 @@ class TaskFolder(models.Model):
         return f"{self.operator}@{self.content_hash[:8]}"
 
 
+NEWEST_FIRST = ("-synced_at", "-pk")
+"""Order of the versions of a task."""
+
+
 class TaskVersion(models.Model):
     """A task at one content hash; `public` describes it without naming a held-out case."""
 
@@ -194,7 +198,7 @@ class TaskVersion(models.Model):
     synced_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        ordering = ["-synced_at", "-pk"]
+        ordering = list(NEWEST_FIRST)
         constraints = [
             models.UniqueConstraint(
                 fields=["task", "content_hash"], name="task_version_hash_unique"
@@ -203,6 +207,12 @@ class TaskVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task}@{self.content_hash[:8]}"
+
+    @classmethod
+    def newest_of(cls, task: str) -> models.Subquery:
+        """Return a subquery for the newest version of the task at this path of the outer query."""
+        versions = cls.objects.filter(task=models.OuterRef(task))
+        return models.Subquery(versions.order_by(*NEWEST_FIRST).values("pk")[:1])
 
 
 class Harness(models.Model):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from django.db import transaction
 
 from arena.accounts.models import User
-from arena.audit.services import record
+from arena.audit.services import reason_of, record
 from arena.catalog.models import Agent
 from arena.errors import Conflict, Forbidden, NotFound
 from arena.runs import services
 from arena.runs.models import Run
 
 KINDS = ("run", "agent")
-MAX_REASON = 2_000
 
 
 def find(kind: str, name: str) -> Run | Agent:
@@ -31,7 +30,7 @@ def find(kind: str, name: str) -> Run | Agent:
 def hold(user: User, kind: str, name: str, reason: str) -> Run | Agent:
     """Put a run or an agent into quarantine. Raises UserError, also without a reason."""
     subject = _of_staff(user, kind, name)
-    reason = reason.replace("\0", "").strip()[:MAX_REASON]
+    reason = reason_of(reason)
     with transaction.atomic():
         services.quarantine(subject, reason)
         record(user, f"{kind}.quarantine", subject, reason)
@@ -45,7 +44,7 @@ def free(user: User, kind: str, name: str, reason: str) -> Run | Agent:
         raise Conflict(f"{subject} is in no quarantine.")
     with transaction.atomic():
         services.release(subject)
-        record(user, f"{kind}.release", subject, reason.replace("\0", "").strip()[:MAX_REASON])
+        record(user, f"{kind}.release", subject, reason_of(reason))
     return subject
 
 

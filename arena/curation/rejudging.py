@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from arena.accounts.models import User
-from arena.audit.services import record
+from arena.audit.services import reason_of, record
 from arena.catalog.models import Hardware, Worker
 from arena.curation.models import (
     OPEN_ITEMS,
@@ -30,7 +30,6 @@ from arena.runs.states import EVALUATION_ACTIVE, EVALUATION_WAITING, Scope
 from evaluation import JUDGE_VERSION
 
 MAX_VERDICTS = 20_000
-MAX_REASON = 2_000
 MAX_IN_FLIGHT = 2
 """Evaluations of one device at a time: one is built while another is measured."""
 BATCH = 1_000
@@ -43,7 +42,7 @@ def start(user: User, filters: Filters, reason: str, seen_count: int) -> Rejudgi
     """
     if not user.is_staff:
         raise Forbidden("Only staff have verdicts judged again.")
-    reason = reason.replace("\0", "").strip()[:MAX_REASON]
+    reason = reason_of(reason)
     if not reason:
         raise UserError("Judging again needs a reason.", "The audit log shows it.")
     with transaction.atomic():
@@ -139,10 +138,9 @@ def _settle(rejudging: Rejudging) -> None:
 def _feed(rejudging: Rejudging) -> int:
     """Start the next evaluations on devices that nothing else waits for."""
     waiting = rejudging.items.filter(status=ItemStatus.WAITING)
-    devices = waiting.order_by().values_list("evaluation__hardware", flat=True).distinct()
     served = Worker.objects.queues()
     count = 0
-    for hardware in Hardware.objects.filter(pk__in=list(devices)):
+    for hardware in _devices_of(waiting):
         if hardware.queue in served:
             of_device = waiting.filter(evaluation__hardware=hardware).order_by("pk")
             count += _started(of_device[: _free(hardware)])
@@ -151,11 +149,14 @@ def _feed(rejudging: Rejudging) -> int:
 
 def unserved_devices(rejudging: Rejudging) -> list[Hardware]:
     """Return the devices that verdicts wait for and that no live worker has."""
-    waiting = rejudging.items.filter(status__in=OPEN_ITEMS).order_by()
-    devices = waiting.values_list("evaluation__hardware", flat=True).distinct()
     served = Worker.objects.queues()
-    found = Hardware.objects.filter(pk__in=list(devices))
-    return [hardware for hardware in found if hardware.queue not in served]
+    devices = _devices_of(rejudging.items.filter(status__in=OPEN_ITEMS))
+    return [hardware for hardware in devices if hardware.queue not in served]
+
+
+def _devices_of(items: QuerySet[RejudgingItem]) -> QuerySet[Hardware]:
+    devices = items.order_by().values_list("evaluation__hardware", flat=True).distinct()
+    return Hardware.objects.filter(pk__in=list(devices))
 
 
 def _free(hardware: Hardware) -> int:

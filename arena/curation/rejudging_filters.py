@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, QuerySet
 
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
 from arena.curation.models import OPEN_ITEMS, RejudgingItem
@@ -95,7 +95,7 @@ def chosen(filters: Filters) -> QuerySet[Evaluation]:
     if filters.version == OLDER:
         found = older_versions(found)
     elif filters.version == NEWEST:
-        found = found.filter(**{f"{RUN}__task_version": _newest_version()})
+        found = found.filter(**{f"{RUN}__task_version": TaskVersion.newest_of(TASK)})
     elif filters.version:
         found = found.filter(**{f"{RUN}__task_version__content_hash__startswith": filters.version})
     return found
@@ -103,13 +103,7 @@ def chosen(filters: Filters) -> QuerySet[Evaluation]:
 
 def older_versions(found: QuerySet[Evaluation]) -> QuerySet[Evaluation]:
     """Return those whose run worked on an older version of its task."""
-    return found.exclude(**{f"{RUN}__task_version": _newest_version()})
-
-
-def _newest_version() -> Subquery:
-    """Return the newest version of an evaluation's task, in the order of `TaskVersion`."""
-    versions = TaskVersion.objects.filter(task=OuterRef(TASK))
-    return Subquery(versions.order_by("-synced_at", "-pk").values("pk")[:1])
+    return found.exclude(**{f"{RUN}__task_version": TaskVersion.newest_of(TASK)})
 
 
 def loads(found: QuerySet[Evaluation]) -> list[Load]:

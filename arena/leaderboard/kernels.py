@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Exists, F, OuterRef, Q, Subquery, Window
+from django.db.models import Exists, F, OuterRef, Q, Window
 from django.db.models.functions import Rank
 
 from arena.catalog.models import TaskVersion
@@ -18,8 +18,7 @@ def ranked_kernels(**filters: str) -> RunQuerySet:
     on held-out cases.
     """
     kernels = Run.objects.public().direct().filter(status=RunStatus.PASSED, quarantined_at=None)
-    versions = TaskVersion.objects.filter(task=OuterRef("task_version__task"))
-    newest = Subquery(versions.order_by("-synced_at", "-pk").values("pk")[:1])
+    newest = TaskVersion.newest_of("task_version__task")
     counted = kernels.filter(task_version=newest).exclude(unseen_low=None)
     same = {name: OuterRef(name) for name in ("task_version", "hardware", "owner")}
     faster = Q(unseen_low__gt=OuterRef("unseen_low"))
