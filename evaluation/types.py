@@ -106,7 +106,7 @@ class Argument:
     bounds: tuple[int | float | str, ...] = ()
     scale: float = 1.0
     structured: bool = False
-    """Whether an input is drawn whole for each launch, because parts of it are no valid input."""
+    """True for an input that is drawn whole for each launch: parts of it are no valid input."""
     compare: str = ""
     """A `Comparison` of an output; empty for a bound of the error, or whole numbers as they are."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -77,8 +77,7 @@ class InputPool:
         if not size:
             return out
         if name in self._structured:
-            numbers = rows.tolist() if isinstance(rows, torch.Tensor) else range(len(out))
-            for number, launch in zip(numbers, starts[0].tolist(), strict=True):
+            for number, launch in zip(_numbers(rows, out), starts[0].tolist(), strict=True):
                 out[number].copy_(self._sets[launch][name].flatten())
             return out
         if gains is not None and name in self._ranges:
@@ -92,8 +91,7 @@ class InputPool:
             else:
                 torch.mul(written, gains.unfold(0, size, 1)[starts[1]], out=out[rows])
             return out
-        numbers = rows.tolist() if isinstance(rows, torch.Tensor) else range(len(out))
-        for number, start, gain in zip(numbers, *starts.tolist(), strict=True):
+        for number, start, gain in zip(_numbers(rows, out), *starts.tolist(), strict=True):
             if gains is None:
                 out[number].copy_(values[start : start + size])
             else:
@@ -106,12 +104,16 @@ class InputPool:
         """Write an input of a range: the values, each shifted around the range by a gain."""
         values, gains, size = self._values[name], self._gains[name], out.shape[1]
         low, high = self._ranges[name]
-        numbers = rows.tolist() if isinstance(rows, torch.Tensor) else range(len(out))
-        for number, start, gain in zip(numbers, *starts.tolist(), strict=True):
+        for number, start, gain in zip(_numbers(rows, out), *starts.tolist(), strict=True):
             share = (values[start : start + size].float() - low) / (high - low)
             share.add_(gains[gain : gain + size]).frac_()
             out[number].copy_(share.mul_(high - low).add_(low).clamp_(low, high))
         return out
+
+
+def _numbers(rows: Rows, out: torch.Tensor) -> Sequence[int]:
+    """Return the numbers of the rows of `out` that are written, one for each launch."""
+    return rows.tolist() if isinstance(rows, torch.Tensor) else range(len(out))
 
 
 def is_gathered(size: int, device: torch.device) -> bool:

@@ -11,10 +11,11 @@ from evaluation.tasks.domain import Choices, Domain, LogUniform, Range, symbols_
 from evaluation.tasks.expressions import Expression
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF
 from evaluation.tasks.toml_reader import Table
+from evaluation.tasks.unseen import KINDS as UNSEEN_KINDS
 from evaluation.tasks.unseen import unseen_cases
 from evaluation.types import Argument, Case, Split
 
-KINDS = ("nominal", "edge", "scale-up", "scale-down", "misaligned", "asymmetric", "production")
+KINDS = ("nominal", *dict.fromkeys(UNSEEN_KINDS))
 SEEN_SHARE = 3
 """On a CPU, a model's configuration takes this part of the limit, so that larger cases fit too."""
 MIN_SHRUNK = 32
@@ -45,14 +46,12 @@ def read_configurations(
     source = dict.fromkeys(("limits", "domain", "models"), table)
     larger = table.table("gpu") if table.has("gpu") else None
     if larger:
-        if kind == GPU:
-            for key in source:
-                if larger.has(key):
-                    table.discard(key)
-                    source[key] = larger
-        else:
-            for key in source:
+        for key in source:
+            if kind != GPU:
                 larger.discard(key)
+            elif larger.has(key):
+                table.discard(key)
+                source[key] = larger
     short = source["models"].has("models")
     if short and kind == GPU and source["limits"] is table:
         table.discard("limits")  # they are of a processor
@@ -62,15 +61,15 @@ def read_configurations(
         default = DEFAULT_LIMITS[kind] if short else None
         limits = _limits(source["limits"].table("limits"), default)
     domain = _domain(source["domain"].table("domain"), table, arguments, limits)
-    if not short:
-        if larger:
-            larger.finish()
-        return limits, domain, _cases(table, domain)
-    shrinks = _shrinks(table, domain)
-    seen = _models(source["models"].table("models"), domain, shrinks, kind)
+    if short:
+        models, shrinks = source["models"].table("models"), _shrinks(table, domain)
+        seen = _models(models, domain, shrinks, kind)
+        cases = (*seen, *unseen_cases(domain, seen, name, kind))
+    else:
+        cases = _cases(table, domain)
     if larger:
         larger.finish()
-    return limits, domain, (*seen, *unseen_cases(domain, seen, name, kind))
+    return limits, domain, cases
 
 
 def _limits(table: Table, default: Limits | None) -> Limits:

@@ -80,7 +80,7 @@ def uniform(out: torch.Tensor, **others: object) -> tuple[torch.Tensor, torch.Te
     return out, torch.where((out >= 0) & (out < 1), out, torch.nan)
 
 
-def test_random_outputs_are_told_from_wrong_ones() -> None:
+def test_wrong_random_outputs_are_rejected() -> None:
     generator = torch.Generator().manual_seed(5)
 
     def share(*samples: torch.Tensor) -> float:
