@@ -36,7 +36,7 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.session import MeasurementSession
 from evaluation.tasks.operator import Example
-from evaluation.tasks.spec import Task
+from evaluation.tasks.spec import Task, has_mutants
 from evaluation.timing import plan as plans
 from evaluation.tracks import torch_variants
 from evaluation.tracks.builds import Build, baselines, build
@@ -121,7 +121,7 @@ def admit(
     chosen = tuple(implementations(task))
     check_reference(task)
     checks = task_checks.check_numbers(task)
-    if not is_self_tested(task):
+    if not has_mutants(task.operator.folder):
         checks = (*checks, reference_mutants.check_mutants(task.operator))
     for check in checks:
         report(check)
@@ -151,7 +151,7 @@ def implementations(task: Task) -> Iterator[Implementation]:
     """Yield the trivial submissions, mutants and honest implementations in the target language."""
     target, operator = task.track.target, task.operator
     mutants: tuple[Example, ...] = ()
-    if is_self_tested(task):
+    if has_mutants(task.operator.folder):
         for example in probes(operator, target):
             yield "probe", example
         mutants = (*operator.mutants(), *torch_variants.mutants(operator))
@@ -165,14 +165,9 @@ def implementations(task: Task) -> Iterator[Implementation]:
         yield "honest", Example("baseline", target, source, "the baseline itself")
 
 
-def is_self_tested(task: Task) -> bool:
-    """Return whether the operator has mutants of its own, which test the judge's languages."""
-    return (task.operator.folder / "mutants").is_dir()
-
-
 def _is_repeated(task: Task) -> bool:
     """Return whether times are repeated: for every tenth operator without mutants of its own."""
-    return is_self_tested(task) or zlib.crc32(task.operator.name.encode()) % 10 == 0
+    return has_mutants(task.operator.folder) or zlib.crc32(task.operator.name.encode()) % 10 == 0
 
 
 class _TaskJudge:
@@ -263,7 +258,7 @@ class _TaskJudge:
         try:
             trial = built.result()
             assert trial.build is not None
-            thorough = is_self_tested(trial.task)
+            thorough = has_mutants(trial.task.operator.folder)
             with self._start(trial.build) as session:
                 for case in trial.task.checked_cases(trial.max_elements):
                     session.check(case, thorough)
@@ -288,7 +283,7 @@ def _problems(task: Task, attempts: Sequence[Attempt], repeat: Repeat) -> Iterat
         if not attempt.as_expected:
             yield f"{attempt.role} {attempt.name} {_problem(attempt)}"
     language = task.track.target
-    self_tested = is_self_tested(task)
+    self_tested = has_mutants(task.operator.folder)
     for role, folder, least in (
         ("honest", "honest", MIN_HONEST if self_tested or language == "torch" else 0),
         ("mutant", "mutants", MIN_MUTANTS if self_tested else 0),

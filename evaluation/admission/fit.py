@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.languages import languages
 from evaluation.tasks.domain import WHOLE, dtype_of
+from evaluation.tasks.float64 import outputs_of
 from evaluation.tasks.input_families import InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
@@ -56,12 +58,23 @@ class Fit:
     bfloat16: float | None
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread meanwhile: on small tensors, threads would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@one_thread()
 def fit(folder: Path) -> Fit:
     """Fit the tolerance of an operator.
 
     Raises: TaskError where the errors cannot be told from those of a wrong implementation.
     """
-    torch.set_num_threads(1)  # of small tensors; threads would wait for each other
     on_cpu, on_gpu = (load_operator(folder, languages(), kind) for kind in (CPU, GPU))
     known = dict.fromkeys((*on_cpu.domain.dtypes, *on_gpu.domain.dtypes))
     dtypes = [dtype for dtype in known if dtype not in WHOLE]
@@ -149,9 +162,7 @@ def computed(reference: Reference, inputs: Mapping[str, torch.Tensor]) -> dict[s
         name: x.float() if x.dtype.is_floating_point and x.dtype.itemsize > 1 else x
         for name, x in inputs.items()
     }
-    scalars = {a.name: case[a.name] for a in operator.scalars}
-    result = operator.module().reference(**given, **scalars)
-    outputs = result if isinstance(result, tuple) else (result,)
+    outputs = outputs_of(operator.module().reference(**given, **reference.scalars))
     return {
         a.name: y.to(torch_dtype(dtype_of(a, case)))
         for a, y in zip(operator.outputs, outputs, strict=True)

@@ -9,6 +9,7 @@ import torch
 
 from evaluation.errors import TaskError
 from evaluation.tasks.domain import shape_of
+from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import FAMILIES, InputGenerator
 from evaluation.tasks.spec import Task
 from evaluation.types import Argument, Case, Split
@@ -21,11 +22,10 @@ def check_reference(task: Task) -> None:
     generator = InputGenerator(torch.Generator(), FAMILIES[0])
     inputs = _call(task, "inputs", case, generator)
     _check_tensors(task, "inputs", inputs, operator.inputs, case)
-    wide = {name: x.double() if x.dtype.is_floating_point else x for name, x in inputs.items()}
+    wide = widened(inputs)
     scalars = {scalar.name: case[scalar.name] for scalar in operator.scalars}
     for function in ("exact", "magnitude"):
-        result = _call(task, function, **wide, **scalars)
-        outputs = result if isinstance(result, tuple) else (result,)
+        outputs = outputs_of(_call(task, function, **wide, **scalars))
         if len(outputs) != len(operator.outputs):
             _fail(task, function, f"returned {len(outputs)} outputs, not {len(operator.outputs)}")
         named = {a.name: y for a, y in zip(operator.outputs, outputs, strict=True)}

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from evaluation.admission.fit import small_cases
+from evaluation.admission.fit import one_thread, small_cases
 from evaluation.tasks.domain import dtype_of
-from evaluation.tasks.float64 import lifted
+from evaluation.tasks.float64 import lifted, outputs_of, widened
 from evaluation.tasks.input_families import InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
@@ -34,9 +34,10 @@ MAX_CASES = 6
 """Cases of each dtype on which mutants are compared."""
 MIN_KILLED = 12
 MAX_EDITS = 24
-_KNOWN: dict[tuple[object, ...], TaskCheck] = {}
 BARELY = Tolerance(1.0, 1.0)
 """Error below which float32 cannot tell two results."""
+ADVICE = "add input families, widen the domain, or define `magnitude` and `reduction`"
+_KNOWN: dict[tuple[object, ...], TaskCheck] = {}
 
 Outputs = tuple[torch.Tensor, ...]
 Mutant = Callable[["Launch"], Outputs]
@@ -72,18 +73,15 @@ def check_mutants(operator: Operator) -> TaskCheck:
     return _KNOWN[key]
 
 
+@one_thread()
 def _check_mutants(operator: Operator) -> TaskCheck:
-    torch.set_num_threads(1)  # of small tensors; threads would wait for each other
     alive = dict(mutants(operator))
     outcomes = {name: Outcome() for name in alive}
     for reference, inputs, before in _launches(operator):
         if not alive:
             break
-        wide = {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()}
-        scalars = {a.name: reference.case[a.name] for a in operator.scalars}
-        launch = Launch(operator.module().exact, {**wide, **scalars}, (), ())
-        exact = _tuple(launch.reference(**launch.given))
-        launch = Launch(launch.reference, launch.given, exact, before)
+        exact, given = operator.module().exact, {**widened(inputs), **reference.scalars}
+        launch = Launch(exact, given, outputs_of(exact(**given)), before)
         bounds = reference.bounds(
             inputs, operator.tolerance.get(reference.case.dtype, BARELY), BARELY
         )
@@ -102,9 +100,6 @@ def _check_mutants(operator: Operator) -> TaskCheck:
     if len(killed) < MIN_KILLED:
         return TaskCheck("mutants", False, f"{text}; at least {MIN_KILLED} must: {ADVICE}")
     return TaskCheck("mutants", True, text)
-
-
-ADVICE = "add input families, widen the domain, or define `magnitude` and `reduction`"
 
 
 def _launches(
@@ -192,10 +187,6 @@ def mutants(operator: Operator) -> Iterator[tuple[str, Mutant]]:
     yield from _edits(operator)
 
 
-def _tuple(result: Any) -> Outputs:
-    return result if isinstance(result, tuple) else (result,)
-
-
 def _mapped(change: Callable[[torch.Tensor], torch.Tensor], launch: Launch) -> Outputs:
     return tuple(change(y) for y in launch.exact)
 
@@ -242,20 +233,20 @@ def _replaced(name: str, value: str, launch: Launch) -> Outputs:
         new = x.mean().expand_as(x).clone()
     else:
         new = torch.zeros_like(x) if value == "zero" else torch.ones_like(x)
-    return _tuple(launch.reference(**{**launch.given, name: new}))
+    return outputs_of(launch.reference(**{**launch.given, name: new}))
 
 
 def _coarse(name: str, launch: Launch) -> Outputs:
     x = launch.given[name]
     if not x.is_floating_point():
         return launch.exact
-    return _tuple(launch.reference(**{**launch.given, name: x.bfloat16().double()}))
+    return outputs_of(launch.reference(**{**launch.given, name: x.bfloat16().double()}))
 
 
 def _other_scalar(name: str, dtype: str, launch: Launch) -> Outputs:
     value = launch.given[name]
     other = value + 1 if dtype == "int64" else value * 1.5 + (value == 0)
-    return _tuple(launch.reference(**{**launch.given, name: other}))
+    return outputs_of(launch.reference(**{**launch.given, name: other}))
 
 
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -275,16 +266,10 @@ def _edits(operator: Operator) -> Iterator[tuple[str, Mutant]]:
     """Yield references with one edit of `reference`: an operator, or a number."""
     source = read_text(operator.folder / "reference.py")
     tree = ast.parse(source)
-    function = next(
-        (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "reference"), None
-    )
-    places = _places(function.body if function else ())
+    places = _places(_body_of(tree))
     for number, (line, what) in enumerate(places[:MAX_EDITS]):
         edited = copy.deepcopy(tree)
-        body = next(
-            n for n in edited.body if isinstance(n, ast.FunctionDef) and n.name == "reference"
-        )
-        _edit(body.body, number)
+        _edit(_body_of(edited), number)
         module = ModuleType("edited_reference")
         try:
             exec(
@@ -296,8 +281,14 @@ def _edits(operator: Operator) -> Iterator[tuple[str, Mutant]]:
         yield f"line {line}: {what}", partial(_called, reference)
 
 
+def _body_of(tree: ast.Module) -> list[ast.stmt]:
+    """Return the statements of `reference`; none where it is no plain function."""
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    return next((node.body for node in functions if node.name == "reference"), [])
+
+
 def _called(reference: Callable[..., Any], launch: Launch) -> Outputs:
-    return _tuple(reference(**launch.given))
+    return outputs_of(reference(**launch.given))
 
 
 def _places(body: Sequence[ast.stmt]) -> list[tuple[int, str]]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def widened(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors with floating-point ones in float64."""
+    return {n: t.double() if t.dtype.is_floating_point else t for n, t in tensors.items()}
+
+
+def outputs_of(result: Any) -> tuple[torch.Tensor, ...]:
+    """Return what a reference returned as a tuple: of one output, it returns the tensor."""
+    return result if isinstance(result, tuple) else (result,)
 
 
 class Lifted(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from evaluation.tasks.domain import dtype_of
+from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.properties import Distances, measured_property
@@ -51,7 +52,7 @@ class Reference:
         self._reference = operator.module()
         self._has_vmap = True
         self._distances = Distances()
-        self._scalars = {a.name: case[a.name] for a in operator.scalars}
+        self.scalars = {a.name: case[a.name] for a in operator.scalars}
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
         """Return fresh inputs from a secret seed, in the dtypes of the case."""
@@ -78,13 +79,13 @@ class Reference:
         self, inputs: Tensors, *tolerances: Tolerance
     ) -> dict[str, tuple[ExpectedOutput, ...]]:
         """Return the expected outputs for each of several tolerances, of the same roundings."""
-        wide = _wide(inputs)
+        wide = widened(inputs)
         found = self._call("exact", wide), self._call("magnitude", wide)
         each = [self._bounded(wide, *found, tolerance) for tolerance in tolerances]
         return {name: tuple(outputs[name] for outputs in each) for name in each[0]}
 
     def _outputs(self, inputs: Tensors, call: _Call) -> dict[str, ExpectedOutput]:
-        wide = _wide(inputs)
+        wide = widened(inputs)
         tolerance = self.operator.tolerance.get(self.case.dtype, NO_ROUNDINGS)
         return self._bounded(wide, call("exact", wide), call("magnitude", wide), tolerance)
 
@@ -136,11 +137,11 @@ class Reference:
             return None
 
         def of_launches(outputs: Tensors) -> float:
-            given = {**wide, **_wide(outputs)}
+            given = {**wide, **widened(outputs)}
             if not launches:
-                return share({**given, **self._scalars})
+                return share({**given, **self.scalars})
             each = ({n: t[i] for n, t in given.items()} for i in range(launches))
-            return max(share({**one, **self._scalars}) for one in each)
+            return max(share({**one, **self.scalars}) for one in each)
 
         return of_launches
 
@@ -163,8 +164,7 @@ class Reference:
         return gain
 
     def _call(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
-        result = getattr(self._reference, function)(**inputs, **self._scalars)
-        return result if isinstance(result, tuple) else (result,)
+        return outputs_of(getattr(self._reference, function)(**inputs, **self.scalars))
 
     def _call_batched(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         names = tuple(inputs)
@@ -182,7 +182,3 @@ class Reference:
                 self._has_vmap = False
         rows = [launch(*(tensor[index] for tensor in inputs.values())) for index in range(count)]
         return tuple(map(torch.stack, zip(*rows, strict=True)))
-
-
-def _wide(inputs: Tensors) -> dict[str, torch.Tensor]:
-    return {n: t.double() if t.dtype.is_floating_point else t for n, t in inputs.items()}

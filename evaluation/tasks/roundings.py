@@ -20,7 +20,7 @@ from torch._decomp import decomposition_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
-from evaluation.tasks.float64 import Lifted, lifted_arguments
+from evaluation.tasks.float64 import Lifted, lifted_arguments, outputs_of
 from evaluation.tasks.tolerance import SMALLEST_NORMAL, UNIT_ROUNDOFF
 
 PROBES = 8
@@ -171,7 +171,7 @@ def size_of_roundings(
     """
     # Fused attention has no decomposition.
     with sdpa_kernel(SDPBackend.MATH):
-        exact = _outputs(reference(**given))
+        exact = outputs_of(reference(**given))
         sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
         if any(y.is_floating_point() for y in exact):
             found = _probes(reference, given, Disturbed(generator))
@@ -204,7 +204,7 @@ def _probes(
     if sum(value.numel() for value in tensors.values()) <= MAX_BATCHED:
 
         def run(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return _outputs(reference(**dict(zip(tensors, values, strict=True)), **others))
+            return outputs_of(reference(**dict(zip(tensors, values, strict=True)), **others))
 
         stacked = [value.expand(PROBES, *value.shape).clone() for value in tensors.values()]
         try:
@@ -217,9 +217,5 @@ def _probes(
     found = []
     for _ in range(PROBES):
         with disturbed:
-            found.append(_outputs(reference(**given)))
+            found.append(outputs_of(reference(**given)))
     return found
-
-
-def _outputs(result: Any) -> tuple[torch.Tensor, ...]:
-    return result if isinstance(result, tuple) else (result,)

@@ -81,7 +81,12 @@ def find_operators(root: Path) -> tuple[str, ...]:
 
 def self_tested(root: Path) -> tuple[str, ...]:
     """Return the names of the operators that have mutants of their own. Raises TaskError."""
-    return tuple(n for n, folder in sorted(_folders(root).items()) if (folder / "mutants").is_dir())
+    return tuple(name for name, folder in sorted(_folders(root).items()) if has_mutants(folder))
+
+
+def has_mutants(folder: Path) -> bool:
+    """Return whether an operator has mutants of its own, which test the judge's languages."""
+    return (folder / "mutants").is_dir()
 
 
 def _folders(root: Path) -> dict[str, Path]:
