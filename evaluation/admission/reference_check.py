@@ -12,13 +12,13 @@ from evaluation.tasks.domain import shape_of
 from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import FAMILIES, InputGenerator
 from evaluation.tasks.spec import Task
-from evaluation.types import Argument, Case, Split
+from evaluation.types import Argument, Case
 
 
 def check_reference(task: Task) -> None:
     """Call each function of the reference once. Raises TaskError for a wrong result."""
     operator = task.operator
-    case = min(task.cases(Split.SEEN), key=operator.elements)
+    case = task.checked_cases()[0]
     generator = InputGenerator(torch.Generator(), FAMILIES[0])
     inputs = _call(task, "inputs", case, generator)
     _check_tensors(task, "inputs", inputs, operator.inputs, case)
@@ -70,4 +70,5 @@ def _are_numbers(values: Any, count: int) -> bool:
 
 
 def _fail(task: Task, function: str, advice: str) -> NoReturn:
+    function = "reference" if function == "exact" else function  # which the author has written
     raise TaskError(f"{task.operator.folder / 'reference.py'}: {function}: {advice}")
