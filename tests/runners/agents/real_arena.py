@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from tests.model_server import ModelServer
@@ -98,6 +99,21 @@ class RealArena(House):
         agent |= {"model": model, "provider": provider}
         chosen = {"rounds": 6, "seconds": 600, **budget}
         return self.python(START.format(agent=agent, task=TASK, slug=slug, budget=chosen))
+
+    def measured_speedup(self, run: str) -> float:
+        """Return the geometric mean over the public cases of a final verdict.
+
+        On a busy machine, the speedup that ranks is the low end of a wide interval.
+        """
+        found = self.rows(
+            "SELECT measurement.speedup FROM runs_measurement AS measurement"
+            " JOIN runs_evaluation AS evaluation ON evaluation.id = measurement.evaluation_id"
+            " JOIN runs_submission AS submission ON submission.id = evaluation.submission_id"
+            " WHERE submission.run_id = ? AND evaluation.scope = 'final'"
+            " AND measurement.split = 'seen'",
+            run,
+        )
+        return geometric_mean(each["speedup"] for each in found)
 
     def ranked(self) -> str:
         """Return the slugs of the ranked agents, as text."""

@@ -107,7 +107,7 @@ def test_model_loop_fails_corrects_improves_and_is_ranked(
     run = arena.start("model_loop", f"scripted-{wire}", settings={"wire": wire})
     row = arena.ended(run, 120)
     assert row["status"] == "passed", (row["reason"], arena.logs())
-    assert row["speedup"] > 0 and row["unseen_speedup"] > 0  # of a busy machine: a low end may rank
+    assert arena.measured_speedup(run) > 1 and row["unseen_speedup"] is not None
     (recorded,) = server.of(f"scripted-{wire}")
     events = arena.events(run)
     assert_trace_is_what_was_asked(events, recorded)

@@ -102,7 +102,7 @@ def test_real_harness_corrects_a_wrong_kernel_and_ends_with_a_ranked_speedup(
     run = arena.start(harness.adapter, harness.model)
     row = arena.ended(run, 150)
     assert row["status"] == "passed", arena.logs()
-    assert row["speedup"] > 0  # of a busy machine: the low end of an interval may rank
+    assert arena.measured_speedup(run) > 1
     assert f"{harness.adapter.replace('_', '-')}-" in arena.ranked()
     assert row["harness_version"] == installed_version(harness)
     assert verdicts(arena, run) == ["WRONG_VALUES", "passed", "passed", "passed"]
