@@ -34,6 +34,8 @@ HOME = ".home"
 """Folder of its settings: codex refuses one below the folder of temporary files."""
 TOKEN = "ARENA_TOKEN"
 MAX_WAIT_SECONDS = 3600
+START_SECONDS = 60
+"""Longest start of the MCP server, which is a Python process on a machine that may be busy."""
 IDLE_MS = 1_500_000
 """Longest silence of the provider: the gateway tries again for ten minutes, and then it streams."""
 QUIET = {
@@ -106,8 +108,11 @@ def _options(session: AgentSession, chosen: Settings) -> dict[str, Any]:
         options["model_reasoning_effort"] = chosen.effort
     if chosen.mcp:
         server = mcp_server(session)
-        options[f"mcp_servers.{server.name}.command"] = server.command
-        options[f"mcp_servers.{server.name}.tool_timeout_sec"] = MAX_WAIT_SECONDS
+        table = f"mcp_servers.{server.name}"
+        options[f"{table}.command"] = server.command
+        options[f"{table}.required"] = True  # or the first turn may begin without the tools
+        options[f"{table}.startup_timeout_sec"] = START_SECONDS
+        options[f"{table}.tool_timeout_sec"] = MAX_WAIT_SECONDS
     return options
 
 
