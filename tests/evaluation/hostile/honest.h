@@ -15,7 +15,8 @@
 
 static inline int64_t elements(const centred_args* args) { return args->rows * args->cols; }
 
-static inline int honest(const centred_args* args) {
+// Of the same code, wherever it is: loops of ten microseconds feel where they lie.
+__attribute__((noinline, aligned(64))) static int honest(const centred_args* args) {
     for (int64_t row = 0; row < args->rows; ++row) {
         const float* x = args->x + row * args->cols;
         float* out = args->out + row * args->cols;
