@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -36,9 +37,19 @@ class Record:
 
 
 def records(limit: int | None = None, **filters: Any) -> list[Record]:
-    """Return the newest records, newest first: of a task version, a task, an agent and so on.
+    """Return the newest records, newest first: of a task, an agent and so on.
 
-    Filters are those of `RunQuerySet.matching`, and `task_version`.
+    Filters are those of `RunQuerySet.matching`.
+    """
+    newest = newest_records(limit, **filters)
+    found = runs_with_rounds(run for run, *_ in newest)
+    return [Record(found[run], *rest) for run, *rest in newest]
+
+
+def newest_records(limit: int | None = None, **filters: Any) -> list[tuple[str, float, Any]]:
+    """Return the fields of the newest records, with the key of the run in place of the run.
+
+    Filters are those of `records`, and `task_version`.
     """
     kept = SpeedRecord.objects.exclude(task_version__task__status=Task.Status.DRAFT)
     if version := filters.pop("task_version", None):
@@ -49,12 +60,10 @@ def records(limit: int | None = None, **filters: Any) -> list[Record]:
         if track:
             chosen.setdefault("track", track)
     lookups = {f"run__{LOOKUPS.get(n, f'{n}__slug')}": value for n, value in chosen.items()}
-    rows = kept.filter(**lookups).values_list("run", "beaten_unseen", "until")
-    newest = list(rows[:limit])
-    found = (
-        Run.objects.with_names()
-        .select_related("final")
-        .defer("final__files")
-        .in_bulk([run for run, *_ in newest])
-    )
-    return [Record(found[run], beaten, until) for run, beaten, until in newest]
+    return list(kept.filter(**lookups).values_list("run", "beaten_unseen", "until")[:limit])
+
+
+def runs_with_rounds(keys: Iterable[str]) -> dict[str, Run]:
+    """Return runs by their keys, with what tables of runs and of records show."""
+    shown = Run.objects.with_names().select_related("final").defer("final__files")
+    return shown.in_bulk(set(keys))

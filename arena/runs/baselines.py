@@ -8,6 +8,9 @@ from arena.catalog.models import Hardware, TaskVersion
 from arena.runs.models import GateResult
 from arena.runs.states import Visibility
 
+TORCH = "torch"
+"""The baseline that is timed both eager and compiled."""
+
 
 @dataclass(frozen=True)
 class Timed:
@@ -26,6 +29,8 @@ class Timed:
 
 def timed_baselines(version: TaskVersion | None) -> list[Timed]:
     """Return the newest times of each hardware; none for a task with a single baseline."""
+    if version is None or version.public.get("baseline", TORCH) != TORCH:
+        return []
     gates = GateResult.objects.filter(
         gate="performance",
         verdict="passed",

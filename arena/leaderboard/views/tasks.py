@@ -16,7 +16,7 @@ from arena.catalog.models import Agent, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
 from arena.leaderboard.boards import Filters, leaders, options
-from arena.leaderboard.records import records
+from arena.leaderboard.records import Record, newest_records, runs_with_rounds
 from arena.leaderboard.results import snapshot
 from arena.leaderboard.views.home import unseen_scale
 from arena.runs.baselines import timed_baselines
@@ -115,8 +115,11 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     public = version.public if version else {}
     visible_runs = Run.objects.visible_to(request.user).of_agents()
     versions = list(shown.versions.values_list("pk", flat=True))
-    history = _history(visible_runs.filter(task_version__in=versions))
-    task_records = records(MAX_RECORDS, task_version=version) if version else []
+    judged = _last_judged(visible_runs.filter(task_version__in=versions))
+    newest = newest_records(MAX_RECORDS, task_version=version) if version else []
+    found = runs_with_rounds([*judged, *(run for run, *_ in newest)])
+    history = [found[run] for run in judged]
+    task_records = [Record(found[run], *rest) for run, *rest in newest]
     context = {
         "task": shown,
         "version": version,
@@ -139,12 +142,10 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     return render(request, "task.html", context)
 
 
-def _history(runs: RunQuerySet) -> list[Run]:
-    """Return the runs of a task that were judged last.
+def _last_judged(runs: RunQuerySet) -> list[str]:
+    """Return the keys of the runs of a task that were judged last.
 
     The database narrows by the versions of the task alone, which few runs have.
     """
     ended = runs.exclude(ended_at=None).order_by("-ended_at").values_list("pk", "status")
-    judged = [pk for pk, status in ended if status in RUN_JUDGED][:MAX_RECENT_RUNS]
-    found = Run.objects.with_names().in_bulk(judged)
-    return [found[pk] for pk in judged]
+    return [pk for pk, status in ended if status in RUN_JUDGED][:MAX_RECENT_RUNS]
