@@ -6,11 +6,12 @@ The limit is an impact of "serious": https://github.com/dequelabs/axe-core/blob/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.urls import reverse
 
@@ -30,6 +31,8 @@ PASSWORD = "of-the-staff"
 SERIOUS = ("serious", "critical")
 OF_WHOLE_PAGES = ("document-title", "html-has-lang")
 """Rules that a fragment cannot meet, because a page inserts it into itself."""
+OF_SWAGGER_UI = "nested-interactive"
+"""Rule that Swagger UI breaks by buttons within the head of an operation."""
 RUN = """
 async ([rules, serious]) => {
   const found = await axe.run(document, rules ? { runOnly: rules } : {});
@@ -100,7 +103,9 @@ def log_in(page: Any, user: Any) -> None:
     page.wait_for_url("**/account/")
 
 
-def problems_of(page: Any, address: str, change: str = "") -> list[str]:
+def problems_of(
+    page: Any, address: str, change: str = "", ignored: Sequence[str] = ()
+) -> list[str]:
     """Open an address, apply a change by JavaScript, and return what axe finds."""
     found = []
     page.emulate_media(color_scheme="light")
@@ -115,7 +120,7 @@ def problems_of(page: Any, address: str, change: str = "") -> list[str]:
     for theme, rules in (("light", None), ("dark", ["color-contrast"])):
         page.emulate_media(color_scheme=theme)
         for each in page.evaluate(RUN, [rules, SERIOUS]):
-            if whole or each["rule"] not in OF_WHOLE_PAGES:
+            if each["rule"] not in (ignored if whole else OF_WHOLE_PAGES):
                 nodes = json.dumps(each["nodes"], indent=1)
                 found.append(f"{address} {theme} {each['rule']}: {nodes}")
     return found
@@ -149,5 +154,25 @@ def test_no_page_has_a_serious_violation(browser: Any, server: Any, filled: Any)
     log_in(page, filled.users["staff"])
     for address in sorted(staff):
         problems += problems_of(page, address)
+    context.close()
+    assert not problems, "\n".join(problems)
+
+
+def test_no_page_of_the_admin_or_of_the_documentation_has_a_serious_violation(
+    browser: Any, server: Any, filled: Any
+) -> None:
+    context = browser.new_context(viewport=DESK, base_url=server.url, reduced_motion="reduce")
+    context.set_default_timeout(TIMEOUT_MS)
+    page = context.new_page()
+    filled.users["staff"].is_superuser = True
+    log_in(page, filled.users["staff"])
+    filled.users["staff"].save()
+    problems = problems_of(page, reverse("admin:index"))
+    problems += problems_of(page, "/api/v1/docs", ignored=(OF_SWAGGER_UI,))
+    for model in admin.site._registry:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        problems += problems_of(page, reverse(f"{name}_changelist"))
+        if row := model.objects.first():
+            problems += problems_of(page, reverse(f"{name}_change", args=[row.pk]))
     context.close()
     assert not problems, "\n".join(problems)
