@@ -4,6 +4,7 @@
                                     [--device 1]
     python -m evaluation profile rms_norm torch-to-cuda solution.cu [--case NAME] [--json]
     python -m evaluation admit rms_norm [torch-to-cpp]
+    python -m evaluation import kernelbench ~/KernelBench --into .arena/imported
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
     python -m evaluation wait       the same, but import first and report {"type": "ready"}
@@ -34,6 +35,7 @@ from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.errors import RequestError, TaskError
 from evaluation.gates.integrity import MAX_BYTES
+from evaluation.importing import command as importing
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import Task, folder_of
@@ -93,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     fit.set_defaults(command=fit_operators)
     fit.add_argument("operators", nargs="+", help="such as rms_norm")
     fit.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
+    importing.add(commands)
     hardware = commands.add_parser("hardware", help="list devices, measured peaks and isolation")
     hardware.set_defaults(command=show_hardware)
     for command in (judge, profile):

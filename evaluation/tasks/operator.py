@@ -12,6 +12,7 @@ from typing import Protocol
 from evaluation.errors import TaskError
 from evaluation.tasks.configurations import Limits
 from evaluation.tasks.domain import FAMILIES, WHOLE, Domain, elements, shape_of, symbols_of
+from evaluation.tasks.source import Source
 from evaluation.tasks.tolerance import Tolerance
 from evaluation.tasks.toml_reader import Table, read_text
 from evaluation.types import Argument, Case, Reason
@@ -80,6 +81,7 @@ class Operator:
     cases: tuple[Case, ...]
     prompt: str
     folder: Path
+    source: Source | None
     languages: Languages = field(compare=False, repr=False)
     input_families: tuple[str, ...] = FAMILIES
 

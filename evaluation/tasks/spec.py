@@ -13,6 +13,7 @@ from evaluation.errors import TaskError
 from evaluation.tasks.configurations import read_configurations
 from evaluation.tasks.domain import FAMILIES, ITEM_BYTES, WHOLE, Domain, factors
 from evaluation.tasks.operator import Languages, Operator, Track
+from evaluation.tasks.source import read_source
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.tasks.toml_reader import Table, read_text
 from evaluation.types import Argument, Case, Comparison, Split
@@ -182,6 +183,7 @@ def load_operator(path: Path, languages: Languages, kind: str = CPU) -> Operator
     operator = Operator(
         name=path.name,
         title=table.string("title"),
+        source=read_source(table),
         category=table.string("category"),
         families=table.strings("families"),
         level=table.integer("level") if table.has("level") else 1,

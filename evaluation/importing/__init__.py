@@ -1,0 +1,1 @@
+"""Importers of public kernel suites: checkouts that users have become folders of tasks."""

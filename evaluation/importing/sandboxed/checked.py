@@ -1,0 +1,210 @@
+"""UNTRUSTED: checks of a written task by running it: truth, degenerate outputs, cost, tolerance."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from evaluation.admission.fit import fit, small_cases, write
+from evaluation.device_kind import CPU, GPU
+from evaluation.errors import TaskError
+from evaluation.importing.sandboxed.observation import Unsupported
+from evaluation.importing.sandboxed.written import Written
+from evaluation.languages import languages
+from evaluation.tasks.domain import FAMILIES, dtype_of, shape_of
+from evaluation.tasks.input_families import InputGenerator, torch_dtype
+from evaluation.tasks.operation_count import counted_cost
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.reference import Reference
+from evaluation.tasks.spec import load_operator
+from evaluation.types import Split
+
+CASE_MB = (24, 12, 6, 3, 2, 1)
+MAX_OPERATIONS = 4e8
+"""Operations of the largest case on a CPU."""
+_FAMILY = re.compile(r"with (\w+) inputs")
+
+
+class Checker:
+    """A written task in a folder, which is changed until its checks pass."""
+
+    def __init__(self, written: Written, folder: Path) -> None:
+        self.written, self.folder = written, folder
+        self.flags: list[str] = []
+
+    def run(self) -> None:
+        """Write the folder's files. Raises Unsupported with the reason of a refusal."""
+        self._write()
+        self._size()
+        self._families()
+        self._fit()
+
+    def _write(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / "task.toml").write_text(self.written.toml(), encoding="utf-8")
+        (self.folder / "reference.py").write_text(self.written.reference, encoding="utf-8")
+
+    def _operator(self, kind: str = CPU) -> Operator:
+        try:
+            return load_operator(self.folder, languages(), kind)
+        except TaskError as error:
+            raise Unsupported(str(error).replace(f"{self.folder}/", "")) from error
+
+    def _size(self) -> None:
+        """Choose the largest tensors of a case whose operations a CPU does in a moment."""
+        for megabytes in CASE_MB:
+            self.written.case_mb = megabytes
+            self._write()
+            try:
+                operator = self._operator()
+            except Unsupported as error:
+                if megabytes == CASE_MB[0]:
+                    raise Unsupported(f"cannot be made small enough for a CPU: {error}") from error
+                break
+            seen = [case for case in operator.cases if case.split is Split.SEEN]
+            module = operator.module()
+            _, count = counted_cost(module.reference, operator.arguments, seen[0])
+            enough = megabytes
+            if count <= MAX_OPERATIONS:
+                break
+        self.written.case_mb = enough
+        self._write()
+        self._operator(GPU)
+
+    def _families(self) -> None:
+        """Keep the input families for which the truth is finite."""
+        if "nominal" in (left := self._infinite()) and self.written.uniform:
+            self._draw_as_published("normal inputs have no finite result")
+            left = self._infinite()
+        if "nominal" in left:
+            raise Unsupported("the result is not finite")
+        self._keep([name for name in FAMILIES if name not in left])
+        self._degenerate()
+
+    def _infinite(self) -> list[str]:
+        return [
+            family
+            for family in FAMILIES
+            if not all(
+                bool(torch.isfinite(y).all())
+                for y in self._exact(family, 1)
+                if y.is_floating_point()
+            )
+        ]
+
+    def _small(self) -> Reference:
+        operator = self._operator()
+        cases = small_cases(operator, operator.domain.dtypes[0])
+        return Reference(operator, cases[-1])
+
+    def _exact(self, family: str, seed: int, **changed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the outputs in float64 for inputs of a family."""
+        reference = self._small()
+        generator = torch.Generator().manual_seed(seed)
+        inputs = {**reference.drawn(InputGenerator(generator, family)), **changed}
+        return self._outputs(reference, inputs)
+
+    @staticmethod
+    def _outputs(reference: Reference, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        wide = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
+        scalars = {a.name: reference.case[a.name] for a in reference.operator.scalars}
+        result = reference.operator.module().exact(**wide, **scalars)
+        return result if isinstance(result, tuple) else (result,)
+
+    def _draw_as_published(self, why: str) -> None:
+        """Draw the inputs that the suite draws from [0, 1) from there."""
+        for argument in self.written.arguments:
+            if argument["name"] in self.written.uniform:
+                argument["range"] = [0.0, 1.0]
+        self.written.uniform = ()
+        self.flags.append(f"inputs from [0, 1) only: {why}")
+        self._write()
+
+    def _keep(self, families: list[str]) -> None:
+        self.written.input_families = () if len(families) == len(FAMILIES) else tuple(families)
+        self._write()
+
+    def _degenerate(self) -> None:
+        """Refuse a task whose outputs no input changes, and name inputs that change none.
+
+        Raises: Unsupported.
+        """
+        reference = self._small()
+        family = FAMILIES[0]
+
+        def drawn(seed: int) -> dict[str, torch.Tensor]:
+            generator = torch.Generator().manual_seed(seed)
+            return reference.drawn(InputGenerator(generator, family))
+
+        first, second = drawn(1), drawn(2)
+        outputs = self._outputs(reference, first)
+        if not _equal(outputs, self._outputs(reference, first)):
+            raise Unsupported("random: two calls with the same inputs differ")
+        if _equal(outputs, self._outputs(reference, second)):
+            raise Unsupported("degenerate: the outputs are the same for all inputs")
+        for name in first:
+            if not torch.equal(first[name], second[name]) and _equal(
+                outputs, self._outputs(reference, {**first, name: second[name]})
+            ):
+                self.flags.append(f"{name} has no effect")
+
+    def _fit(self) -> None:
+        """Fit the tolerance, without the families in which it cannot be fitted."""
+        for _ in FAMILIES:
+            try:
+                write(self.folder, fit(self.folder))
+                return
+            except TaskError as error:
+                message = str(error).replace(f"{self.folder}/", "")
+            families = list(self.written.input_families or FAMILIES)
+            found = _FAMILY.search(message)
+            family = found.group(1) if found else FAMILIES[0]
+            if family in families and family != FAMILIES[0]:
+                families.remove(family)
+                self._keep(families)
+            elif self.written.uniform:
+                self._draw_as_published("normal inputs have no tolerance")
+            else:
+                raise Unsupported(f"no tolerance: {message.partition(': ')[2]}")
+        raise Unsupported("no tolerance: too many input families were left out")
+
+    def fingerprint(self) -> str:
+        """Return a hash of the traced operations, which equal computations share."""
+        operator = self._operator(GPU)
+        case = replace(operator.cases[0])
+        given: dict[str, Any] = {a.name: case[a.name] for a in operator.scalars}
+        for a in operator.inputs:
+            shape, dtype = shape_of(a, case), torch_dtype(dtype_of(a, case))
+            given[a.name] = torch.empty(shape, dtype=dtype, device="meta")
+        with _Trace() as trace:
+            operator.module().reference(**given)
+        ranks = sorted(str(len(a.shape)) for a in operator.inputs)
+        text = " ".join([*trace.calls, "|", *ranks])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class _Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode that notes each operation with the ranks of its tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not func.is_view and func.overloadpacket.__name__ not in ("detach", "clone", "empty"):
+            ranks = [str(x.dim()) for x in tree_leaves((args, kwargs)) if torch.is_tensor(x)]
+            self.calls.append(f"{func.overloadpacket.__name__}({','.join(ranks)})")
+        return func(*args, **(kwargs or {}))
+
+
+def _equal(one: tuple[torch.Tensor, ...], other: tuple[torch.Tensor, ...]) -> bool:
+    return all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(one, other, strict=True))

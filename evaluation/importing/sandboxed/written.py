@@ -1,0 +1,418 @@
+"""UNTRUSTED: `task.toml` and `reference.py` of a problem of KernelBench's form."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from evaluation.importing.sandboxed.expressions import is_plain
+from evaluation.importing.sandboxed.generalise import General
+from evaluation.importing.sandboxed.kernelbench import Call, KernelBench, identifier
+from evaluation.importing.sandboxed.observation import Unsupported
+from evaluation.importing.sandboxed.recording import INTEGERS, UNIFORM
+
+DTYPES = {torch.float32: "dtype", torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
+DTYPES |= {torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+MAX_FAN_IN = 256
+"""Terms of a sum beyond which weights are not made smaller: small cases have fewer of them."""
+MAX_GPU_MB = 6144
+"""Tensors of a published configuration; a larger one is halved until it fits."""
+
+
+@dataclass
+class Written:
+    """A task in words that can still be changed: families and ranges follow from the fit."""
+
+    title: str
+    category: str
+    level: int
+    families: tuple[str, ...]
+    reference: str
+    arguments: list[dict[str, object]]
+    domain: dict[str, str]
+    derived: dict[str, str]
+    published: dict[str, object]
+    gpu: dict[str, object]
+    gpu_mb: int
+    uniform: tuple[str, ...]
+    """Inputs that the suite draws from [0, 1)."""
+    case_mb: int = 24
+    input_families: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+    def toml(self) -> str:
+        """Return `task.toml`."""
+        lines = [f"title = {_text(self.title)}", f"category = {_text(self.category)}"]
+        lines += [f"families = {_list(self.families)}", f"level = {self.level}"]
+        if self.input_families:
+            lines.append(f"input_families = {_list(self.input_families)}")
+        lines += ["arguments = [", *(f"    {_table(a)}," for a in self.arguments), "]"]
+        if self.derived:
+            lines += ["", "[derived]"]
+            lines += [f"{name} = {_text(text)}" for name, text in self.derived.items()]
+        lines += ["", "[domain]", 'dtypes = ["float32"]']
+        lines += [f"{name} = {text}" for name, text in self.domain.items()]
+        lines += ["", "[models]", f"published = {_table(self.published)}"]
+        lines += ["", "[limits]", f"case_mb = {self.case_mb}"]
+        if self.gpu != self.published:
+            lines += ["", "[gpu.models]", f"published-smaller = {_table(self.gpu)}"]
+        memory = max(16384, 6 * self.gpu_mb)
+        lines += ["", "[gpu.limits]", f"case_mb = {self.gpu_mb}", f"memory_mb = {memory}"]
+        return "\n".join(lines) + "\n"
+
+
+def write(
+    problem: KernelBench, general: General, source: str, heading: str, level: int, category: str
+) -> Written:
+    """Return the task of a problem. Raises Unsupported."""
+    call = problem.published
+    symbols = list(general.ranges)
+    derived = _derived(general, symbols)
+    shapes = {n: _dimensions(s, derived) for n, s in general.shapes.items()}
+    outputs = [_dimensions(s, derived) for s in general.outputs]
+    taken = {*shapes, *symbols, *derived}
+    names = ["out"] if len(outputs) == 1 else [f"out_{n}" for n in range(len(outputs))]
+    names = [identifier(name, taken) for name in names]
+    scalars = {n: v for n, v in call.others.items() if isinstance(v, float)}
+    needed = problem.constants.used_by("get_init_inputs", [*symbols, *general.tied])
+    needed = list(dict.fromkeys(general.tied.get(name, name) for name in needed))
+    found = {name: _recovered(name, general.shapes) for name in needed}
+    missing = [name for name, text in found.items() if not text]
+    if clash := (set(shapes) | set(scalars)) & {*symbols, *derived}:
+        raise Unsupported(f"{sorted(clash)[0]} names both a size and an input")
+    structured = [n for n, x in call.tensors.items() if call.recording.source_of(x) is None]
+    bounded = _bounds(problem, general)
+    arguments = [_argument(problem, n, shapes[n], bounded) for n in shapes]
+    arguments += [
+        {"name": n, "role": "output", **_dtype(y), "shape": s}
+        for n, y, s in zip(names, call.outputs, outputs, strict=True)
+    ]
+    arguments += [{"name": n, "role": "scalar", "dtype": "float32"} for n in scalars]
+    arguments += [{"name": n, "role": "scalar", "dtype": "int64"} for n in missing]
+    domain = {n: _range(general, n) for n in symbols}
+    domain |= {n: f"{{ choices = [{v}, {v / 2}, {-2 * v}] }}" for n, v in scalars.items()}
+    sizes: dict[str, object] = {n: problem.sizes[n] for n in symbols}
+    published: dict[str, object] = {**sizes, **scalars}
+    gpu, gpu_mb = _on_gpu(problem, general, sizes)
+    reference = _reference(
+        problem, general, source, heading, needed, found, [*scalars, *missing], structured
+    )
+    uniform = tuple(
+        n for n, x in call.tensors.items() if (call.recording.source_of(x) or ("",))[0] == UNIFORM
+    )
+    return Written(
+        title=heading.partition("\n")[0],
+        category=category,
+        level=level,
+        families=("kernelbench",),
+        reference=reference,
+        arguments=arguments,
+        domain=domain,
+        derived={name: text for text, name in derived.items()},
+        published=published,
+        gpu={**gpu, **scalars},
+        gpu_mb=gpu_mb,
+        uniform=uniform,
+    )
+
+
+def _derived(general: General, symbols: list[str]) -> dict[str, str]:
+    """Return names for the dimensions that are neither a size nor a product of sizes."""
+    names: dict[str, str] = {}
+    for shape in (*general.shapes.values(), *general.outputs):
+        for text in shape:
+            if not is_plain(text) and text not in names:
+                one = [s for s in symbols if s in text.replace("(", " ").split()]
+                stem = f"out_{one[0]}" if len(one) == 1 else "out_size"
+                name, number = stem, 2
+                while name in names.values() or name in symbols or name in general.shapes:
+                    name, number = f"{stem}_{number}", number + 1
+                names[text] = name
+    return names
+
+
+def _dimensions(shape: tuple[str, ...], derived: Mapping[str, str]) -> list[int | str]:
+    return [int(text) if text.isdigit() else derived.get(text, text) for text in shape]
+
+
+def _recovered(symbol: str, shapes: Mapping[str, tuple[str, ...]]) -> str:
+    """Return Python that reads a size off the shapes of the arguments; empty where none can."""
+    for factor in ("", "*"):
+        for name, shape in shapes.items():
+            for at, text in enumerate(shape):
+                if text == symbol:
+                    return f"{name}.shape[{at}]"
+                first, _, rest = text.partition("*")
+                if factor and rest == symbol and first.isdigit():
+                    return f"{name}.shape[{at}] // {first}"
+    return ""
+
+
+def _dtype(tensor: torch.Tensor) -> dict[str, object]:
+    if tensor.dtype not in DTYPES:
+        raise Unsupported(f"has a tensor of {tensor.dtype}")
+    name = DTYPES[tensor.dtype]
+    return {} if name == "dtype" else {"dtype": name}
+
+
+def _argument(
+    problem: KernelBench, name: str, shape: list[int | str], bounded: Mapping[int, str]
+) -> dict[str, object]:
+    call = problem.published
+    values: dict[str, object] = {}
+    argument: dict[str, object] = {"name": name, "role": "input"}
+    if name in problem.weights:
+        path = problem.parameters[name]
+        parameter = dict(call.module.named_parameters())[path]
+        argument |= _dtype(parameter)
+        values = _weight(call, path, tuple(parameter.shape))
+    else:
+        tensor = call.tensors[name]
+        argument |= _dtype(tensor)
+        drawn = call.recording.source_of(tensor)
+        if drawn and drawn[0] == INTEGERS:
+            low, high = drawn[1]
+            values = {"range": [low, bounded.get(high, high)]}
+    return {**argument, "shape": shape, **values}
+
+
+def _bounds(problem: KernelBench, general: General) -> dict[int, str]:
+    """Return the sizes that bound drawn integers, such as a number of classes, by value."""
+    found = {}
+    if any(kind == INTEGERS for _, kind, _ in problem.published.recording.drawn):
+        for name, r in general.ranges.items():
+            value = problem.sizes[name] + (r.step if problem.sizes[name] < r.high else -r.step)
+            call = problem.call(general.all_sizes(problem, {name: value}))
+            if any(k == INTEGERS and b[1] == value for _, k, b in call.recording.drawn):
+                found[problem.sizes[name]] = name
+    return found
+
+
+def _weight(call: Call, path: str, shape: tuple[int, ...]) -> dict[str, object]:
+    """Return how a parameter is drawn: so that the sums that it weighs stay near one."""
+    owner, _, own = path.rpartition(".")
+    module = call.module.get_submodule(owner)
+    if len(shape) == 1 and own == "weight" and "Norm" in type(module).__name__:
+        return {"range": [0.5, 1.5]}
+    if len(shape) < 2:
+        return {"scale": 0.1} if "bias" in own else {}
+    terms = math.prod(shape[1:])
+    if isinstance(module, torch.nn.modules.conv._ConvTransposeNd):
+        terms = shape[0] * math.prod(shape[2:]) // module.groups
+    if terms < 4 or min(sorted(shape)[-2:]) == 1:
+        return {}
+    return {"scale": float(f"{1 / math.sqrt(min(terms, MAX_FAN_IN)):.3g}")}
+
+
+def _range(general: General, name: str) -> str:
+    r = general.ranges[name]
+    if r.step == 1:
+        return f"[{r.low}, {r.high}]"
+    return f"{{ log_uniform = [{r.low}, {r.high}], multiple_of = {r.step} }}"
+
+
+def _on_gpu(
+    problem: KernelBench, general: General, sizes: Mapping[str, object]
+) -> tuple[dict[str, object], int]:
+    """Return the published sizes, halved until the tensors fit a GPU, and the MiB of a case."""
+    chosen = {name: int(str(value)) for name, value in sizes.items()}
+    while (found := _megabytes(problem, general, chosen)) > MAX_GPU_MB:
+        halved = {
+            n: chosen[n] // 2 // r.step * r.step
+            for n, r in general.ranges.items()
+            if chosen[n] // 2 // r.step * r.step >= r.low
+        }
+        if not halved:
+            raise Unsupported(f"its tensors take {found} MiB")
+        largest = max(halved, key=lambda n: halved[n])
+        chosen[largest] = halved[largest]
+    return dict(chosen), max(1024, 2 * found)
+
+
+def _megabytes(problem: KernelBench, general: General, sizes: Mapping[str, int]) -> int:
+    found = problem.observe(general.all_sizes(problem, sizes))
+    elements = sum(math.prod(s) for s in (*found.arguments.values(), *found.outputs))
+    return math.ceil(elements * 8 / 2**20 / 2)
+
+
+REFERENCE = '''\
+"""{heading}
+"""
+
+{source}
+
+
+# Written by the importer.
+
+import functools
+{imports}
+
+{init}
+
+
+@functools.cache
+def module({parameters}):
+    """Return the module of the problem, as a function of its tensors."""
+    with {device}:
+        found = Model({call})
+    for part in found.modules():
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        if isinstance(part, torch.nn.modules.batchnorm._NormBase):
+            part.track_running_stats = False
+            part.running_mean = part.running_var = part.num_batches_tracked = None
+    return found{moved}
+
+
+def reference({arguments}):
+    found = module({values})
+{body}
+'''
+
+
+def _reference(
+    problem: KernelBench,
+    general: General,
+    source: str,
+    heading: str,
+    needed: list[str],
+    found: Mapping[str, str],
+    scalars: list[str],
+    structured: list[str],
+) -> str:
+    call = problem.published
+    constants = problem.constants
+    tied = [n for n in general.tied if general.tied[n] in needed]
+    lines = [f"{n} = {general.tied[n]}" for n in tied]
+    lines += constants.body("get_init_inputs", [*needed, *tied])
+    init = _function("init_inputs", needed, lines)
+    added = constants.added(list(general.ranges))
+    has_data = bool(dict(call.module.named_buffers())) or any(
+        torch.is_tensor(v) for part in call.module.modules() for v in vars(part).values()
+    )
+    first = next(iter(general.shapes))
+    values = [found[n] or n for n in needed]
+    parameters = list(needed)
+    if has_data:
+        floats = [n for n, x in call.tensors.items() if x.is_floating_point()] or [first]
+        values += [f"{floats[0]}.device", f"{floats[0]}.dtype"]
+        parameters += ["device", "dtype"]
+    given = ", ".join(
+        n if n in call.tensors or isinstance(call.others[n], float) else repr(call.others[n])
+        for n in call.names
+    )
+    weights = "".join(f'        "{path}": {n},\n' for n, path in problem.parameters.items())
+    run = f"found({given})"
+    body = []
+    if weights:
+        body = ["    state = {", weights.rstrip("\n"), "    }"]
+        run = f"functional_call(found, state, ({given},))"
+    simple = len(call.outputs) == 1
+    body += [f"    return {run}"] if simple else [f"    return flat({run})"]
+    text = REFERENCE.format(
+        heading=_docstring(heading, call),
+        source=source.strip("\n"),
+        imports="\nfrom torch.func import functional_call\n" if weights else "",
+        init="\n".join([*added, "", "", init]) if added else "\n" + init,
+        parameters=", ".join(parameters),
+        device="torch.device(device)" if has_data else 'torch.device("meta")',
+        call=_init_call(call, ", ".join(needed)),
+        moved=".to(dtype)" if has_data else "",
+        arguments=", ".join([*general.shapes, *scalars]),
+        values=", ".join(values),
+        body="\n".join(body),
+    )
+    if not simple:
+        text += FLAT
+    elif not torch.is_tensor(call.result):
+        text = text.replace(f"    return {run}", f"    return flat({run})[0]") + FLAT
+    if structured:
+        text += _inputs(problem, general)
+    return text
+
+
+FLAT = '''
+
+def flat(result):
+    """Return the tensors of a result in order."""
+    if torch.is_tensor(result):
+        return (result,)
+    return tuple(y for each in result for y in flat(each))
+'''
+
+
+def _init_call(call: Call, sizes: str) -> str:
+    if not call.init_named:
+        return f"*init_inputs({sizes})" if call.init else ""
+    return f"*init_inputs({sizes})[0], **init_inputs({sizes})[1]"
+
+
+def _function(name: str, parameters: Iterable[str], lines: list[str]) -> str:
+    return "\n".join([f"def {name}({', '.join(parameters)}):", *(f"    {x}" for x in lines)])
+
+
+def _docstring(heading: str, call: Call) -> str:
+    doc = inspect.getdoc(type(call.module)) or ""
+    doc = doc.replace("\\", "/").replace('"""', "'''").strip()
+    more = "What the module `Model` below computes, in training mode as the suite runs it."
+    if dict(call.module.named_parameters()):
+        more += "\nIts parameters are arguments, and drawn anew for each case."
+    if any(isinstance(p, torch.nn.modules.dropout._DropoutNd) for p in call.module.modules()):
+        more += "\nIts dropout is off."
+    return "\n\n".join(part for part in (heading, doc, more) if part)
+
+
+def _inputs(problem: KernelBench, general: General) -> str:
+    """Return `inputs`, which runs the suite's generator with the judge's random numbers."""
+    from evaluation.importing.sandboxed.drawing import drawn_source
+
+    constants, call = problem.constants, problem.published
+    symbols = constants.used_by("get_inputs", [*general.ranges, *general.tied])
+    own = list(dict.fromkeys(general.tied.get(name, name) for name in symbols))
+    tied = [n for n in general.tied if general.tied[n] in own]
+    lines = [f"{n} = {general.tied[n]}" for n in tied]
+    lines += drawn_source(constants.body("get_inputs", [*own, *tied]))
+    generator = _function("get_drawn", ["draw", *own], lines)
+    sizes = ", ".join(f'case["{n}"]' for n in own)
+    rows = [f"    found = dict(zip({list(call.names)}, given))"]
+    for name, path in problem.parameters.items():
+        shape = ", ".join(_python_size(t) for t in general.shapes[name])
+        words = _weight(call, path, tuple(dict(call.module.named_parameters())[path].shape))
+        drawn = f"draw.normal(({shape},), {words.get('scale', 1.0)})"
+        if "range" in words:
+            drawn = f"draw.uniform(({shape},), 0.5, 1.5)"
+        rows.append(f'    found["{name}"] = {drawn}')
+    keep = "    return {n: x for n, x in found.items() if torch.is_tensor(x)}"
+    body = ["", "", generator, "", "", "def inputs(case, draw):"]
+    body += ["    with torch.device(draw.device):", f"        given = get_drawn(draw, {sizes})"]
+    return "\n".join([*body, *rows, keep]) + "\n"
+
+
+def _python_size(text: str) -> str:
+    parts = text.split("*") if is_plain(text) else []
+    if not parts:
+        raise Unsupported("structured inputs beside weights of derived sizes")
+    return " * ".join(p if p.isdigit() else f'case["{p}"]' for p in parts)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _list(values: Iterable[object]) -> str:
+    return f"[{', '.join(_value(v) for v in values)}]"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    return _list(value) if isinstance(value, list | tuple) else str(value)
+
+
+def _table(values: Mapping[str, object]) -> str:
+    return "{ " + ", ".join(f"{n} = {_value(v)}" for n, v in values.items()) + " }"

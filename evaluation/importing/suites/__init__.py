@@ -1,0 +1,44 @@
+"""Suites: one module for each, with `SUITE`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evaluation.importing.checkout import Checkout
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem of a suite: the name of its task, and the file that defines it."""
+
+    name: str
+    path: str
+    title: str
+    level: int
+    category: str
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A public suite of kernel problems."""
+
+    slug: str
+    title: str
+    repository: str
+    form: str
+    """The module in `importing.sandboxed` that reads its problems."""
+    score: str
+    """What the suite itself reports, in a few words."""
+    problems: Callable[[Checkout], Sequence[Problem]]
+
+
+def suites() -> dict[str, Suite]:
+    """Return all suites by slug."""
+    found = {}
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+        suite: Suite = importlib.import_module(f"{__name__}.{module.name}").SUITE
+        found[suite.slug] = suite
+    return found

@@ -1,0 +1,46 @@
+"""Origins of imported operators, as `[source]` in `task.toml` states them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evaluation.tasks.toml_reader import Table
+
+
+@dataclass(frozen=True)
+class Source:
+    """A problem of a public suite: the file, its commit and its licence."""
+
+    suite: str
+    title: str
+    repository: str
+    commit: str
+    path: str
+    sha256: str
+    licence: str
+    form: str
+    version: int
+    score: str
+    """What the suite itself reports."""
+    flags: tuple[str, ...] = ()
+    fingerprint: str = ""
+    """A hash of the traced operations, which equal computations share."""
+
+
+def read_source(table: Table) -> Source | None:
+    """Return the origin of an imported operator; None for one of this project.
+
+    Raises: TaskError.
+    """
+    if not table.has("source"):
+        return None
+    item = table.table("source")
+    words = ("suite", "title", "repository", "commit", "path", "sha256", "licence", "form", "score")
+    source = Source(
+        **{name: item.string(name) for name in words},
+        version=item.integer("version"),
+        flags=tuple(map(str, item.items("flags", "strings", least=0))),
+        fingerprint=item.string("fingerprint"),
+    )
+    item.finish()
+    return source

@@ -1,0 +1,67 @@
+"""Tests of conversion in the sandbox: code that hangs, forks, or reaches for the network."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from evaluation.importing import convert
+from evaluation.importing.convert import Converted, Refused
+from evaluation.importing.suites import Problem
+from tests.evaluation.importing.suite_checkout import SCALED, problem
+
+pytestmark = pytest.mark.timeout(300)
+GOOD = (Problem("good", "good.py", "Good", 1, "Math"), SCALED)
+FORKS = """import os, time
+    for _ in range(12):
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+    time.sleep(60)"""
+
+
+def bad(name: str, before: str) -> tuple[Problem, str]:
+    source = problem("x * self.weight", before=before)
+    return Problem(name, f"{name}.py", name, 1, "Math"), source
+
+
+def converted(*problems: tuple[Problem, str], seconds: int = 100) -> dict[str, object]:
+    """Convert without the rules of sources, which refuse most of these first."""
+    return dict(convert.run(problems, "kernelbench", seconds))
+
+
+def test_hanging_code_is_ended():
+    found = converted(bad("hangs", "while True: pass"), seconds=4)
+    assert str(found["hangs"]) == "its code took longer than 4 s of processor time"
+    assert not found["hangs"].final
+
+
+def test_idle_code_is_ended():
+    found = converted(bad("sleeps", "import time; time.sleep(600)"), seconds=3)
+    assert str(found["sleeps"]) == "its code took longer than 15 s"
+
+
+def test_forking_code_is_ended_with_its_sandbox():
+    found = converted(bad("forks", FORKS))
+    assert "processes at a time; the limit is 6" in str(found["forks"])
+
+
+def test_network_is_out_of_reach():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        reach = f"import socket; socket.create_connection(('127.0.0.1', {port}))"
+        found = converted(bad("reaches", reach), GOOD)
+        server.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert isinstance(found["reaches"], Refused) and "Error" in str(found["reaches"])
+    assert isinstance(found["good"], Converted)
+
+
+def test_code_that_ends_its_parent_refuses_itself_alone(monkeypatch):
+    monkeypatch.setattr(convert, "check_source", lambda name, source: None)
+    kills = bad("kills", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)")
+    first, second = convert.convert_all([kills, GOOD], "kernelbench", 100)
+    assert isinstance(first, Refused) and "ended the process" in str(first)
+    assert isinstance(second, Converted)
