@@ -17,6 +17,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 ARENA_HOME = Path(os.environ.get("ARENA_HOME", BASE_DIR / ".arena")).resolve()
 ARENA_HARNESSES = Path(os.environ.get("ARENA_HARNESSES", ARENA_HOME / "harnesses")).resolve()
 ARENA_TASKS = Path(os.environ.get("ARENA_TASKS", BASE_DIR / "tasks")).resolve()
+ARENA_IMPORTED = Path(os.environ.get("ARENA_IMPORTED", ARENA_HOME / "imported")).resolve()
 ARENA_CHECKOUTS = os.environ.get("ARENA_CHECKOUTS", "")  # a folder that curators read
 ADMISSIONS = BASE_DIR / "benchmarks" / "results"  # admission results, measured on our machines
 

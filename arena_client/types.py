@@ -88,6 +88,7 @@ class ExternalAgent(TypedDict):
 
 
 class FiltersIn(TypedDict):
+    suite: NotRequired[str]
     hardware: NotRequired[str]
     category: NotRequired[str]
     track: NotRequired[str]
@@ -423,12 +424,14 @@ class TaskDetail(TypedDict):
     category: str
     families: list[str]
     level: int
+    suite: str
     track: str
     status: str
     content_hash: str | None
     admitted: bool
     prompt: str
     reference: str
+    source: dict[str, Any]
     public: dict[str, Any]
 
 
@@ -438,6 +441,7 @@ class TaskOut(TypedDict):
     category: str
     families: list[str]
     level: int
+    suite: str
     track: str
     status: str
     content_hash: str | None

@@ -33,7 +33,7 @@ def sync() -> SyncReport:
         for spec in specs
     )
     sync_harnesses(_harness_spec(adapter) for adapter in adapters)
-    report = sync_tasks(settings.ARENA_TASKS)
+    report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
     report.problems = problems + report.problems
     keep_admissions(settings.ADMISSIONS)
     changes = {"added": report.added, "changed": report.changed, "missing": report.missing}

@@ -27,6 +27,7 @@ class TaskOut(Schema):
     category: str = Field(validation_alias="operator.category")
     families: list[str] = Field(validation_alias="operator.families")
     level: int = Field(validation_alias="operator.level")
+    suite: str = Field(validation_alias="operator.suite")
     track: str
     status: str
     content_hash: str | None
@@ -44,6 +45,7 @@ class TaskOut(Schema):
 class TaskDetail(TaskOut):
     prompt: str = Field(validation_alias="operator.prompt")
     reference: str = Field(validation_alias="operator.reference_source")
+    source: dict[str, Any] = Field(validation_alias="operator.source")
     public: dict[str, Any]
 
     @staticmethod
@@ -118,8 +120,9 @@ class HardwareOut(Schema):
 
 
 @router.get("/tasks", response=list[TaskOut])
-def list_tasks(request: HttpRequest, category: str = "", track: str = "") -> Any:
-    return Task.objects.listed(request.user).matching(category, track)
+def list_tasks(request: HttpRequest, category: str = "", track: str = "", suite: str = "") -> Any:
+    """List the tasks. The suite `native` has those that were not imported."""
+    return Task.objects.listed(request.user).matching(category, track, suite)
 
 
 @router.get("/tasks/{operator}/{track}", response=TaskDetail)

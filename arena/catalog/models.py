@@ -18,6 +18,8 @@ DIRECT = "direct-submission"
 """Slug and adapter of the agent that stands for kernels submitted without one."""
 EXTERNAL = "external"
 """Adapter of the agents that run elsewhere and report to this arena; each has an owner."""
+NATIVE = "native"
+"""Name of the catalogue of this project, beside the suites that tasks are imported from."""
 RESERVED_SLUGS = ("new", DIRECT)
 """Slugs that no new agent can have: pages have their addresses."""
 
@@ -49,6 +51,17 @@ class Operator(models.Model):
     level = models.PositiveSmallIntegerField()
     prompt = models.TextField()
     reference_source = models.TextField()
+    suite = models.SlugField(
+        max_length=50,
+        blank=True,
+        db_index=True,
+        help_text="The public suite that it was imported from; empty for those of this project.",
+    )
+    source = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Where an imported one comes from: repository, commit, path, hash and licence.",
+    )
 
     class Meta:
         ordering = ["slug"]
@@ -70,10 +83,16 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """Return the visible tasks with the related rows that a list reads."""
         return self.visible_to(user).select_related("operator").with_versions()
 
-    def matching(self, category: str = "", track: str = "") -> Self:
-        """Filter by category and track; empty values are ignored."""
-        lookups = {"operator__category": category, "track": track}
-        return self.filter(**{name: value for name, value in lookups.items() if value})
+    def matching(self, category: str = "", track: str = "", suite: str = "") -> Self:
+        """Filter by category, track and suite; empty values are ignored.
+
+        The suite `native` has the tasks that were not imported.
+        """
+        lookups = {"operator__category": category, "track": track, "operator__suite": suite}
+        chosen = {name: value for name, value in lookups.items() if value}
+        if suite == NATIVE:
+            chosen["operator__suite"] = ""
+        return self.filter(**chosen)
 
     def named(self, words: str) -> Self:
         """Filter by words, each in the slug or title of the operator, its category or the track."""

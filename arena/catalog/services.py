@@ -87,24 +87,46 @@ class SyncReport:
     problems: list[str] = field(default_factory=list)
 
 
-def sync_tasks(root: Path) -> SyncReport:
+def sync_tasks(root: Path, imported: Path | None = None) -> SyncReport:
     """Write a row for every task under `root`; report malformed folders and go on.
+
+    `imported` has a folder like it for each suite that tasks were imported from.
 
     A version is immutable: new content is a new version, and restored content is the old version
     again. A task whose folder is missing stays and takes no runs until the folder is back.
     """
     report = SyncReport()
-    try:
-        names = find_operators(root)
-    except TaskError as error:
-        report.problems.append(str(error))
-        return report
+    names: dict[str, Path] = {}
+    for each in (root, *suite_roots(imported)):
+        try:
+            found = find_operators(each)
+        except TaskError as error:
+            report.problems.append(str(error))
+            if each == root:
+                return report
+            continue
+        if taken := sorted(names.keys() & set(found)):
+            report.problems.append(f"{each}: {taken[0]} is an operator elsewhere; rename one")
+        names = dict.fromkeys(found, each) | names
+    _sync_folders(names, report)
+    return report
+
+
+def suite_roots(imported: Path | None) -> list[Path]:
+    """Return the folders of suites, each of which holds the folders of operators."""
+    if imported is None or not imported.is_dir():
+        return []
+    return sorted(p for p in imported.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _sync_folders(names: Mapping[str, Path], report: SyncReport) -> None:
+    """Write the rows of these operators, each of which has its folder in a root."""
     unreadable: list[str] = []
     found: set[str] = set()
     curated = set(
         TaskVersion.objects.exclude(folder=None).values_list("task__operator__slug", flat=True)
     )
-    for name in names:
+    for name, root in sorted(names.items()):
         if name in curated:
             report.curated.append(name)
             continue
@@ -125,7 +147,6 @@ def sync_tasks(root: Path) -> SyncReport:
         if task.slug not in found:
             Task.objects.filter(pk=task.pk).update(in_tree=False)
             report.missing.append(task.slug)
-    return report
 
 
 def sync_agents(specs: Iterable[AgentSpec]) -> list[str]:
@@ -379,6 +400,8 @@ def _sync_task(folder: LoadedTask, public: dict[str, Any], report: SyncReport) -
     source = folder.operator
     values = {name: getattr(source, name) for name in ("title", "category", "level", "prompt")}
     values["families"] = list(source.families)
+    values["source"] = to_json(source.source) if source.source else {}
+    values["suite"] = source.source.suite if source.source else ""
     values["reference_source"] = read_text(source.folder / "reference.py")
     operator, _ = Operator.objects.update_or_create(slug=source.name, defaults=values)
     task, added = Task.objects.update_or_create(

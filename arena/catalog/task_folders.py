@@ -24,7 +24,8 @@ def root_of(version: TaskVersion) -> Path:
     """
     if version.folder is None:
         tree: Path = settings.ARENA_TASKS
-        return tree
+        suite = version.task.operator.suite
+        return settings.ARENA_IMPORTED / suite if suite else tree
     root: Path = settings.ARENA_HOME / "tasks" / version.folder.content_hash
     if not (root / version.folder.operator).is_dir():
         _write(root, version.folder.operator, version.folder.files)

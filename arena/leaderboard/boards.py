@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.catalog.models import Hardware, Harness
+from arena.catalog.models import NATIVE, Hardware, Harness
 from arena.filters import unknown_value
 from arena.leaderboard.columns import Columns, last_of_each
 from arena.leaderboard.rankings import (
@@ -27,16 +27,18 @@ from arena.leaderboard.rankings import (
 )
 from arena.leaderboard.results import Snapshot, computed, snapshot
 
-FACETS = ("hardware", "category", "track", "family", "model", "harness", "experiment")
+FACETS = ("suite", "hardware", "category", "track", "family", "model", "harness", "experiment")
 
 
 @dataclass(frozen=True)
 class Filters:
     """The runs of a board, and the speedup it is ranked by (`generalization`).
 
-    Without hardware it is the board of the device with the most results.
+    Without hardware it is the board of the device with the most results. A board is of one suite,
+    by default of the tasks of this project; only other pages ask for all of them, by an empty one.
     """
 
+    suite: str = NATIVE
     hardware: str = ""
     category: str = ""
     track: str = ""
@@ -129,7 +131,7 @@ def unknown(filters: Filters, shown: Snapshot | None = None) -> list[str]:
     for facet in FACETS:
         value = getattr(filters, facet)
         known = [option.value for option in options(filters, facet, now)] if value else []
-        if value and value not in known:
+        if value and value not in (*known, NATIVE):
             name = {"hardware": "device", "family": "model family"}.get(facet, facet)
             listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
             hint = f"Known: {listed}." if known else "There is none yet."
@@ -146,7 +148,7 @@ def leaders(device: str) -> dict[int, tuple[str, int, float, float, float]]:
     shown = snapshot()
 
     def compute() -> dict[int, tuple[str, int, float, float, float]]:
-        rows = results(shown, Filters(hardware=device))
+        rows = results(shown, Filters(suite="", hardware=device))
         closed = [pk for pk, agent in shown.agents.items() if not agent.open_book]
         timed = rows["passed"] & (rows["unseen_speedup"] > 0) & np.isin(rows["agent"], closed)
         rows = rows.among(timed)
@@ -229,7 +231,7 @@ def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
     if facet == "hardware":
         found = [Option(d.slug, d.name, counts.get(d.slug, 0)) for d in catalog.devices.values()]
         return sorted(found, key=lambda option: (-option.count, option.value))
-    if facet in ("category", "track", "family"):
+    if facet in ("suite", "category", "track", "family"):
         listed = computed(shown, ("values", facet), lambda: _values_of_all(shown, facet))
         return [Option(name, name, counts.get(name, 0)) for name in listed]
     titles: dict[str, str] = {}

@@ -17,7 +17,7 @@ from django.db.models import Q, Window
 from django.db.models.functions import RowNumber
 from numpy.typing import NDArray
 
-from arena.catalog.models import DIRECT, Agent, Hardware, Task
+from arena.catalog.models import DIRECT, NATIVE, Agent, Hardware, Task
 from arena.leaderboard.columns import (
     COLUMNS,
     PLACE_COLUMNS,
@@ -225,8 +225,8 @@ def _tasks() -> dict[int, TaskFacts]:
     """Return the tasks that boards show."""
     names = ("pk", "operator__slug", "operator__title", "operator__category", "track")
     shown = Task.objects.exclude(status=Task.Status.DRAFT).order_by()
-    found = shown.values_list(*names, "operator__families")
+    found = shown.values_list(*names, "operator__families", "operator__suite")
     return {
-        pk: TaskFacts(slug, title, category, track, tuple(families))
-        for pk, slug, title, category, track, families in found
+        pk: TaskFacts(slug, title, category, track, tuple(families), suite or NATIVE)
+        for pk, slug, title, category, track, families, suite in found
     }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.catalog.models import Agent, Hardware
+from arena.catalog.models import NATIVE, Agent, Hardware
 from arena.leaderboard.columns import Columns, last_of_each, place_numbers
 
 Mask = NDArray[Any]
@@ -25,6 +25,7 @@ class TaskFacts:
     category: str
     track: str
     families: tuple[str, ...]
+    suite: str = NATIVE
 
     @property
     def slug(self) -> str:
@@ -127,6 +128,7 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
     agents, of_agent = np.unique(rows["agent"], return_inverse=True)
     named = [catalog.agents[pk] for pk in agents.tolist()]
     facets = {
+        "suite": _facet([each.suite for each in facts], of_task),
         "category": _facet([each.category for each in facts], of_task),
         "track": _facet([each.track for each in facts], of_task),
         "family": Facet(families, of_task, having.reshape(len(families), len(facts))),

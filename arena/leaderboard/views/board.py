@@ -15,6 +15,7 @@ from django.utils.dateparse import parse_date
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
+from arena.catalog.models import NATIVE
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
 from arena.leaderboard.boards import (
     FACETS,
@@ -23,16 +24,21 @@ from arena.leaderboard.boards import (
     board,
     categories,
     options,
+    results,
     unknown,
 )
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Row
 from arena.leaderboard.results import Snapshot, computed, snapshot
+from arena.leaderboard.suite_scores import FAST_P, fast_p
 from arena.leaderboard.views.fragments import is_inserted
 
 ROWS_A_PAGE = 30
+KERNELBENCH = "kernelbench"
+"""The suite whose own score a board of it shows."""
 SELECTS = (
+    ("suite", "Suite", "Kernel Arena"),
     ("category", "Category", "All categories"),
     ("track", "Track", "All tracks"),
     ("family", "Model family", "All families"),
@@ -45,6 +51,7 @@ PARTS = {
     "generalization": "Public vs held-out speedup",
     "frontier": "Cost and speedup",
     "categories": "Speedup by category",
+    "fast_p": "fast_p, the score of KernelBench",
 }
 """Parts of the page with their titles, below the table."""
 
@@ -98,6 +105,7 @@ def part(request: HttpRequest, name: str) -> HttpResponse:
 def filters_of(request: HttpRequest) -> tuple[Filters, list[str]]:
     """Return the filters of the query string, and what is wrong with the others."""
     chosen: dict[str, Any] = {name: request.GET.get(name, "").replace("\0", "") for name in FACETS}
+    chosen["suite"] = chosen["suite"] or NATIVE
     problems = []
     for name, label in (("since", "From"), ("until", "To")):
         text = request.GET.get(name, "")
@@ -156,7 +164,7 @@ def _selects(
     """Return the select of each filter that has a value, with the number of results of each."""
     found = []
     for name, label, every in SELECTS:
-        listed = options(filters, name, now)
+        listed = [each for each in options(filters, name, now) if each.value != NATIVE]
         if listed:
             choices = [(option.value, f"{option.label} ({option.count})") for option in listed]
             found.append((label, name, every, choices, getattr(filters, name)))
@@ -173,6 +181,8 @@ def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
         > 1
     ):
         names.append("categories")
+    if shown.filters.suite == KERNELBENCH:
+        names.append("fast_p")
     return [
         (n, PARTS[n], _address_of(shown.filters, reverse("board-part", args=[n]))) for n in names
     ]
@@ -196,6 +206,11 @@ def _frontier(request: HttpRequest, shown: Board) -> dict[str, Any]:
     }
 
 
+def _fast_p(request: HttpRequest, shown: Board) -> dict[str, Any]:
+    now = snapshot()
+    return {"scores": fast_p(results(now, shown.filters), now.agents), "thresholds": FAST_P}
+
+
 def _categories(request: HttpRequest, shown: Board) -> dict[str, Any]:
     """Return the heatmap of agents by category, in the order of the board."""
     found = categories(shown.filters)
@@ -211,6 +226,7 @@ PART_CONTEXTS: dict[str, Callable[[HttpRequest, Board], dict[str, Any]]] = {
     "generalization": _generalization,
     "frontier": _frontier,
     "categories": _categories,
+    "fast_p": _fast_p,
 }
 
 

@@ -12,7 +12,7 @@ from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
-from arena.catalog.models import Agent, Task, TaskQuerySet
+from arena.catalog.models import NATIVE, Agent, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
 from arena.leaderboard.boards import Filters, leaders, options
@@ -45,7 +45,7 @@ class Fastest:
 @require_safe
 def tasks(request: HttpRequest) -> HttpResponse:
     """List the published tasks, with the fastest agent of each on one device."""
-    chosen = {name: request.GET.get(name, "") for name in ("category", "track")}
+    chosen = {name: request.GET.get(name, "") for name in ("suite", "category", "track")}
     words = request.GET.get("q", "").strip()[:MAX_WORDS]
     published = Task.objects.visible_to(request.user).filter(status=Task.Status.PUBLISHED)
     found = published.matching(**chosen).named(words).select_related("operator")
@@ -64,7 +64,8 @@ def tasks(request: HttpRequest) -> HttpResponse:
     selects = [
         (label, name, every, _choices(published, name), chosen[name])
         for label, name, every in (
-            ("Category", "category", "All categories"), ("Track", "track", "All tracks"),
+            ("Suite", "suite", "All suites"), ("Category", "category", "All categories"),
+            ("Track", "track", "All tracks"),
         )
     ]  # fmt: skip
     problems = [
@@ -91,9 +92,11 @@ def tasks(request: HttpRequest) -> HttpResponse:
 
 def _choices(tasks: TaskQuerySet, name: str) -> list[tuple[str, str]]:
     """Return the values of a filter of tasks, each with the number of tasks."""
-    column = {"category": "operator__category"}.get(name, name)
+    columns = {"category": "operator__category", "suite": "operator__suite"}
+    column = columns.get(name, name)
     counted = tasks.order_by(column).values_list(column).annotate(Count("pk"))
-    return [(value, f"{value} ({count})") for value, count in counted]
+    labels = {"": "Kernel Arena"} if name == "suite" else {}
+    return [(value or NATIVE, f"{labels.get(value, value)} ({count})") for value, count in counted]
 
 
 @require_safe

@@ -1,0 +1,123 @@
+"""Tests of catalogues of suites: their tasks, their boards and their own scores."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from arena.catalog.models import Operator, Task
+from arena.catalog.services import sync_tasks
+from arena.catalog.task_folders import root_of
+from arena.leaderboard import boards
+from arena.leaderboard.boards import Filters
+from arena.leaderboard.results import snapshot
+from arena.leaderboard.suite_scores import FAST_P, fast_p
+from tests.arena.factories import judged_run
+
+pytestmark = pytest.mark.django_db
+SOURCE = """
+[source]
+suite = "kernelbench"
+title = "KernelBench"
+repository = "https://github.com/ScalingIntelligence/KernelBench"
+commit = "423217d9fda91e0c2d67e4a43bf62f96f6d104f1"
+path = "KernelBench/level1/36_RMSNorm.py"
+sha256 = "00"
+licence = "MIT"
+form = "kernelbench"
+version = 1
+score = "fast_p"
+flags = ["weight has no effect"]
+fingerprint = "ab12"
+"""
+
+
+@pytest.fixture
+def imported(tmp_path: Path, repository: Path, settings) -> Path:
+    """Return a folder of imported tasks with one operator, and sync it beside a native one."""
+    settings.ARENA_IMPORTED, settings.ARENA_TASKS = tmp_path / "imported", tmp_path / "tasks"
+    folder = settings.ARENA_IMPORTED / "kernelbench" / "kb1_36_rmsnorm"
+    shutil.copytree(repository / "tasks" / "rms_norm", folder)
+    shutil.copytree(repository / "tasks" / "softmax", settings.ARENA_TASKS / "softmax")
+    with (folder / "task.toml").open("a") as toml:
+        toml.write(SOURCE)
+    report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
+    assert not report.problems
+    return folder
+
+
+@pytest.fixture
+def judged(task, agent, hardware):
+    return partial(judged_run, hardware=hardware)
+
+
+def of_suite(*names: str) -> None:
+    Operator.objects.filter(slug__in=names).update(suite="kernelbench")
+
+
+def test_imported_tasks_have_their_suite_and_their_folder(imported):
+    operator = Operator.objects.get(slug="kb1_36_rmsnorm")
+    assert operator.suite == "kernelbench" and operator.source["licence"] == "MIT"
+    version = Task.objects.filter(operator=operator).first().version
+    assert root_of(version) / "kb1_36_rmsnorm" == imported
+    assert Operator.objects.get(slug="softmax").suite == ""
+
+
+def test_imported_tasks_stay_when_the_folder_of_one_name_is_elsewhere(imported, settings):
+    shutil.copytree(imported, settings.ARENA_IMPORTED / "other" / imported.name)
+    report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
+    assert "is an operator elsewhere" in report.problems[0]
+    assert Operator.objects.get(slug=imported.name).suite == "kernelbench"
+
+
+def test_task_page_names_suite_licence_and_file(imported, client):
+    page = client.get("/tasks/kb1_36_rmsnorm/torch-to-torch/").content.decode()
+    assert "licence MIT" in page and "weight has no effect" in page
+    assert "/blob/423217d9fda91e0c2d67e4a43bf62f96f6d104f1/KernelBench/level1/36_RMSNorm.py" in page
+    assert "licence" not in client.get("/tasks/softmax/torch-to-torch/").content.decode()
+
+
+def test_tasks_are_filtered_by_suite(imported, client):
+    def listed(suite: str) -> set[str]:
+        page = client.get("/tasks/", {"suite": suite}).content.decode()
+        return {name for name in ("kb1_36_rmsnorm", "softmax") if f"/tasks/{name}/" in page}
+
+    assert listed("") == {"kb1_36_rmsnorm", "softmax"}
+    assert listed("kernelbench") == {"kb1_36_rmsnorm"}
+    assert listed("native") == {"softmax"}
+    assert "There is no suite “none”" in client.get("/tasks/?suite=none").content.decode()
+    found = client.get("/api/v1/tasks?suite=kernelbench").json()
+    assert {task["suite"] for task in found} == {"kernelbench"}
+
+
+def test_board_is_native_and_never_mixed_with_a_suite(judged, client):
+    judged("a", "relu", 2.0)
+    judged("a", "gelu", 8.0)
+    of_suite("gelu")
+    assert boards.board().rows[0].speedup == pytest.approx(2.0)
+    of_kernelbench = boards.board(Filters(suite="kernelbench")).rows[0]
+    assert (of_kernelbench.speedup, of_kernelbench.tasks) == (pytest.approx(8.0), 1)
+    assert client.get("/leaderboard/").context["filters"].suite == "native"
+    page = client.get("/leaderboard/?suite=kernelbench")
+    assert "fast_p, the score of KernelBench" in page.content.decode()
+    assert "fast_p" not in client.get("/leaderboard/").content.decode()
+    part = client.get("/leaderboard/parts/fast_p/?suite=kernelbench").content.decode()
+    assert "100%" in part
+
+
+def test_fast_p_is_the_share_of_tasks_above_each_speedup(judged):
+    judged("a", "relu", 0.6)
+    judged("a", "gelu", 1.2)
+    judged("a", "silu", 4.0)
+    of_suite("relu", "gelu", "silu")
+    shown = snapshot()
+    rows = boards.results(shown, Filters(suite="kernelbench"))
+    (score,) = fast_p(rows, shown.agents)
+    assert score.tasks == 3
+    expected = {0.0: 3, 0.5: 3, 0.8: 2, 1.0: 2, 1.5: 1, 2.0: 1}
+    assert dict(zip(FAST_P, score.shares, strict=True)) == pytest.approx(
+        {p: count / 3 for p, count in expected.items()}
+    )
