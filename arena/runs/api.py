@@ -11,6 +11,7 @@ from ninja.throttling import AuthRateThrottle
 
 from arena.accounts.auth import CANCEL, RUN, START, require_scope, scopes_of, signed_in
 from arena.accounts.models import Scope
+from arena.audit.services import record_of_staff
 from arena.catalog.models import Agent, Hardware, Task
 from arena.errors import Invalid, NotFound
 from arena.runs import services
@@ -76,6 +77,7 @@ def createvisible_run(request: HttpRequest, body: RunIn) -> Status[Run]:
     else:
         require_scope(scopes_of(request), Scope.RUN)
         run = services.start_run(**common, agent_slug=str(body.agent))
+    record_of_staff(signed_in(request), "run.start", run)
     return Status(201, run)
 
 

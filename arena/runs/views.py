@@ -19,6 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from arena.accounts.auth import signed_in
 from arena.accounts.models import User
+from arena.audit.services import record_of_staff
 from arena.catalog.models import Agent, Hardware, Task, TaskQuerySet, TaskVersion
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
@@ -131,7 +132,9 @@ def start(request: HttpRequest) -> HttpResponse:
 def _started(request: HttpRequest, form: StartForm, user: User) -> str:
     """Start the runs of a valid form; return the address of the run or of the experiment."""
     if single := form.single():
-        return services.start_run(owner=user, **single).get_absolute_url()
+        run = services.start_run(owner=user, **single)
+        record_of_staff(user, "run.start", run)
+        return run.get_absolute_url()
     visibility = form.cleaned_data["visibility"]
     started = experiments.start(form.plan(), owner=user, visibility=visibility)
     left_out = [*form.pairs.left_out, *started.left_out]

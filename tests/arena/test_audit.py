@@ -49,6 +49,21 @@ def test_cancellation_by_staff_is_recorded_and_by_the_owner_is_not(
     ]  # fmt: skip
 
 
+def test_start_by_staff_is_recorded(client: Client, start: Any, alice: Any, bob: Any) -> None:
+    start()  # brings the task, the agent and the device
+    for user in (alice, bob):
+        _, token = ApiToken.issue(user, "laptop", ["run"])
+        answer = client.post(
+            "/api/v1/runs",
+            {"agent": "tuner", "task": "relu/cpp-to-cpp"},
+            "application/json",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        assert answer.status_code == 201, answer.content
+    assert ("bob", "run.start", answer.json()["id"]) in entries()
+    assert [actor for actor, action, _ in entries() if action == "run.start"] == ["bob"]
+
+
 def test_continuation_by_staff_is_recorded(start: Any, alice: Any, bob: Any) -> None:
     services.continue_run(broken(start(owner=alice)), alice)
     assert entries() == []

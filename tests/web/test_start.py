@@ -11,6 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from arena.audit.models import AuditEntry
 from arena.catalog.models import Agent, Hardware, Task, Worker
 from arena.runs import forms
 from arena.runs.models import Experiment, Run
@@ -58,6 +59,13 @@ def test_start_form_starts_the_run_and_redirects_to_it(alices, alice):
     assert (run.budget, run.label) == ({"rounds": 3, "seconds": 45}, "by hand")
     assert run.visibility == "owner"
     assert alices.get(run.get_absolute_url()).status_code == 200
+
+
+def test_start_form_of_staff_is_recorded(client, world, bob):
+    client.force_login(bob)
+    client.post(START, FORM)
+    entry = AuditEntry.objects.get(action="run.start")
+    assert (entry.actor, entry.object_label) == (bob, Run.objects.get().pk)
 
 
 def test_start_form_without_hardware_chooses_a_device(alices):
