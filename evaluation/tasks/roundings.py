@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from evaluation.tasks.float64 import Lifted, lifted_arguments, outputs_of
@@ -55,7 +56,40 @@ KEPT = frozenset(
     " logcumsumexp _cdist_forward".split()
 )
 """Operations that are disturbed as they are, although PyTorch can decompose them."""
+PLACES = ("arange", "linspace")
+"""Operations whose results do not depend on an input."""
+INTERPOLATIONS = ("upsample_bilinear", "upsample_linear", "upsample_bicubic", "upsample_trilinear")
+"""Operations that make places inside their decompositions."""
+ADDENDS = {"addmm": 0, "baddbmm": 0, "addmv": 0, "convolution": 2}
+"""Contractions that can have an addend, and its position."""
 LINEAR_ALGEBRA = ("linalg_", "triangular_solve", "cholesky", "_linalg_", "lu_", "_fft")
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode that finds out whether a reference can be disturbed in one batch of runs.
+
+    Places such as those of `arange` are the same in all runs of a batch, so numbers made from them
+    must not round. Batching splits a product from its addend, whose sum is what float32 rounds.
+    """
+
+    can_batch = True
+    _has_places = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        self._has_places |= name in PLACES
+        has_addend = name in ADDENDS and args[ADDENDS[name]] is not None
+        if has_addend or name.startswith(INTERPOLATIONS):
+            self.can_batch = False
+        if self._has_places and torch.is_tensor(result) and result.dtype is torch.float64:
+            whole = (torch.int64, torch.int32)
+            found = [arg.dtype for arg in args if torch.is_tensor(arg)]
+            if name in PLACES or (found and found[0] in whole):
+                self.can_batch = False
+        return result
 
 
 class Disturbed(Lifted):  # type: ignore[no-untyped-call]
@@ -138,6 +172,9 @@ def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
             return float(args[0].shape[args[1]]) if args[0].dim() else 1.0
         case "avg_pool1d" | "avg_pool2d" | "avg_pool3d":
             return float(math.prod(args[1]) ** (1 if len(args[1]) > 1 else 2))
+        case "_adaptive_avg_pool2d" | "_adaptive_avg_pool3d":
+            sizes = zip(args[0].shape[-len(args[1]) :], args[1], strict=True)
+            return float(math.prod(-(-size // cells) for size, cells in sizes))
         case "index_add" | "scatter_add" | "scatter_add_" | "index_add_" | "_cdist_forward":
             return float(max(1, args[-1].numel() // max(1, args[0].numel()))) + 1
     if name.startswith(LINEAR_ALGEBRA):
@@ -171,17 +208,19 @@ def size_of_roundings(
     """
     # Fused attention has no decomposition.
     with sdpa_kernel(SDPBackend.MATH):
-        exact = outputs_of(reference(**given))
+        with _Recorder() as recorder:  # type: ignore[no-untyped-call]
+            exact = outputs_of(reference(**given))
         sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
         if any(y.is_floating_point() for y in exact):
-            found = _probes(reference, given, Disturbed(generator))
+            found = _probes(reference, given, Disturbed(generator), recorder.can_batch)
             for number, y in enumerate(exact):
                 if y.is_floating_point():
                     sizes[number] = _largest_change(y, [each[number] for each in found]) / UNIT
         if rounded:
             found = []
             for _ in range(MANY_PROBES // PROBES):
-                found += _probes(reference, given, Disturbed(generator, MANY))
+                disturbed = Disturbed(generator, MANY)
+                found += _probes(reference, given, disturbed, recorder.can_batch)
             for number in rounded:
                 sizes[number] = _largest_change(exact[number], [each[number] for each in found])
     return tuple(sizes)
@@ -196,12 +235,15 @@ def _largest_change(exact: torch.Tensor, found: Sequence[torch.Tensor]) -> torch
 
 
 def _probes(
-    reference: Callable[..., Any], given: Mapping[str, Any], disturbed: Disturbed
+    reference: Callable[..., Any],
+    given: Mapping[str, Any],
+    disturbed: Disturbed,
+    can_batch: bool,
 ) -> list[tuple[torch.Tensor, ...]]:
-    """Return the outputs of each disturbed run; of small tensors, all runs are made at once."""
+    """Return the outputs of each disturbed run; of small tensors, all are made in one batch."""
     tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
     others = {name: value for name, value in given.items() if name not in tensors}
-    if sum(value.numel() for value in tensors.values()) <= MAX_BATCHED:
+    if can_batch and sum(value.numel() for value in tensors.values()) <= MAX_BATCHED:
 
         def run(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return outputs_of(reference(**dict(zip(tensors, values, strict=True)), **others))

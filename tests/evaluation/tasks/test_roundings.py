@@ -24,6 +24,8 @@ FUNCTIONS: dict[str, Function] = {
     "convolution": lambda x: F.conv1d(x[:4, None], x[:3, None, :5]),
     "transposed": lambda x: F.conv_transpose1d(x[:4, None], x[:1, None, :5]),
     "mean": lambda x: x.mean(),
+    "means of cells": lambda x: F.adaptive_avg_pool2d(x[None], (3, 4)),
+    "resized": lambda x: F.interpolate(x[None, None], (40, 129), mode="bilinear"),
     "cumsum": lambda x: x.cumsum(-1),
     "attention": lambda x: F.scaled_dot_product_attention(*[x[None, None, :, :32]] * 3),
     "in place": lambda x: x.clone().mul_(3).add_(1),
@@ -61,6 +63,21 @@ def test_exact_operations_have_no_roundings() -> None:
 def test_sums_grow_with_their_terms() -> None:
     x = torch.ones((2, 1024))
     assert sized(lambda x: x.sum(-1), x).max() > 20 * sized(lambda x: x[:, :2].sum(-1), x).max()
+
+
+def test_places_that_no_input_moves_are_disturbed_in_every_run() -> None:
+    x = torch.randn((3, 1000), generator=torch.Generator().manual_seed(1))
+    size = sized(lambda x: x + torch.arange(1, 1001) / 3.0, x)
+    assert (size > 0.1 * torch.arange(1, 1001)).float().mean() > 0.99
+
+
+def test_addend_of_a_contraction_rounds_with_its_terms() -> None:
+    x = torch.randn((40, 400), generator=torch.Generator().manual_seed(1)) * 1e-3
+    for function in (
+        lambda x: F.linear(x[:20], x[20:], torch.ones(20, dtype=x.dtype)),
+        lambda x: F.conv1d(x[:20, :, None], x[20:, :, None], torch.ones(20, dtype=x.dtype)),
+    ):
+        assert sized(function, x).min() > 5
 
 
 def test_float64_reference_lifts_its_casts_and_keeps_those_to_integers() -> None:
