@@ -75,7 +75,7 @@ def fit(folder: Path) -> Fit:
 
     Raises: TaskError where the errors cannot be told from those of a wrong implementation.
     """
-    on_cpu, on_gpu = (load_operator(folder, languages(), kind) for kind in (CPU, GPU))
+    on_cpu, on_gpu = (load_operator(folder, languages(), kind, False) for kind in (CPU, GPU))
     known = dict.fromkeys((*on_cpu.domain.dtypes, *on_gpu.domain.dtypes))
     dtypes = [dtype for dtype in known if dtype not in WHOLE]
     if not on_cpu.has_roundings:

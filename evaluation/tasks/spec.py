@@ -164,10 +164,13 @@ def _task(operator: Operator, track: Track, kind: str) -> Task:
     return task
 
 
-def load_operator(path: Path, languages: Languages, kind: str = CPU) -> Operator:
+def load_operator(
+    path: Path, languages: Languages, kind: str = CPU, has_tolerance: bool = True
+) -> Operator:
     """Return the operator of a folder. Raises TaskError naming the file and the key.
 
-    A GPU kind takes cases, domain and limits from `gpu.toml` where that exists.
+    A GPU kind takes cases, domain and limits from `gpu.toml` where that exists. Without
+    `has_tolerance`, that of the operator is not read: it is to be fitted.
     """
     table = Table.read(path / "task.toml")
     arguments = _arguments(table)
@@ -191,13 +194,15 @@ def load_operator(path: Path, languages: Languages, kind: str = CPU) -> Operator
         arguments=arguments,
         domain=domain,
         limits=limits,
-        tolerance=_tolerance(table, path, domain),
+        tolerance=_tolerance(table, path, domain) if has_tolerance else {},
         cases=cases,
         prompt=_prompt(path),
         folder=path,
         languages=languages,
         input_families=_families(table),
     )
+    if not has_tolerance:
+        table.discard("tolerance")
     table.finish()
     return operator
 

@@ -93,3 +93,10 @@ def test_fit_names_the_constants_and_what_it_measured(place: Path) -> None:
     assert "error_of_bfloat16" in text
     assert operator.tolerance["float32"].c1 == fit.C1["float32"]
     assert fit.MIN_C2 <= operator.tolerance["float32"].c2 <= fit.MAX_C2
+
+
+def test_changed_reference_is_fitted_again(place: Path) -> None:
+    written(place, "a * x.sum(-1) + bias")
+    (place / "reference.py").write_text(REFERENCE.format(body="a * x.sum(-1) - bias"))
+    fit.write(place, fit.fit(place))
+    assert load_operator(place).tolerance
