@@ -6,6 +6,7 @@ The limit is an impact of "serious": https://github.com/dequelabs/axe-core/blob/
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,14 @@ def problems_of(
     return found
 
 
+def wait_for_statistics(page: Any) -> None:
+    """Open the statistics of the analysis until a process has computed them."""
+    end = time.monotonic() + 60
+    while "Computing" in page.goto("/analysis/statistics/").text():
+        assert time.monotonic() < end, "no statistics after a minute"
+        page.wait_for_timeout(500)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -152,6 +161,7 @@ def test_no_page_has_a_serious_violation(browser: Any, server: Any, filled: Any)
     problems = [problem for address in others for problem in problems_of(page, address)]
     assert others, "no page is for visitors alone"
     log_in(page, filled.users["staff"])
+    wait_for_statistics(page)
     for address in sorted(staff):
         problems += problems_of(page, address)
     context.close()
