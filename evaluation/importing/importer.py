@@ -104,7 +104,7 @@ def _imported(
         else:
             sources[each.name] = source
     left = [(each, sources[each.name]) for each in problems if each.name in sources]
-    converted = convert.convert_all(left, suite.form)
+    converted = convert.convert_all(left, suite)
     for each in problems:
         if each.name in known:
             yield known[each.name]

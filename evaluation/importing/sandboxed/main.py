@@ -8,6 +8,7 @@ fingerprint, or the reason of a refusal. Each problem has a process of its own.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -87,16 +88,27 @@ def refuse(folder: Path, reason: str, final: bool = True) -> None:
 
 
 def convert(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write the first of a problem's sources that can be a task; raise the first's error."""
+    form = importlib.import_module(f"evaluation.importing.sandboxed.{asked['form']}")
+    first: Exception | None = None
+    for source in form.sources(asked["source"], asked["path"].rpartition("/")[2][: -len(".py")]):
+        try:
+            return convert_source(source, asked, folder)
+        except Exception as error:  # a problem's code raises anything
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def convert_source(source: str, asked: dict[str, Any], folder: Path) -> dict[str, Any]:
     from evaluation.importing.sandboxed.checked import Checker
     from evaluation.importing.sandboxed.generalise import generalise
     from evaluation.importing.sandboxed.kernelbench import KernelBench
     from evaluation.importing.sandboxed.written import write
 
-    problem = KernelBench(asked["source"])
+    problem = KernelBench(source)
     general = generalise(problem, SECONDS_TO_SEARCH)
-    written = write(
-        problem, general, asked["source"], asked["title"], asked["level"], asked["category"]
-    )
+    written = write(problem, general, source, asked)
     checker = Checker(written, folder)
     checker.run()
     return {"fingerprint": checker.fingerprint(), "flags": checker.flags}

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -66,11 +67,12 @@ class Written:
         return "\n".join(lines) + "\n"
 
 
-def write(
-    problem: KernelBench, general: General, source: str, heading: str, level: int, category: str
-) -> Written:
-    """Return the task of a problem. Raises Unsupported."""
-    call = problem.published
+def write(problem: KernelBench, general: General, source: str, asked: dict[str, Any]) -> Written:
+    """Return the task of a problem: title, level, category and suite are `asked` for.
+
+    Raises: Unsupported.
+    """
+    call, heading = problem.published, str(asked["title"])
     symbols = list(general.ranges)
     derived = _derived(general, symbols)
     shapes = {n: _dimensions(s, derived) for n, s in general.shapes.items()}
@@ -107,9 +109,9 @@ def write(
     )
     return Written(
         title=heading.partition("\n")[0],
-        category=category,
-        level=level,
-        families=("kernelbench",),
+        category=asked["category"],
+        level=asked["level"],
+        families=(asked["suite"],),
         reference=reference,
         arguments=arguments,
         domain=domain,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from evaluation.importing.checkout import Checkout
 
@@ -33,6 +33,10 @@ class Suite:
     score: str
     """What the suite itself reports, in a few words."""
     problems: Callable[[Checkout], Sequence[Problem]]
+    judged: Callable[[str], str] = str
+    """Returns the part of a file that the judge runs, without the suite's tests."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Categories that are refused, with the reason."""
 
 
 def suites() -> dict[str, Suite]:

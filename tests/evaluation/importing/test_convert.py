@@ -8,10 +8,11 @@ import pytest
 
 from evaluation.importing import convert
 from evaluation.importing.convert import Converted, Refused
-from evaluation.importing.suites import Problem
+from evaluation.importing.suites import Problem, suites
 from tests.evaluation.importing.suite_checkout import SCALED, problem
 
 pytestmark = pytest.mark.timeout(300)
+KERNELBENCH = suites()["kernelbench"]
 GOOD = (Problem("good", "good.py", "Good", 1, "Math"), SCALED)
 FORKS = """import os, time
     for _ in range(12):
@@ -28,7 +29,7 @@ def bad(name: str, before: str) -> tuple[Problem, str]:
 
 def converted(*problems: tuple[Problem, str], seconds: int = 100) -> dict[str, object]:
     """Convert without the rules of sources, which refuse most of these first."""
-    return dict(convert.run(problems, "kernelbench", seconds))
+    return dict(convert.run(problems, KERNELBENCH, seconds))
 
 
 def test_hanging_code_is_ended():
@@ -62,6 +63,6 @@ def test_network_is_out_of_reach():
 def test_code_that_ends_its_parent_refuses_itself_alone(monkeypatch):
     monkeypatch.setattr(convert, "check_source", lambda name, source: None)
     kills = bad("kills", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)")
-    first, second = convert.convert_all([kills, GOOD], "kernelbench", 100)
+    first, second = convert.convert_all([kills, GOOD], KERNELBENCH, 100)
     assert isinstance(first, Refused) and "ended the process" in str(first)
     assert isinstance(second, Converted)
