@@ -6,27 +6,35 @@ import re
 
 _WORDS = (
     ("Loss", "loss kldiv hinge"),
-    ("Normalization", "norm batchnorm layernorm rmsnorm instancenorm groupnorm"),
-    ("Convolution", "conv convolution"),
-    ("Pooling", "pool pooling"),
-    ("Quantization", "quant quantize dequant int8 fp8"),
-    ("MatrixMultiply", "matmul gemm bmm matrix mm mv dot linear"),
     ("Fusion", "attention fused"),
+    ("Normalization", "norm"),
+    ("Convolution", "conv"),
+    ("Pooling", "pool"),
+    ("Quantization", "quant int8 fp8"),
+    ("MatrixMultiply", "matmul gemm bmm matrix mm mv dot linear"),
+    ("Activation", "relu gelu selu elu softmax sigmoid tanh swish softplus softsign silu mish"),
     ("LinearAlgebra", "cholesky lu qr svd eig solve inverse det"),
     ("Random", "rand dropout bernoulli"),
     ("Optimizer", "adam sgd optimizer"),
-    ("Activation", "relu gelu selu elu softmax sigmoid tanh swish softplus softsign silu mish"),
     ("Reduce", "reduction sum mean max min argmax argmin cumsum cumprod prod"),
     ("Index", "index gather scatter embedding topk sort permute"),
     ("SpatialOps", "interpolate grid upsample pad pixel"),
 )
 DEFAULT = "Math"
+SHORT = 3
+"""Letters of a word that must stand alone, or `lu` would be found in ReLU."""
 
 
 def category_of(words: str) -> str:
-    """Return the category whose words occur first in the list above."""
+    """Return the first category of the list above of which a word occurs."""
     text = words.lower()
     for category, known in _WORDS:
-        if any(re.search(rf"{word}|^{word}", text) for word in known.split()):
+        if any(_occurs(word, text) for word in known.split()):
             return category
     return DEFAULT
+
+
+def _occurs(word: str, text: str) -> bool:
+    if len(word) > SHORT:
+        return word in text
+    return re.search(rf"(?<![a-z]){word}(?![a-z])", text) is not None
