@@ -4,7 +4,8 @@
 
 Checks the tasks for the machine's GPUs, one on each at a time, or without a GPU those for its CPU,
 in the order of the PATTERNs. Tasks whose current version is in FILE are skipped, so that a run can
-be continued. No task is started later than SECONDS after the start.
+be continued. No task is started later than SECONDS after the start. On a CPU, an operator without
+mutants of its own is checked in this process: that takes seconds.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a candidate is timed
 
 import torch
 
 from benchmarks.shared import ROOT, now, resumable_options, write_json
 from evaluation import OLDEST_ADMISSION
+from evaluation.admission.admit import admit
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.devices.device import Device
+from evaluation.errors import TaskError
 from evaluation.languages import languages
-from evaluation.tasks.spec import Task, self_tested
+from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.tracks.load import load_tasks
 from evaluation.types import to_json
 from runners.worker.bench import Bench, shares, taken
@@ -46,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = json.loads(output.read_text())["tasks"] if output.is_file() else {}
     here = [
         task
-        for name in self_tested(ROOT / "tasks")
-        for task in load_tasks(ROOT / "tasks" / name)
+        for name in find_operators(ROOT / "tasks")
+        for task in load_tasks(folder_of(ROOT / "tasks", name))
         if task.kind == devices[0].kind and not languages()[task.track.target].runs_here()
     ]
     chosen = [t for p in options.patterns for t in here if fnmatchcase(t.slug, p)]
@@ -115,19 +119,29 @@ class Checks:
 
     def _check(self, task: Task, bench: Bench) -> None:
         """Record a task's admission; without one, report the judge's failure and skip the task."""
+        started = time.perf_counter()
+        try:
+            if task.kind == CPU and not has_mutants(task.operator.folder):
+                admission = to_json(admit(task, self.cache))
+            else:
+                admission = self._admitted(task, bench)
+        except (TaskError, ValueError) as error:
+            print(f"{task.slug}: not checked; {error}", file=sys.stderr)
+            return
+        self._record(task, admission, bench, time.perf_counter() - started)
+
+    def _admitted(self, task: Task, bench: Bench) -> Any:
+        """Return a task's admission in a process that sees one device. Raises ValueError."""
         command = (sys.executable, "-m", "evaluation", "admit", task.operator.name)
         options = (task.track.slug, "--json", "--cache", str(self.cache))
-        started = time.perf_counter()
         environment = {**os.environ, **bench.environment}
         process = subprocess.run(
             (*command, *options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
         )
-        try:
-            admission = json.loads(process.stdout.splitlines()[-1])
-        except (IndexError, ValueError):
-            print(f"{task.slug}: not checked; exit code {process.returncode}", file=sys.stderr)
-            return
-        self._record(task, admission, bench, time.perf_counter() - started)
+        lines = process.stdout.splitlines()
+        if not lines:
+            raise ValueError(f"exit code {process.returncode}")
+        return json.loads(lines[-1])
 
     def _record(self, task: Task, admission: dict[str, Any], bench: Bench, seconds: float) -> None:
         result = {
