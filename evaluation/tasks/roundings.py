@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ NOISE_ELEMENTS = 1 << 18
 MAX_BATCHED = 1 << 17
 """Elements of all tensors up to which the runs are batched."""
 UNIT, SMALLEST = UNIT_ROUNDOFF["float32"], SMALLEST_NORMAL["float32"]
+FAR_FROM_ZERO = 1024 * SMALLEST / UNIT
+"""Size from which a number that is flushed to zero does not matter beside a rounding."""
 EXACT = frozenset(
     "abs neg relu relu_ clamp clamp_min clamp_max clamp_ clamp_min_ clamp_max_ maximum minimum"
     " fmax fmin sign sgn floor ceil round trunc where masked_fill masked_fill_ threshold fill_"
@@ -133,16 +135,30 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         """Return a random error of `value`: relative, and of a number that is flushed to zero."""
         error = value.abs().contiguous().mul_(self._unit * math.sqrt(max(terms, 1))).add_(SMALLEST)
         flat = error.view(-1)
-        for first in range(0, len(flat), NOISE_ELEMENTS // 2):
-            part = flat[first : first + NOISE_ELEMENTS // 2]
-            start = self._random.randrange(NOISE_ELEMENTS - len(part) + 1)
-            part.mul_(self._noise[start : start + len(part)])
+        for first, noise in self._parts_of_noise(len(flat)):
+            flat[first : first + len(noise)].mul_(noise)
         return error.mul_(value != 0)
 
     def _disturbed(self, value: Any, terms: float) -> Any:
         if not torch.is_tensor(value) or value.dtype is not torch.float64:
             return value
-        return value + self._error(value, terms)
+        if not value.numel() or float(value.abs().min()) < FAR_FROM_ZERO:
+            return value + self._error(value, terms)
+        # The same in one pass over memory.
+        scale, flat = self._unit * math.sqrt(max(terms, 1)), value.contiguous().view(-1)
+        result = torch.empty_like(flat)
+        for first, noise in self._parts_of_noise(len(flat)):
+            end = first + len(noise)
+            part = flat[first:end]
+            torch.addcmul(part, part, noise, value=scale, out=result[first:end])
+        return result.view(value.shape)
+
+    def _parts_of_noise(self, size: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """Yield noise for parts of `size` numbers, with the start of each part."""
+        for first in range(0, size, NOISE_ELEMENTS // 2):
+            length = min(NOISE_ELEMENTS // 2, size - first)
+            start = self._random.randrange(NOISE_ELEMENTS - length + 1)
+            yield first, self._noise[start : start + length]
 
     def _in_place(self, result: Any, terms: float) -> Any:
         for value in result if isinstance(result, list | tuple) else (result,):
