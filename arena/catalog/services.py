@@ -22,6 +22,7 @@ from arena.catalog.agent_settings import problems_text, settings_problems
 from arena.catalog.models import (
     DIRECT,
     EXTERNAL,
+    NEWEST_FIRST,
     Agent,
     Hardware,
     Harness,
@@ -403,10 +404,16 @@ def _sync_task(folder: LoadedTask, public: dict[str, Any], report: SyncReport) -
     values["source"] = to_json(source.source) if source.source else {}
     values["suite"] = source.source.suite if source.source else ""
     values["reference_source"] = read_text(source.folder / "reference.py")
+    track = folder.track.slug
+    newest = TaskVersion.objects.select_related("task__operator").order_by(*NEWEST_FIRST)
+    kept = newest.filter(task__operator__slug=source.name, task__track=track).first()
+    if kept and _is_current(kept, folder.hash, public, values):
+        report.unchanged.append(folder.slug)
+        return kept
     operator, _ = Operator.objects.update_or_create(slug=source.name, defaults=values)
     task, added = Task.objects.update_or_create(
         operator=operator,
-        track=folder.track.slug,
+        track=track,
         defaults={"in_tree": True},
         create_defaults={"status": Task.Status.PUBLISHED},
     )
@@ -418,6 +425,18 @@ def _sync_task(folder: LoadedTask, public: dict[str, Any], report: SyncReport) -
     changes = report.added if added else report.changed if new_version else report.unchanged
     changes.append(folder.slug)
     return version
+
+
+def _is_current(
+    kept: TaskVersion, content_hash: str, public: Mapping[str, Any], operator: Mapping[str, Any]
+) -> bool:
+    """Tell whether the newest version of a task and its operator have these values."""
+    return (
+        kept.content_hash == content_hash
+        and kept.task.in_tree
+        and kept.public == json.loads(json.dumps(public))
+        and all(getattr(kept.task.operator, name) == value for name, value in operator.items())
+    )
 
 
 def _public(folder: LoadedTask) -> dict[str, Any]:

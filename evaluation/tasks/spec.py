@@ -139,9 +139,11 @@ def load_tasks(path: Path, languages: Languages) -> list[Task]:
 
     Raises: TaskError.
     """
-    tracks = (*load_operator(path, languages).tracks, OPEN_TRACK)
+    operators = {CPU: load_operator(path, languages)}
+    tracks = (*operators[CPU].tracks, OPEN_TRACK)
     kinds = {track: kind_of(languages[track.target].kinds) for track in tracks}
-    operators = {kind: load_operator(path, languages, kind) for kind in set(kinds.values())}
+    if GPU in kinds.values():
+        operators[GPU] = load_operator(path, languages, GPU)
     return [_task(operators[kinds[track]], track, kinds[track]) for track in tracks]
 
 

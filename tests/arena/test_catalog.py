@@ -24,6 +24,7 @@ from arena.catalog.services import (
     sync_agents,
     sync_tasks,
 )
+from arena.runs import standings
 from evaluation.memory import ring
 from evaluation.timing import plan as plans
 from evaluation.tracks.load import load_task
@@ -46,9 +47,11 @@ def test_sync_twice_changes_nothing_the_second_time(tasks):
     assert "rms_norm/torch-to-cpp" in first.added and not first.problems
     versions = TaskVersion.objects.count()
     assert versions == len(first.added) == Task.objects.runnable().count()
+    boards = standings.state()
     second = sync_tasks(tasks)
-    assert (second.added, second.changed) == ([], [])
+    assert (second.added, second.changed) == ([], []) and set(second.unchanged) == set(first.added)
     assert TaskVersion.objects.count() == versions
+    assert standings.state() == boards, "boards are to be computed again only after a change"
 
 
 def test_admission_found_elsewhere_holds_until_checked_here(tasks, tmp_path, client):
