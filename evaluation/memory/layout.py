@@ -13,6 +13,7 @@ import mmap
 import os
 import random
 import secrets
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -141,11 +142,17 @@ class Layout:
         return [*gaps, (end, self.stride)]
 
 
-def map_region(descriptor: int, size: int) -> torch.Tensor:
-    """Return shared host memory as a uint8 tensor of shape [size]."""
+def map_region(descriptor: int, size: int, read_only: bool = False) -> torch.Tensor:
+    """Return shared host memory as a uint8 tensor of shape [size].
+
+    A write to a `read_only` one ends the process by a signal.
+    """
+    rights = mmap.PROT_READ if read_only else mmap.PROT_READ | mmap.PROT_WRITE
     # Its pages are mapped now, or else their faults would be part of the first times.
-    memory = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-    return torch.frombuffer(memory, dtype=torch.uint8)
+    memory = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=rights)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given buffer is not writable")
+        return torch.frombuffer(memory, dtype=torch.uint8)
 
 
 class Region(ABC):
