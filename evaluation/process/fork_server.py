@@ -77,6 +77,13 @@ class ForkServer:
         """
         self._exchange(lambda: self._channel.send({"prepare": language}))
 
+    def import_modules(self, names: Sequence[str]) -> None:
+        """Ask it to import modules for later forks; return at once.
+
+        Raises: Broken when the fork server is gone.
+        """
+        self._exchange(lambda: self._channel.send({"import": list(names)}))
+
     def _exchange(self, call: Callable[[], object]) -> None:
         try:
             call()

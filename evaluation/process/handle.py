@@ -84,6 +84,8 @@ class ProcessHandle:
         self._prepared: tuple[int, int] | None = None
         """First slot and number of the launches that are prepared."""
         self._ended = False
+        self.reported: Any = None
+        """What the last reply reported beside its result; as untrusted as its process."""
         limited = limits.kind == GPU and not limits.trusted
         self._gpu_memory = cuda_ipc.MemoryMeter() if limited else None
         channel, channel_end = socket.socketpair()
@@ -235,6 +237,7 @@ class ProcessHandle:
             raise self._protocol_error("sent a reply to no request")
         if reply.get("reason") is not None:
             raise reported_failure(reply["reason"], reply.get("message", ""))
+        self.reported = reply.get("report")
         return elapsed
 
     def _round_trip(

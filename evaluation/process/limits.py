@@ -38,6 +38,8 @@ class ProcessLimits:
     kind: str = CPU
     """The kind of device that it runs on."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    readable: tuple[Path, ...] = ()
+    """Other folders that it can read."""
 
     def variables(self) -> dict[str, str]:
         """Return its whole environment.
@@ -61,7 +63,11 @@ class ProcessLimits:
         scratch_bytes = COMPILER_SCRATCH_BYTES if self.compiles else SCRATCH_BYTES
         return Policy(
             features=isolation_features(),
-            readable=(sys.prefix, sys.base_prefix, str(PACKAGE), str(self.folder)),
+            readable=(
+                sys.prefix,
+                sys.base_prefix,
+                *map(str, (PACKAGE, self.folder, *self.readable)),
+            ),
             writable=(str(self.scratch),),
             # A GPU's driver reserves more addresses than any machine has memory.
             memory_bytes=0 if self.kind == GPU else self.memory_bytes * 2,

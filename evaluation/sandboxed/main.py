@@ -7,9 +7,11 @@ reads a task, a seed or a reference. Each candidate or baseline process is a san
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import socket
+import tempfile
 import traceback
 
 import torch
@@ -41,11 +43,27 @@ def serve_forks(descriptor: int) -> None:
         if "prepare" in request:
             with contextlib.suppress(Exception):  # a process that needs it reports the failure
                 languages()[request["prepare"]].prepare()
+        elif "import" in request:
+            _import(request["import"])
         elif os.fork() == 0:
             judge.close()
             _supervise(request, descriptors)
         for number in descriptors:
             os.close(number)
+
+
+def _import(names: list[str]) -> None:
+    """Import modules that forks will need. What fails is reported by a fork that needs it."""
+    is_available = torch.cuda.is_available
+    # Libraries call it when imported, after which no fork of this process could use CUDA.
+    torch.cuda.is_available = lambda: True
+    try:
+        for name in names:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+    finally:
+        torch.cuda.is_available = is_available
+        tempfile.tempdir = None  # an import may have cached our folder; a fork has its own
 
 
 def _supervise(request: Message, descriptors: list[int]) -> None:
