@@ -99,6 +99,11 @@ class Table:
             for number, value in enumerate(self.items(key, "tables", _is_table))
         )
 
+    def rest(self) -> dict[str, Any]:
+        """Return all keys that were not read, as they are."""
+        rest, self._left = self._left, {}
+        return rest
+
     def finish(self) -> None:
         """Refuse keys that were not read."""
         for key in self._left:

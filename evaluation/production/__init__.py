@@ -1,0 +1,1 @@
+"""Production: kernels judged inside live models, alone, end to end and by the model's speed."""

@@ -1,0 +1,218 @@
+"""Live models: build one from its data, draw its weights, call it, and decode with it.
+
+Runs in the judge and, with weights that the judge made, in candidate and baseline processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from evaluation.production.architectures import Architecture, InputSpec, ModuleTask, Size
+from evaluation.tasks.input_families import torch_dtype
+
+Inputs = Mapping[str, torch.Tensor]
+NORM_SPREAD = 0.1
+"""Standard deviation of drawn weights of norms around 1, and of their biases around 0."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelData:
+    """All that builds a model. It crosses into untrusted processes as JSON."""
+
+    library: str
+    model: str
+    config: str
+    kind: str
+    cache: str
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    dtype: str = "bfloat16"
+    attention: str = ""
+    """The library's attention implementation; empty for its default."""
+
+    @classmethod
+    def of(cls, architecture: Architecture, size: Size) -> ModelData:
+        return cls(
+            library=architecture.library,
+            model=architecture.model,
+            config=architecture.config,
+            kind=architecture.kind,
+            cache=architecture.cache,
+            options=architecture.options,
+            settings=size.settings,
+        )
+
+
+def import_path(path: str) -> Any:
+    """Return an object by its dotted path."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def module_class(task: ModuleTask) -> type[nn.Module]:
+    """Return the class that a task replaces."""
+    found: type[nn.Module] = import_path(task.module)
+    return found
+
+
+def build(data: ModelData, device: str = "cpu") -> nn.Module:
+    """Return a model in evaluation mode, with the weights of the library's initialisation."""
+    library = importlib.import_module(data.library)
+    model: nn.Module
+    with torch.device(device):
+        if data.config:
+            config = _find(library, data.config)(**_settings(data.settings))
+            if data.attention:
+                config._attn_implementation = data.attention
+            model = _find(library, data.model)(config)
+        else:
+            model = _find(library, data.model)(**_settings(data.settings))
+    if data.library != "torch_geometric":  # its sums over edges stay in float32
+        _convert(model, torch_dtype(data.dtype))
+    return model.eval()
+
+
+def _convert(model: nn.Module, dtype: torch.dtype) -> None:
+    """Convert a model as loading a checkpoint does: rotary frequencies stay in float32."""
+    frequencies = [
+        (module, name, buffer)
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if "inv_freq" in name
+    ]
+    model.to(dtype)
+    for module, name, buffer in frequencies:
+        module._buffers[name] = buffer
+
+
+def _find(library: Any, name: str) -> Any:
+    """Return a class by its name in the library, or by a dotted path below it."""
+    if "." in name:
+        return import_path(f"{library.__name__}.{name}")
+    return getattr(library, name)
+
+
+def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return constructor arguments; `{config = "Name", ...}` becomes a config object."""
+    result: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and "class" in value:
+            others = {key: inner for key, inner in value.items() if key != "class"}
+            value = import_path(value["class"])(**_settings(others))
+        elif isinstance(value, Mapping):
+            value = dict(value)
+        elif isinstance(value, list) and data_is_tuple(name):
+            value = tuple(value)
+        result[name] = value
+    return result
+
+
+def data_is_tuple(name: str) -> bool:
+    """Return whether a library compares this setting with tuples."""
+    return name in ("patch_size", "axes_dims_rope", "sample_size", "max_size", "axes_dims",
+                    "axes_lens", "all_patch_size", "all_f_patch_size")  # fmt: skip
+
+
+def draw_weights(model: nn.Module, seed: int) -> None:
+    """Draw weights of unit gain, so that each layer changes the result as one of a trained model.
+
+    Matrices get a variance of 1 / fan-in, norms values around 1. Embeddings and the parameters of
+    recurrences keep the scale of the library's initialisation.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(parameter: torch.Tensor, deviation: float, mean: float = 0.0) -> None:
+        values = torch.randn(parameter.shape, generator=generator) * deviation + mean
+        parameter.data.copy_(values.to(parameter.dtype))
+
+    for module in model.modules():
+        embedding = isinstance(module, nn.Embedding | nn.EmbeddingBag)
+        for name, parameter in module.named_parameters(recurse=False):
+            if embedding or name in ("lookup_table",):
+                normal(parameter, 0.02)
+            elif isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+                fan_in = parameter[0].numel() if parameter.dim() > 1 else 0
+                normal(parameter, fan_in**-0.5 if fan_in else NORM_SPREAD)
+            elif parameter.dim() >= 3 and "proj" in name:  # all experts in one tensor
+                normal(parameter, parameter.shape[-1] ** -0.5)
+            elif "Norm" in type(module).__name__ and parameter.dim() == 1:
+                zero_centred = bool((parameter == 0).all()) or name == "bias"
+                normal(parameter, NORM_SPREAD, 0.0 if zero_centred else 1.0)
+            elif "Router" in type(module).__name__ and parameter.dim() == 2:
+                normal(parameter, parameter.shape[-1] ** -0.5)
+            elif parameter.dim() == 1 and bool((parameter == parameter[0]).all()):
+                normal(parameter, NORM_SPREAD, float(parameter[0]))  # one value breaks no symmetry
+    tie = getattr(model, "tie_weights", None)
+    if callable(tie):
+        tie()
+
+
+def draw_inputs(
+    specs: tuple[InputSpec, ...], dtype: torch.dtype, generator: torch.Generator
+) -> dict[str, torch.Tensor]:
+    """Return fresh inputs of one forward, on the CPU."""
+    return {spec.name: _draw(spec, dtype, generator) for spec in specs}
+
+
+def _draw(spec: InputSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    own = torch_dtype(spec.dtype) if spec.dtype else None
+    if spec.values:
+        return torch.tensor(spec.values, dtype=own)
+    if spec.below:
+        values = torch.randint(spec.below, spec.shape, generator=generator)
+        return values.to(own) if own else values
+    return torch.randn(spec.shape, generator=generator).to(own or dtype)
+
+
+def call(model: nn.Module, inputs: Inputs, options: Mapping[str, Any], **more: Any) -> Any:
+    """Call a model with named inputs."""
+    return model(**inputs, **options, **more)
+
+
+def main_output(result: Any) -> torch.Tensor:
+    """Return the tensor that a forward is for: logits, the sample, or the first of its floats."""
+    logits = getattr(result, "logits", None)
+    if isinstance(logits, torch.Tensor):
+        return logits
+    found = next(_floats(result), None)
+    if found is None:
+        raise TypeError(f"a forward returned no floating tensor, but {type(result).__name__}")
+    return found
+
+
+def _floats(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        if value.is_floating_point():
+            yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _floats(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _floats(inner)
+    elif dataclasses.is_dataclass(value):
+        for item in dataclasses.fields(value):
+            yield from _floats(getattr(value, item.name))
+
+
+def new_cache(model: nn.Module, data: ModelData, length: int) -> Any:
+    """Return an empty cache of a causal model for at most `length` tokens."""
+    library = importlib.import_module(data.library)
+    if data.cache == "static":
+        return library.StaticCache(config=model.config, max_cache_len=length)
+    if data.cache == "dynamic":
+        return library.DynamicCache(config=model.config)
+    return None
+
+
+def cache_argument(model: nn.Module) -> str:
+    """Return the name under which a model takes and returns its cache."""
+    names = inspect.signature(model.forward).parameters
+    return "cache_params" if "cache_params" in names else "past_key_values"

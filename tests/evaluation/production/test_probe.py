@@ -1,0 +1,51 @@
+"""Live models: probed, decoded with a cache, and changed by each mutant."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from evaluation.device_kind import CPU
+from evaluation.production import fit, models, probe
+from evaluation.production.architectures import architectures
+from evaluation.production.models import ModelData
+from tests.conftest import skip_or_fail
+
+NAME = "mixtral"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library() -> None:
+    if why := architectures()[NAME].missing():
+        skip_or_fail(why)
+
+
+def test_probe_finds_a_finite_model_that_decodes_and_rebuilds() -> None:
+    found = probe.probe(architectures()[NAME], CPU, graphs=False)
+    assert (found.error, found.finite) == ("", True)
+    assert found.decode_error is not None
+    assert found.decode_error < probe.MAX_DECODE_ERROR
+    assert [module.module for module in found.modules if not module.rebuilds] == []
+
+
+def test_probe_reports_an_error_of_the_library() -> None:
+    broken = copy.copy(architectures()[NAME])
+    object.__setattr__(broken, "model", "NoSuchModel")
+    found = probe.probe(broken, CPU, graphs=False)
+    assert "NoSuchModel" in found.error
+    assert not found.finite
+
+
+@pytest.mark.parametrize("mutant", fit.MUTANTS)
+@torch.inference_mode()
+def test_mutant_changes_the_output(mutant: str) -> None:
+    architecture = architectures()[NAME]
+    size = architecture.sizes[CPU]
+    model = models.build(ModelData.of(architecture, size))
+    models.draw_weights(model, 5)
+    inputs = models.draw_inputs(size.inputs, torch.bfloat16, torch.Generator().manual_seed(1))
+    before = models.main_output(model(**inputs, use_cache=False))
+    after = models.main_output(fit.MUTANTS[mutant](copy.deepcopy(model))(**inputs, use_cache=False))
+    assert not torch.equal(before, after)
