@@ -5,6 +5,8 @@
     python -m evaluation profile rms_norm torch-to-cuda solution.cu [--case NAME] [--json]
     python -m evaluation admit rms_norm [torch-to-cpp]
     python -m evaluation import kernelbench ~/KernelBench --into .arena/imported
+    python -m evaluation judge llama_rms_norm production model.py
+    python -m evaluation production tasks|probe|fit|ceilings
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
     python -m evaluation wait       the same, but import first and report {"type": "ready"}
@@ -30,7 +32,7 @@ from typing import Any
 # imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import device_kind, pipeline, report_text
+from evaluation import device_kind, pipeline, production_commands, report_text
 from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.errors import RequestError, TaskError
@@ -38,6 +40,7 @@ from evaluation.gates.integrity import MAX_BYTES
 from evaluation.importing import command as importing
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
+from evaluation.production.architectures import TRACK
 from evaluation.tasks.spec import Task, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import GateResult, Profile, Report, TaskCheck, Verdict, to_json
@@ -96,6 +99,7 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("operators", nargs="+", help="such as rms_norm")
     fit.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
     importing.add(commands)
+    production_commands.add_parser(commands, _cache)
     hardware = commands.add_parser("hardware", help="list devices, measured peaks and isolation")
     hardware.set_defaults(command=show_hardware)
     for command in (judge, profile):
@@ -144,6 +148,8 @@ def restart_on_device(options: argparse.Namespace, argv: Sequence[str]) -> None:
 
 def judge_sources(options: argparse.Namespace) -> int:
     """Judge the named files."""
+    if options.track == TRACK:
+        return production_commands.judge_sources(options)
     request = _request_of_files(options, options.scope)
     if options.json:
         return _exit_code(_emit_lines(request))
@@ -271,6 +277,9 @@ def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
     """Judge the request in `text`; every answer is a JSON line."""
     try:
         data = _parse(text)
+        if str(data["task"]).endswith(f"/{TRACK}"):
+            cache = _cache(data.get("cache") or "")
+            return production_commands.serve(data, cache, fork_server)
         request = _request_of_json(data)
     except (RequestError, ValueError, KeyError, TypeError) as error:
         _print_json({"type": "error", "message": str(error)})

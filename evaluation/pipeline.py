@@ -116,11 +116,11 @@ def _run(gate: Gate, trial: Trial, unconfined: bool) -> GateResult:
         else:
             result = gate.judge(trial)
     except Exception as error:
-        result = _failure(gate.NAME, error)
+        result = failure(gate.NAME, error)
     return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
 
 
-def _failure(gate: GateName, error: Exception) -> GateResult:
+def failure(gate: GateName, error: Exception) -> GateResult:
     """Return the result of a gate that raised `error`."""
     match error:
         case Rejected():

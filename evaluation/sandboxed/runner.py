@@ -7,7 +7,7 @@ import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +18,9 @@ from evaluation.memory.layout import Layout, map_region
 from evaluation.process.channel import Message
 from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches, capture_stream
 from evaluation.types import Argument, Launch, Reason
+
+if TYPE_CHECKING:
+    from evaluation.sandboxed.live_model import LiveModel
 
 _REASON_OF_TEXT = {
     "can't allocate memory": Reason.OUT_OF_MEMORY,
@@ -35,6 +38,8 @@ class KernelRunner:
 
     def __init__(self) -> None:
         self.kernel: Kernel | None = None
+        self.model: LiveModel | None = None
+        """The kernel, where it is a live model."""
         self.launch: Launch | None = None
         self.graph: SerialGraph | None = None
         self.graphs: dict[range, SerialGraph] = {}
@@ -57,6 +62,8 @@ class KernelRunner:
         """Launches that start at the next go token."""
         self.failed: Exception | None = None
         """The error of the last prepared launches that failed."""
+        self.report: dict[str, Any] | None = None
+        """What the next reply reports of a live model. The judge does not rely on it."""
 
     def launch_prepared(self) -> bool:
         """Run the prepared launches, and return whether they succeed."""
@@ -82,7 +89,8 @@ class KernelRunner:
             reasons = (reason for part, reason in _REASON_OF_TEXT.items() if part in text)
             reason = next(reasons, Reason.CALL_ERROR)
             return {"reason": reason.value, "message": "\n".join(lines[-12:])[-4000:]}
-        return {"reason": None}
+        report, self.report = self.report, None
+        return {"reason": None} if report is None else {"reason": None, "report": report}
 
     def do_connect(self, request: Message, descriptors: list[int]) -> None:
         """On a GPU, open memory of the judge's."""
@@ -93,6 +101,26 @@ class KernelRunner:
     def do_load(self, request: Message, descriptors: list[int]) -> None:
         language = languages()[request["language"]]
         self.kernel = language.load(Path(request["folder"]), request["entry"])
+
+    def do_model(self, request: Message, descriptors: list[int]) -> None:
+        """Build a live model, whose launches are forwards. Reports what was replaced."""
+        from evaluation.sandboxed.live_model import LiveModel
+
+        layout = Layout.from_json(request["weights"])
+        descriptor = descriptors.pop(0)
+        weights = layout.views(map_region(descriptor, layout.size, read_only=True), 0)
+        os.close(descriptor)
+        self.kernel = self.model = LiveModel(request, weights)
+        self.report = self.model.report()
+
+    def do_ready(self, request: Message, descriptors: list[int]) -> None:
+        """Do what a live model does before its launches are timed: the prefill of a decode."""
+        assert self.model is not None, "ready before it was built"
+        self.model.ready(request["slot"])
+
+    def do_report(self, request: Message, descriptors: list[int]) -> None:
+        assert self.model is not None, "reported before it was built"
+        self.report = self.model.report()
 
     def do_bind(self, request: Message, descriptors: list[int]) -> None:
         self.launch, self.graph, self.refused, self.slots = None, None, False, []

@@ -1,0 +1,365 @@
+"""Verdict on one file with `ModelNew`: alone, end to end, decoy, times and ceiling, in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation import JUDGE_VERSION
+from evaluation.building import extensions, native, static_analysis
+from evaluation.errors import (
+    Broken,
+    BuildError,
+    NoIsolation,
+    Rejected,
+    RequestError,
+    SubmissionError,
+)
+from evaluation.gates.integrity import read
+from evaluation.languages.cuda import RULES
+from evaluation.process.fork_server import ForkServer
+from evaluation.production import drops
+from evaluation.production.architectures import Architecture, ModuleTask
+from evaluation.production.limits import Ratios, limits_of
+from evaluation.production.phases import Regime
+from evaluation.production.trial import Extent, Trial
+from evaluation.sandbox import untrusted_files
+from evaluation.sandbox.features import isolation_features
+from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
+
+if TYPE_CHECKING:
+    from evaluation.production.session import Built, LiveSession
+
+Emit = Callable[[GateResult], None]
+EXEMPT = frozenset(
+    {
+        "torch.compile", "torch.utils.cpp_extension.load_inline", "torch.library",
+        "torch.library.custom_op", "torch.library.triton_op", "torch.library.wrap_triton",
+        "torch.library.register_fake", "torch.utils.cpp_extension", "torch.utils",
+    }
+)  # fmt: skip
+HOOKS = (
+    "register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook",
+    "named_modules", "__class__",
+)  # fmt: skip
+"""Names by which a candidate would reach other modules. Security does not rest on this list."""
+BUILD_SECONDS = 60.0
+CHECKED_WINDOWS = 4
+"""Windows of each phase that are compared with the exact model before anything is timed."""
+DECOY_WINDOWS = 2
+
+
+def target_file(task: ModuleTask) -> str:
+    return f"{task.name}.py"
+
+
+def judge(
+    architecture: Architecture,
+    task: ModuleTask,
+    files: Mapping[str, str],
+    kind: str,
+    cache: Path,
+    measured: Extent,
+    emit: Emit = lambda result: None,
+    fork_server: ForkServer | None = None,
+    unconfined: bool = False,
+) -> Report:
+    """Judge a candidate; `emit` receives every gate's result.
+
+    Raises: RequestError where this machine cannot build the architecture, or it has no limits.
+    """
+    if why := architecture.missing():
+        raise RequestError(f"{task.name}: {why}")
+    if limits_of(architecture.name) is None:
+        raise RequestError(
+            f"{task.name}: no error limits are fitted for {architecture.name}; run "
+            f"`python -m evaluation production fit {architecture.name} --write`, about a minute"
+        )
+    started = time.perf_counter()
+    seconds: dict[str, float] = {}
+    results: list[GateResult] = []
+    with ExitStack() as stack:
+        server = fork_server or stack.enter_context(ForkServer())
+        steps: list[tuple[GateName, Callable[[], GateResult]]] = [
+            (GateName.INTEGRITY, lambda: _integrity(files, task)),
+        ]
+        trial: Trial | None = None
+
+        def prepare() -> GateResult:
+            nonlocal trial
+            if not (unconfined or isolation_features().any):
+                raise NoIsolation(
+                    "this machine has neither namespaces nor Landlock, so it runs no untrusted "
+                    "code; its owner may set ARENA_UNCONFINED=1"
+                )
+            built, outputs = build(files, task, cache)
+            from evaluation.production.session import LiveSession  # imports torch and a library
+
+            compiles = Regime.COMPILE in measured.regimes
+            session = stack.enter_context(
+                LiveSession(architecture, task, kind, server, cache, compiles=compiles)
+            )
+            session.built = built
+            trial = Trial(architecture, task, files, session, cache, measured)
+            return _loaded(trial, outputs)
+
+        def step(run: Callable[[Trial], GateResult]) -> Callable[[], GateResult]:
+            def call() -> GateResult:
+                assert trial is not None, "judged before it was built"
+                return run(trial)
+
+            return call
+
+        steps += [
+            (GateName.COMPILE, prepare),
+            (GateName.CORRECTNESS, step(_correct)),
+            (GateName.PERFORMANCE, step(_times)),
+        ]
+        for name, run in steps:
+            result = _run(name, run)
+            seconds[name.value] = result.duration_ms / 1e3
+            results.append(result)
+            emit(result)
+            if result.verdict is not Verdict.PASSED:
+                break
+    seconds["total"] = time.perf_counter() - started
+    return _report(architecture, task, results, seconds)
+
+
+def _run(name: GateName, run: Callable[[], GateResult]) -> GateResult:
+    from evaluation.pipeline import failure
+
+    started = time.perf_counter()
+    try:
+        result = run()
+    except Exception as error:
+        result = failure(name, error)
+    return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
+
+
+def _integrity(files: Mapping[str, str], task: ModuleTask) -> GateResult:
+    """Refuse plain violations of the rules. Raises SubmissionError."""
+    read(files, target_file(task))
+    if len(files) > 1:
+        raise SubmissionError(Reason.BAD_SOURCE, "a production task takes one file")
+    for name, text in files.items():
+        source = static_analysis.Source(name, text)
+        modules = static_analysis.PURE_MODULES | {"torch", "triton"}
+        static_analysis.check_source(source, modules, EXEMPT)
+        for hook in HOOKS:
+            if hook in text:
+                raise Rejected("patching", f"{name}: `{hook}` reaches other modules of the model")
+        if extensions.requested(files):
+            native.check_rules(files, tuple(rule for rule in RULES if rule[0] != "library-wrapper"))
+    return GateResult(
+        GateName.INTEGRITY, Verdict.PASSED, message="no rule violations found", passed=1, total=1
+    )
+
+
+def build(
+    files: Mapping[str, str], task: ModuleTask, cache: Path
+) -> tuple[Built, tuple[CompilerOutput, ...]]:
+    """Return the built candidate, from the cache if it is there. Raises BuildError."""
+    from evaluation.production.session import Built
+
+    native_key = extensions.key() if extensions.requested(files) else ""
+    digest = hashlib.sha256(json.dumps([native_key, dict(files)], sort_keys=True).encode())
+    folder = cache / "production" / "builds" / digest.hexdigest()[:40]
+    entry = target_file(task).removesuffix(".py")
+    if folder.is_dir():
+        return Built(folder, entry), ()
+    if errors := static_analysis.syntax_errors(files):
+        first = errors[0]
+        raise BuildError(f"not valid Python: {first.file}:{first.line}: {first.message}", [])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    outputs: tuple[CompilerOutput, ...] = ()
+    with untrusted_files.scratch(folder.parent, "building-") as scratch:
+        workshop = scratch / "artefact"
+        workshop.mkdir()
+        for name, text in files.items():
+            (workshop / name).write_text(text, encoding="utf-8")
+        if extensions.requested(files):
+            outputs = (extensions.build(workshop / target_file(task), BUILD_SECONDS),)
+        untrusted_files.make_readable(workshop)
+        try:
+            workshop.rename(folder)
+        except OSError:  # another build of the same content was first
+            if not folder.is_dir():
+                raise
+    return Built(folder, entry), outputs
+
+
+def _loaded(trial: Trial, outputs: tuple[CompilerOutput, ...]) -> GateResult:
+    """Start the candidate, whose modules replace the library's. Raises SubmissionError."""
+    from evaluation.production import swap
+    from evaluation.production.models import module_class
+
+    session = trial.session
+    try:
+        session.process("library")
+    except SubmissionError as error:
+        raise Broken(f"the judge's own model does not start: {error}") from error
+    process = session.process("candidate")
+    paths = swap.places(session.model, module_class(trial.task))
+    reported = drops.Reported.of(process.reported)
+    if not paths:
+        raise Broken(f"{trial.architecture.name} has no {trial.task.module}")
+    return GateResult(
+        GateName.COMPILE,
+        Verdict.PASSED,
+        message=f"loaded; replaces {len(paths)} modules",
+        passed=1,
+        total=1,
+        detail={"modules": len(paths), "reported_modules": reported.swapped},
+        compiler=outputs,
+    )
+
+
+def _correct(trial: Trial) -> GateResult:
+    """Check the modules alone, then the model end to end, then the decoy.
+
+    Raises: SubmissionError whose message names the step.
+    """
+    from evaluation.production import tape
+
+    limits = limits_of(trial.architecture.name)
+    assert limits is not None, "refused before"
+    count, untaped, worst = tape.check_alone(trial.session)
+    phases = _end_to_end(trial, limits)
+    ratio = max(found["median"] for found in phases.values())
+    return GateResult(
+        GateName.CORRECTNESS,
+        Verdict.PASSED,
+        message=f"{count} taped cases, largest error {worst:.0%} of what is allowed; the model's "
+        f"error is {ratio:.2f} times the baseline's, of {limits.median:.2f} allowed; the decoy "
+        "equals the baseline bit for bit",
+        passed=count + len(phases),
+        total=count + len(phases),
+        detail={
+            "untaped": untaped,
+            "worst_share": worst,
+            "limits": dataclasses.asdict(limits),
+            "phases": phases,
+        },
+    )
+
+
+def _end_to_end(trial: Trial, limits: Ratios) -> dict[str, dict[str, Any]]:
+    """Compare the model with the exact one, and the decoy with the baseline, in every phase.
+
+    Returns: the error ratios of each phase. Raises: SubmissionError.
+    """
+    from evaluation.production import windows
+
+    session = trial.session
+    phases: dict[str, dict[str, Any]] = {}
+    for phase in trial.architecture.phases:
+        memory = session.phase_memory(phase)
+        try:
+            pair = [
+                windows.ModelWindows(session, mode, phase, memory, Regime.EAGER)
+                for mode in ("candidate", "library")
+            ]
+            for _ in range(CHECKED_WINDOWS):
+                inputs = session.draw(phase)
+                for each in pair:
+                    each.bind()
+                    each.run(inputs)
+            phases[phase] = windows.check_budget(pair[0], pair[1], limits)
+            _check_decoy(session, phase, memory)
+        finally:
+            memory.close()
+    session.end("decoy")
+    return phases
+
+
+def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
+    """Require the baseline's outputs, bit for bit, where a candidate is loaded and not put in."""
+    import torch
+
+    from evaluation.production import models, swap, tape, windows
+
+    # The decoy is made with the arguments of the first module of the model.
+    first = swap.places(session.model, models.module_class(session.task))[0]
+    for call in (call for call in tape.record(session, phase).calls if call.path == first):
+        alone = tape.memory_of(session, call, slots=1)
+        try:
+            process = session.bind("decoy", alone, Regime.EAGER)
+            alone.write(0, {f"input{n}": value for n, value in enumerate(call.inputs)})
+            process.run(0, 1)
+        finally:
+            alone.close()
+    pair = [
+        windows.ModelWindows(session, mode, phase, memory, Regime.EAGER)
+        for mode in ("decoy", "library")
+    ]
+    for _ in range(DECOY_WINDOWS):
+        inputs = session.draw(phase)
+        found = []
+        for each in pair:
+            each.bind()
+            each.fixed = True
+            found.append(each.run(inputs)[1])
+        if any(not torch.equal(found[0][name], found[1][name]) for name in found[1]):
+            raise SubmissionError(
+                Reason.FORBIDDEN,
+                f"{phase}: the model's outputs differ while the candidate is loaded but not put "
+                "in; it changes other modules",
+            )
+
+
+def _times(trial: Trial) -> GateResult:
+    """Measure all phases and regimes, and the ceiling where the candidate is faster."""
+    from evaluation.production.times import measured_times
+
+    return measured_times(trial)
+
+
+def _report(
+    architecture: Architecture,
+    task: ModuleTask,
+    results: Sequence[GateResult],
+    seconds: Mapping[str, float],
+) -> Report:
+    last = results[-1]
+    decisive = None if last.verdict is Verdict.PASSED else last
+    detail = last.detail if last.gate is GateName.PERFORMANCE else {}
+    deployed = detail.get("deployed")
+    return Report(
+        task=f"{task.name}/production",
+        task_hash=hashlib.sha256(f"{architecture.hash}{task.name}".encode()).hexdigest(),
+        judge_version=JUDGE_VERSION,
+        verdict=decisive.verdict if decisive else Verdict.PASSED,
+        reason=decisive.reason if decisive else None,
+        message=decisive.message if decisive else last.message,
+        gates=tuple(results),
+        seen=Interval(**deployed) if deployed else None,
+        unseen=None,
+        roofline_share=None,
+        noisy=bool(detail.get("noisy")),
+        aka_score=0.0,
+        fingerprint=fingerprint(architecture),
+        seconds=seconds,
+    )
+
+
+def fingerprint(architecture: Architecture) -> dict[str, Any]:
+    """Return versions and isolation features of a verdict."""
+    import importlib.metadata
+    import platform
+
+    names = ("torch", "triton", "numpy", architecture.library.replace("_", "-"))
+    return {
+        "judge": JUDGE_VERSION,
+        "architecture": architecture.hash,
+        "isolation": dataclasses.asdict(isolation_features()),
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        **{name: importlib.metadata.version(name) for name in names},
+    }

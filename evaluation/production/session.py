@@ -1,0 +1,322 @@
+"""Live session: the processes, the weights and the shared memory of one production verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from evaluation.device_kind import CPU, GPU, candidate_cores
+from evaluation.errors import SubmissionError
+from evaluation.memory.cuda_ipc import DeviceMemory
+from evaluation.memory.host import HostMemory, HostRegion
+from evaluation.memory.layout import Layout, Region, TensorSpec
+from evaluation.memory.poison import poison, unwritten
+from evaluation.process.fork_server import ForkServer
+from evaluation.process.handle import ProcessHandle
+from evaluation.process.limits import ProcessLimits
+from evaluation.production import compiler, models
+from evaluation.production.architectures import Architecture, ModuleTask
+from evaluation.production.models import ModelData
+from evaluation.production.phases import LOGIT_ROWS, Regime
+from evaluation.sandbox import untrusted_files
+from evaluation.timing.clock import WindowClock
+from evaluation.types import Argument, Reason
+
+MEMORY_MB = {"cpu": 4096, "gpu": 65536}
+REPLY_SECONDS = 300.0
+"""Limit on one reply: `torch.compile` of a whole model takes minutes on a slow CPU."""
+UNTRUSTED = ("candidate", "decoy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """A built candidate: its folder, and the name of its file without the suffix."""
+
+    folder: Path
+    entry: str
+
+
+class PhaseMemory:
+    """Shared memory of one phase: fresh inputs, and outputs that are poisoned before each launch.
+
+    Rows lie in a random order, so no launch finds the inputs of the next one.
+    """
+
+    def __init__(
+        self,
+        memory: HostMemory | DeviceMemory,
+        inputs: list[TensorSpec],
+        outputs: list[TensorSpec],
+        slots: int,
+        values: Mapping[str, Any],
+    ) -> None:
+        self.inputs = memory.region("inputs", Layout.of(inputs, slots).shuffled())
+        self.outputs = memory.region("outputs", Layout.of(outputs, slots).shuffled())
+        self.slots = slots
+        self.values = dict(values)
+        self.secret = secrets.randbits(16) | 1
+        self._written: dict[int, dict[str, torch.Tensor]] = {}
+
+    @property
+    def regions(self) -> tuple[Region, Region]:
+        return self.inputs, self.outputs
+
+    def arguments(self) -> list[Argument]:
+        """Return the arguments that `bind` sends; a live model needs the outputs' names alone."""
+        return [Argument(spec.name, "output", spec.dtype) for spec in self.outputs.layout.specs]
+
+    def write(self, slot: int, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Write the inputs of a slot and poison its outputs."""
+        views = self.inputs.slot(slot)
+        for name, value in inputs.items():
+            views[name].copy_(value)
+        self._written[slot] = dict(inputs)
+        for output in self.outputs.slot(slot).values():
+            poison(output.view(-1), self.secret)
+
+    def read(self, slot: int, where: str) -> dict[str, torch.Tensor]:
+        """Return copies of the outputs of a slot, on the CPU.
+
+        Raises: SubmissionError for elements not written, guards or inputs changed.
+        """
+        for region in self.regions:
+            if gap := region.overwritten():
+                message = f"{where}: wrote outside its tensors, {gap}"
+                raise SubmissionError(Reason.OUT_OF_BOUNDS, message)
+        views = self.inputs.slot(slot)
+        for name, value in self._written[slot].items():
+            if not torch.equal(views[name].cpu(), value.to(views[name].dtype).cpu()):
+                raise SubmissionError(Reason.INPUT_MUTATED, f"{where}: changed the input {name}")
+        found = {}
+        for name, output in self.outputs.slot(slot).items():
+            if bool(unwritten(output, self.secret).any()):
+                raise SubmissionError(Reason.STALE_OUTPUT, f"{where}: {name} was not written")
+            found[name] = output.cpu().clone()
+        return found
+
+    def close(self) -> None:
+        for region in self.regions:
+            region.close()
+
+
+class LiveSession:
+    """Runs one architecture with a candidate, and the same architecture without it.
+
+    The weights are drawn for each session, so nothing about them can be known before.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        task: ModuleTask,
+        kind: str,
+        fork_server: ForkServer,
+        cache: Path,
+        seed: int | None = None,
+        compiles: bool = True,
+    ) -> None:
+        """Prepare a session; `compiles` where a regime of it uses `torch.compile`."""
+        self.architecture, self.task, self.kind = architecture, task, kind
+        self.size = architecture.sizes[kind]
+        self.cache = cache
+        self.device = "cuda" if kind == GPU else "cpu"
+        self.data = ModelData.of(architecture, self.size)
+        self.generator = torch.Generator().manual_seed(secrets.randbits(62))
+        self._fork_server = fork_server
+        self._seed = secrets.randbits(62) if seed is None else seed
+        self._stack = ExitStack()
+        self.memory = DeviceMemory() if kind == GPU else HostMemory()
+        self._stack.callback(self.memory.close)
+        self._processes: dict[str, ProcessHandle] = {}
+        self._folders: dict[str, Path] = {}
+        self.built: Built | None = None
+        self.compiler = compiler.prepared(cache) if kind == CPU and compiles else None
+        self.fork_imports()
+        torch.set_num_threads(1)
+        self._make_models()
+
+    def fork_imports(self) -> None:
+        """Let the fork server import what every process of this session needs."""
+        library = self.task.module.rpartition(".")[0]
+        self._fork_server.prepare("torch")  # before a library imports the compiler with defaults
+        self._fork_server.import_modules((self.architecture.library, library))
+
+    def _make_models(self) -> None:
+        self.model: nn.Module = models.build(self.data)
+        models.draw_weights(self.model, self._seed)
+        self.dtype = next(p.dtype for p in self.model.parameters() if p.is_floating_point())
+        state = self.model.state_dict()
+        specs = [
+            TensorSpec(name, tuple(value.shape), str(value.dtype).removeprefix("torch."))
+            for name, value in state.items()
+        ]
+        # Sealed on a CPU and on a GPU alike; a process on a GPU copies them to the device.
+        self.weights = HostRegion(Layout.of(specs, 1), read_only=True)
+        self._stack.callback(self.weights.close)
+        for name, view in self.weights.slot(0).items():
+            view.copy_(state[name])
+        exact = "float64" if self.dtype == torch.float32 else "float32"
+        self.reference = models.build(dataclasses.replace(self.data, dtype=exact))
+        if self.architecture.library == "torch_geometric":
+            self.reference.double()
+        own = self.reference.state_dict()
+        self.reference.load_state_dict({k: v.to(own[k].dtype) for k, v in state.items()})
+        self.model.requires_grad_(False)
+        self.reference.requires_grad_(False)
+        if self.kind == GPU:
+            self.model.to(self.device)
+            self.reference.to(self.device)
+
+    def process(self, mode: str) -> ProcessHandle:
+        """Return the process of a mode (see `evaluation.sandboxed.live_model`), started."""
+        if mode not in self._processes:
+            trusted = mode not in UNTRUSTED
+            scratch = self._stack.enter_context(untrusted_files.scratch())
+            self._folders[mode] = scratch
+            assert trusted or self.built, "no candidate is built"
+            folder = self.built.folder if self.built else scratch
+            limits = ProcessLimits(
+                folder=folder,
+                scratch=scratch,
+                memory_bytes=MEMORY_MB[self.kind] << 20,
+                seconds=REPLY_SECONDS,
+                threads=len(candidate_cores()),
+                trusted=trusted,
+                compiles=True,
+                kind=self.kind,
+                readable=tuple(folder for folder in self._compiler_folders() if folder.is_dir()),
+            )
+            process = ProcessHandle(self._fork_server, limits, WindowClock())
+            self._stack.enter_context(process)
+            self._build(process, mode, folder)
+            self._processes[mode] = process
+        return self._processes[mode]
+
+    def _build(self, process: ProcessHandle, mode: str, folder: Path) -> None:
+        layout, descriptors = self.weights.share()
+        cached = str(self.compiler_cache) if self.compiler_cache.is_dir() else ""
+        message = {
+            "do": "model",
+            "data": dataclasses.asdict(self.data),
+            "device": self.device,
+            "mode": mode,
+            "module": self.task.module,
+            "folder": str(folder),
+            "entry": self.built.entry if self.built else "",
+            "weights": layout,
+            "compiler_cache": cached,
+            "cxx": str(self.compiler / compiler.WRAPPER) if self.compiler else "",
+        }
+        process.request(message, descriptors)
+
+    @property
+    def compiler_cache(self) -> Path:
+        """Return the folder of what the trusted processes of this architecture compiled."""
+        version = torch.__version__.replace("+", "-")
+        return self.cache / "production" / "inductor" / f"{self.architecture.hash[:16]}-{version}"
+
+    def _compiler_folders(self) -> tuple[Path, ...]:
+        return (self.compiler_cache, *((self.compiler,) if self.compiler else ()))
+
+    def keep_compiled(self, mode: str = "library") -> None:
+        """Keep what a trusted process has compiled, for other processes and later verdicts."""
+        made = self._folders[mode] / "inductor"
+        if not made.is_dir() or mode in UNTRUSTED:
+            return
+        keep_files(made, self.compiler_cache)
+
+    def end(self, mode: str) -> None:
+        """End the process of a mode, if there is one."""
+        if mode in self._processes:
+            self._processes.pop(mode).kill_and_wait()
+
+    def bind(self, mode: str, memory: PhaseMemory, regime: Regime) -> ProcessHandle:
+        """Bind the process of a mode to the memory of a phase."""
+        process = self.process(mode)
+        values = {**memory.values, "regime": regime.value}
+        process.bind(memory.arguments(), memory.regions, values)
+        return process
+
+    def phase_memory(self, phase: str) -> PhaseMemory:
+        """Return memory for one launch of a phase of the whole model."""
+        drawn = self.draw(phase)
+        inputs = [_spec(name, value) for name, value in drawn.items()]
+        if phase == "decode":
+            steps, vocabulary = drawn["noise"].shape
+            outputs = [
+                TensorSpec("tokens", (steps,), "int64"),
+                TensorSpec("logits", (steps, vocabulary), _name(self.dtype)),
+            ]
+        else:
+            with torch.inference_mode():
+                shape = tuple(self.forward(self.model, drawn, phase).shape)
+            outputs = [TensorSpec("output", shape, _name(self._output_dtype))]
+        names = [spec.name for spec in self.size.inputs]
+        return PhaseMemory(self.memory, inputs, outputs, 1, {"phase": phase, "inputs": names})
+
+    def draw(self, phase: str) -> dict[str, torch.Tensor]:
+        """Return fresh secret inputs of a phase."""
+        inputs = models.draw_inputs(self.size.inputs, self.dtype, self.generator)
+        if phase == "decode":
+            vocabulary = self.vocabulary
+            inputs["first_token"] = torch.randint(vocabulary, (1,), generator=self.generator)
+            uniform = torch.rand(self.size.steps, vocabulary, generator=self.generator)
+            # Gumbel noise: the largest of logits + noise is a sample of their softmax.
+            inputs["noise"] = -torch.log(-torch.log(uniform.clamp(1e-9, 1 - 1e-7)))
+        return inputs
+
+    @property
+    def vocabulary(self) -> int:
+        return next(spec.below for spec in self.size.inputs if spec.name == "input_ids")
+
+    def forward(
+        self, model: nn.Module, inputs: Mapping[str, torch.Tensor], phase: str
+    ) -> torch.Tensor:
+        """Return what a forward of the judge's own model returns in this phase, on the CPU."""
+        floating = next(p.dtype for p in model.parameters() if p.is_floating_point())
+        given = {
+            spec.name: self._cast(inputs[spec.name], floating, bool(spec.dtype))
+            for spec in self.size.inputs
+        }
+        more = {"use_cache": False} if self.architecture.kind == "causal" else {}
+        result = models.main_output(models.call(model, given, self.data.options, **more))
+        self._output_dtype = result.dtype
+        return (result[:, -LOGIT_ROWS:] if phase == "prefill" else result).cpu()
+
+    def _cast(self, value: torch.Tensor, dtype: torch.dtype, fixed: bool) -> torch.Tensor:
+        if value.is_floating_point() and not fixed:
+            value = value.to(dtype)
+        return value.to(self.device)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """End all processes, then free the memory that they share."""
+        self._stack.close()
+
+
+def keep_files(made: Path, folder: Path) -> None:
+    """Copy files of a trusted process that are new into a folder that candidates can read."""
+    for path in made.rglob("*"):
+        target = folder / path.relative_to(made)
+        if path.is_file() and not target.exists() and not path.name.endswith(".lock"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    if folder.is_dir():
+        untrusted_files.make_readable(folder)
+
+
+def _spec(name: str, value: torch.Tensor) -> TensorSpec:
+    return TensorSpec(name, tuple(value.shape), _name(value.dtype))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,259 @@
+"""Times of a candidate: the module alone, every phase in every regime, and the ceiling."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from evaluation.building.cache_folder import replace_text
+from evaluation.errors import SubmissionError
+from evaluation.intervals import half_width
+from evaluation.production import drops, windows
+from evaluation.production.drops import Reported
+from evaluation.production.limits import limits_of
+from evaluation.production.phases import Regime
+from evaluation.production.windows import ModelWindows, Timing
+from evaluation.sandbox import procfs
+from evaluation.timing.estimates import NOISY
+from evaluation.types import (
+    GateName,
+    GateResult,
+    Interval,
+    Measurement,
+    Reason,
+    Split,
+    Verdict,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from evaluation.production.session import LiveSession
+    from evaluation.production.trial import Trial
+
+DECODED = 128
+"""Tokens that a request decodes after one prompt, which weighs decode against prefill."""
+CEILINGS = "ceilings.json"
+
+
+def measured_times(trial: Trial) -> GateResult:
+    """Return the result of the performance gate. Raises SubmissionError."""
+    session = trial.session
+    plan = windows.PLANS[session.kind]
+    limits = limits_of(trial.architecture.name)
+    assert limits is not None, "the production gate came before"
+    alone = {
+        phase: timing
+        for phase in trial.architecture.phases
+        if (timing := windows.measure_module(session, phase, Regime.EAGER))
+    }
+    found: dict[str, dict[Regime, Timing]] = {}
+    best: dict[str, Timing] = {}
+    chosen: dict[str, tuple[Regime, Regime]] = {}
+    captured: list[tuple[bool, bool]] = []
+    for phase in trial.architecture.phases:
+        memory = session.phase_memory(phase)
+        try:
+            pairs = {}
+            for regime in trial.extent.of(phase):
+                baseline = ModelWindows(session, "library", phase, memory, regime)
+                session.keep_compiled()
+                candidate = ModelWindows(session, "candidate", phase, memory, regime)
+                timing = windows.measure(candidate, baseline, plan)
+                windows.check_budget(candidate, baseline, limits)
+                found.setdefault(phase, {})[regime] = timing
+                pairs[regime] = candidate, baseline
+                if regime is Regime.GRAPH:
+                    captured.append((candidate.captured, baseline.captured))
+            ours = min(pairs, key=lambda regime: found[phase][regime].candidate_us)
+            theirs = min(pairs, key=lambda regime: found[phase][regime].baseline_us)
+            chosen[phase] = ours, theirs
+            if ours is theirs:
+                best[phase] = found[phase][ours]
+            else:
+                best[phase] = windows.measure(pairs[ours][0], pairs[theirs][1], plan)
+        finally:
+            memory.close()
+    reported = {mode: _reported(session, mode) for mode in ("candidate", "library")}
+    deployed = combined(best, session.size.steps)
+    speeds = [timing.speedup.speedup for timing in alone.values()]
+    isolated = statistics.geometric_mean(speeds) if speeds else None
+    ceilings = _ceilings(session, best, chosen)
+    over = [phase for phase, ceiling in ceilings.items() if best[phase].speedup.low > ceiling.high]
+    facts = drops.Facts(
+        isolated=isolated or 1.0,
+        deployed=deployed,
+        eager=_regime(found, Regime.EAGER, session),
+        compiled=_regime(found, Regime.COMPILE, session),
+        reported=reported["candidate"],
+        baseline=reported["library"],
+        captured=all(pair[0] for pair in captured) if captured else None,
+        baseline_captured=all(pair[1] for pair in captured) if captured else None,
+        memory_ratio=_resident(session, "candidate") / _resident(session, "library"),
+        over_ceiling=bool(over),
+    )
+    reason = drops.drop(facts)
+    ceiling = math.prod(c.speedup for c in ceilings.values()) if ceilings else None
+    detail = {
+        "isolated": isolated,
+        "deployed": to_json(deployed),
+        "alone": {phase: to_json(timing) for phase, timing in alone.items()},
+        "regimes": {
+            phase: {regime.value: to_json(timing) for regime, timing in regimes.items()}
+            for phase, regimes in found.items()
+        },
+        "best": {
+            phase: {"candidate": ours.value, "baseline": theirs.value, **to_json(best[phase])}
+            for phase, (ours, theirs) in chosen.items()
+        },
+        "ceilings": {phase: to_json(interval) for phase, interval in ceilings.items()},
+        "predicted": drops.predicted(isolated, ceiling) if isolated and ceiling else None,
+        "drop": reason.value if reason else "",
+        "wins_alone_loses_deployed": bool(isolated and isolated > 1 and deployed.high < 1),
+        "reported": {mode: to_json(counts) for mode, counts in reported.items()},
+        "noisy": half_width(deployed) > NOISY,
+    }
+    result = dataclasses.replace(
+        GateResult(GateName.PERFORMANCE, Verdict.PASSED),
+        detail=detail,
+        measurements=_measurements(found, trial),
+        passed=sum(map(len, found.values())),
+        total=sum(map(len, found.values())),
+        message=_message(isolated, deployed, reason),
+    )
+    if over:
+        return dataclasses.replace(
+            result,
+            verdict=Verdict.DISPUTED,
+            reason=Reason.FASTER_THAN_ROOFLINE,
+            message=f"{', '.join(over)}: faster than the model with a module that takes no time",
+        )
+    return result
+
+
+def combined(best: Mapping[str, Timing], steps: int) -> Interval:
+    """Return the speedup of a request: a prompt and DECODED tokens, or one forward.
+
+    Phases weigh by their time; the errors of their logarithms are independent.
+    """
+    counts = {phase: DECODED / steps if phase == "decode" else 1.0 for phase in best}
+    theirs = {phase: timing.candidate_us * timing.speedup.speedup * counts[phase]
+              for phase, timing in best.items()}  # fmt: skip
+    ours = {phase: timing.candidate_us * counts[phase] for phase, timing in best.items()}
+    speedup = sum(theirs.values()) / sum(ours.values())
+    total = sum(theirs.values())
+    variance = 0.0
+    for phase, timing in best.items():
+        half = math.log(timing.speedup.high / timing.speedup.low) / 2
+        variance += (theirs[phase] / total * half) ** 2
+    spread = math.exp(math.sqrt(variance))
+    return Interval(speedup, speedup / spread, speedup * spread)
+
+
+def _regime(
+    found: Mapping[str, Mapping[Regime, Timing]], regime: Regime, session: LiveSession
+) -> float | None:
+    """Return the speedup of a request in one regime, against the baseline in the same one."""
+    timings = {phase: each[regime] for phase, each in found.items() if regime in each}
+    return combined(timings, session.size.steps).speedup if timings else None
+
+
+def _ceilings(
+    session: LiveSession,
+    best: Mapping[str, Timing],
+    chosen: Mapping[str, tuple[Regime, Regime]],
+) -> dict[str, Interval]:
+    """Return the ceilings of phases in which the candidate is faster, from the cache if known."""
+    found = {}
+    for phase, timing in best.items():
+        if timing.speedup.low > 1:
+            found[phase] = ceiling(session, phase, chosen[phase][1])
+    return found
+
+
+def ceiling(session: LiveSession, phase: str, regime: Regime) -> Interval:
+    """Return the speedup of the model whose modules take no time, measured once per machine."""
+    path = session.cache / "production" / CEILINGS
+    key = "/".join(
+        (session.architecture.hash[:16], session.task.name, phase, regime.value, session.device,
+         torch.__version__)
+    )  # fmt: skip
+    known = _read(path)
+    if key not in known:
+        known[key] = to_json(_measured_ceiling(session, phase, regime))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(path, json.dumps({**_read(path), **known}))
+    return Interval(**known[key])
+
+
+def _measured_ceiling(session: LiveSession, phase: str, regime: Regime) -> Interval:
+    memory = session.phase_memory(phase)
+    try:
+        baseline = ModelWindows(session, "library", phase, memory, regime)
+        free = ModelWindows(session, "free", phase, memory, regime)
+        return windows.measure(free, baseline, windows.PLANS[session.kind]).speedup
+    finally:
+        memory.close()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _resident(session: LiveSession, mode: str) -> int:
+    """Return the bytes of host memory of a process, at least 1."""
+    return max(1, sum(procfs.resident_bytes(pid) for pid in session.process(mode).pids()))
+
+
+def _reported(session: LiveSession, mode: str) -> Reported:
+    process = session.process(mode)
+    try:
+        process.request({"do": "report"})
+    except SubmissionError:
+        return Reported()
+    return Reported.of(process.reported)
+
+
+def _measurements(
+    found: Mapping[str, Mapping[Regime, Timing]], trial: Trial
+) -> tuple[Measurement, ...]:
+    """Return each phase and regime as a measurement of the arena's tables."""
+    return tuple(
+        Measurement(
+            case=f"{phase} {regime}",
+            split=Split.SEEN,
+            kind="production",
+            dtype=str(trial.session.dtype).removeprefix("torch."),
+            symbols={},
+            baseline="library",
+            candidate_us=timing.candidate_us,
+            baseline_us=timing.baseline_us,
+            speedup=timing.speedup.speedup,
+            low=timing.speedup.low,
+            high=timing.speedup.high,
+            gbps=0.0,
+            tflops=0.0,
+            roofline_share=0.0,
+            warm_us=None,
+            blocks=timing.blocks,
+            noisy=half_width(timing.speedup) > NOISY,
+        )
+        for phase, regimes in found.items()
+        for regime, timing in regimes.items()
+    )
+
+
+def _message(isolated: float | None, deployed: Interval, reason: drops.Drop | None) -> str:
+    alone = f"alone {isolated:.2f}x, " if isolated else ""
+    why = f" ({reason})" if reason else ""
+    return f"{alone}deployed {deployed.speedup:.2f}x [{deployed.low:.2f}, {deployed.high:.2f}]{why}"

@@ -1,0 +1,279 @@
+"""Windows of a live model: one launch on fresh secret inputs, timed by the judge and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import secrets
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from evaluation.errors import Broken, SubmissionError
+from evaluation.production import budget, drops, tape
+from evaluation.production.limits import Ratios
+from evaluation.production.phases import Regime
+from evaluation.production.session import LiveSession, PhaseMemory
+from evaluation.timing import estimates
+from evaluation.timing.estimates import Block
+from evaluation.timing.plan import Plan, Spread
+from evaluation.types import Interval, Reason
+
+SPREAD = Spread(0.03, 0.01)
+PLANS = {
+    "cpu": Plan(0.05, 5, 15, 0.02, 3.0, SPREAD),
+    "gpu": Plan(0.05, 5, 15, 0.005, 2.0, SPREAD),
+}
+MODULE_PLAN = Plan(0.004, 7, 21, 0.02, 0.8, SPREAD)
+MAX_MODULE_LAUNCHES = 64
+MAX_PREFILL_RATIO = 2.0
+"""The untimed prefill of a decode may take this many times the baseline's; more is added."""
+MAX_GAP = 1e-3
+"""Largest distance of a chosen token from the best one by its own logits: rounding of a sum."""
+
+
+@dataclass
+class Checked:
+    """What the outputs of one process came to against the judge's exact model."""
+
+    errors: list[torch.Tensor] = field(default_factory=list)
+    agreed: int = 0
+    """Tokens that the exact model would have chosen, too."""
+    tokens: int = 0
+    gap: float = 0.0
+    """Largest distance of a chosen token from the best by the exact model."""
+
+
+class ModelWindows:
+    """Windows of one process on one phase and regime."""
+
+    def __init__(
+        self, session: LiveSession, mode: str, phase: str, memory: PhaseMemory, regime: Regime
+    ) -> None:
+        """Bind the process and run a first window, in which `torch.compile` compiles."""
+        self.session, self.mode, self.phase, self.memory = session, mode, phase, memory
+        self.regime = regime
+        self.trusted = mode in ("library", "free")
+        self.checked = Checked()
+        self.prefills: list[float] = []
+        """Nanoseconds of each untimed prefill."""
+        self.captured = False
+        self.bind()
+        self.window()
+        if regime is Regime.GRAPH:
+            self.capture()
+        if regime is not Regime.EAGER:
+            self.window()
+
+    def bind(self) -> None:
+        """Give the process this phase and regime; another `ModelWindows` may have had it."""
+        with _attributed(self):
+            self.process = self.session.bind(self.mode, self.memory, self.regime)
+
+    def capture(self) -> None:
+        """Capture the launch in a CUDA graph if that is possible."""
+        with _attributed(self):
+            if self.phase == "decode":
+                # The launch before the capture decodes once: its cache must have room again.
+                self.process.request({"do": "ready", "slot": 0})
+            self.captured = self.process.capture(0, 1)
+
+    def window(self) -> float:
+        """Return the nanoseconds of one launch on fresh inputs, and check its outputs."""
+        return self.run(self.session.draw(self.phase))[0]
+
+    def run(self, inputs: Mapping[str, torch.Tensor]) -> tuple[float, dict[str, torch.Tensor]]:
+        """Return the nanoseconds of one launch on these inputs, and its outputs."""
+        with _attributed(self):
+            self.memory.write(0, inputs)
+            if self.phase == "decode":
+                hidden = self.process.request({"do": "ready", "slot": 0})
+                self.prefills.append(float(hidden))
+                # Noise and first token are written after the prefill, which cannot use them.
+                inputs = {**inputs, **self._fresh_noise(inputs)}
+            self.process.prepare(0, 1)
+            self.memory.write(0, inputs)
+            elapsed = self.process.run(0, 1, replay=self.captured)
+            self.process.require_idle()
+            outputs = self.memory.read(0, f"{self.phase}, {self.regime}")
+            self._check(inputs, outputs)
+        return float(elapsed), outputs
+
+    def _fresh_noise(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        if self.fixed:
+            return {}
+        drawn = self.session.draw("decode")
+        return {name: drawn[name] for name in ("noise", "first_token")}
+
+    fixed = False
+    """Whether the inputs of `run` are used as they are, to compare two processes bit by bit."""
+
+    @torch.inference_mode()
+    def _check(
+        self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]
+    ) -> None:
+        if self.mode == "free":
+            return  # its outputs are wrong by design
+        session = self.session
+        if self.phase != "decode":
+            want = session.forward(session.reference, inputs, self.phase)
+            self.checked.errors.append(budget.row_errors(outputs["output"], want))
+            return
+        tokens, logits = outputs["tokens"], outputs["logits"].float()
+        noise = inputs["noise"]
+        scores = logits + noise
+        if not bool(((tokens >= 0) & (tokens < noise.shape[1])).all()):
+            raise SubmissionError(Reason.WRONG_VALUES, "decode: a token is not in the vocabulary")
+        picked = scores.gather(1, tokens.view(-1, 1))[:, 0]
+        if float((scores.max(1).values - picked).max()) > MAX_GAP:
+            message = "decode: a token is not the largest of its own logits plus noise"
+            raise SubmissionError(Reason.WRONG_VALUES, message)
+        fed = torch.cat([inputs["first_token"].view(-1), tokens[:-1]]).view(1, -1)
+        whole = {**inputs, "input_ids": torch.cat([inputs["input_ids"], fed], dim=1)}
+        want = session.forward(session.reference, whole, "forced")[0, -len(tokens) :].float()
+        self.checked.errors.append(budget.row_errors(logits, want))
+        exact = want + noise
+        best = exact.max(1).values - exact.gather(1, tokens.view(-1, 1))[:, 0]
+        self.checked.gap = max(self.checked.gap, float(best.max()))
+        self.checked.agreed += int((best == 0).sum())
+        self.checked.tokens += len(tokens)
+
+
+class _attributed:
+    """Turns a failure of a trusted process into `Broken`."""
+
+    def __init__(self, windows: ModelWindows) -> None:
+        self._windows = windows
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, SubmissionError) and self._windows.trusted:
+            where = f"{self._windows.mode}, {self._windows.phase}, {self._windows.regime}"
+            raise Broken(f"the judge's own model failed ({where}): {error}") from error
+
+
+def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios) -> dict[str, Any]:
+    """Return the error ratios of a candidate. Raises SubmissionError beyond the limits."""
+    found = budget.ratios(candidate.checked.errors, baseline.checked.errors)
+    where = f"{candidate.phase}, {candidate.regime}"
+    if not found.within(limits):
+        raise SubmissionError(
+            Reason.WRONG_VALUES,
+            f"{where}: the model's error is {found.median:.2f} times the baseline's "
+            f"(90th percentile {found.tail:.2f}); allowed are {limits.median:.2f} "
+            f"({limits.tail:.2f}): {drops.Drop.BUDGET}",
+        )
+    checked = candidate.checked
+    return {
+        **dataclasses.asdict(found),
+        "tokens": checked.tokens,
+        "agreed": checked.agreed,
+        "gap": checked.gap,
+    }
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A candidate against the baseline: microseconds of one launch, and the speedup."""
+
+    candidate_us: float
+    baseline_us: float
+    speedup: Interval
+    blocks: int
+
+
+def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timing:
+    """Measure A B B A blocks. A decode's prefill beyond the allowed time is added."""
+    candidate.bind()
+    baseline.bind()
+    for windows in (candidate, baseline):
+        if windows.regime is Regime.GRAPH:
+            windows.capture()
+        windows.prefills.clear()
+    blocks = estimates.blocks(candidate.window, baseline.window, plan)
+    if candidate.prefills:
+        allowed = MAX_PREFILL_RATIO * statistics.median(baseline.prefills)
+        hidden = max(0.0, statistics.median(candidate.prefills) - allowed)
+        blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
+    return timing_of(blocks, plan)
+
+
+def timing_of(blocks: Sequence[Block], plan: Plan) -> Timing:
+    return Timing(
+        candidate_us=statistics.median(block.candidate for block in blocks) / 1e3,
+        baseline_us=statistics.median(block.baseline for block in blocks) / 1e3,
+        speedup=estimates.speedup_of(blocks, plan.spread),
+        blocks=len(blocks),
+    )
+
+
+class ModuleWindows:
+    """Windows of one module of a process, many launches each on scaled taped inputs."""
+
+    def __init__(
+        self, session: LiveSession, mode: str, calls: Sequence[tape.ModuleCall],
+        memory: PhaseMemory, regime: Regime, truth: tape.Truth,
+    ) -> None:  # fmt: skip
+        self.session, self.mode, self.calls, self.memory = session, mode, calls, memory
+        self.regime, self.truth = regime, truth
+        self.process = session.bind(mode, memory, regime)
+        self.count = memory.slots
+        self.window()
+
+    def window(self) -> float:
+        """Return the nanoseconds of one launch, of as many as there are slots."""
+        made = [self._fresh() for _ in range(self.count)]
+        self.process.prepare(0, self.count)
+        for slot, call in enumerate(made):
+            inputs = {f"input{n}": value for n, value in enumerate(call.inputs)}
+            self.memory.write(slot, inputs)
+        elapsed = self.process.run(0, self.count)
+        self.process.require_idle()
+        if self.mode == "candidate":
+            slot = secrets.randbelow(self.count)
+            where = f"{made[slot].name}, timed"
+            found = self.memory.read(slot, where)
+            got = [found[f"output{n}"] for n in range(len(made[slot].outputs))]
+            call = made[slot]
+            tape.compare(got, self.truth.library(call), self.truth.expected(call), where)
+        return elapsed / self.count
+
+    def _fresh(self) -> tape.ModuleCall:
+        """Return a taped call with its first floating tensor scaled by a fresh factor."""
+        call = self.calls[secrets.randbelow(len(self.calls))]
+        values = list(call.inputs)
+        for number, value in enumerate(values):
+            if value.is_floating_point():
+                values[number] = value * (0.9 + 0.2 * secrets.randbelow(1 << 20) / (1 << 20))
+                break
+        return dataclasses.replace(call, inputs=tuple(values))
+
+
+def measure_module(
+    session: LiveSession, phase: str, regime: Regime, mode: str = "candidate"
+) -> Timing | None:
+    """Measure the first module of a phase alone; None where its call cannot be taped."""
+    tapes = [tape.record(session, phase) for _ in range(3)]
+    if not tapes[0].calls:
+        return None
+    path = tapes[0].calls[0].path
+    calls = [call for taped in tapes for call in taped.calls if call.path == path]
+    size = sum(
+        value.numel() * value.element_size() for value in (*calls[0].inputs, *calls[0].outputs)
+    )
+    slots = max(4, min(MAX_MODULE_LAUNCHES, math.floor((64 << 20) / max(size, 1))))
+    memory = tape.memory_of(session, calls[0], slots)
+    truth = tape.Truth(session, calls[0])
+    try:
+        candidate, baseline = (
+            ModuleWindows(session, name, calls, memory, regime, truth) for name in (mode, "library")
+        )
+        blocks = estimates.blocks(candidate.window, baseline.window, MODULE_PLAN)
+    finally:
+        memory.close()
+    return timing_of(blocks, MODULE_PLAN)

@@ -1,0 +1,279 @@
+"""Commands of production tasks.
+
+python -m evaluation judge llama_rms_norm production model.py
+python -m evaluation production tasks
+python -m evaluation production probe [NAME ...] [--write FILE]
+python -m evaluation production fit NAME [--write]
+python -m evaluation production ceilings TASK
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evaluation import report_text
+from evaluation.device_kind import CPU, GPU, kind_of
+from evaluation.errors import RequestError
+from evaluation.gates.integrity import MAX_BYTES
+from evaluation.process.fork_server import ForkServer
+from evaluation.production import judge as production_judge
+from evaluation.production import limits, trial
+from evaluation.production.architectures import TRACK, architectures, find_task
+from evaluation.types import GateResult, Report, Verdict, to_json
+
+PASSED, NOT_PASSED, BROKEN = 0, 1, 3
+
+
+def add_parser(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], cache: Callable[[str], Path]
+) -> None:
+    """Add the command `production` and its actions."""
+    command = commands.add_parser(TRACK, help="production tasks: list, probe, fit, ceilings")
+    actions = command.add_subparsers(required=True, metavar="action")
+    listed = actions.add_parser("tasks", help="list production tasks and architectures")
+    listed.set_defaults(command=show_tasks)
+    probed = actions.add_parser("probe", help="build and run architectures on this machine")
+    probed.add_argument("names", nargs="*", help="default: every architecture")
+    probed.add_argument("--write", type=Path, help="a JSON file for the result")
+    probed.add_argument("--no-graphs", action="store_true", help="do not trace graphs, in a third")
+    probed.set_defaults(command=probe_architectures)
+    fit = actions.add_parser("fit", help="fit the error limits of architectures")
+    fit.add_argument("names", nargs="+")
+    fit.add_argument("--write", action="store_true", help="keep the limits in the checkout")
+    fit.set_defaults(command=fit_limits)
+    ceilings = actions.add_parser("ceilings", help="measure the model with a module for free")
+    ceilings.add_argument("names", nargs="+", help="tasks, such as llama_rms_norm")
+    ceilings.set_defaults(command=show_ceilings)
+    for action in (listed, probed, fit, ceilings):
+        action.add_argument("--json", action="store_true", help="print JSON")
+        action.add_argument("--cache", type=cache, default="", help="folder of artefacts")
+
+
+def judge_sources(options: argparse.Namespace) -> int:
+    """Judge one file for a production task."""
+    _, task = find_task(options.operator)
+    if len(options.sources) != 1:
+        raise RequestError(f"{task.name}: a production task takes one file")
+    (path,) = options.sources
+    try:
+        content = path.read_bytes()[: MAX_BYTES + 1]
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror}; name the file to judge") from error
+    files = {production_judge.target_file(task): content.decode("utf-8", errors="replace")}
+
+    def emit(result: GateResult) -> None:
+        if options.json:
+            print(json.dumps({"type": "gate", **to_json(result)}), flush=True)
+        else:
+            print(report_text.gate(result), flush=True)
+
+    report = _judged(task.name, files, options.cache, options.scope, emit)
+    print(json.dumps({"type": "report", **to_json(report)}) if options.json else _summary(report))
+    return _exit_code(report)
+
+
+def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None = None) -> int:
+    """Judge a JSON request; every answer is a JSON line. Raises RequestError."""
+
+    def emit(result: GateResult) -> None:
+        print(json.dumps({"type": "gate", **to_json(result)}), flush=True)
+
+    name = str(data["task"]).partition("/")[0]
+    scope = str(data.get("scope", "final"))
+    report = _judged(name, dict(data["files"]), cache, scope, emit, fork_server)
+    print(json.dumps({"type": "report", **to_json(report)}), flush=True)
+    return _exit_code(report)
+
+
+def _judged(
+    name: str,
+    files: Mapping[str, str],
+    cache: Path,
+    scope: str,
+    emit: Callable[[GateResult], None],
+    fork_server: ForkServer | None = None,
+) -> Report:
+    architecture, task = find_task(name)
+    kind = kind_of((GPU, CPU))
+    measured = trial.extent(kind, scope == "final")
+    unconfined = os.environ.get("ARENA_UNCONFINED") == "1"
+    return production_judge.judge(
+        architecture, task, files, kind, cache, measured, emit, fork_server, unconfined
+    )
+
+
+def _exit_code(report: Report) -> int:
+    return {Verdict.PASSED: PASSED, Verdict.BROKEN: BROKEN}.get(report.verdict, NOT_PASSED)
+
+
+def _summary(report: Report) -> str:
+    """Return the funnel and the seconds of a report."""
+    lines = [
+        f"\n{report.task}: {report.verdict}" + (f" ({report.reason})" if report.reason else "")
+    ]
+    detail = report.gates[-1].detail
+    if "deployed" in detail:
+        deployed, rows = detail["deployed"], []
+        rows.append(("alone", f"{detail['isolated']:.2f}x" if detail["isolated"] else "not taped"))
+        if detail["predicted"]:
+            rows.append(("predicted", f"{detail['predicted']:.2f}x by Amdahl's law"))
+        for phase, interval in detail["ceilings"].items():
+            rows.append((f"ceiling, {phase}", f"{interval['speedup']:.2f}x"))
+        for phase, best in detail["best"].items():
+            rows.append(
+                (phase, f"{best['speedup']['speedup']:.2f}x, {best['candidate']} against "
+                        f"{best['baseline']}")
+            )  # fmt: skip
+        low, high = deployed["low"], deployed["high"]
+        rows.append(("deployed", f"{deployed['speedup']:.2f}x [{low:.2f}, {high:.2f}]"))
+        if detail["drop"]:
+            rows.append(("drop", detail["drop"]))
+        candidate, baseline = (detail["reported"][mode] for mode in ("candidate", "library"))
+        rows.append(("reported", f"{candidate['graphs']} graphs and {candidate['graph_breaks']} "
+                                 f"breaks; the library's {baseline['graphs']} and "
+                                 f"{baseline['graph_breaks']}"))  # fmt: skip
+        lines.append(report_text.table(rows))
+    seconds = ", ".join(f"{name} {value:.1f}" for name, value in report.seconds.items())
+    lines.append(report_text.table([("seconds", seconds)]))
+    return "\n".join(lines)
+
+
+def show_tasks(options: argparse.Namespace) -> int:
+    """Print the tasks of every architecture."""
+    found = architectures()
+    if options.json:
+        data = [
+            {**asdict(task), "architecture": a.name, "family": a.family}
+            for a in found.values()
+            for task in a.tasks
+        ]
+        print(json.dumps(data))
+        return PASSED
+    rows = [("task", "architecture", "family", "category", "replaces", "error limits")]
+    rows += [
+        (
+            task.name,
+            a.title,
+            a.family,
+            task.category,
+            task.module.rpartition(".")[2],
+            "fitted" if limits.limits_of(a.name) else "not fitted",
+        )
+        for a in found.values()
+        for task in a.tasks
+    ]
+    print(report_text.table(rows))
+    return PASSED
+
+
+def _named(names: list[str]) -> list[str]:
+    known = architectures()
+    for name in names:
+        if name not in known:
+            raise RequestError(f"{name}: no such architecture; there are: {', '.join(known)}")
+    return names or list(known)
+
+
+def probe_architectures(options: argparse.Namespace) -> int:
+    """Probe architectures and print one line for each."""
+    from evaluation.production import probe
+
+    results = []
+    for name in _named(options.names):
+        found = probe.probe(architectures()[name], CPU, graphs=not options.no_graphs)
+        results.append(probe.to_json(found))
+        if options.write:
+            _merge(options.write, results)
+        rebuilt = sum(module.rebuilds for module in found.modules)
+        decode = (
+            "" if found.decode_error is None else f", cached decode {found.decode_error:.0e} off"
+        )
+        breaks = "" if found.graphs is None else f", {found.graphs} graphs"
+        line = found.error or (
+            f"{found.parameters:,} parameters, forward {'finite' if found.finite else 'NOT FINITE'}"
+            f"{decode}{breaks}, {rebuilt} of {len(found.modules)} classes rebuilt bit for bit"
+        )
+        print(json.dumps(results[-1]) if options.json else f"{name:24} {line}", flush=True)
+    failed = [result["name"] for result in results if result["error"] or not result["finite"]]
+    print(f"{len(results) - len(failed)} of {len(results)} work", file=sys.stderr)
+    return NOT_PASSED if failed else PASSED
+
+
+def _merge(path: Path, results: list[dict[str, Any]]) -> None:
+    """Write results to a file, in place of earlier ones of the same architectures."""
+    from evaluation.production import probe
+
+    earlier = json.loads(path.read_text())["architectures"] if path.is_file() else []
+    merged = {result["name"]: result for result in (*earlier, *results)}
+    kept = [merged[name] for name in sorted(merged) if name in architectures()]
+    lines = ",\n".join(f"  {json.dumps(result)}" for result in kept)
+    versions = json.dumps(probe.versions())
+    path.write_text(f'{{"versions": {versions},\n "architectures": [\n{lines}\n]}}\n')
+
+
+def fit_limits(options: argparse.Namespace) -> int:
+    """Fit error limits; fails where a mutant keeps them."""
+    from evaluation.production.fit import fit
+
+    missed = False
+    for name in _named(options.names):
+        try:
+            found = fit(architectures()[name], CPU)
+        except Exception as error:  # whatever a library raises is the finding
+            missed = True
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+            continue
+        data = {
+            **{key: round(value, 3) for key, value in asdict(found.limits).items()},
+            "honest": {key: _rounded(value) for key, value in found.honest.items()},
+            "mutants": {key: _rounded(value) for key, value in found.mutants.items()},
+        }
+        print(f"{name}: {json.dumps(data)}", flush=True)
+        if found.missed:
+            missed = True
+            print(f"{name}: within the limits: {', '.join(found.missed)}", file=sys.stderr)
+        elif options.write:
+            limits.all_limits.cache_clear()  # another process may have fitted meanwhile
+            kept = dict(limits.all_limits())
+            kept[name] = data
+            lines = ",\n".join(f' "{key}": {json.dumps(kept[key])}' for key in sorted(kept))
+            limits.LIMITS.write_text(f"{{\n{lines}\n}}\n")
+            limits.all_limits.cache_clear()
+    return NOT_PASSED if missed else PASSED
+
+
+def _rounded(ratios: object) -> list[float]:
+    return [round(value, 2) for value in vars(ratios).values()]
+
+
+def show_ceilings(options: argparse.Namespace) -> int:
+    """Measure the ceilings of tasks in eager, and print one line for each phase."""
+    from evaluation.production.phases import Regime
+    from evaluation.production.session import LiveSession
+    from evaluation.production.times import ceiling
+
+    kind = kind_of((GPU, CPU))
+    for name in options.names:
+        architecture, task = find_task(name)
+        if why := architecture.missing():
+            raise RequestError(f"{name}: {why}")
+        with (
+            ForkServer() as server,
+            LiveSession(architecture, task, kind, server, options.cache, compiles=False) as session,
+        ):
+            for phase in architecture.phases:
+                found = ceiling(session, phase, Regime.EAGER)
+                data = {"task": name, "phase": phase, "regime": "eager", **asdict(found)}
+                print(
+                    json.dumps(data)
+                    if options.json
+                    else f"{name} {phase}: {found.speedup:.3f}x [{found.low:.3f}, {found.high:.3f}]"
+                )
+    return PASSED

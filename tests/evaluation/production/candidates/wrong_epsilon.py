@@ -1,0 +1,13 @@
+"""Mutant: the norm adds 1e-2 instead of its epsilon."""
+
+import torch
+import torch.nn.functional as F
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, hidden_size, eps=1e-6):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size))
+
+    def forward(self, hidden_states):
+        return F.rms_norm(hidden_states, self.weight.shape, self.weight, 1e-2)

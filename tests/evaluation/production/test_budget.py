@@ -1,0 +1,80 @@
+"""Error ratios, drop reasons and the prediction of a model's speedup."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from evaluation.production import budget, drops, limits
+from evaluation.production.drops import Drop, Facts, Reported
+from evaluation.production.limits import Ratios
+from evaluation.types import Interval
+
+
+def test_row_errors_of_equal_outputs_are_0() -> None:
+    values = torch.randn(4, 64)
+    assert budget.row_errors(values, values).tolist() == [0.0] * 4
+
+
+def test_row_error_of_a_value_that_is_not_finite_is_infinite() -> None:
+    want = torch.randn(4, 64)
+    got = want.clone()
+    got[2, 5] = torch.nan
+    assert budget.row_errors(got, want).isinf().tolist() == [False, False, True, False]
+
+
+def test_ratios_of_doubled_errors_are_2() -> None:
+    base = torch.rand(100, dtype=torch.float64) + 1
+    found = budget.ratios([base[:50] * 2, base[50:] * 2], [base])
+    assert found.median == pytest.approx(2)
+    assert found.tail == pytest.approx(2)
+
+
+def test_few_wrong_rows_exceed_the_tail_alone() -> None:
+    base = torch.full((100,), 0.01)
+    ours = base.clone()
+    ours[:20] = 0.5
+    found = budget.ratios([ours], [base])
+    assert found.median == pytest.approx(1)
+    assert not found.within(Ratios(1.3, 1.3))
+
+
+def test_fitted_limits_hold_every_honest_variant() -> None:
+    found = limits.fitted({"a": Ratios(1.4, 1.0), "b": Ratios(0.9, 2.0)})
+    assert found == Ratios(pytest.approx(1.4 * 1.15), pytest.approx(2.3))
+
+
+LOST = Interval(0.6, 0.5, 0.7)
+WON = Interval(1.1, 1.05, 1.15)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"deployed": WON}, None),
+        ({"isolated": 0.9}, None),
+        ({"reported": Reported(graph_breaks=5)}, Drop.GRAPH_BREAK),
+        ({"reported": Reported(recompiles=9)}, Drop.RECOMPILES),
+        ({"compiled": 0.6}, Drop.FUSION_LOST),
+        ({"captured": False, "baseline_captured": True}, Drop.NOT_CAPTURABLE),
+        ({"memory_ratio": 2.0}, Drop.MEMORY),
+        ({"deployed": WON, "over_ceiling": True}, Drop.OVER_CEILING),
+    ],
+)
+def test_drop_reason_follows_from_the_facts(changes: dict[str, object], expected: Drop) -> None:
+    facts = {
+        "isolated": 3.0, "deployed": LOST, "eager": 1.0, "compiled": None,
+        "reported": Reported(), "baseline": Reported(),
+    }  # fmt: skip
+    assert drops.drop(Facts(**{**facts, **changes})) is expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("data", [None, [], {"graphs": "many", "swapped": -3}, {"graphs": True}])
+def test_reports_that_are_no_counts_come_to_0(data: object) -> None:
+    assert Reported.of(data) == Reported()
+
+
+def test_prediction_is_amdahls_law() -> None:
+    assert drops.predicted(1.0, 1.2) == pytest.approx(1.0)
+    assert drops.predicted(1e9, 1.25) == pytest.approx(1.25)
+    assert drops.predicted(4.0, 1.0) == pytest.approx(1.0)

@@ -1,0 +1,129 @@
+"""Verdicts on a CPU: three architectures, honest candidates, mutants and tricks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from evaluation.device_kind import CPU
+from evaluation.process.fork_server import ForkServer
+from evaluation.production import judge as production
+from evaluation.production.architectures import find_task
+from evaluation.production.phases import Regime
+from evaluation.production.trial import Extent
+from evaluation.types import GateName, GateResult, Reason, Report, Verdict
+from tests.conftest import skip_or_fail
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow]
+CANDIDATES = Path(__file__).parent / "candidates"
+EAGER = Extent((Regime.EAGER,))
+COMPILED = Extent((Regime.EAGER, Regime.COMPILE), compiled_phases=("decode", "forward"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def libraries() -> None:
+    for name in ("llama_rms_norm", "dit_gelu"):
+        if why := find_task(name)[0].missing():
+            skip_or_fail(why)
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge without static analysis, as tricks are."""
+
+    def passed(*_: object) -> GateResult:
+        return GateResult(GateName.INTEGRITY, Verdict.PASSED)
+
+    monkeypatch.setattr(production, "_integrity", passed)
+
+
+def judged(
+    name: str, candidate: str, cache: Path, fork_server: ForkServer, extent: Extent = EAGER
+) -> Report:
+    architecture, task = find_task(name)
+    files = {production.target_file(task): (CANDIDATES / f"{candidate}.py").read_text()}
+    started = time.monotonic()
+    report = production.judge(
+        architecture, task, files, CPU, cache, extent, fork_server=fork_server
+    )
+    took = time.monotonic() - started
+    print(f"{name} {candidate}: {report.message} [{took:.1f} s]")
+    assert report.verdict is not Verdict.BROKEN, report.gates[-1].private
+    return report
+
+
+@pytest.mark.parametrize(
+    ("task", "candidate"),
+    [
+        ("llama_rms_norm", "fused_norm"),
+        ("qwen3_moe_rms_norm", "fused_norm"),
+        ("dit_gelu", "gelu"),
+    ],
+)
+def test_honest_candidate_passes_every_gate(
+    task: str, candidate: str, cache: Path, fork_server: ForkServer
+) -> None:
+    report = judged(task, candidate, cache, fork_server)
+    assert report.verdict is Verdict.PASSED, report.message
+    assert [gate.gate for gate in report.gates] == [
+        GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS, GateName.PERFORMANCE,
+    ]  # fmt: skip
+    assert report.seen is not None
+    assert not report.gates[-1].detail["wins_alone_loses_deployed"]
+
+
+def test_norm_that_wins_alone_loses_in_the_compiled_model(
+    cache: Path, fork_server: ForkServer
+) -> None:
+    report = judged("llama_rms_norm", "opaque_norm", cache, fork_server, COMPILED)
+    assert report.verdict is Verdict.PASSED, report.message
+    detail = report.gates[-1].detail
+    assert detail["isolated"] > 1
+    assert detail["regimes"]["decode"]["compile"]["speedup"]["high"] < 1
+    assert detail["best"]["decode"]["speedup"]["high"] < 1
+    candidate, baseline = (detail["reported"][mode] for mode in ("candidate", "library"))
+    assert candidate["graph_breaks"] > baseline["graph_breaks"] == 0
+    assert detail["drop"] in ("graph_break", "")
+
+
+@pytest.mark.parametrize(
+    ("task", "candidate", "message"),
+    [
+        ("llama_rms_norm", "wrong_epsilon", "its error is"),
+        ("llama_rms_norm", "skipped_layer", "budget"),
+        ("llama_rms_norm", "int8_everywhere", "budget"),
+        ("qwen3_moe_rms_norm", "dropped_expert", "budget"),
+        ("dit_gelu", "int8_gelu", "its error is"),
+        ("llama_rms_norm", "decoy_patch", "changes other modules"),
+    ],
+)
+@pytest.mark.usefixtures("unread")
+def test_mutant_is_refused(
+    task: str,
+    candidate: str,
+    message: str,
+    cache: Path,
+    fork_server: ForkServer,
+) -> None:
+    report = judged(task, candidate, cache, fork_server)
+    assert report.verdict is Verdict.FAILED
+    assert report.gates[-1].gate is GateName.CORRECTNESS
+    assert message in report.message
+
+
+@pytest.mark.usefixtures("unread")
+def test_write_to_the_weights_ends_the_candidate(cache: Path, fork_server: ForkServer) -> None:
+    report = judged("llama_rms_norm", "writes_weights", cache, fork_server)
+    assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.CRASH)
+    assert report.gates[-1].gate is GateName.COMPILE
+
+
+@pytest.mark.parametrize("candidate", ["skipped_layer", "dropped_expert"])
+def test_import_of_the_librarys_models_is_rejected(
+    candidate: str, cache: Path, fork_server: ForkServer
+) -> None:
+    report = judged("llama_rms_norm", candidate, cache, fork_server)
+    assert report.verdict is Verdict.REJECTED
+    assert "transformers" in report.message
