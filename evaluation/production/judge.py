@@ -50,7 +50,7 @@ HOOKS = (
 )  # fmt: skip
 """Names by which a candidate would reach other modules. Security does not rest on this list."""
 BUILD_SECONDS = 60.0
-CHECKED_WINDOWS = 4
+CHECKED_WINDOWS = 6
 """Windows of each phase that are compared with the exact model before anything is timed."""
 DECOY_WINDOWS = 2
 

@@ -159,13 +159,14 @@ class _attributed:
 
 def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios) -> dict[str, Any]:
     """Return the error ratios of a candidate. Raises SubmissionError beyond the limits."""
-    found = budget.ratios(candidate.checked.errors, baseline.checked.errors)
+    errors = candidate.checked.errors, baseline.checked.errors
+    found, least = budget.ratios(*errors), budget.least_ratios(*errors)
     where = f"{candidate.phase}, {candidate.regime}"
-    if not found.within(limits):
+    if not least.within(limits):
         raise SubmissionError(
             Reason.WRONG_VALUES,
-            f"{where}: the model's error is {found.median:.2f} times the baseline's "
-            f"(90th percentile {found.tail:.2f}); allowed are {limits.median:.2f} "
+            f"{where}: the model's error is at least {least.median:.2f} times the baseline's "
+            f"(90th percentile {least.tail:.2f}); allowed are {limits.median:.2f} "
             f"({limits.tail:.2f}): {drops.Drop.BUDGET}",
         )
     checked = candidate.checked

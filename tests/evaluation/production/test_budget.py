@@ -39,6 +39,28 @@ def test_few_wrong_rows_exceed_the_tail_alone() -> None:
     assert not found.within(Ratios(1.3, 1.3))
 
 
+def test_few_large_errors_by_chance_keep_the_limits() -> None:
+    """Of a mixture of experts, a tenth of the rows has errors ten times as large."""
+    generator = torch.Generator().manual_seed(3)
+    limits = Ratios(1.3, 1.3)
+    beyond = 0
+    for _ in range(200):
+        errors = [
+            torch.where(torch.rand(48, generator=generator) < 0.1, 0.1, 0.01)
+            * (0.8 + 0.4 * torch.rand(48, generator=generator))
+            for _ in range(2)
+        ]
+        beyond += not budget.ratios(errors[:1], errors[1:]).within(limits)
+        assert budget.least_ratios(errors[:1], errors[1:]).within(limits)
+    assert beyond > 0
+
+
+@pytest.mark.parametrize("rows", [48, 400])
+def test_doubled_errors_exceed_the_limits_with_confidence(rows: int) -> None:
+    base = torch.rand(rows, generator=torch.Generator().manual_seed(3)) * 0.2 + 0.9
+    assert not budget.least_ratios([base * 2], [base]).within(Ratios(1.3, 1.3))
+
+
 def test_fitted_limits_hold_every_honest_variant() -> None:
     found = limits.fitted({"a": Ratios(1.4, 1.0), "b": Ratios(0.9, 2.0)})
     assert found == Ratios(pytest.approx(1.4 * 1.15), pytest.approx(2.3))
