@@ -7,7 +7,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -163,17 +163,29 @@ def _wrap(module: nn.Module, function: Any) -> None:
 
 
 def layers_of(model: nn.Module) -> tuple[str, nn.ModuleList]:
-    """Return the longest list of layers of one class. Raises NotApplicable."""
-    lists = [
+    """Return the largest list of layers that holds no such list itself. Raises NotApplicable.
+
+    Stages of a pyramid change the shape, and the layers of one stage do not.
+    """
+    lists = {name: module for name, module in model.named_modules() if _repeats(module)}
+    inner = [
         (name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, nn.ModuleList)
-        and len(module) > 1
-        and any(True for _ in module[-1].parameters())
+        for name, module in lists.items()
+        if not any(other.startswith(f"{name}.") for other in lists)
     ]
-    if not lists:
+    if not inner:
         raise NotApplicable
-    return max(lists, key=lambda item: sum(p.numel() for p in item[1].parameters()))
+    return max(inner, key=lambda item: sum(p.numel() for p in item[1].parameters()))
+
+
+def _repeats(module: nn.Module) -> TypeGuard[nn.ModuleList]:
+    """Return whether a module is a list of layers of one class, with weights."""
+    return (
+        isinstance(module, nn.ModuleList)
+        and len(module) > 1
+        and len({type(layer) for layer in module}) == 1
+        and any(True for _ in module[-1].parameters())
+    )
 
 
 def skip_layer(model: nn.Module) -> nn.Module:
