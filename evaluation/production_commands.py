@@ -135,6 +135,9 @@ def _summary(report: Report) -> str:
         rows.append(("deployed", f"{deployed['speedup']:.2f}x [{low:.2f}, {high:.2f}]"))
         if detail["drop"]:
             rows.append(("drop", detail["drop"]))
+        if detail["unexplained"]:
+            phases = ", ".join(detail["unexplained"])
+            rows.append(("unexplained", f"{phases}: more than the module alone explains"))
         candidate, baseline = (detail["reported"][mode] for mode in ("candidate", "library"))
         rows.append(("reported", f"{candidate['graphs']} graphs and {candidate['graph_breaks']} "
                                  f"breaks; the library's {baseline['graphs']} and "

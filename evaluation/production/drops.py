@@ -20,6 +20,7 @@ class Drop(StrEnum):
 
     GRAPH_BREAK = "graph_break"
     FUSION_LOST = "fusion_lost"
+    NOT_COMPILABLE = "not_compilable"
     NOT_CAPTURABLE = "not_capturable"
     RECOMPILES = "recompiles"
     MEMORY = "memory"
@@ -71,6 +72,8 @@ class Facts:
     baseline_captured: bool | None = None
     memory_ratio: float = 1.0
     over_ceiling: bool = False
+    not_compiled: bool = False
+    """Whether a phase runs in eager because `torch.compile` fails or takes too long."""
 
 
 def drop(facts: Facts) -> Drop | None:
@@ -84,6 +87,8 @@ def drop(facts: Facts) -> Drop | None:
         return Drop.MEMORY
     if facts.isolated <= 1 or facts.deployed.high >= 1:
         return None
+    if facts.not_compiled:
+        return Drop.NOT_COMPILABLE
     if facts.baseline_captured and not facts.captured:
         return Drop.NOT_CAPTURABLE
     if facts.reported.graph_breaks > facts.baseline.graph_breaks:
@@ -97,3 +102,11 @@ def predicted(isolated: float, ceiling: float) -> float:
     """Return the model's speedup by Amdahl's law, with the module's share from the ceiling."""
     share = max(0.0, 1 - 1 / max(ceiling, 1.0))
     return 1 / (1 - share * (1 - 1 / isolated))
+
+
+def is_unexplained(model: Interval, alone: Interval, ceiling: Interval) -> bool:
+    """Return whether a model in eager gains more than its module does, outside all intervals.
+
+    In eager no module changes the time of another one, so Amdahl's law holds.
+    """
+    return model.low > max(1.0, predicted(max(alone.high, 1.0), ceiling.high))

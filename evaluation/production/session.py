@@ -136,6 +136,8 @@ class LiveSession:
         self._stack.callback(self.memory.close)
         self._processes: dict[str, ProcessHandle] = {}
         self._folders: dict[str, Path] = {}
+        self._without_cache: set[str] = set()
+        """Modes whose process started before any compiled code was kept."""
         self.built: Built | None = None
         self.compiler = compiler.prepared(cache) if kind == CPU and compiles else None
         self.fork_imports()
@@ -202,6 +204,7 @@ class LiveSession:
     def _build(self, process: ProcessHandle, mode: str, folder: Path) -> None:
         layout, descriptors = self.weights.share()
         cached = str(self.compiler_cache) if self.compiler_cache.is_dir() else ""
+        (self._without_cache.discard if cached else self._without_cache.add)(mode)
         message = {
             "do": "model",
             "data": dataclasses.asdict(self.data),
@@ -231,6 +234,11 @@ class LiveSession:
         if not made.is_dir() or mode in UNTRUSTED:
             return
         keep_files(made, self.compiler_cache)
+
+    def renew(self, mode: str) -> None:
+        """End a process that started before compiled code was kept; the next one has it."""
+        if mode in self._without_cache and self.compiler_cache.is_dir():
+            self.end(mode)
 
     def end(self, mode: str) -> None:
         """End the process of a mode, if there is one."""

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +34,14 @@ from evaluation.types import (
 )
 
 if TYPE_CHECKING:
-    from evaluation.production.session import LiveSession
+    from evaluation.production.session import LiveSession, PhaseMemory
     from evaluation.production.trial import Trial
 
 DECODED = 128
 """Tokens that a request decodes after one prompt, which weighs decode against prefill."""
 CEILINGS = "ceilings.json"
+MAX_COMPILE_SECONDS = 120.0
+"""Limit on each reply of a candidate while `torch.compile` compiles it."""
 
 
 def measured_times(trial: Trial) -> GateResult:
@@ -57,6 +59,7 @@ def measured_times(trial: Trial) -> GateResult:
     best: dict[str, Timing] = {}
     chosen: dict[str, tuple[Regime, Regime]] = {}
     captured: list[tuple[bool, bool]] = []
+    not_compiled: list[str] = []
     for phase in trial.architecture.phases:
         memory = session.phase_memory(phase)
         try:
@@ -64,7 +67,9 @@ def measured_times(trial: Trial) -> GateResult:
             for regime in trial.extent.of(phase):
                 baseline = ModelWindows(session, "library", phase, memory, regime)
                 session.keep_compiled()
-                candidate = ModelWindows(session, "candidate", phase, memory, regime)
+                candidate = _candidate(session, phase, memory, regime)
+                if candidate.regime is not regime:
+                    not_compiled.append(phase)
                 timing = windows.measure(candidate, baseline, plan)
                 windows.check_budget(candidate, baseline, limits)
                 found.setdefault(phase, {})[regime] = timing
@@ -73,7 +78,7 @@ def measured_times(trial: Trial) -> GateResult:
                     captured.append((candidate.captured, baseline.captured))
             ours = min(pairs, key=lambda regime: found[phase][regime].candidate_us)
             theirs = min(pairs, key=lambda regime: found[phase][regime].baseline_us)
-            chosen[phase] = ours, theirs
+            chosen[phase] = pairs[ours][0].regime, theirs
             if ours is theirs:
                 best[phase] = found[phase][ours]
             else:
@@ -97,8 +102,10 @@ def measured_times(trial: Trial) -> GateResult:
         baseline_captured=all(pair[1] for pair in captured) if captured else None,
         memory_ratio=_resident(session, "candidate") / _resident(session, "library"),
         over_ceiling=bool(over),
+        not_compiled=bool(not_compiled),
     )
     reason = drops.drop(facts)
+    unexplained = _unexplained(session, alone, found)
     ceiling = math.prod(c.speedup for c in ceilings.values()) if ceilings else None
     detail = {
         "isolated": isolated,
@@ -115,6 +122,8 @@ def measured_times(trial: Trial) -> GateResult:
         "ceilings": {phase: to_json(interval) for phase, interval in ceilings.items()},
         "predicted": drops.predicted(isolated, ceiling) if isolated and ceiling else None,
         "drop": reason.value if reason else "",
+        "unexplained": unexplained,
+        "not_compiled": not_compiled,
         "wins_alone_loses_deployed": bool(isolated and isolated > 1 and deployed.high < 1),
         "reported": {mode: to_json(counts) for mode, counts in reported.items()},
         "noisy": half_width(deployed) > NOISY,
@@ -125,7 +134,7 @@ def measured_times(trial: Trial) -> GateResult:
         measurements=_measurements(found, trial),
         passed=sum(map(len, found.values())),
         total=sum(map(len, found.values())),
-        message=_message(isolated, deployed, reason),
+        message=_message(isolated, deployed, reason, unexplained),
     )
     if over:
         return dataclasses.replace(
@@ -135,6 +144,27 @@ def measured_times(trial: Trial) -> GateResult:
             message=f"{', '.join(over)}: faster than the model with a module that takes no time",
         )
     return result
+
+
+def _candidate(
+    session: LiveSession, phase: str, memory: PhaseMemory, regime: Regime
+) -> ModelWindows:
+    """Return the candidate in a regime, or in eager where it does not compile in time."""
+    if regime is not Regime.COMPILE:
+        return ModelWindows(session, "candidate", phase, memory, regime)
+    session.renew("candidate")  # most kernels are those of the baseline
+    process = session.process("candidate")
+    limits = process.limits
+    process.limits = dataclasses.replace(limits, seconds=MAX_COMPILE_SECONDS)
+    try:
+        compiled = ModelWindows(session, "candidate", phase, memory, regime)
+    except SubmissionError as error:
+        if error.reason not in (Reason.TIMEOUT, Reason.CALL_ERROR):
+            raise
+        session.end("candidate")
+        return ModelWindows(session, "candidate", phase, memory, Regime.EAGER)
+    process.limits = limits
+    return compiled
 
 
 def combined(best: Mapping[str, Timing], steps: int) -> Interval:
@@ -175,6 +205,24 @@ def _ceilings(
         if timing.speedup.low > 1:
             found[phase] = ceiling(session, phase, chosen[phase][1])
     return found
+
+
+def _unexplained(
+    session: LiveSession,
+    alone: Mapping[str, Timing],
+    found: Mapping[str, Mapping[Regime, Timing]],
+) -> list[str]:
+    """Return the phases that gain more in eager than the module alone explains."""
+    phases = []
+    for phase, timing in alone.items():
+        eager = found[phase].get(Regime.EAGER)
+        if eager is None or eager.speedup.low <= 1:
+            continue
+        if drops.is_unexplained(
+            eager.speedup, timing.speedup, ceiling(session, phase, Regime.EAGER)
+        ):
+            phases.append(phase)
+    return phases
 
 
 def ceiling(session: LiveSession, phase: str, regime: Regime) -> Interval:
@@ -253,7 +301,16 @@ def _measurements(
     )
 
 
-def _message(isolated: float | None, deployed: Interval, reason: drops.Drop | None) -> str:
+def _message(
+    isolated: float | None,
+    deployed: Interval,
+    reason: drops.Drop | None,
+    unexplained: Sequence[str],
+) -> str:
     alone = f"alone {isolated:.2f}x, " if isolated else ""
     why = f" ({reason})" if reason else ""
-    return f"{alone}deployed {deployed.speedup:.2f}x [{deployed.low:.2f}, {deployed.high:.2f}]{why}"
+    more = f"; more than the module alone explains: {', '.join(unexplained)}" if unexplained else ""
+    return (
+        f"{alone}deployed {deployed.speedup:.2f}x "
+        f"[{deployed.low:.2f}, {deployed.high:.2f}]{why}{more}"
+    )

@@ -79,6 +79,7 @@ WON = Interval(1.1, 1.05, 1.15)
         ({"reported": Reported(recompiles=9)}, Drop.RECOMPILES),
         ({"compiled": 0.6}, Drop.FUSION_LOST),
         ({"captured": False, "baseline_captured": True}, Drop.NOT_CAPTURABLE),
+        ({"not_compiled": True}, Drop.NOT_COMPILABLE),
         ({"memory_ratio": 2.0}, Drop.MEMORY),
         ({"deployed": WON, "over_ceiling": True}, Drop.OVER_CEILING),
     ],
@@ -100,3 +101,18 @@ def test_prediction_is_amdahls_law() -> None:
     assert drops.predicted(1.0, 1.2) == pytest.approx(1.0)
     assert drops.predicted(1e9, 1.25) == pytest.approx(1.25)
     assert drops.predicted(4.0, 1.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "alone", "unexplained"),
+    [
+        (Interval(1.10, 1.08, 1.12), Interval(2.0, 1.9, 2.1), False),
+        (Interval(1.10, 1.08, 1.12), Interval(1.0, 0.9, 1.1), True),
+        (Interval(1.10, 0.99, 1.22), Interval(0.5, 0.4, 0.6), False),
+    ],
+)
+def test_gain_beyond_that_of_the_module_is_unexplained(
+    model: Interval, alone: Interval, unexplained: bool
+) -> None:
+    ceiling = Interval(1.25, 1.2, 1.3)
+    assert drops.is_unexplained(model, alone, ceiling) is unexplained
