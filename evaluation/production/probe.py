@@ -37,7 +37,7 @@ class ModuleFound:
 
 @dataclass
 class Probe:
-    """What was found on one architecture. `error` names the first step that failed."""
+    """Findings on one architecture. `error` names the first step that failed."""
 
     name: str
     parameters: int = 0

@@ -37,7 +37,7 @@ MAX_GAP = 1e-3
 
 @dataclass
 class Checked:
-    """What the outputs of one process came to against the judge's exact model."""
+    """Errors of the outputs of one process against the judge's exact model."""
 
     errors: list[torch.Tensor] = field(default_factory=list)
     agreed: int = 0
