@@ -19,6 +19,9 @@ from tests.conftest import skip_or_fail
 pytestmark = [pytest.mark.serial, pytest.mark.slow]
 CANDIDATES = Path(__file__).parent / "candidates"
 EAGER = Extent((Regime.EAGER,))
+MAX_SECONDS = 90
+MAX_GAIN = 1.01
+"""Speedup that a trick may have."""
 COMPILED = Extent((Regime.EAGER, Regime.COMPILE), compiled_phases=("decode", "forward"))
 
 
@@ -71,7 +74,17 @@ def test_honest_candidate_passes_every_gate(
         GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS, GateName.PERFORMANCE,
     ]  # fmt: skip
     assert report.seen is not None
-    assert not report.gates[-1].detail["wins_alone_loses_deployed"]
+    assert report.seconds["total"] < MAX_SECONDS
+
+
+def test_norm_that_wins_alone_loses_in_the_model(cache: Path, fork_server: ForkServer) -> None:
+    report = judged("llama_rms_norm", "warmed_norm", cache, fork_server)
+    assert report.verdict is Verdict.PASSED, report.message
+    detail = report.gates[-1].detail
+    assert detail["isolated"] > 1
+    assert report.seen is not None
+    assert report.seen.high < 1
+    assert detail["wins_alone_loses_deployed"]
 
 
 def test_norm_that_wins_alone_loses_in_the_compiled_model(
@@ -96,7 +109,6 @@ def test_norm_that_wins_alone_loses_in_the_compiled_model(
         ("llama_rms_norm", "int8_everywhere", "budget"),
         ("qwen3_moe_rms_norm", "dropped_expert", "budget"),
         ("dit_gelu", "int8_gelu", "its error is"),
-        ("llama_rms_norm", "decoy_patch", "changes other modules"),
     ],
 )
 @pytest.mark.usefixtures("unread")
@@ -111,6 +123,36 @@ def test_mutant_is_refused(
     assert report.verdict is Verdict.FAILED
     assert report.gates[-1].gate is GateName.CORRECTNESS
     assert message in report.message
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"),
+    [
+        ("decoy_patch", "changes other modules"),
+        ("batched_steps", "decode, eager: the model's error"),
+        ("skipped_in_decode", "decode, eager: the model's error"),
+        ("cached_address", "prefill, eager: the model's error"),
+        ("only_alone", "prefill, eager: the model's error"),
+        ("hidden_int8", "prefill, eager: the model's error"),
+        ("held_work", "was not written"),
+    ],
+)
+@pytest.mark.usefixtures("unread")
+def test_trick_is_refused(
+    candidate: str, message: str, cache: Path, fork_server: ForkServer
+) -> None:
+    report = judged("llama_rms_norm", candidate, cache, fork_server)
+    assert report.verdict is Verdict.FAILED
+    assert report.gates[-1].gate is GateName.CORRECTNESS
+    assert message in report.message
+
+
+@pytest.mark.usefixtures("unread")
+def test_outputs_kept_by_their_tokens_gain_nothing(cache: Path, fork_server: ForkServer) -> None:
+    report = judged("llama_rms_norm", "cached_tokens", cache, fork_server)
+    assert report.verdict is Verdict.PASSED, report.message
+    assert report.seen is not None
+    assert report.seen.low <= MAX_GAIN
 
 
 @pytest.mark.usefixtures("unread")
