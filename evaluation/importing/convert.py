@@ -18,7 +18,7 @@ from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import ResourceUsage
 from evaluation.tracks.load import load_operator
 
-SECONDS = 240
+SECONDS = 120
 """Processor time of one conversion."""
 MIN_SECONDS = 120.0
 """Time of a sandbox beside that of the conversions in it."""

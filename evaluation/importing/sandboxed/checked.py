@@ -135,20 +135,25 @@ class Checker:
 
         Raises: Unsupported.
         """
+        idle: set[str] | None = None
         for reference in self._references():
             first, second = self._nominal(reference, 1), self._nominal(reference, 2)
             outputs = self._outputs(reference, first)
             if not _equal(outputs, self._outputs(reference, first)):
                 raise Unsupported("random: two calls with the same inputs differ")
-            if not _equal(outputs, self._outputs(reference, second)):
-                break
-        else:
+            if _equal(outputs, self._outputs(reference, second)):
+                continue
+            found = {
+                name
+                for name in (first if idle is None else idle)
+                if not torch.equal(first[name], second[name])
+                and _equal(outputs, self._outputs(reference, {**first, name: second[name]}))
+            }
+            if not (idle := found):
+                return
+        if idle is None:
             raise Unsupported("degenerate: the outputs are the same for all inputs")
-        for name in first:
-            if not torch.equal(first[name], second[name]) and _equal(
-                outputs, self._outputs(reference, {**first, name: second[name]})
-            ):
-                self.flags.append(f"{name} has no effect")
+        self.flags += [f"{name} has no effect" for name in sorted(idle)]
 
     def _references(self) -> Iterator[Reference]:
         """Yield small cases, the largest of them first, then the published one."""
@@ -164,23 +169,32 @@ class Checker:
 
     def _fit(self) -> None:
         """Fit the tolerance, without the families in which it cannot be fitted."""
-        for _ in FAMILIES:
-            try:
-                write(self.folder, fit(self.folder))
+        if not (reason := self._reason_of_no_fit()):
+            return
+        families = list(self.written.input_families or FAMILIES)
+        if _FAMILY.search(reason) and self._fits_in(FAMILIES[0]):
+            self._keep([name for name in families if self._fits_in(name)])
+            if not (reason := self._reason_of_no_fit()):
                 return
-            except TaskError as error:
-                message = str(error).replace(f"{self.folder}/", "")
-            families = list(self.written.input_families or FAMILIES)
-            found = _FAMILY.search(message)
-            family = found.group(1) if found else FAMILIES[0]
-            if family in families and family != FAMILIES[0]:
-                families.remove(family)
-                self._keep(families)
-            elif self.written.uniform:
-                self._draw_as_published("normal inputs have no tolerance")
-            else:
-                raise Unsupported(f"no tolerance: {message.partition(': ')[2]}")
-        raise Unsupported("no tolerance: too many input families were left out")
+        if not self.written.uniform:
+            raise Unsupported(f"no tolerance: {reason}")
+        self._draw_as_published("normal inputs have no tolerance")
+        self._keep(families)
+        self._fit()
+
+    def _fits_in(self, family: str) -> bool:
+        """Return whether there is a tolerance for inputs of one family beside the first."""
+        self._keep(list(dict.fromkeys((FAMILIES[0], family))))
+        reason = self._reason_of_no_fit()
+        return not reason or not _FAMILY.search(reason)
+
+    def _reason_of_no_fit(self) -> str:
+        """Write the fitted tolerance; return why there is none."""
+        try:
+            write(self.folder, fit(self.folder))
+        except TaskError as error:
+            return str(error).replace(f"{self.folder}/", "").partition(": ")[2]
+        return ""
 
     def fingerprint(self) -> str:
         """Return a hash of the traced operations, which equal computations share."""
