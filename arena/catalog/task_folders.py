@@ -23,13 +23,17 @@ def root_of(version: TaskVersion) -> Path:
     The hash that the judge reports shows whether it judged this version.
     """
     if version.folder is None:
-        tree: Path = settings.ARENA_TASKS
-        suite = version.task.operator.suite
-        return settings.ARENA_IMPORTED / suite if suite else tree
+        return root_of_suite(version.task.operator.suite)
     root: Path = settings.ARENA_HOME / "tasks" / version.folder.content_hash
     if not (root / version.folder.operator).is_dir():
         _write(root, version.folder.operator, version.folder.files)
     return root
+
+
+def root_of_suite(suite: str) -> Path:
+    """Return the folder of the operators of a suite; of this project's for an empty one."""
+    tree: Path = settings.ARENA_TASKS
+    return settings.ARENA_IMPORTED / suite if suite else tree
 
 
 def _write(root: Path, operator: str, files: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from arena.catalog.models import Operator, Task
 from arena.catalog.services import sync_tasks
@@ -15,6 +16,7 @@ from arena.leaderboard import boards
 from arena.leaderboard.boards import Filters
 from arena.leaderboard.results import snapshot
 from arena.leaderboard.suite_scores import FAST_P, fast_p
+from evaluation.errors import TaskError
 from tests.arena.factories import judged_run
 
 pytestmark = pytest.mark.django_db
@@ -64,6 +66,19 @@ def test_imported_tasks_have_their_suite_and_their_folder(imported):
     version = Task.objects.filter(operator=operator).first().version
     assert root_of(version) / "kb1_36_rmsnorm" == imported
     assert Operator.objects.get(slug="softmax").suite == ""
+
+
+def test_check_task_finds_an_imported_task(imported, monkeypatch):
+    checked = []
+
+    def admit(task, *arguments):
+        checked.append(task.operator.folder)
+        raise TaskError("enough")
+
+    monkeypatch.setattr("evaluation.admission.admit.admit", admit)
+    with pytest.raises(CommandError, match="Not admitted: kb1_36_rmsnorm/torch-to-torch"):
+        call_command("check_task", "kb1_36_rmsnorm/torch-to-torch")
+    assert checked == [imported]
 
 
 def test_imported_tasks_stay_when_the_folder_of_one_name_is_elsewhere(imported, settings):

@@ -8,8 +8,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from arena.catalog.models import Task
+from arena.catalog.models import Operator, Task
 from arena.catalog.services import store_admission
+from arena.catalog.task_folders import root_of_suite
 
 
 class Command(BaseCommand):
@@ -35,11 +36,12 @@ class Command(BaseCommand):
         def log(attempt: Attempt | TaskCheck) -> None:
             self.stdout.write(report_text.attempt(attempt))
 
+        suites = dict(Operator.objects.values_list("slug", "suite"))
         refused = []
         for slug in self._slugs(slugs):
             operator, _, track = slug.partition("/")
             try:
-                task = load_task(settings.ARENA_TASKS, operator, track)
+                task = load_task(root_of_suite(suites.get(operator, "")), operator, track)
                 if reason := languages()[task.track.target].runs_here():
                     self.stdout.write(f"{slug}: skipped: {reason}")
                     continue
