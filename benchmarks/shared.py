@@ -62,12 +62,17 @@ def resumable_options(
     description: str, arguments: Sequence[str] | None = None
 ) -> argparse.Namespace:
     """Return patterns, time, cache and output of a benchmark that can be continued."""
+    return resumable_parser(description).parse_args(arguments)
+
+
+def resumable_parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser of these options, for a benchmark that has more of them."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS")
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--output", type=Path)
-    return parser.parse_args(arguments)
+    return parser
 
 
 def write_json(path: Path, data: Mapping[str, Any], indent: int = 2) -> None:
