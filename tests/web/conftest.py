@@ -26,7 +26,7 @@ CHROMIUM_ARGS = (
     "--disable-component-update --disable-sync"
 ).split()
 START_SECONDS = 60
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 40_000
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
