@@ -189,7 +189,7 @@ def test_draft_task_and_names_of_hidden_runs_are_staff_only(client, world, alice
     rebuild()
     Operator.objects.filter(pk=draft.operator_id).update(families=["spies"])
     draft.operator.tasks.update(status="draft")
-    named = ("cross_entropy", "spies", hidden.slug)
+    named = ("cross_entropy/", "spies", hidden.slug)
     addresses = ["/", "/runs/", "/tasks/", "/leaderboard/", "/analysis/", "/agents/tuner/"]
     addresses += ["/api/v1/tasks", "/api/v1/runs", "/api/v1/leaderboard/records"]
     own = [
