@@ -269,7 +269,7 @@ def show_ceilings(options: argparse.Namespace) -> int:
             raise RequestError(f"{name}: {why}")
         with (
             ForkServer() as server,
-            LiveSession(architecture, task, kind, server, options.cache, compiles=False) as session,
+            LiveSession(architecture, task, kind, server, options.cache) as session,
         ):
             for phase in architecture.phases:
                 found = ceiling(session, phase, Regime.EAGER)

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from evaluation.tasks.input_families import torch_dtype
+from evaluation.tasks.input_families import dtype_name, torch_dtype
 
 ALIGNMENT = 512
 """Alignment of tensors in bytes, as in PyTorch; textures need it."""
@@ -39,6 +39,11 @@ class TensorSpec:
     name: str
     shape: tuple[int, ...]
     dtype: str
+
+    @classmethod
+    def of(cls, name: str, value: torch.Tensor) -> TensorSpec:
+        """Return the spec of a tensor."""
+        return cls(name, tuple(value.shape), dtype_name(value.dtype))
 
     @property
     def torch_dtype(self) -> torch.dtype:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from evaluation.tasks.input_families import dtype_name
+
 
 class Unsupported(Exception):
     """Raised for a value that has no JSON form, such as a cache."""
@@ -27,7 +29,7 @@ def encoded(value: Any, found: list[torch.Tensor]) -> Any:
     if type(value) is dict and all(isinstance(key, str) for key in value):
         return {"dict": {key: encoded(item, found) for key, item in value.items()}}
     if isinstance(value, torch.dtype):
-        return {"dtype": str(value).removeprefix("torch.")}
+        return {"dtype": dtype_name(value)}
     raise Unsupported(type(value).__name__)
 
 

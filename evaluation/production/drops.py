@@ -10,8 +10,6 @@ from typing import Any
 from evaluation.types import Interval
 
 MAX_COUNT = 1 << 20
-KEPT = 0.9
-"""Share of the predicted speedup of a model that counts as kept."""
 MAX_MEMORY_RATIO = 1.5
 
 
@@ -63,9 +61,8 @@ class Facts:
     isolated: float
     """Speedup of the module alone, against the library's in eager."""
     deployed: Interval
-    eager: float | None
     compiled: float | None
-    """Speedup of the model in each regime against the baseline in the same one."""
+    """Speedup of the compiled model against the compiled baseline."""
     reported: Reported
     baseline: Reported
     captured: bool | None = None
@@ -73,7 +70,7 @@ class Facts:
     memory_ratio: float = 1.0
     over_ceiling: bool = False
     not_compiled: bool = False
-    """Whether a phase runs in eager because `torch.compile` fails or takes too long."""
+    """True where a phase runs in eager because `torch.compile` fails or takes too long."""
 
 
 def drop(facts: Facts) -> Drop | None:

@@ -60,7 +60,7 @@ def fit(architecture: Architecture, kind: str) -> Fit:
     for seed in SEEDS:
         model = models.build(data)
         models.draw_weights(model, seed)
-        dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
+        dtype = models.float_dtype(model)
         exact = copy.deepcopy(model).to(torch.float64 if dtype == torch.float32 else torch.float32)
         generator = torch.Generator().manual_seed(seed)
         prompts = [models.draw_inputs(size.inputs, dtype, generator) for _ in range(PROMPTS)]
@@ -98,13 +98,9 @@ def _variant(name: str, model: nn.Module, data: ModelData) -> nn.Module:
 def _forward(
     model: nn.Module, inputs: Mapping[str, torch.Tensor], architecture: Architecture
 ) -> torch.Tensor:
-    dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
-    given = {
-        spec.name: value.to(dtype) if value.is_floating_point() and not spec.dtype else value
-        for spec, value in ((s, inputs[s.name]) for s in architecture.sizes["cpu"].inputs)
-    }
-    more = {"use_cache": False} if architecture.kind == "causal" else {}
-    return models.main_output(models.call(model, given, architecture.options, **more)).float()
+    specs = architecture.sizes["cpu"].inputs
+    given = models.cast(specs, inputs, models.float_dtype(model))
+    return models.forward(model, given, architecture).float()
 
 
 def _same(model: nn.Module) -> nn.Module:

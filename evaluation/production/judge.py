@@ -101,12 +101,9 @@ def judge(
             built, outputs = build(files, task, cache)
             from evaluation.production.session import LiveSession  # imports torch and a library
 
-            compiles = Regime.COMPILE in measured.regimes
-            session = stack.enter_context(
-                LiveSession(architecture, task, kind, server, cache, compiles=compiles)
-            )
+            session = stack.enter_context(LiveSession(architecture, task, kind, server, cache))
             session.built = built
-            trial = Trial(architecture, task, files, session, cache, measured)
+            trial = Trial(architecture, task, session, measured)
             return _loaded(trial, outputs)
 
         def step(run: Callable[[Trial], GateResult]) -> Callable[[], GateResult]:
@@ -155,8 +152,8 @@ def _integrity(files: Mapping[str, str], task: ModuleTask) -> GateResult:
         for hook in HOOKS:
             if hook in text:
                 raise Rejected("patching", f"{name}: `{hook}` reaches other modules of the model")
-        if extensions.requested(files):
-            native.check_rules(files, tuple(rule for rule in RULES if rule[0] != "library-wrapper"))
+    if extensions.requested(files):
+        native.check_rules(files, tuple(rule for rule in RULES if rule[0] != "library-wrapper"))
     return GateResult(
         GateName.INTEGRITY, Verdict.PASSED, message="no rule violations found", passed=1, total=1
     )
@@ -291,7 +288,7 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
         alone = tape.memory_of(session, call, slots=1)
         try:
             process = session.bind("decoy", alone, Regime.EAGER)
-            alone.write(0, {f"input{n}": value for n, value in enumerate(call.inputs)})
+            alone.write(0, call.slot)
             process.run(0, 1)
         finally:
             alone.close()
@@ -304,8 +301,7 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
         found = []
         for each in pair:
             each.bind()
-            each.fixed = True
-            found.append(each.run(inputs)[1])
+            found.append(each.run(inputs, fixed=True)[1])
         if any(not torch.equal(found[0][name], found[1][name]) for name in found[1]):
             raise SubmissionError(
                 Reason.FORBIDDEN,

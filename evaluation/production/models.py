@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
 from evaluation.production.architectures import Architecture, InputSpec, ModuleTask, Size
+from evaluation.production.calls import tensors
 from evaluation.tasks.input_families import torch_dtype
 
 Inputs = Mapping[str, torch.Tensor]
@@ -176,30 +177,38 @@ def call(model: nn.Module, inputs: Inputs, options: Mapping[str, Any], **more: A
     return model(**inputs, **options, **more)
 
 
+def float_dtype(model: nn.Module) -> torch.dtype:
+    """Return the dtype of the first parameter of a model that is floating."""
+    return next(p.dtype for p in model.parameters() if p.is_floating_point())
+
+
+def cast(
+    specs: tuple[InputSpec, ...], inputs: Inputs, dtype: torch.dtype, device: str = "cpu"
+) -> dict[str, torch.Tensor]:
+    """Return inputs on a device, the floating ones in a dtype unless their specs name another."""
+    found = {}
+    for spec in specs:
+        value = inputs[spec.name]
+        is_cast = value.is_floating_point() and not spec.dtype
+        found[spec.name] = value.to(device, dtype if is_cast else value.dtype)
+    return found
+
+
+def forward(model: nn.Module, inputs: Inputs, described: Architecture | ModelData) -> torch.Tensor:
+    """Return the main output of one forward, without a cache."""
+    more = {"use_cache": False} if described.kind == "causal" else {}
+    return main_output(call(model, inputs, described.options, **more))
+
+
 def main_output(result: Any) -> torch.Tensor:
     """Return the tensor that a forward is for: logits, the sample, or the first of its floats."""
     logits = getattr(result, "logits", None)
     if isinstance(logits, torch.Tensor):
         return logits
-    found = next(_floats(result), None)
+    found = next((x for x in tensors(result) if x.is_floating_point()), None)
     if found is None:
         raise TypeError(f"a forward returned no floating tensor, but {type(result).__name__}")
     return found
-
-
-def _floats(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        if value.is_floating_point():
-            yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _floats(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _floats(inner)
-    elif dataclasses.is_dataclass(value):
-        for item in dataclasses.fields(value):
-            yield from _floats(getattr(value, item.name))
 
 
 def new_cache(model: nn.Module, data: ModelData, length: int) -> Any:
@@ -210,6 +219,20 @@ def new_cache(model: nn.Module, data: ModelData, length: int) -> Any:
     if data.cache == "dynamic":
         return library.DynamicCache(config=model.config)
     return None
+
+
+def prefill(model: nn.Module, data: ModelData, inputs: Inputs, cache: Any) -> Any:
+    """Run a prompt into a cache and return it; into the model's own where `cache` is None."""
+    name = cache_argument(model)
+    given = {} if cache is None else {name: cache}
+    result = call(model, inputs, data.options, use_cache=True, **given)
+    return getattr(result, name) if cache is None else cache
+
+
+def step(model: nn.Module, data: ModelData, token: torch.Tensor, cache: Any) -> Any:
+    """Return the result of one cached step on a token of shape [1, 1]."""
+    given = {cache_argument(model): cache}
+    return call(model, {"input_ids": token}, data.options, use_cache=True, **given)
 
 
 def cache_argument(model: nn.Module) -> str:

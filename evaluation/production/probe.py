@@ -90,8 +90,7 @@ def _forward(
     model: nn.Module, inputs: Mapping[str, torch.Tensor], architecture: Architecture
 ) -> torch.Tensor:
     torch.manual_seed(SEED)
-    more = {"use_cache": False} if architecture.kind == "causal" else {}
-    return models.main_output(models.call(model, inputs, architecture.options, **more))
+    return models.forward(model, inputs, architecture)
 
 
 def _decode_error(model: nn.Module, data: ModelData, inputs: Mapping[str, torch.Tensor]) -> float:
@@ -99,18 +98,13 @@ def _decode_error(model: nn.Module, data: ModelData, inputs: Mapping[str, torch.
     tokens = inputs["input_ids"]
     prompt, last = tokens[:, :-1], tokens[:, -1:]
     others = {name: value for name, value in inputs.items() if name != "input_ids"}
-    whole = models.call(model, {"input_ids": tokens, **others}, data.options, use_cache=False)
+    whole = models.forward(model, {"input_ids": tokens, **others}, data)
     cache = models.new_cache(model, data, tokens.shape[1])
-    name = models.cache_argument(model)
-    more = {} if cache is None else {name: cache}
-    first = models.call(
-        model, {"input_ids": prompt, **others}, data.options, use_cache=True, **more
-    )
-    cache = getattr(first, name) if cache is None else cache
+    cache = models.prefill(model, data, {"input_ids": prompt, **others}, cache)
     if cache is None:
-        raise TypeError(f"the forward returned no {name}")
-    step = models.call(model, {"input_ids": last}, data.options, use_cache=True, **{name: cache})
-    want = models.main_output(whole)[:, -1].double()
+        raise TypeError(f"the forward returned no {models.cache_argument(model)}")
+    step = models.step(model, data, last, cache)
+    want = whole[:, -1].double()
     got = models.main_output(step)[:, -1].double()
     return float((got - want).norm() / want.norm())
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from evaluation.device_kind import CPU, GPU, candidate_cores
+from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import SubmissionError
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.host import HostMemory, HostRegion
@@ -21,11 +21,12 @@ from evaluation.memory.poison import poison, unwritten
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
-from evaluation.production import compiler, models
+from evaluation.production import models
 from evaluation.production.architectures import Architecture, ModuleTask
 from evaluation.production.models import ModelData
 from evaluation.production.phases import LOGIT_ROWS, Regime
 from evaluation.sandbox import untrusted_files
+from evaluation.tasks.input_families import dtype_name
 from evaluation.timing.clock import WindowClock
 from evaluation.types import Argument, Reason
 
@@ -120,9 +121,7 @@ class LiveSession:
         fork_server: ForkServer,
         cache: Path,
         seed: int | None = None,
-        compiles: bool = True,
     ) -> None:
-        """Prepare a session; `compiles` where a regime of it uses `torch.compile`."""
         self.architecture, self.task, self.kind = architecture, task, kind
         self.size = architecture.sizes[kind]
         self.cache = cache
@@ -139,7 +138,6 @@ class LiveSession:
         self._without_cache: set[str] = set()
         """Modes whose process started before any compiled code was kept."""
         self.built: Built | None = None
-        self.compiler = compiler.prepared(cache) if kind == CPU and compiles else None
         self.fork_imports()
         torch.set_num_threads(1)
         self._make_models()
@@ -153,12 +151,9 @@ class LiveSession:
     def _make_models(self) -> None:
         self.model: nn.Module = models.build(self.data)
         models.draw_weights(self.model, self._seed)
-        self.dtype = next(p.dtype for p in self.model.parameters() if p.is_floating_point())
+        self.dtype = models.float_dtype(self.model)
         state = self.model.state_dict()
-        specs = [
-            TensorSpec(name, tuple(value.shape), str(value.dtype).removeprefix("torch."))
-            for name, value in state.items()
-        ]
+        specs = [TensorSpec.of(name, value) for name, value in state.items()]
         # Sealed on a CPU and on a GPU alike; a process on a GPU copies them to the device.
         self.weights = HostRegion(Layout.of(specs, 1), read_only=True)
         self._stack.callback(self.weights.close)
@@ -193,7 +188,7 @@ class LiveSession:
                 trusted=trusted,
                 compiles=True,
                 kind=self.kind,
-                readable=tuple(folder for folder in self._compiler_folders() if folder.is_dir()),
+                readable=(self.compiler_cache,) if self.compiler_cache.is_dir() else (),
             )
             process = ProcessHandle(self._fork_server, limits, WindowClock())
             self._stack.enter_context(process)
@@ -215,7 +210,6 @@ class LiveSession:
             "entry": self.built.entry if self.built else "",
             "weights": layout,
             "compiler_cache": cached,
-            "cxx": str(self.compiler / compiler.WRAPPER) if self.compiler else "",
         }
         process.request(message, descriptors)
 
@@ -224,9 +218,6 @@ class LiveSession:
         """Return the folder of what the trusted processes of this architecture compiled."""
         version = torch.__version__.replace("+", "-")
         return self.cache / "production" / "inductor" / f"{self.architecture.hash[:16]}-{version}"
-
-    def _compiler_folders(self) -> tuple[Path, ...]:
-        return (self.compiler_cache, *((self.compiler,) if self.compiler else ()))
 
     def keep_compiled(self, mode: str = "library") -> None:
         """Keep what a trusted process has compiled, for other processes and later verdicts."""
@@ -255,17 +246,17 @@ class LiveSession:
     def phase_memory(self, phase: str) -> PhaseMemory:
         """Return memory for one launch of a phase of the whole model."""
         drawn = self.draw(phase)
-        inputs = [_spec(name, value) for name, value in drawn.items()]
+        inputs = [TensorSpec.of(name, value) for name, value in drawn.items()]
         if phase == "decode":
             steps, vocabulary = drawn["noise"].shape
             outputs = [
                 TensorSpec("tokens", (steps,), "int64"),
-                TensorSpec("logits", (steps, vocabulary), _name(self.dtype)),
+                TensorSpec("logits", (steps, vocabulary), dtype_name(self.dtype)),
             ]
         else:
             with torch.inference_mode():
                 shape = tuple(self.forward(self.model, drawn, phase).shape)
-            outputs = [TensorSpec("output", shape, _name(self._output_dtype))]
+            outputs = [TensorSpec("output", shape, dtype_name(self._output_dtype))]
         names = [spec.name for spec in self.size.inputs]
         return PhaseMemory(self.memory, inputs, outputs, 1, {"phase": phase, "inputs": names})
 
@@ -288,20 +279,10 @@ class LiveSession:
         self, model: nn.Module, inputs: Mapping[str, torch.Tensor], phase: str
     ) -> torch.Tensor:
         """Return what a forward of the judge's own model returns in this phase, on the CPU."""
-        floating = next(p.dtype for p in model.parameters() if p.is_floating_point())
-        given = {
-            spec.name: self._cast(inputs[spec.name], floating, bool(spec.dtype))
-            for spec in self.size.inputs
-        }
-        more = {"use_cache": False} if self.architecture.kind == "causal" else {}
-        result = models.main_output(models.call(model, given, self.data.options, **more))
+        given = models.cast(self.size.inputs, inputs, models.float_dtype(model), self.device)
+        result = models.forward(model, given, self.data)
         self._output_dtype = result.dtype
         return (result[:, -LOGIT_ROWS:] if phase == "prefill" else result).cpu()
-
-    def _cast(self, value: torch.Tensor, dtype: torch.dtype, fixed: bool) -> torch.Tensor:
-        if value.is_floating_point() and not fixed:
-            value = value.to(dtype)
-        return value.to(self.device)
 
     def __enter__(self) -> Self:
         return self
@@ -320,11 +301,3 @@ def keep_files(made: Path, folder: Path) -> None:
             target.write_bytes(path.read_bytes())
     if folder.is_dir():
         untrusted_files.make_readable(folder)
-
-
-def _spec(name: str, value: torch.Tensor) -> TensorSpec:
-    return TensorSpec(name, tuple(value.shape), _name(value.dtype))
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

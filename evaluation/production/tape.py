@@ -16,6 +16,7 @@ from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.layout import TensorSpec
 from evaluation.production import calls, models, swap
 from evaluation.production.session import LiveSession, PhaseMemory
+from evaluation.tasks.input_families import dtype_name
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF
 from evaluation.types import Reason
 
@@ -52,18 +53,17 @@ class ModuleCall:
     def name(self) -> str:
         return f"{self.phase} {self.path}"
 
-    def arguments(self, inputs: tuple[torch.Tensor, ...]) -> tuple[Any, Any]:
-        """Return positional and named arguments with these tensors."""
-        slot = {f"input{number}": value for number, value in enumerate(inputs)}
-        positional, named = calls.decoded(self.tree, slot)
-        return positional, named
+    @property
+    def slot(self) -> dict[str, torch.Tensor]:
+        """Return the tensors by the names that they have in shared memory."""
+        return {f"input{number}": value for number, value in enumerate(self.inputs)}
 
-    def changed(self, family: str, generator: torch.Generator) -> ModuleCall:
-        """Return the call with its first floating tensor drawn from a family."""
+    def changed(self, change: Callable[..., torch.Tensor], *more: Any) -> ModuleCall:
+        """Return the call with its first floating tensor changed to `change(tensor, *more)`."""
         values = list(self.inputs)
         for number, value in enumerate(values):
             if value.is_floating_point():
-                values[number] = FAMILIES[family](value, generator)
+                values[number] = change(value, *more)
                 break
         return dataclasses.replace(self, inputs=tuple(values))
 
@@ -126,15 +126,11 @@ def _one_step(
 ) -> None:
     """Prefill, forget what was taped, and run one decode step."""
     model, data = session.model, session.data
-    name = models.cache_argument(model)
     prompt = {spec.name: inputs[spec.name].to(session.device) for spec in session.size.inputs}
     cache = models.new_cache(model, data, prompt["input_ids"].shape[1] + 1)
-    given = {} if cache is None else {name: cache}
-    result = models.call(model, prompt, data.options, use_cache=True, **given)
-    cache = getattr(result, name) if cache is None else cache
+    cache = models.prefill(model, data, prompt, cache)
     hooks_after_prefill.clear()
-    token = inputs["first_token"].view(1, 1).to(session.device)
-    models.call(model, {"input_ids": token}, data.options, use_cache=True, **{name: cache})
+    models.step(model, data, inputs["first_token"].view(1, 1).to(session.device), cache)
 
 
 def chosen(tape: Tape) -> list[ModuleCall]:
@@ -147,14 +143,8 @@ def chosen(tape: Tape) -> list[ModuleCall]:
 
 def memory_of(session: LiveSession, call: ModuleCall, slots: int) -> PhaseMemory:
     """Return memory for launches of one module."""
-    inputs = [
-        TensorSpec(f"input{number}", tuple(value.shape), str(value.dtype).removeprefix("torch."))
-        for number, value in enumerate(call.inputs)
-    ]
-    outputs = [
-        TensorSpec(f"output{number}", tuple(value.shape), str(value.dtype).removeprefix("torch."))
-        for number, value in enumerate(call.outputs)
-    ]
+    inputs = [TensorSpec.of(name, value) for name, value in call.slot.items()]
+    outputs = [TensorSpec.of(f"output{n}", value) for n, value in enumerate(call.outputs)]
     values = {
         "phase": "module",
         "path": call.path,
@@ -195,21 +185,26 @@ class Truth:
         wide = tuple(
             value.to(self._wide) if value.is_floating_point() else value for value in call.inputs
         )
-        own, name = (str(d).removeprefix("torch.") for d in (self._own, self._wide))
-        tree = calls.with_dtype(call.tree, own, name)
-        found = self._run(self._exact, dataclasses.replace(call, tree=tree), wide)
+        tree = calls.with_dtype(call.tree, dtype_name(self._own), dtype_name(self._wide))
+        found = self._run(self._exact, dataclasses.replace(call, tree=tree, inputs=wide))
         return [value.double() if value.is_floating_point() else value for value in found]
 
     @torch.inference_mode()
     def library(self, call: ModuleCall) -> list[torch.Tensor]:
         """Return the results of the library's module as the model runs it."""
-        return self._run(self._module, call, call.inputs)
+        return self._run(self._module, call)
 
-    def _run(
-        self, module: nn.Module, call: ModuleCall, inputs: tuple[torch.Tensor, ...]
-    ) -> list[torch.Tensor]:
-        given = tuple(value.to(self._device) for value in inputs)
-        positional, named = call.arguments(given)
+    def check(self, call: ModuleCall, found: Mapping[str, torch.Tensor], where: str) -> float:
+        """Return the largest share of an allowed error that the outputs of a call take.
+
+        Raises: SubmissionError where one takes more than all of it.
+        """
+        got = [found[f"output{n}"] for n in range(len(call.outputs))]
+        return compare(got, self.library(call), self.expected(call), where)
+
+    def _run(self, module: nn.Module, call: ModuleCall) -> list[torch.Tensor]:
+        slot = {name: value.to(self._device) for name, value in call.slot.items()}
+        positional, named = calls.decoded(call.tree, slot)
         return [value.cpu() for value in calls.tensors(module(*positional, **named))]
 
 
@@ -245,7 +240,7 @@ def _share(
 ) -> tuple[float, str]:
     if not bool((ours.isfinite() | ~want.isfinite()).all()):
         raise SubmissionError(Reason.NON_FINITE, f"{name}: not finite where the library's is")
-    roundoff = UNIT_ROUNDOFF.get(str(ours.dtype).removeprefix("torch."), 0.0)
+    roundoff = UNIT_ROUNDOFF.get(dtype_name(ours.dtype), 0.0)
     usual = float(want.square().mean().sqrt()) + 1e-30
     got, library = (((value.double() - want).nan_to_num(), value) for value in (ours, theirs))
     errors = [float(e.norm() / (want.nan_to_num().norm() + 1e-30)) for e, _ in (got, library)]
@@ -275,16 +270,12 @@ def check_alone(session: LiveSession, mode: str = "candidate") -> tuple[int, lis
             try:
                 process = session.bind(mode, memory, Regime.EAGER)
                 for family in FAMILIES:
-                    changed = call.changed(family, session.generator)
-                    inputs = {f"input{n}": value for n, value in enumerate(changed.inputs)}
-                    memory.write(0, inputs)
+                    changed = call.changed(FAMILIES[family], session.generator)
+                    memory.write(0, changed.slot)
                     process.run(0, 1)
                     process.require_idle()
                     where = f"{call.name}, {family} inputs"
-                    found = memory.read(0, where)
-                    got = [found[f"output{n}"] for n in range(len(call.outputs))]
-                    expected, library = truth.expected(changed), truth.library(changed)
-                    worst = max(worst, compare(got, library, expected, where))
+                    worst = max(worst, truth.check(changed, memory.read(0, where), where))
                     count += 1
             finally:
                 memory.close()

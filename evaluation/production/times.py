@@ -21,6 +21,7 @@ from evaluation.production.limits import limits_of
 from evaluation.production.phases import Regime
 from evaluation.production.windows import ModelWindows, Timing
 from evaluation.sandbox import procfs
+from evaluation.tasks.input_families import dtype_name
 from evaluation.timing.estimates import NOISY
 from evaluation.types import (
     GateName,
@@ -94,7 +95,6 @@ def measured_times(trial: Trial) -> GateResult:
     facts = drops.Facts(
         isolated=isolated or 1.0,
         deployed=deployed,
-        eager=_regime(found, Regime.EAGER, session),
         compiled=_regime(found, Regime.COMPILE, session),
         reported=reported["candidate"],
         baseline=reported["library"],
@@ -281,7 +281,7 @@ def _measurements(
             case=f"{phase} {regime}",
             split=Split.SEEN,
             kind="production",
-            dtype=str(trial.session.dtype).removeprefix("torch."),
+            dtype=dtype_name(trial.session.dtype),
             symbols={},
             baseline="library",
             candidate_us=timing.candidate_us,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.device_kind import GPU
@@ -46,7 +44,5 @@ class Trial:
 
     architecture: Architecture
     task: ModuleTask
-    files: Mapping[str, str]
     session: LiveSession
-    cache: Path
     extent: Extent

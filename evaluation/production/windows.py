@@ -6,7 +6,8 @@ import dataclasses
 import math
 import secrets
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from evaluation.errors import Broken, SubmissionError
 from evaluation.production import budget, drops, tape
 from evaluation.production.limits import Ratios
 from evaluation.production.phases import Regime
-from evaluation.production.session import LiveSession, PhaseMemory
+from evaluation.production.session import UNTRUSTED, LiveSession, PhaseMemory
 from evaluation.timing import estimates
 from evaluation.timing.estimates import Block
 from evaluation.timing.plan import Plan, Spread
@@ -56,7 +57,7 @@ class ModelWindows:
         """Bind the process and run a first window, in which `torch.compile` compiles."""
         self.session, self.mode, self.phase, self.memory = session, mode, phase, memory
         self.regime = regime
-        self.trusted = mode in ("library", "free")
+        self.trusted = mode not in UNTRUSTED
         self.checked = Checked()
         self.prefills: list[float] = []
         """Nanoseconds of each untimed prefill."""
@@ -70,12 +71,12 @@ class ModelWindows:
 
     def bind(self) -> None:
         """Give the process this phase and regime; another `ModelWindows` may have had it."""
-        with _attributed(self):
+        with _attribute_failure(self):
             self.process = self.session.bind(self.mode, self.memory, self.regime)
 
     def capture(self) -> None:
         """Capture the launch in a CUDA graph if that is possible."""
-        with _attributed(self):
+        with _attribute_failure(self):
             if self.phase == "decode":
                 # The launch before the capture decodes once: its cache must have room again.
                 self.process.request({"do": "ready", "slot": 0})
@@ -85,15 +86,21 @@ class ModelWindows:
         """Return the nanoseconds of one launch on fresh inputs, and check its outputs."""
         return self.run(self.session.draw(self.phase))[0]
 
-    def run(self, inputs: Mapping[str, torch.Tensor]) -> tuple[float, dict[str, torch.Tensor]]:
-        """Return the nanoseconds of one launch on these inputs, and its outputs."""
-        with _attributed(self):
+    def run(
+        self, inputs: Mapping[str, torch.Tensor], fixed: bool = False
+    ) -> tuple[float, dict[str, torch.Tensor]]:
+        """Return the nanoseconds of one launch on these inputs, and its outputs.
+
+        A decode gets fresh noise unless the inputs are `fixed`, to compare two processes.
+        """
+        with _attribute_failure(self):
             self.memory.write(0, inputs)
             if self.phase == "decode":
                 hidden = self.process.request({"do": "ready", "slot": 0})
                 self.prefills.append(float(hidden))
                 # Noise and first token are written after the prefill, which cannot use them.
-                inputs = {**inputs, **self._fresh_noise(inputs)}
+                drawn = {} if fixed else self.session.draw("decode")
+                inputs = {**inputs, **{n: drawn[n] for n in ("noise", "first_token") if drawn}}
             self.process.prepare(0, 1)
             self.memory.write(0, inputs)
             elapsed = self.process.run(0, 1, replay=self.captured)
@@ -101,15 +108,6 @@ class ModelWindows:
             outputs = self.memory.read(0, f"{self.phase}, {self.regime}")
             self._check(inputs, outputs)
         return float(elapsed), outputs
-
-    def _fresh_noise(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        if self.fixed:
-            return {}
-        drawn = self.session.draw("decode")
-        return {name: drawn[name] for name in ("noise", "first_token")}
-
-    fixed = False
-    """Whether the inputs of `run` are used as they are, to compare two processes bit by bit."""
 
     @torch.inference_mode()
     def _check(
@@ -142,19 +140,16 @@ class ModelWindows:
         self.checked.tokens += len(tokens)
 
 
-class _attributed:
-    """Turns a failure of a trusted process into `Broken`."""
-
-    def __init__(self, windows: ModelWindows) -> None:
-        self._windows = windows
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, SubmissionError) and self._windows.trusted:
-            where = f"{self._windows.mode}, {self._windows.phase}, {self._windows.regime}"
-            raise Broken(f"the judge's own model failed ({where}): {error}") from error
+@contextmanager
+def _attribute_failure(windows: ModelWindows) -> Iterator[None]:
+    """Turn a failure of a trusted process into `Broken`."""
+    try:
+        yield
+    except SubmissionError as error:
+        if not windows.trusted:
+            raise
+        where = f"{windows.mode}, {windows.phase}, {windows.regime}"
+        raise Broken(f"the judge's own model failed ({where}): {error}") from error
 
 
 def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios) -> dict[str, Any]:
@@ -231,28 +226,20 @@ class ModuleWindows:
         made = [self._fresh() for _ in range(self.count)]
         self.process.prepare(0, self.count)
         for slot, call in enumerate(made):
-            inputs = {f"input{n}": value for n, value in enumerate(call.inputs)}
-            self.memory.write(slot, inputs)
+            self.memory.write(slot, call.slot)
         elapsed = self.process.run(0, self.count)
         self.process.require_idle()
         if self.mode == "candidate":
             slot = secrets.randbelow(self.count)
             where = f"{made[slot].name}, timed"
-            found = self.memory.read(slot, where)
-            got = [found[f"output{n}"] for n in range(len(made[slot].outputs))]
-            call = made[slot]
-            tape.compare(got, self.truth.library(call), self.truth.expected(call), where)
+            self.truth.check(made[slot], self.memory.read(slot, where), where)
         return elapsed / self.count
 
     def _fresh(self) -> tape.ModuleCall:
         """Return a taped call with its first floating tensor scaled by a fresh factor."""
         call = self.calls[secrets.randbelow(len(self.calls))]
-        values = list(call.inputs)
-        for number, value in enumerate(values):
-            if value.is_floating_point():
-                values[number] = value * (0.9 + 0.2 * secrets.randbelow(1 << 20) / (1 << 20))
-                break
-        return dataclasses.replace(call, inputs=tuple(values))
+        factor = 0.9 + 0.2 * secrets.randbelow(1 << 20) / (1 << 20)
+        return call.changed(lambda value: value * factor)
 
 
 def measure_module(

@@ -62,7 +62,6 @@ class LiveModel:
         elif self.mode == "free":
             for path in self.paths:
                 swap.replace(self.model, path, FreeModule(self.model.get_submodule(path)))
-        self._cxx = request["cxx"]
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._decode: Decode | None = None
 
@@ -181,10 +180,7 @@ class LiveModel:
             return function
         if name not in self._compiled:
             import torch._dynamo
-            import torch._inductor.config
 
-            if self._cxx:
-                torch._inductor.config.cpp.cxx = (None, self._cxx)
             torch._dynamo.config.recompile_limit = MAX_RECOMPILES
             self._compiled[name] = torch.compile(function, dynamic=False)
         return self._compiled[name]
@@ -213,17 +209,14 @@ class Decode:
     @torch.inference_mode()
     def prefill(self, number: int) -> None:
         """Fill the cache with the prompt of a slot."""
-        slot, name = self._slots[number], models.cache_argument(self._model)
+        slot = self._slots[number]
         static = self._data.cache == "static"
         if static and self._cache is not None:
             self._cache.reset()
         else:
             self._cache = models.new_cache(self._model, self._data, self._length)
-        given = {} if self._cache is None else {name: self._cache}
-        inputs = {key: slot[key] for key in self._names}
-        result = self._model(**inputs, **given, use_cache=True, **self._data.options)
-        if self._cache is None:
-            self._cache = getattr(result, name)
+        inputs = {name: slot[name] for name in self._names}
+        self._cache = models.prefill(self._model, self._data, inputs, self._cache)
 
     @torch.inference_mode()
     def launch(self, first: int, count: int) -> None:

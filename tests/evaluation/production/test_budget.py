@@ -86,7 +86,7 @@ WON = Interval(1.1, 1.05, 1.15)
 )
 def test_drop_reason_follows_from_the_facts(changes: dict[str, object], expected: Drop) -> None:
     facts = {
-        "isolated": 3.0, "deployed": LOST, "eager": 1.0, "compiled": None,
+        "isolated": 3.0, "deployed": LOST, "compiled": None,
         "reported": Reported(), "baseline": Reported(),
     }  # fmt: skip
     assert drops.drop(Facts(**{**facts, **changes})) is expected  # type: ignore[arg-type]
