@@ -27,8 +27,7 @@ os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a ca
 
 import torch
 
-from benchmarks.shared import ROOT, now, resumable_options, write_json
-from evaluation import OLDEST_ADMISSION
+from benchmarks.shared import ROOT, is_current, now, resumable_options, write_json
 from evaluation.admission.admit import admit
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
@@ -78,9 +77,7 @@ def _devices(cache: Path) -> list[Device]:
 def _is_current(results: dict[str, Any], task: Task) -> bool:
     """Return whether the results have this version of a task, by a judge whose admissions hold."""
     result = results.get(task.slug, {})
-    version = result.get("hash"), result.get("answers_hash")
-    admitted_by = str(result.get("judge", ""))
-    return version == (task.hash, task.answers_hash) and admitted_by >= OLDEST_ADMISSION
+    return is_current(result, hash=task.hash, answers_hash=task.answers_hash)
 
 
 class Checks:

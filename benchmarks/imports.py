@@ -26,8 +26,8 @@ os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a ca
 
 import torch
 
-from benchmarks.shared import ROOT, now, resumable_parser, write_json
-from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
+from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
+from evaluation import JUDGE_VERSION
 from evaluation.admission.admit import admit
 from evaluation.device_kind import CPU
 from evaluation.devices import detect
@@ -93,8 +93,7 @@ def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 def _is_current(results: dict[str, Any], task: Task) -> bool:
     """Return whether the results have this version of a task, by a judge whose admissions hold."""
-    result = results.get(task.operator.name, {})
-    return result.get("hash") == task.hash and str(result.get("judge", "")) >= OLDEST_ADMISSION
+    return is_current(results.get(task.operator.name, {}), hash=task.hash)
 
 
 def _checked(task: Task, cache: Path) -> dict[str, Any]:

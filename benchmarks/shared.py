@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from evaluation import JUDGE_VERSION
+from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
 from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.devices.device import Device
@@ -73,6 +73,12 @@ def resumable_parser(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--output", type=Path)
     return parser
+
+
+def is_current(result: Mapping[str, Any], **hashes: str) -> bool:
+    """Return whether a result is of these hashes, by a judge whose admissions hold."""
+    known = all(result.get(name) == value for name, value in hashes.items())
+    return known and str(result.get("judge", "")) >= OLDEST_ADMISSION
 
 
 def write_json(path: Path, data: Mapping[str, Any], indent: int = 2) -> None:

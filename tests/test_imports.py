@@ -17,7 +17,7 @@ from tests.evaluation.importing.suite_checkout import LICENCE, SCALED, commit, p
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "benchmarks/results/imports.json"
-RESULTS = json.loads(FILE.read_text()) if FILE.is_file() else {"suites": {}, "tasks": {}}
+RESULTS = json.loads(FILE.read_text())
 ROW = re.compile(
     r"^\| ([\w -]+?) \| `(\w{7})` \| (\d+) \| (\d+) \| (\d+) \| (\d+) of (\d+) \|$", re.M
 )
