@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-FIRST_CLASS, DIFFERENTIAL, LEGACY, REFUSED = "first-class", "differential", "legacy", "refused"
-KINDS = (FIRST_CLASS, DIFFERENTIAL, LEGACY, REFUSED)
-"""Kinds of outcome: judged against the truth in float64, against the suite's own baseline, by the
-suite's own commands, or not imported."""
+FIRST_CLASS, REFUSED = "first-class", "refused"
+KINDS = (FIRST_CLASS, REFUSED)
+"""Kinds of outcome: judged against the truth in float64, or not imported."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ MAX_TIED = 6
 def sources(source: str, name: str) -> Iterator[str]:
     """Yield problems of KernelBench's form for the groups of calls. Raises Unsupported."""
     function, test = function_and_test(source)
-    calls, signature, doc = recorded(function, test, name)
+    calls, called = recorded(function, test, name)
     groups: dict[str, list[Call]] = {}
     for call in calls:
         groups.setdefault(call.key, []).append(call)
@@ -44,14 +44,12 @@ def sources(source: str, name: str) -> Iterator[str]:
     if not chosen:
         raise Unsupported(f"its test calls {name}() with no tensors")
     for group in chosen[:MAX_GROUPS]:
-        yield _source(function, name, signature, doc, group)
+        yield _source(function, called, group)
 
 
-def _source(
-    function: str, name: str, signature: inspect.Signature, doc: str | None, group: list[Call]
-) -> str:
+def _source(function: str, found: Callable[..., Any], group: list[Call]) -> str:
     """Return the file of a problem. Raises Unsupported."""
-    called, _, text = (doc or "").partition("\n")
+    called, signature, text = found.__name__, inspect.signature(found), inspect.getdoc(found) or ""
     call = max(group, key=lambda c: c.elements)
     names: dict[tuple[str, int | None], str] = {}
     for t in call.tensors:
@@ -175,15 +173,12 @@ def _sizes(
     Of the ways to divide the dimensions of one size, the finest with which the function runs on
     tensors without data is taken.
     """
-    places = [
-        (n, at) for t, n in zip(call.tensors, order, strict=True) for at in range(len(t.shape))
-    ]
     value = {
         (n, at): size
         for t, n in zip(call.tensors, order, strict=True)
         for at, size in enumerate(t.shape)
     }
-    group_of = {place: value[place] * 1000 for place in places}
+    group_of = {place: size * 1000 for place, size in value.items()}
     module = types.ModuleType("problem")
     exec(compile(function, "problem.py", "exec"), module.__dict__)
 
@@ -210,7 +205,7 @@ def _sizes(
         return True
 
     for size in sorted({v for v in value.values() if v > 1}):
-        equal = [place for place in places if value[place] == size]
+        equal = [place for place in value if value[place] == size]
         if len(equal) < 2:
             continue
         for division in _divisions(len(equal)):
@@ -225,7 +220,7 @@ def _sizes(
                 group_of = tried
                 break
     found: dict[int, str] = {}
-    for n, at in places:
+    for n, at in value:
         found.setdefault(group_of[n, at], f"{n.rstrip('_')}_{at}")
     return {
         n: [found[group_of[n, at]] for at in range(len(t.shape))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,12 +99,9 @@ class Checker:
             )
         ]
 
-    def _small(self) -> Reference:
-        return next(self._references())
-
     def _exact(self, family: str, seed: int, **changed: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the outputs in float64 for inputs of a family."""
-        reference = self._small()
+        reference = next(self._references())
         generator = torch.Generator().manual_seed(seed)
         inputs = {**reference.drawn(InputGenerator(generator, family)), **changed}
         return self._outputs(reference, inputs)
@@ -199,7 +195,7 @@ class Checker:
     def fingerprint(self) -> str:
         """Return a hash of the traced operations, which equal computations share."""
         operator = self._operator(GPU)
-        case = replace(operator.cases[0])
+        case = operator.cases[0]
         given: dict[str, Any] = {a.name: case[a.name] for a in operator.scalars}
         for a in operator.inputs:
             shape, dtype = shape_of(a, case), torch_dtype(dtype_of(a, case))

@@ -18,7 +18,7 @@ def closed_form(samples: Samples, symbols: Sequence[str]) -> str:
     values = {size for _, size in samples}
     if len(values) == 1:
         return str(values.pop())
-    used = [s for s in symbols if _depends(samples, s, symbols)]
+    used = [s for s in symbols if depends(samples, s, symbols)]
     for count in range(1, min(len(used), MAX_SYMBOLS) + 1):
         for chosen in itertools.combinations(used, count):
             if found := _product(samples, chosen):
@@ -33,7 +33,7 @@ def is_plain(expression: str) -> bool:
     return all(part.isdigit() or part.isidentifier() for part in expression.split("*"))
 
 
-def _depends(samples: Samples, symbol: str, symbols: Sequence[str]) -> bool:
+def depends(samples: Samples, symbol: str, symbols: Sequence[str]) -> bool:
     """Return whether two samples that differ in one symbol differ in size."""
     groups: dict[tuple[int, ...], set[int]] = {}
     for sizes, size in samples:

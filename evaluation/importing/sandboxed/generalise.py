@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from evaluation.importing.sandboxed.expressions import Samples, closed_form
+from evaluation.importing.sandboxed.expressions import Samples, closed_form, depends
 from evaluation.importing.sandboxed.observation import Observed, Problem, Sizes, Unsupported
 
 JOINT = 24
@@ -238,7 +238,5 @@ class _Search:
         return found
 
     def _in_the_way(self, values: Samples) -> str:
-        from evaluation.importing.sandboxed.expressions import _depends
-
         names = list(self.ranges)
-        return next((n for n in reversed(names) if _depends(values, n, names)), names[-1])
+        return next((n for n in reversed(names) if depends(values, n, names)), names[-1])

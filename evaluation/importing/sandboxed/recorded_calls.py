@@ -75,10 +75,8 @@ def _is_gpu(value: Any) -> bool:
     return isinstance(value, str | torch.device) and str(value).startswith("cuda")
 
 
-def recorded(
-    function: str, test: str, name: str
-) -> tuple[list[Call], inspect.Signature, str | None]:
-    """Return the calls that the test makes, and the signature and text of the function."""
+def recorded(function: str, test: str, name: str) -> tuple[list[Call], Callable[..., Any]]:
+    """Return the calls that the test makes, and the function."""
     module = types.ModuleType("problem")
     exec(compile(function, "problem.py", "exec"), module.__dict__)
     known = {n: f for n, f in vars(module).items() if inspect.isfunction(f)}
@@ -121,7 +119,7 @@ def recorded(
             reason = f"{type(error).__name__}: {str(error).strip()[:200]}"
     if not calls and reason:
         raise Unsupported(f"its test does not run: {reason}")
-    return calls, signature, called.__name__ + "\n" + (inspect.getdoc(called) or "")
+    return calls, called
 
 
 def _data_utils() -> types.ModuleType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,8 +43,3 @@ class Recording(TorchFunctionMode):
             if other is tensor:
                 return kind, bounds
         return None
-
-
-def fan_in(shape: tuple[int, ...]) -> int:
-    """Return how many terms a weight of a linear map or a convolution adds up."""
-    return max(1, math.prod(shape[1:]))

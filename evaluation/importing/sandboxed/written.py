@@ -6,11 +6,12 @@ import inspect
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from evaluation.importing.sandboxed.drawing import drawn_source
 from evaluation.importing.sandboxed.expressions import is_plain
 from evaluation.importing.sandboxed.generalise import General
 from evaluation.importing.sandboxed.kernelbench import Call, KernelBench, identifier
@@ -44,7 +45,6 @@ class Written:
     """Inputs that the suite draws from [0, 1)."""
     case_mb: int = 24
     input_families: tuple[str, ...] = ()
-    notes: list[str] = field(default_factory=list)
 
     def toml(self) -> str:
         """Return `task.toml`."""
@@ -371,8 +371,6 @@ def _docstring(heading: str, call: Call) -> str:
 
 def _inputs(problem: KernelBench, general: General) -> str:
     """Return `inputs`, which runs the suite's generator with the judge's random numbers."""
-    from evaluation.importing.sandboxed.drawing import drawn_source
-
     constants, call = problem.constants, problem.published
     symbols = constants.used_by("get_inputs", [*general.ranges, *general.tied])
     own = list(dict.fromkeys(general.tied.get(name, name) for name in symbols))

@@ -31,7 +31,7 @@ class Suite:
     form: str
     """The module in `importing.sandboxed` that reads its problems."""
     score: str
-    """What the suite itself reports, in a few words."""
+    """The suite's own score, in a few words."""
     problems: Callable[[Checkout], Sequence[Problem]]
     judged: Callable[[str], str] = str
     """Returns the part of a file that the judge runs, without the suite's tests."""
