@@ -85,7 +85,7 @@ class ProcessHandle:
         """First slot and number of the launches that are prepared."""
         self._ended = False
         self.reported: Any = None
-        """What the last reply reported beside its result; as untrusted as its process."""
+        """Data of the last reply beside its result; as untrusted as its process."""
         limited = limits.kind == GPU and not limits.trusted
         self._gpu_memory = cuda_ipc.MemoryMeter() if limited else None
         channel, channel_end = socket.socketpair()

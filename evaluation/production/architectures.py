@@ -81,7 +81,7 @@ class Architecture:
     paper: str
     """The name of FastKernels' architecture that this one is; empty for none."""
     stand_in: bool
-    """Whether it stands in for `paper` and is another architecture."""
+    """True where it is another architecture, which stands in for `paper`."""
     note: str
     options: Mapping[str, Any]
     """Fixed keyword arguments of every forward."""

@@ -43,7 +43,7 @@ def ratios(candidate: Sequence[torch.Tensor], baseline: Sequence[torch.Tensor]) 
     )
 
 
-def least_ratios(candidate: Sequence[torch.Tensor], baseline: Sequence[torch.Tensor]) -> Ratios:
+def lower_ratios(candidate: Sequence[torch.Tensor], baseline: Sequence[torch.Tensor]) -> Ratios:
     """Return lower confidence bounds of the ratios, which few rows cannot exceed by chance.
 
     Of a mixture of experts, a tenth of the rows may have ten times the usual error, because

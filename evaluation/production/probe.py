@@ -31,7 +31,7 @@ class ModuleFound:
     count: int
     paths: list[str]
     rebuilds: bool
-    """Whether the forward is bit for bit the same with all of them rebuilt."""
+    """True where the forward is bit for bit the same with all of them rebuilt."""
     message: str = ""
 
 

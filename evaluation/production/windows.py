@@ -155,7 +155,7 @@ def _attribute_failure(windows: ModelWindows) -> Iterator[None]:
 def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios) -> dict[str, Any]:
     """Return the error ratios of a candidate. Raises SubmissionError beyond the limits."""
     errors = candidate.checked.errors, baseline.checked.errors
-    found, least = budget.ratios(*errors), budget.least_ratios(*errors)
+    found, least = budget.ratios(*errors), budget.lower_ratios(*errors)
     where = f"{candidate.phase}, {candidate.regime}"
     if not least.within(limits):
         raise SubmissionError(

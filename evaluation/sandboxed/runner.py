@@ -63,7 +63,7 @@ class KernelRunner:
         self.failed: Exception | None = None
         """The error of the last prepared launches that failed."""
         self.report: dict[str, Any] | None = None
-        """What the next reply reports of a live model. The judge does not rely on it."""
+        """Data on a live model for the next reply. The judge does not rely on it."""
 
     def launch_prepared(self) -> bool:
         """Run the prepared launches, and return whether they succeed."""

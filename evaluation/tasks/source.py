@@ -21,7 +21,7 @@ class Source:
     form: str
     version: int
     score: str
-    """What the suite itself reports."""
+    """The suite's own score, in a few words."""
     flags: tuple[str, ...] = ()
     fingerprint: str = ""
     """A hash of the traced operations, which equal computations share."""

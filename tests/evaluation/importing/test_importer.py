@@ -131,7 +131,7 @@ def test_newer_commit_makes_new_versions_of_changed_problems(first, checkout, ta
     assert version() != before and newer.commit != first.commit
 
 
-def test_import_of_another_folder_says_what_to_name(tmp_path):
+def test_import_of_another_folder_is_refused_with_a_remedy(tmp_path):
     with pytest.raises(RequestError, match="not a checkout of Git"):
         Checkout.open(tmp_path, "")
     with pytest.raises(RequestError, match="no such folder"):

@@ -51,14 +51,14 @@ def test_few_large_errors_by_chance_keep_the_limits() -> None:
             for _ in range(2)
         ]
         beyond += not budget.ratios(errors[:1], errors[1:]).within(limits)
-        assert budget.least_ratios(errors[:1], errors[1:]).within(limits)
+        assert budget.lower_ratios(errors[:1], errors[1:]).within(limits)
     assert beyond > 0
 
 
 @pytest.mark.parametrize("rows", [48, 400])
 def test_doubled_errors_exceed_the_limits_with_confidence(rows: int) -> None:
     base = torch.rand(rows, generator=torch.Generator().manual_seed(3)) * 0.2 + 0.9
-    assert not budget.least_ratios([base * 2], [base]).within(Ratios(1.3, 1.3))
+    assert not budget.lower_ratios([base * 2], [base]).within(Ratios(1.3, 1.3))
 
 
 def test_fitted_limits_hold_every_honest_variant() -> None:
