@@ -1,10 +1,14 @@
-"""Security headers of every response."""
+"""What holds for every request: storable text, and security headers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from arena.api import error_response
+from arena.text import PROBLEM, is_storable
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -36,5 +40,20 @@ def security_headers(
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         return response
+
+    return middleware
+
+
+def storable_text(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Refuse a URL whose path or query no database can look up: PostgreSQL fails on a NUL."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        if is_storable([request.path, list(map(list, request.GET.lists()))]):
+            return get_response(request)
+        if request.path.startswith("/api/"):
+            return error_response(request, 400, "bad_request", f"The URL is not text. {PROBLEM}")
+        return render(request, "400.html", {"problem": PROBLEM}, status=400)
 
     return middleware

@@ -232,13 +232,13 @@ class Page(Schema):
 
 
 class RunFilters(Schema):
-    task: Text | None = Field(None, description="`operator` or `operator/track`.")
-    agent: Text | None = None
-    hardware: Text | None = None
+    task: str | None = Field(None, description="`operator` or `operator/track`.")
+    agent: str | None = None
+    hardware: str | None = None
     status: Annotated[str, AfterValidator(_statuses)] | None = Field(
         None, description=f"One or several of {', '.join(RunStatus.values)}, comma separated."
     )
-    experiment: Text | None = None
+    experiment: str | None = None
 
 
 class EventsOut(Schema):

@@ -20,7 +20,7 @@ PAGE_ENTRIES = 50
 def audit(request: HttpRequest) -> HttpResponse:
     """List the entries that match `?actor=`, `?action=` and `?text=`, newest first."""
     names = ("actor", "action", "text")
-    chosen = {name: request.GET.get(name, "").replace("\0", "") for name in names}
+    chosen = {name: request.GET.get(name, "") for name in names}
     found = AuditEntry.objects.matching(**chosen)
     context = {
         "page": Paginator(found, PAGE_ENTRIES).get_page(request.GET.get("page")),
