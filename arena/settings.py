@@ -49,6 +49,10 @@ def _redis_url() -> str:
         return "redis://127.0.0.1:6379/0"
 
 
+POOL = {"min_size": 1, "max_size": 32, "timeout": 10}
+"""Connections that each process keeps to PostgreSQL, and the seconds to wait for one."""
+
+
 def _database() -> dict[str, Any]:
     """Return the database of DATABASE_URL, else a file in ARENA_HOME, as for a headless arena."""
     config: dict[str, Any] = {
@@ -66,6 +70,9 @@ def _database() -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         }
+    if config["ENGINE"] == "django.db.backends.postgresql":
+        # A new connection costs PostgreSQL a process that has yet to read its catalog.
+        config["OPTIONS"] = {**config.get("OPTIONS", {}), "pool": POOL}
     return config
 
 
