@@ -47,7 +47,10 @@ class LaunchOrderSamples:
     """Samples a secret stretch of the outputs during a window. They are evaluated afterwards."""
 
     def __init__(self, region: Region, secret: int, count: int) -> None:
-        """Choose a stretch of the first `count` slots, which lie in order, and an output."""
+        """Choose a stretch of the first `count` slots, which lie in order, and an output.
+
+        It begins early enough that most of it is written by LATEST.
+        """
         layout = region.layout
         spec, offset = secrets.choice(observable_outputs(layout))
         width = WORD_BYTES if spec.bytes >= WORD_BYTES else MIN_BYTES
@@ -55,7 +58,8 @@ class LaunchOrderSamples:
         unwritten = bytearray(poisoned(spec, width, secret))
         self._unwritten = torch.frombuffer(unwritten, dtype=self._word)
         self._launches = min(MAX_LAUNCHES, count)
-        first = secrets.randbelow(count - self._launches + 1)
+        latest = max(0, int(LATEST * count) - self._launches)
+        first = secrets.randbelow(latest + 1)
         pitch = layout.stride // PLACES
         start = offset + secret_place(spec)
         places = torch.arange(PLACES) * pitch + start % pitch
@@ -67,9 +71,12 @@ class LaunchOrderSamples:
             self._rows.shape, dtype=torch.uint8, pin_memory=region.bytes.is_cuda
         )
         self._seen: list[bytes] = []
-        shares = (secrets.SystemRandom().uniform(0, LATEST) for _ in range(SAMPLES))
+        begin, end = first / count, min(LATEST, (first + self._launches) / count)
+        shares = (secrets.SystemRandom().uniform(begin, end) for _ in range(SAMPLES))
         self.moments: list[Moment] = [(share, self.sample) for share in sorted(shares)]
-        """When to take the samples, as shares of the window's expected time."""
+        """When to take the samples, as shares of the window's expected time: while the stretch
+        should be written.
+        """
 
     def sample(self) -> None:
         self._seen.append(self._read())

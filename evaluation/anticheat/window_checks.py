@@ -12,6 +12,9 @@ from evaluation.timing.gpu_clock import observable_outputs
 from evaluation.timing.window import MIN_LAUNCHES, Observation, WindowTimer
 from evaluation.types import Reason
 
+CHECKED_ONE_IN = 4
+"""One in so many windows, drawn in secret, has a late input checked where a check takes long."""
+
 
 class WindowChecks(Observation):
     """Late inputs and samples of the order of launches, in one window of a timer.
@@ -47,7 +50,7 @@ class WindowChecks(Observation):
 
     def check(self) -> None:
         where = f"{self._timer.where}, inputs that arrive before their launch"
-        some = max(self._timer.sample(), secrets.randbelow(2))
+        some = max(self._timer.sample(), int(secrets.randbelow(CHECKED_ONE_IN) == 0))
         self._timer.ring.verify_launches(self._first, self._late_inputs.in_time()[:some], where)
         if self._samples and not self._timer.trusted:
             self._detector.add(self._samples, self._timer.where)

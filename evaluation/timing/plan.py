@@ -41,11 +41,11 @@ class Plan:
 
 
 # Many short windows: other work on a machine changes within tens of milliseconds.
-FINAL_PLAN = Plan(0.005, 9, 31, 0.015, 1.5, CPU_SPREAD)
+FINAL_PLAN = Plan(0.005, 7, 31, 0.015, 1.2, CPU_SPREAD)
 # A quick plan is for rounds, and for hidden cases, of which there are many.
 QUICK_PLAN = Plan(0.005, 5, 11, 0.025, 0.5, CPU_SPREAD, every_regime=False)
 # The GPU clock is precise to some microseconds, so shorter windows are enough.
-GPU_FINAL_PLAN = Plan(0.002, 3, 15, 0.01, 0.6, GPU_SPREAD)
+GPU_FINAL_PLAN = Plan(0.002, 3, 9, 0.015, 0.5, GPU_SPREAD)
 GPU_QUICK_PLAN = Plan(0.002, 2, 7, 0.02, 0.2, GPU_SPREAD, every_regime=False)
 
 

@@ -26,7 +26,7 @@ MIN_LAUNCHES = 3
 """Least launches of a window with late inputs."""
 SETTLING, MUCH_TOO_LONG = 3, 4
 """Windows whose least time counts; a first one this factor longer than planned is not repeated."""
-EMPTY_TRIPS = {"cpu": 9, "cuda": 1}
+EMPTY_TRIPS = {"cpu": 3, "cuda": 1}
 """Empty windows timed by device. On a GPU only windows without a GPU clock need them."""
 READY_NS = 1_000_000
 """Untimed nanoseconds to prepare the launches of a window; most need half of it. More counts."""
