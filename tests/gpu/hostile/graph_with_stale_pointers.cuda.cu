@@ -1,6 +1,6 @@
 // trick: captures the work once for each shape, and replays it whatever it is given
 // row: 14
-// expect: failed/STALE_OUTPUT
+// expect: failed/STALE_OUTPUT|failed/WRONG_VALUES
 #include "right.cuh"
 
 #include <map>
