@@ -262,7 +262,8 @@ class _TaskJudge:
             with self._start(trial.build) as session:
                 for case in trial.task.checked_cases(trial.max_elements):
                     session.check(case, thorough)
-                for case in hidden_cases(trial.task, secrets.randbits(63), trial.max_elements):
+                seed, secret = secrets.randbits(63), secrets.token_bytes()
+                for case in hidden_cases(trial.task, seed, secret, trial.max_elements):
                     try:
                         session.check(case, thorough)
                     except SubmissionError as error:

@@ -1,8 +1,8 @@
 """Generalization: unseen cases, and cases drawn from the domain by a secret seed.
 
 All are checked. A secret half of those whose work is like that of the seen cases is timed as well,
-so that the speedup on them compares with the seen one. Counts and averages are public; failed cases
-are for staff only.
+so that the speedup on them compares with the seen one. On one machine it is the same half for every
+submission, so that agents compare. Counts and averages are public; failed cases are for staff only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
+from evaluation.building.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates.performance import (
@@ -30,8 +31,9 @@ from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Sp
 
 NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
 
-SAMPLED, MIN_TIMED_SAMPLED = 4, 2
-"""Cases drawn from the domain, and how many of them are drawn until they can be timed."""
+SAMPLED, TIMED_SAMPLED = 4, 2
+"""Cases drawn from the domain, and how many of them are timed: the same ones in every verdict."""
+TIMED_NAMES = [f"sampled-{number}" for number in range(TIMED_SAMPLED)]
 MAX_DRAWS = 200
 MIN_TIMED = 4
 """Hidden cases that are timed, where so many are of the public ones' size."""
@@ -39,10 +41,11 @@ MIN_TIMED = 4
 
 def judge(trial: Trial) -> GateResult:
     seed = secrets.randbits(63)
-    cases = hidden_cases(trial.task, seed, trial.max_elements)
+    secret = machine_secret(trial.cache)
+    cases = hidden_cases(trial.task, seed, secret, trial.max_elements)
     private: dict[str, object] = {"seed": seed}
     measured: list[Measurement] = []
-    timed = [] if trial.untimed else timed_cases(trial.task, cases)
+    timed = [] if trial.untimed else timed_cases(trial.task, cases, secret)
     plan = plan_for(trial.task.kind, final=False)
     result = partial(GateResult, NAME, total=len(cases), private=private)
     for position, case in enumerate(cases):
@@ -87,32 +90,47 @@ def judge(trial: Trial) -> GateResult:
     )
 
 
-def timed_cases(task: Task, cases: Sequence[Case]) -> list[Case]:
-    """Return the hidden cases to time: a secret half of those of the public ones' size.
+def timed_cases(task: Task, cases: Sequence[Case], secret: bytes) -> list[Case]:
+    """Return a half, drawn by `secret`, of the hidden cases of the public ones' size.
 
-    All of them where there are few.
+    These are timed. Where there are few, all are.
     """
     compared = work_range(task)
-    alike = [case for case in cases if case in compared]
-    return secrets.SystemRandom().sample(alike, min(len(alike), max(MIN_TIMED, len(alike) // 2)))
+    alike = sorted((case for case in cases if case in compared), key=lambda case: case.name)
+    sampled = [case for case in alike if case.name in TIMED_NAMES]
+    unseen = [case for case in alike if case.split is Split.UNSEEN]
+    wanted = max(MIN_TIMED, len(alike) // 2) - len(sampled)
+    return [*sampled, *_random(secret, task).sample(unseen, min(len(unseen), wanted))]
 
 
 def work_range(task: Task) -> WorkRange:
     return WorkRange.around(task.operator, task.cases(Split.SEEN))
 
 
-def hidden_cases(task: Task, seed: int, max_elements: int | None = None) -> list[Case]:
-    """Return the unseen cases and SAMPLED ones drawn by `seed`, smallest first.
+def hidden_cases(
+    task: Task, seed: int, secret: bytes, max_elements: int | None = None
+) -> list[Case]:
+    """Return the unseen cases and SAMPLED ones, smallest first.
 
-    None has more than `max_elements`; with such a limit nothing is timed.
+    Those that may be timed are drawn by `secret`, until they are of the public ones' size. The
+    others are drawn by `seed`. None has more than `max_elements`, and with such a limit nothing is
+    timed.
     """
-    timed, random, sampled = work_range(task), Random(seed), []
+    compared, constant, fresh = work_range(task), _random(secret, task), Random(seed)
+    sampled = []
     for number in range(SAMPLED):
-        for _ in range(1 if max_elements or number >= MIN_TIMED_SAMPLED else MAX_DRAWS):
-            name = f"sampled-{number}"
+        name = f"sampled-{number}"
+        timed = name in TIMED_NAMES and not max_elements
+        for _ in range(MAX_DRAWS if timed else 1):
+            random = constant if timed else fresh
             case = task.operator.domain.sample(random, name, task.dtypes, max_elements)
-            if case in timed:
+            if case in compared:
                 break
         sampled.append(case)
     unseen = task.cases(Split.UNSEEN, max_elements)
     return sorted([*unseen, *sampled], key=task.operator.elements)
+
+
+def _random(secret: bytes, task: Task) -> Random:
+    """Return a generator whose numbers are the same for each submission to a task."""
+    return Random(secret + task.hash.encode())

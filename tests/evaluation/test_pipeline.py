@@ -306,7 +306,7 @@ def test_evaluation_leaves_no_processes(
 
 def test_sampled_cases_differ_by_seed(task: Task) -> None:
     drawn = [
-        {str(c.symbols) for c in hidden_cases(task, seed) if c.split is Split.SAMPLED}
+        {str(c.symbols) for c in hidden_cases(task, seed, b"") if c.split is Split.SAMPLED}
         for seed in (1, 2)
     ]
     assert all(0 < len(cases) <= SAMPLED for cases in drawn)

@@ -9,8 +9,9 @@ import pytest
 
 from evaluation.gates.generalization import (
     MIN_TIMED,
-    MIN_TIMED_SAMPLED,
     SAMPLED,
+    TIMED_NAMES,
+    TIMED_SAMPLED,
     hidden_cases,
     timed_cases,
     work_range,
@@ -43,10 +44,10 @@ def test_task_has_enough_hidden_cases_of_the_size_of_the_seen_ones(slug: str, ki
     name, track = slug.split("/")
     task = load_task(TASKS, name, track, kind)
     for seed in range(3):
-        cases = hidden_cases(task, seed)
+        cases = hidden_cases(task, seed, secret=bytes([seed]))
         sampled = [case for case in cases if case.split is Split.SAMPLED]
         assert len(sampled) == SAMPLED
-        assert len(comparable(task, sampled)) >= MIN_TIMED_SAMPLED
+        assert len(comparable(task, sampled)) >= TIMED_SAMPLED
     written = comparable(task, list(task.cases(Split.UNSEEN)))
     assert len(written) >= 5
     assert all(case.kind != "edge" for case in written), "an edge times the call, not the work"
@@ -56,21 +57,35 @@ def test_task_has_enough_hidden_cases_of_the_size_of_the_seen_ones(slug: str, ki
 @pytest.mark.parametrize("name", ["softmax", "rms_norm"])
 def test_timed_hidden_cases_are_a_secret_half_of_the_comparable_ones(name: str) -> None:
     task = load_task(TASKS, name, "triton-to-triton", "gpu")
-    cases = hidden_cases(task, seed=1)
-    alike = comparable(task, cases)
-    assert len(alike) > MIN_TIMED
-    drawn = [timed_cases(task, cases) for _ in range(100)]
-    for timed in drawn:
+    halves, written = set(), set()
+    for number in range(60):
+        secret = bytes([number])
+        cases = hidden_cases(task, 1, secret)
+        alike = comparable(task, cases)
+        assert len(alike) > MIN_TIMED
+        timed = timed_cases(task, cases, secret)
         names = {case.name for case in timed}
         assert len(names) == len(timed) == max(MIN_TIMED, len(alike) // 2) >= 4
-        assert names <= {case.name for case in alike}
-    assert {case.name for timed in drawn for case in timed} == {case.name for case in alike}
-    assert len({frozenset(case.name for case in timed) for timed in drawn}) > 10
+        assert {*TIMED_NAMES} <= names <= {case.name for case in alike}
+        halves.add(frozenset(names))
+        written |= {case.name for case in comparable(task, list(task.cases(Split.UNSEEN)))} - names
+    assert len(halves) > 10
+    assert written == {case.name for case in comparable(task, list(task.cases(Split.UNSEEN)))}
+
+
+def test_every_verdict_on_one_machine_times_the_same_hidden_cases() -> None:
+    task = load_task(TASKS, "rms_norm", "triton-to-triton", "gpu")
+    drawn = [hidden_cases(task, seed, b"machine") for seed in (1, 2)]
+    assert timed_cases(task, drawn[0], b"machine") == timed_cases(task, drawn[1], b"machine")
+    assert drawn[0] != drawn[1], "those that are checked only are drawn anew"
 
 
 @pytest.mark.parametrize(("count", "timed"), [(0, 0), (3, 3), (4, 4), (6, 4), (9, 4), (12, 6)])
 def test_few_comparable_hidden_cases_are_timed_all(count: int, timed: int) -> None:
     task = load_task(TASKS, "softmax", "triton-to-triton", "gpu")
     (seen, *_) = task.cases(Split.SEEN)
-    cases = [dataclasses.replace(seen, name=f"case-{number}") for number in range(count)]
-    assert len(timed_cases(task, cases)) == timed
+    cases = [
+        dataclasses.replace(seen, name=f"case-{number}", split=Split.UNSEEN)
+        for number in range(count)
+    ]
+    assert len(timed_cases(task, cases, b"")) == timed
