@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from random import Random
 
 from evaluation.errors import TaskError
@@ -73,9 +74,18 @@ Range = Choices | LogUniform
 
 def extent(dimension: str | int, symbols: Mapping[str, int | float]) -> int:
     """Return the size of one dimension: an integer, a symbol, or a product such as `2*hidden`."""
-    return math.prod(
-        int(factor) if factor.isdigit() else int(symbols[factor]) for factor in factors(dimension)
-    )
+    size, names = _product(dimension)
+    for name in names:
+        size *= int(symbols[name])
+    return size
+
+
+@cache  # loading a task computes a thousand extents, all of a few dimensions
+def _product(dimension: str | int) -> tuple[int, tuple[str, ...]]:
+    """Return the product of the integers of a dimension, and its symbols."""
+    found = factors(dimension)
+    names = tuple(factor for factor in found if not factor.isdigit())
+    return math.prod(int(factor) for factor in found if factor.isdigit()), names
 
 
 def factors(dimension: str | int) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,8 @@ def find_operators(root: Path) -> tuple[str, ...]:
 
 def self_tested(root: Path) -> tuple[str, ...]:
     """Return the names of the operators that have mutants of their own. Raises TaskError."""
-    return tuple(name for name, folder in sorted(_folders(root).items()) if has_mutants(folder))
+    found = sorted(_folders(root).items())
+    return tuple(name for name, folder in found if has_mutants(Path(folder)))
 
 
 def has_mutants(folder: Path) -> bool:
@@ -90,28 +92,36 @@ def has_mutants(folder: Path) -> bool:
     return (folder / "mutants").is_dir()
 
 
-def _folders(root: Path) -> dict[str, Path]:
+def _folders(root: Path) -> dict[str, str]:
     """Return the folders of operators by name: those in `root`, and those in its folders.
 
     Raises: TaskError.
     """
     if not root.is_dir():
         raise TaskError(f"{root}: no such folder; name the folder that holds the operators")
-    found: dict[str, Path] = {}
-    for pattern in ("*/task.toml", "*/*/task.toml"):
-        for path in sorted(root.glob(pattern)):
-            folder = path.parent
-            if other := found.get(folder.name):
-                raise TaskError(f"{folder}: {other} is an operator of that name; rename one")
-            found[folder.name] = folder
+    found: dict[str, str] = {}
+    outer = _subfolders(root)
+    for folder in (*outer, *(inner for each in outer for inner in _subfolders(each))):
+        if not os.path.isfile(os.path.join(folder, "task.toml")):
+            continue
+        name = os.path.basename(folder)
+        if other := found.get(name):
+            raise TaskError(f"{folder}: {other} is an operator of that name; rename one")
+        found[name] = folder
     return found
+
+
+def _subfolders(root: str | Path) -> list[str]:
+    """Return the paths of the folders in a folder, sorted."""
+    with os.scandir(root) as entries:
+        return sorted(entry.path for entry in entries if entry.is_dir())
 
 
 def folder_of(root: Path, operator: str) -> Path:
     """Return the folder of an operator under `root`. Raises TaskError."""
     known = _folders(root)
     if operator in known:
-        return known[operator]
+        return Path(known[operator])
     if operator and (root / operator).is_dir():
         raise TaskError(f"{root / operator / 'task.toml'}: no such file; every operator needs one")
     names = ", ".join(sorted(known)) or "none"
@@ -126,12 +136,14 @@ def load_task(
     `kind` is its device kind, by default the best that this machine offers.
     """
     folder = folder_of(root, operator)
-    loaded = load_operator(folder, languages)
+    loaded = load_operator(folder, languages, kind or CPU)
     tracks = {track.slug: track for track in (*loaded.tracks, OPEN_TRACK)}
     if (track := tracks.get(track_slug)) is None:
         raise TaskError(f"{operator}: no track {track_slug}; there are: {', '.join(tracks)}")
-    kind = kind or kind_of(languages[track.target].kinds)
-    return _task(load_operator(folder, languages, GPU) if kind == GPU else loaded, track, kind)
+    if kind:
+        return _task(loaded, track, kind)
+    kind = kind_of(languages[track.target].kinds)
+    return _task(loaded if kind == CPU else load_operator(folder, languages, kind), track, kind)
 
 
 def load_tasks(path: Path, languages: Languages) -> list[Task]:

@@ -43,7 +43,7 @@ def unseen_cases(domain: Domain, seen: Sequence[Case], name: str, kind: str) -> 
         dtype = _dtype(domain, number, kind)
         for symbols in _drawn(random, domain, seen, purpose):
             case = Case(f"{purpose}-{number}", Split.UNSEEN, purpose, dtype, symbols)
-            if domain.fits(case) and all(case.symbols != c.symbols for c in (*seen, *cases)):
+            if all(symbols != c.symbols for c in (*seen, *cases)) and domain.fits(case):
                 cases.append(case)
                 break
     return tuple(cases)
