@@ -32,7 +32,12 @@ evaluation/tasks/test_tasks_folder.py runners/worker/test_bench.py runners/test_
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Point tests away from the Valkey of an arena on this machine; hash passwords cheaply."""
+    """Point tests away from the Valkey of an arena on this machine; hash passwords cheaply.
+
+    Tensors of tests are small, and workers share the processors: threads of PyTorch that wait for
+    each other take three times as long as one.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     _point_at(UNREACHABLE_REDIS)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
