@@ -9,14 +9,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
 from tests.model_server import Fault, ModelServer, Script, Turn
 from tests.model_server.kernels import SOURCES, by_prompt, honest, optimisation, wrong
+
+if TYPE_CHECKING:  # their imports take seconds, which every worker would spend
+    import anthropic
 
 SCHEMA = {
     "type": "object",
@@ -72,6 +73,8 @@ def assert_recorded(server: ModelServer, tool: str) -> None:
 def test_messages_client_gets_turns_and_returns_results(
     server: ModelServer, streamed: bool
 ) -> None:
+    import anthropic
+
     client = anthropic.Anthropic(base_url=server.url, api_key="k")
     asked: dict[str, Any] = {**message("two"), "max_tokens": 1000}
 
@@ -104,6 +107,8 @@ def test_messages_client_gets_turns_and_returns_results(
 def test_responses_client_gets_turns_and_returns_results(
     server: ModelServer, streamed: bool
 ) -> None:
+    import openai
+
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="k")
     tool = {"type": "function", "name": "shell", "parameters": SCHEMA, "strict": None}
     asked: list[Any] = [{"role": "user", "content": "go"}]
@@ -131,6 +136,8 @@ def test_responses_client_gets_turns_and_returns_results(
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_chat_client_gets_turns_and_returns_results(server: ModelServer, streamed: bool) -> None:
+    import openai
+
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="k")
     tool = {"type": "function", "function": {"name": "run_shell_command", "parameters": SCHEMA}}
     asked: dict[str, Any] = {"model": "two", "tools": [tool]}
@@ -283,6 +290,8 @@ def test_garbage_is_no_json_and_silence_ends_without_an_answer(server: ModelServ
 
 
 def test_models_are_listed_and_tokens_counted(server: ModelServer) -> None:
+    import anthropic
+
     client = anthropic.Anthropic(base_url=server.url, api_key="k")
     assert "two" in [model.id for model in client.models.list()]
     counted = client.messages.count_tokens(model="two", messages=[{"role": "user", "content": "x"}])
@@ -301,6 +310,8 @@ def test_an_optimisation_writes_a_wrong_a_plain_and_a_fast_kernel(task: str) -> 
 
 
 def test_the_process_serves_the_ready_scripts() -> None:
+    import openai
+
     command = [sys.executable, "-m", "tests.model_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout

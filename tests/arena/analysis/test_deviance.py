@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 
 from arena.leaderboard.analysis.deviance import Deviance, deviance, explained_deviance
 from arena.leaderboard.analysis.estimates import NotEnough
@@ -62,6 +61,8 @@ def test_hand_made_table_has_the_deviance_of_its_rates() -> None:
 
 def test_explained_deviance_equals_that_of_logistic_models_of_single_runs() -> None:
     """Fits by statsmodels, of one row for each run, with and without each factor."""
+    import statsmodels.api as sm
+
     passed, task, category, agent = crossed(lambda c, a: 0.3 + 0.12 * c + 0.03 * a)
     kept = np.random.default_rng(5).random(len(task)) < 0.7  # agents differ in coverage
     passed, task, category, agent = passed[kept], task[kept], category[kept], agent[kept]
