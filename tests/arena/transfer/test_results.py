@@ -28,19 +28,31 @@ from tests.arena.factories import HIDDEN_CASE, finished
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    """The line of `line` once it is made, which takes longer than most tests here."""
+    return []
+
+
 @pytest.fixture
-def line(start) -> dict[str, Any]:
+def line(start, lines: list[str]) -> dict[str, Any]:
     """Line of a judged run of an experiment; the run itself is deleted."""
     experiment = Experiment.objects.create(slug="pair", title="Pair", plan={"repeats": 1})
+    if not lines:
+        lines.append(results.line_of(judged(start, experiment)))
+        Run.objects.all().delete()
+    found: dict[str, Any] = json.loads(lines[0])
+    return found
+
+
+def judged(start, experiment: Experiment) -> Run:
     run = start(experiment=experiment, label="pair")
     long = EventDraft("log", {"text": "begin " + "x" * 100_000})
     services.record(run.pk, [long], producer="host.example:12:ab")
     done = finished(run)
     done.started_at = done.created_at.replace(microsecond=123)
     done.save()
-    found = json.loads(results.line_of(done))
-    Run.objects.all().delete()
-    return found
+    return done
 
 
 def write(path: Path, *lines: Any) -> Path:

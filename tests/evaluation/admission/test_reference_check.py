@@ -97,7 +97,7 @@ def test_load_task_without_task_toml_raises_task_error(folder: Path) -> None:
         load_task(folder.parent, "none", "torch-to-cpp")
 
 
-def test_admit_baseline_that_does_not_build_raises_task_error(folder: Path, tmp_path: Path) -> None:
+def test_admit_baseline_that_does_not_build_raises_task_error(folder: Path, cache: Path) -> None:
     (folder / "baseline" / "cpp.cpp").write_text("this is not C++\n")
     with pytest.raises(TaskError, match=r"baseline: g\+\+ refused the source"):
-        admit(load_task(folder.parent, "scaled", "cpp-to-cpp"), tmp_path / "cache")
+        admit(load_task(folder.parent, "scaled", "cpp-to-cpp"), cache)

@@ -16,7 +16,7 @@ from evaluation.production.trial import Extent
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 CANDIDATES = Path(__file__).parent / "candidates"
 EAGER = Extent((Regime.EAGER,))
 MAX_SECONDS = 90
@@ -52,6 +52,7 @@ def judged(name: str, candidate: str, cache: Path, fork_server: ForkServer) -> R
     return report
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     ("task", "candidate"),
     [
@@ -72,6 +73,7 @@ def test_honest_candidate_passes_every_gate(
     assert report.seconds["total"] < MAX_SECONDS
 
 
+@pytest.mark.serial
 def test_norm_that_wins_alone_loses_in_the_model(cache: Path, fork_server: ForkServer) -> None:
     report = judged("llama_rms_norm", "warmed_norm", cache, fork_server)
     assert report.verdict is Verdict.PASSED, report.message
@@ -128,6 +130,7 @@ def test_trick_is_refused(
     assert message in report.message
 
 
+@pytest.mark.serial
 @pytest.mark.usefixtures("unread")
 def test_outputs_kept_by_their_tokens_gain_nothing(cache: Path, fork_server: ForkServer) -> None:
     report = judged("llama_rms_norm", "cached_tokens", cache, fork_server)
