@@ -66,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data |= {"command": "python benchmarks/imports.py", "torch": torch.__version__}
     data["device"] = {name: value for name, value in device.items() if name != "uuid"}
     data["suites"][suite.slug] = _merged(data["suites"].get(suite.slug, {}), found.to_json())
+    data["duplicates"] = outcome.duplicates([*data["suites"].values()])
+    print(f"{len(data['duplicates'])} graphs of operations occur in several tasks")
     write_json(output, data, indent=1)
     names = [each.name for each in found.outcomes if each.kind == outcome.FIRST_CLASS]
     chosen = [name for p in options.patterns for name in names if fnmatchcase(name, p)]
