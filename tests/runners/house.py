@@ -98,6 +98,7 @@ PATIENCE = 4
 class House:
     """What a test starts and kills, and what it reads back."""
 
+    _migrated = b""
     _furnished = b""
 
     def __init__(self, home: Path) -> None:
@@ -117,14 +118,24 @@ class House:
         }
 
     def furnish(self) -> None:
-        """Return a database with a catalogue, made once for a process and then copied."""
+        """Write a database with a catalogue, made once for a process and then copied."""
         database = self.home / "arena.sqlite3"
         if not House._furnished:
-            self.python("from django.core.management import call_command; call_command('migrate')")
+            self.migrate()
             self.python(SEED)
-            with closing(sqlite3.connect(database)) as made:
-                House._furnished = made.serialize()
+            House._furnished = self._database()
         database.write_bytes(House._furnished)
+
+    def migrate(self) -> None:
+        """Write a database with empty tables, made once for a process and then copied."""
+        if not House._migrated:
+            self.python("from django.core.management import call_command; call_command('migrate')")
+            House._migrated = self._database()
+        (self.home / "arena.sqlite3").write_bytes(House._migrated)
+
+    def _database(self) -> bytes:
+        with closing(sqlite3.connect(self.home / "arena.sqlite3")) as made:
+            return made.serialize()
 
     def open(self) -> None:
         """Start what is not running."""

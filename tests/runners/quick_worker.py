@@ -28,8 +28,8 @@ judge = os.environ.get("ARENA_TEST_JUDGE", "fake_evaluation.py")
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name(judge)))
 attempt.POLL_SECONDS = 0.05
 supervisor.HEARTBEAT_SECONDS = 0.3
-worker.IDLE_POLL_MS = 50
-worker.POLL_SECONDS = 0.5
+worker.IDLE_POLL_MS = 100  # idle workers share two processors with all that tests start
+worker.POLL_SECONDS = 1.0
 bench.MIN_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
 resource_watch.AGENT_LIMITS = dataclasses.replace(
     resource_watch.AGENT_LIMITS, file_bytes=256 << 20

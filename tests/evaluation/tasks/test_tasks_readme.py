@@ -26,7 +26,8 @@ def tasks(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_readme_operator_is_judged(tasks: Path, cache: Path, in_a_hurry: None) -> None:
+@pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
+def test_readme_operator_is_judged(tasks: Path, cache: Path) -> None:
     task = load_task(tasks, "scaled_add", "cpp-to-cpp")
     check_reference(task)
     right = judged(task, task.operator.baseline("cpp"), cache)

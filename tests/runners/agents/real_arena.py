@@ -77,7 +77,7 @@ class RealArena(House):
         }
 
     def furnish(self) -> None:
-        self.python("from django.core.management import call_command; call_command('migrate')")
+        self.migrate()
         self.python(SYNC)
 
     def open(self) -> None:
