@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from arena.catalog.services import AgentSpec, sync_agents
 from runners.agent import confinement
 from runners.agents import BadAgent, load
 from runners.catalog import sync
+from tests.evaluation.conftest import OPERATORS
 from tests.runners.agents.test_agents import AgentHarness, timed
 
 MINE = """
@@ -25,6 +27,12 @@ def work(session, settings):
     session.message("hello")
 """
 UNFINISHED = "SPECS = ("
+
+
+@pytest.fixture(autouse=True)
+def one_task(settings: Any) -> None:
+    """Sync one operator beside the agents: all of them take ten seconds."""
+    settings.ARENA_TASKS = OPERATORS
 
 
 @pytest.fixture
