@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import Max
+
 from arena.catalog.models import Hardware, TaskVersion
 from arena.runs.models import GateResult
 from arena.runs.states import Visibility
@@ -36,13 +38,11 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
         verdict="passed",
         evaluation__submission__run__task_version=version,
         evaluation__submission__run__visibility=Visibility.PUBLIC,
-        detail__baseline_us__eager__gt=0,
     )
-    newest: dict[int, int] = {}
-    rows = gates.order_by("-evaluation__created_at").values_list("evaluation__hardware", "pk")
-    for hardware, pk in rows:
-        newest.setdefault(hardware, pk)
-    found = GateResult.objects.select_related("evaluation__hardware").in_bulk(newest.values())
+    newest = gates.values("evaluation__hardware").annotate(newest=Max("pk")).order_by("-newest")
+    keys = [row["newest"] for row in newest]
+    found = GateResult.objects.select_related("evaluation__hardware").in_bulk(keys)
+    timed = [found[key] for key in keys if _times(found[key]).get("eager")]
     return [
         Timed(
             hardware=gate.evaluation.hardware,
@@ -51,7 +51,7 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
             speedup=_times(gate)["eager"] / us,
             beaten=name == gate.detail.get("baseline"),
         )
-        for gate in (found[pk] for pk in newest.values())
+        for gate in timed
         for name, us in _times(gate).items()
     ]
 
