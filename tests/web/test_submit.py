@@ -127,5 +127,5 @@ def test_kernels_of_each_device_rank_apart(client, alice, charlie, hardware):
 
 def test_kernels_page_names_a_filter_that_matches_nothing(client, alice):
     kernel(alice)
-    page = client.get("/kernels/", {"task": "nope", "hardware": "\x00"})
+    page = client.get("/kernels/", {"task": "nope", "hardware": "none"})
     assert page.status_code == 200 and "There is no task “nope”" in page.content.decode()

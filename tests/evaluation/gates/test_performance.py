@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ def shares() -> list[float]:
 
 
 @pytest.fixture
-def trial(task: Task, shares: list[float]) -> Trial:
+def trial(task: Task, shares: list[float], tmp_path: Path) -> Trial:
     def measure(case: Case, plan: object) -> Measurement:
         return measurement(case, shares.pop(0) if shares else 0.5)
 
@@ -39,7 +40,8 @@ def trial(task: Task, shares: list[float]) -> Trial:
         confirm_baseline=lambda measured: measured,
     )
     stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}
-    trial = SimpleNamespace(**stub, max_elements=None, progress=lambda *counted: None)
+    stub |= {"cache": tmp_path, "max_elements": None, "progress": lambda *counted: None}
+    trial = SimpleNamespace(**stub)
     return cast(Trial, trial)
 
 
