@@ -1,4 +1,4 @@
-"""What holds for every request: storable text, and security headers."""
+"""Middleware of every request: text that can be stored, and security headers."""
 
 from __future__ import annotations
 
