@@ -166,7 +166,7 @@ def test_owner_can_cancel_until_the_run_has_ended(open_page, served_world, in_th
     assert page.locator("#actions button").inner_text() == "Cancel"
     in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
     state(page, "ended")
-    page.wait_for_function("!document.querySelector('#actions button')", timeout=TIMEOUT_MS)
+    page.wait_for_selector("#actions button", state="detached", timeout=TIMEOUT_MS)
 
 
 def test_finished_run_without_javascript_is_complete(open_page, served_world):
@@ -184,7 +184,7 @@ def test_finished_run_without_javascript_is_complete(open_page, served_world):
 def test_long_run_keeps_few_rows_and_reaches_each(open_page, served_world):
     run = served_world.long(TASK, "scripted", 6000)
     page = open_page(f"/runs/{run.pk}/?at=3000#e3000")
-    page.wait_for_function("document.querySelector('#e3000')?.classList.contains('here')")
+    page.wait_for_selector("#e3000.here", state="attached")
     below, reached = set(range(3000, run.last_seq + 1)), set(seqs(page))
     for _ in range(80):
         page.mouse.wheel(0, 6000)
@@ -290,7 +290,7 @@ def test_keyboard_shortcuts_move_search_and_link(open_page, served_world):
     page.wait_for_selector(".event.here[data-kind='gate_result']")
     assert page.evaluate(colour) == marked, "wherever one is, it shows"
     page.keyboard.press("y")
-    page.wait_for_function("location.hash.startsWith('#e')")
+    page.wait_for_function("() => location.hash.startsWith('#e')")
     address = page.url
     page.keyboard.press("?")
     assert page.locator("dialog.help").is_visible()

@@ -45,7 +45,7 @@ def test_account_menu_opens_and_closes_by_keyboard(page):
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-secret]", timeout=TIMEOUT_MS)
     page.wait_for_function(
-        "document.querySelector('[data-secret]').getBoundingClientRect().top < innerHeight"
+        "() => document.querySelector('[data-secret]').getBoundingClientRect().top < innerHeight"
     )
     assert page.eval_on_selector("[data-secret]", "code => code.getBoundingClientRect().top") > 0
     assert page.console_errors == []

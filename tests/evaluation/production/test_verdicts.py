@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,13 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
         return GateResult(GateName.INTEGRITY, Verdict.PASSED)
 
     monkeypatch.setattr(production, "_integrity", passed)
+
+
+@pytest.fixture(scope="module")
+def fork_server() -> Iterator[ForkServer]:
+    """Fork server of these tests alone: their libraries import Triton, which then only compiles."""
+    with ForkServer() as shared:
+        yield shared
 
 
 def judged(name: str, candidate: str, cache: Path, fork_server: ForkServer) -> Report:
