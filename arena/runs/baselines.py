@@ -38,11 +38,11 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
         verdict="passed",
         evaluation__submission__run__task_version=version,
         evaluation__submission__run__visibility=Visibility.PUBLIC,
+        detail__baseline_us__eager__gt=0,
     )
     newest = gates.values("evaluation__hardware").annotate(newest=Max("pk")).order_by("-newest")
     keys = [row["newest"] for row in newest]
     found = GateResult.objects.select_related("evaluation__hardware").in_bulk(keys)
-    timed = [found[key] for key in keys if _times(found[key]).get("eager")]
     return [
         Timed(
             hardware=gate.evaluation.hardware,
@@ -51,7 +51,7 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
             speedup=_times(gate)["eager"] / us,
             beaten=name == gate.detail.get("baseline"),
         )
-        for gate in timed
+        for gate in (found[key] for key in keys)
         for name, us in _times(gate).items()
     ]
 
