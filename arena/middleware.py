@@ -50,7 +50,7 @@ def storable_text(
     """Refuse a URL whose path or query no database can look up: PostgreSQL fails on a NUL."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        if is_storable([request.path, list(map(list, request.GET.lists()))]):
+        if is_storable([request.path, dict(request.GET.lists())]):
             return get_response(request)
         if request.path.startswith("/api/"):
             return error_response(request, 400, "bad_request", f"The URL is not text. {PROBLEM}")

@@ -125,13 +125,13 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "arena.middleware.security_headers",
     "arena.api.api_errors",
-    "arena.middleware.storable_text",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "arena.middleware.storable_text",  # its page shows who is logged in
 ]
 
 ASGI_APPLICATION = "arena.asgi.application"
