@@ -121,8 +121,8 @@ def hidden_cases(
     for number in range(SAMPLED):
         name = f"sampled-{number}"
         timed = name in TIMED_NAMES and not max_elements
+        random = constant if timed else fresh
         for _ in range(MAX_DRAWS if timed else 1):
-            random = constant if timed else fresh
             case = task.operator.domain.sample(random, name, task.dtypes, max_elements)
             if case in compared:
                 break
