@@ -62,7 +62,7 @@ def test_tasks_are_many_over_many_architectures_and_every_family() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_size_settings_extend_shared_settings(tmp_path: Path) -> None:
+def test_table_of_a_size_is_merged_over_the_shared_one(tmp_path: Path) -> None:
     path = tmp_path / "tiny.toml"
     path.write_text(FILE)
     tiny = load(path)
