@@ -41,12 +41,30 @@ RANKING = """
 from arena.leaderboard.boards import board
 print([row.agent.slug for row in board().rows])
 """
-CASES = ("qwen-0.5b-prefill", "single-element", "deepseek-v3-decode")
+CASES = ("llama-8b-decode", "single-element", "deepseek-v3-decode")
+SUM_FOUR_TIMES = """float sum = 0;
+        for (int time = 0; time < 4; ++time) sum += sum_of_squares(x, cols) / 4;
+        const float scale = 1 / std::sqrt(sum /"""
+SLOWER = (
+    ("float sums[LANES] = {};", "volatile float sums[LANES] = {};"),
+    ("const float scale = 1 / std::sqrt(sum_of_squares(x, cols) /", SUM_FOUR_TIMES),
+)
+"""Edits of the baseline."""
 
 
 def _copy_with_few_cases(operator: Path, copy: Path) -> None:
-    """Copy an operator with a few small cases: a verdict takes a fifth of the time."""
+    """Copy an operator with a few small cases: a verdict takes a fifth of the time.
+
+    Its C++ baseline adds each row four times, in memory: a faster kernel is measured as faster
+    beside any other load.
+    """
     shutil.copytree(operator, copy)
+    baseline = copy / "baseline" / "cpp.cpp"
+    source = baseline.read_text()
+    for old, new in SLOWER:
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    baseline.write_text(source)
     toml = copy / "task.toml"
     text = toml.read_text().replace("[1, 4096]", "[1, 256]").replace("case_mb = 48", "case_mb = 3")
     lines = text.splitlines()
