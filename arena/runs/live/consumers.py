@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
@@ -48,11 +49,16 @@ async def _join(
     make: Callable[[feeds.Reader], feeds.Feed],
     usage: str = "",
 ) -> None:
+    async def send_if_open(message: dict[str, Any]) -> None:
+        """Send to a page, unless it has gone: `receive` is about to say so, and others stay."""
+        with contextlib.suppress(OSError, RuntimeError):  # ASGI's error, and that of Autobahn
+            await send(message)
+
     async def send_text(text: str) -> None:
-        await send({"type": "websocket.send", "text": text})
+        await send_if_open({"type": "websocket.send", "text": text})
 
     async def close(code: int) -> None:
-        await send({"type": "websocket.close", "code": code})
+        await send_if_open({"type": "websocket.close", "code": code})
 
     await receive()
     await send({"type": "websocket.accept"})

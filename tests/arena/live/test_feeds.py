@@ -21,12 +21,13 @@ from urllib.request import urlopen
 import pytest
 from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
+from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as connect_now
 
 from arena.runs import services
-from arena.runs.live import feeds
+from arena.runs.live import consumers, feeds
 from arena.runs.models import Event, Run
 from arena.runs.summary import PARTS
 from arena.runs.trace.events import EventDraft
@@ -271,6 +272,30 @@ async def test_connect_unknown_url_closes_as_not_found(path):
     ws = await opened(path)
     closed = await ws.receive_output()
     assert (closed["type"], closed["code"]) == ("websocket.close", feeds.NOT_FOUND)
+
+
+async def test_page_that_goes_while_it_is_sent_a_frame_ends_no_other(start):
+    run = await sync_to_async(start)()
+    ws, _ = await joined(run)
+    messages, gone = [{"type": "websocket.connect"}], asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else await asyncio.Future()
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "websocket.send":
+            gone.set()
+            raise RuntimeError("Attempt to send on a closed protocol")
+
+    scope = {"user": AnonymousUser(), "url_route": {"kwargs": {"run_id": run.pk}}}
+    page = asyncio.create_task(consumers.run(scope, receive, send))
+    await asyncio.wait_for(gone.wait(), 10)
+    last = await sync_to_async(log)(run, "one")
+    assert await seqs_until(ws, last) == [last]
+    page.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await page
+    await ws.disconnect()
 
 
 async def test_feed_that_fails_closes_its_sockets(start):
