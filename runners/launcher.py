@@ -139,8 +139,9 @@ class Launcher:
             self._start_valkey()
             self._start_web()  # loads while the rest is made ready, and is told of only then
             self._prepare()
-            self._start_workers()
             self._greet()
+            self._load_published()
+            self._start_workers()  # after what would disturb the measured peaks of the hardware
             self._keep()
         finally:
             self._end()
@@ -178,8 +179,6 @@ class Launcher:
         call_command("migrate", verbosity=0, interactive=False)
         for problem in sync().problems:
             self._print(f"left out: {problem}")
-        for message in load_published(PUBLISHED):
-            self._print(message)
         tasks, agents = Task.objects.runnable().count(), Agent.objects.filter(active=True).count()
         self._print(f"the database is ready: {tasks} tasks, {agents} agents")
         connection.close()
@@ -188,10 +187,27 @@ class Launcher:
         address = ("--bind", HOST, "--port", str(self.port))
         self._start("web server", "daphne", *address, "arena.asgi:application")
 
+    def _load_published(self) -> None:
+        """Import results that come with the project, and keep the services running meanwhile."""
+
+        def load() -> None:
+            from django.db import connection
+
+            for message in load_published(PUBLISHED):
+                self._print(message)
+            connection.close()
+
+        loading = threading.Thread(target=load, daemon=True)
+        loading.start()
+        while loading.is_alive() and not self.ending.wait(TICK_SECONDS):
+            self._poll()
+
     def _start_workers(self) -> None:
+        if self.ending.is_set():
+            return
         for name, words in WORKERS.items():
             self._start(name, "runners", "worker", *words)
-        self._print(f"starting: web server, {', '.join(WORKERS)}")
+        self._print(f"starting: {', '.join(WORKERS)}")
 
     def _start(self, name: str, module: str, *words: str) -> None:
         service = self._service(name, (sys.executable, "-m", module, *words))

@@ -147,6 +147,7 @@ def test_an_arena_comes_up_mends_itself_and_ends_with_all_that_it_started(arena:
     assert arena.status(sign_in) == 302
     home = Path(arena.env["ARENA_HOME"])
     assert f"an arena runs in {home} already" in refusal(home)
+    arena.said("starting: build worker, ")
 
     for name, words in (("web server", "daphne"), ("valkey", "valkey-server")):
         arena.member(words).kill()

@@ -238,12 +238,14 @@ def _store_evaluation(submission: Submission, data: Mapping[str, Any]) -> Evalua
         raise Refused(
             f"an evaluation of it is {evaluation.status}.", "Export it when it has ended."
         )
-    for gate in data["gates"]:
-        values = columns(GateResult, results.GATE, gate)
-        GateResult.objects.create(evaluation=evaluation, **values)
-    for measured in data["measurements"]:
-        values = columns(Measurement, results.MEASUREMENT, measured)
-        Measurement.objects.create(evaluation=evaluation, **values)
+    GateResult.objects.bulk_create(
+        GateResult(evaluation=evaluation, **columns(GateResult, results.GATE, gate))
+        for gate in data["gates"]
+    )
+    Measurement.objects.bulk_create(
+        Measurement(evaluation=evaluation, **columns(Measurement, results.MEASUREMENT, measured))
+        for measured in data["measurements"]
+    )
     return evaluation
 
 
