@@ -20,6 +20,8 @@ EXTERNAL = "external"
 """Adapter of the agents that run elsewhere and report to this arena; each has an owner."""
 NATIVE = "native"
 """Name of the catalogue of this project, beside the suites that tasks are imported from."""
+PRODUCTION = "production"
+"""Name of the suite of modules inside live models, which have boards of their own."""
 RESERVED_SLUGS = ("new", DIRECT)
 """Slugs that no new agent can have: pages have their addresses."""
 
@@ -162,6 +164,11 @@ class Task(models.Model):
             raise ValidationError(
                 {"status": "It was public, and a draft is a 404 for everybody: retire it instead."}
             )
+
+    @property
+    def is_production(self) -> bool:
+        """Return whether it replaces a module of a live model."""
+        return self.track == PRODUCTION  # which is the track of this suite alone
 
     @property
     def takes_runs(self) -> bool:

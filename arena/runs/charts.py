@@ -1,12 +1,19 @@
-"""Chart of a run: the speedup of every round, and the best so far."""
+"""Charts of a run: the speedup of every round, and the funnel of a production verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
-from arena.charts import SERIES, SOFT, Figure, figure, rounds_axis, speedups, title
+from arena.charts import INK, LINE, SERIES, SOFT, Figure, figure, rounds_axis, speedups, title
+from arena.runs.funnels import Line
 from arena.runs.rounds import Round
+
+MAX_LINES_IN_FRAME = 4
+"""Lines of a funnel chart for which the frame of every chart is high enough."""
+LINE_HEIGHT, MARGIN_HEIGHT = 44, 110
+"""Pixels of a line of a funnel chart, and of its legend and axis."""
 
 
 def best_by_round(rounds: Sequence[Round]) -> Figure:
@@ -47,6 +54,50 @@ def best_by_round(rounds: Sequence[Round]) -> Figure:
         )
     y = {**title("speedup over the baseline"), "ticksuffix": "×"}
     return figure(data, x=rounds_axis(len(rounds), at_least=4), y=y, one="y")
+
+
+def funnel_chart(lines: Sequence[Line]) -> Figure:
+    """Draw for each line its speedup alone, the predicted and the deployed one, joined."""
+    rows = [(len(lines) - number, line) for number, line in enumerate(lines)]
+    links: dict[str, list[float | None]] = {"x": [], "y": []}
+    for row, line in rows:
+        alone_speedup = line.alone.speedup if line.alone else None
+        values = (alone_speedup, line.predicted, line.deployed.speedup)
+        known = [value for value in values if value is not None]
+        links["x"] += [*known, None]
+        links["y"] += [*(row for _ in known), None]
+    alone = [(row, *astuple(line.alone)) for row, line in rows if line.alone]
+    expected = [(row, line.predicted, None, None) for row, line in rows if line.predicted]
+    deployed = [(row, *astuple(line.deployed)) for row, line in rows]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            **links,
+            "line": {"color": LINE, "width": 4},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+    ]
+    for name, points, colour, symbol in (
+        ("alone", alone, SERIES[0], "circle"),
+        ("predicted", expected, SERIES[2], "square"),
+        ("deployed", deployed, SERIES[1], "diamond"),
+    ):
+        marker = {"color": colour, "size": 10, "symbol": symbol}
+        drawn = speedups(name, points, "x", marker, f"{name}: %{{x:.2f}}×<extra></extra>")
+        data.append(drawn)
+    y = {
+        "tickvals": [row for row, _ in rows],
+        "ticktext": [line.label for _, line in rows],
+        "range": [0.4, len(lines) + 0.6],
+        "automargin": True,
+        "tickfont": {"color": INK},
+    }
+    drawn = figure(data, x={**title("speedup"), "ticksuffix": "×"}, y=y, one="x")
+    if len(lines) > MAX_LINES_IN_FRAME:
+        drawn["layout"]["height"] = MARGIN_HEIGHT + LINE_HEIGHT * len(lines)
+    return drawn
 
 
 def _points(name: str, points: Sequence[Any], colour: str, symbol: str) -> dict[str, Any]:

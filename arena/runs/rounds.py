@@ -85,18 +85,23 @@ def best_of(rounds: list[Round]) -> Round | None:
     return next((r for r in reversed(rounds) if r.is_best), None)
 
 
-def difference(rounds: list[Round]) -> str:
+def difference(rounds: list[Round], production: bool = False) -> str:
     """Say why the final verdict differs from the round that it judges; empty where it does not."""
+    quick, measured = (
+        ("in a quick verdict. The final verdict measures every phase and regime", "")
+        if production
+        else (
+            "on the public cases alone. The final verdict runs every gate and every held-out case",
+            " on the public cases",
+        )
+    )
     judged = next((r for r in reversed(rounds) if r.final and r.final.verdict), None)
     if judged is None or judged.final is None or judged.speedup is None:
         return ""
     final, number = judged.final, judged.number
     if final.verdict != "passed":
         why = final.message or final.reason or "no reason was given"
-        return (
-            f"Round {number} passed on the public cases alone. The final verdict runs every gate "
-            f"and every held-out case, and is: {final.verdict}. {why}"
-        )
+        return f"Round {number} passed {quick}, and is: {final.verdict}. {why}"
     if final.speedup is None:
         return ""
     low, high = final.low or final.speedup, final.high or final.speedup
@@ -104,7 +109,7 @@ def difference(rounds: list[Round]) -> str:
         slower = "slower" if final.speedup < judged.speedup else "faster"
         return (
             f"The final verdict measured round {number} again and found it {slower}: "
-            f"{final.speedup:.2f}× instead of {judged.speedup:.2f}× on the public cases. The "
+            f"{final.speedup:.2f}× instead of {judged.speedup:.2f}×{measured}. The "
             "intervals do not overlap, so one of both measurements was disturbed or lucky; only "
             "the final one counts."
         )

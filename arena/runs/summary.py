@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import QuerySet
 from django.template.loader import render_to_string
 
 from arena.accounts.models import Viewer
+from arena.catalog.models import PRODUCTION
 from arena.catalog.templatetags.figures import Scale
-from arena.runs.charts import best_by_round
-from arena.runs.models import Evaluation, Run
+from arena.runs.charts import best_by_round, funnel_chart
+from arena.runs.funnels import funnel_of
+from arena.runs.models import Evaluation, GateResult, Run
 from arena.runs.rounds import Round, best_of, difference, rounds_of
 from arena.runs.sources import sources
 from arena.runs.spending import spending
@@ -19,9 +22,11 @@ from arena.runs.trace import timeline
 from arena.runs.waiting import waiting_of
 from evaluation.types import GateName
 
-PARTS = ("now", "verdict", "rounds", "cases", "code", "outline")
+PARTS = ("now", "verdict", "funnel", "rounds", "cases", "code", "outline")
 """Ids of the elements that change while a run is live; all who see the run see the same."""
 GATES = tuple(name.value for name in GateName)
+MODEL_GATES = tuple(name for name in GATES if name != GateName.GENERALIZATION)
+"""Gates of a production task, which has no held-out cases."""
 
 
 def shown_runs(viewer: Viewer) -> QuerySet[Run]:
@@ -45,7 +50,7 @@ def summary_of(run: Run) -> dict[str, Any]:
         "run": run,
         "waiting": waiting_of(run),
         "rounds": rounds,
-        "difference": difference(rounds),
+        "difference": difference(rounds, run.task_version.task.is_production),
         "best": best_of(rounds),
         "final": next((r for r in rounds if r.final), None),
         "judged_round": judged_round,
@@ -56,7 +61,7 @@ def summary_of(run: Run) -> dict[str, Any]:
         "spent": spending(run.pk),
         "sources": sources(final.files) if final else [],
         **_judged_again(run),
-        **verdict_of(judged_round.evaluation if judged_round else None),
+        **verdict_of(run, judged_round.evaluation if judged_round else None),
     }
 
 
@@ -78,16 +83,30 @@ def _judged_round(rounds: list[Round]) -> Round | None:
     return None
 
 
-def verdict_of(evaluation: Evaluation | None) -> dict[str, Any]:
-    """Return the context of an evaluation: its gates and its seen cases."""
+def verdict_of(run: Run, evaluation: Evaluation | None) -> dict[str, Any]:
+    """Return the context of an evaluation: its gates, its seen cases and its funnel."""
     results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
     cases = list(evaluation.measurements.public()) if evaluation else []
     judging = evaluation is not None and evaluation.ended_at is None
+    production = run.task_version.task.is_production
+    names = [name for name in GATES if not production or name in (*MODEL_GATES, *results)]
     return {
         "evaluation": evaluation,
-        "gates": [(name, results.get(name)) for name in GATES],
-        "next_gate": next((name for name in GATES if judging and name not in results), ""),
+        "gates": [(name, results.get(name)) for name in names],
+        "next_gate": next((name for name in names if judging and name not in results), ""),
         "cases": cases,
         "case_scale": Scale.over(cases),
         "hidden": results.get("generalization"),
+        **(_funnel(run, results) if production else {}),
     }
+
+
+def _funnel(run: Run, gates: Mapping[str, GateResult]) -> dict[str, Any]:
+    """Return the context of a production verdict; the ceilings of its task are the known ones."""
+    described = run.task_version.public.get(PRODUCTION)
+    known = described.get("ceilings") if isinstance(described, dict) else None
+    same_kind = run.task_version.public.get("kind") == run.hardware.kind
+    found = funnel_of(run, gates, known if same_kind else None)
+    if found is None:
+        return {}
+    return {"funnel": found, "funnel_chart": funnel_chart(found.lines)}

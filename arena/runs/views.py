@@ -231,7 +231,7 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
         "against": f"round {number - 1}" if before else "the starter files",
         "previous": number - 1 if before else None,
         "next": number + 1 if number < len(every) else None,
-        **verdict_of(this.evaluation),
+        **verdict_of(shown, this.evaluation),
     }
     return render(request, "round.html", context)
 
