@@ -17,6 +17,7 @@ from arena.leaderboard.views import (
     experiments,
     home,
     kernels,
+    production,
     statistics,
     tasks,
 )
@@ -31,6 +32,8 @@ urlpatterns = [
     path("tasks/", tasks.tasks, name="tasks"),
     path("tasks/<slug:operator>/", tasks.operator, name="operator"),
     path("tasks/<slug:operator>/<slug:track>/", tasks.task, name="task"),
+    path("production/", production.index, name="production"),
+    path("production/<slug:name>/", production.architecture, name="architecture"),
     path("agents/", agents.agents, name="agents"),
     path("agents/new/", agent_views.new, name="agent-new"),
     path("agents/<slug:slug>/", agents.agent, name="agent"),

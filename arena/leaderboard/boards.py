@@ -139,17 +139,19 @@ def unknown(filters: Filters, shown: Snapshot | None = None) -> list[str]:
     return found
 
 
-def leaders(device: str) -> dict[int, tuple[str, int, float, float, float]]:
+def leaders(
+    device: str, shown: Snapshot | None = None
+) -> dict[int, tuple[str, int, float, float, float]]:
     """Return the fastest result of each task on a device, by task id.
 
     It is that of a ranked agent with the highest speedup on held-out cases: run, agent, speedup and
     its interval.
     """
-    shown = snapshot()
+    now = shown or snapshot()
 
     def compute() -> dict[int, tuple[str, int, float, float, float]]:
-        rows = results(shown, Filters(suite="", hardware=device))
-        closed = [pk for pk, agent in shown.agents.items() if not agent.open_book]
+        rows = results(now, Filters(suite="", hardware=device))
+        closed = [pk for pk, agent in now.agents.items() if not agent.open_book]
         timed = rows["passed"] & (rows["unseen_speedup"] > 0) & np.isin(rows["agent"], closed)
         rows = rows.among(timed)
         rows = rows.among(np.lexsort((rows["unseen_speedup"], rows["task"])))
@@ -160,7 +162,7 @@ def leaders(device: str) -> dict[int, tuple[str, int, float, float, float]]:
         found = zip(*(column.tolist() for column in columns), strict=True)
         return dict(zip(rows["task"].tolist(), found, strict=True))
 
-    return computed(shown, ("leaders", device), compute)
+    return computed(now, ("leaders", device), compute)
 
 
 def results(shown: Snapshot, filters: Filters) -> Columns:

@@ -144,6 +144,12 @@ def percent(value: float | None) -> str:
 
 
 @register.filter
+def exponent(value: float | None) -> str:
+    """Format a small number with its power of ten: 9.9e-07, 0.055."""
+    return f"{value:.2g}" if _known(value) else NOTHING
+
+
+@register.filter
 def micros(value: float | None) -> str:
     """Format microseconds in the unit that fits: 7.25 µs, 2.17 ms, 3.50 s."""
     if not _known(value):

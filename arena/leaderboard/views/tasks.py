@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.core.paginator import Paginator
 from django.db.models import Count
@@ -12,7 +13,7 @@ from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
-from arena.catalog.models import NATIVE, Agent, Task, TaskQuerySet
+from arena.catalog.models import NATIVE, PRODUCTION, Agent, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
 from arena.leaderboard.boards import Filters, leaders, options
@@ -20,6 +21,7 @@ from arena.leaderboard.records import Record, newest_records, runs_with_rounds
 from arena.leaderboard.results import snapshot
 from arena.leaderboard.views.home import unseen_scale
 from arena.runs.baselines import timed_baselines
+from arena.runs.funnels import ceilings_of
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.sources import highlighted
@@ -49,7 +51,8 @@ def tasks(request: HttpRequest) -> HttpResponse:
     words = request.GET.get("q", "").strip()[:MAX_WORDS]
     published = Task.objects.visible_to(request.user).filter(status=Task.Status.PUBLISHED)
     found = published.matching(**chosen).named(words).select_related("operator")
-    devices = options(Filters(), "hardware")
+    production = PRODUCTION in (chosen["suite"], chosen["track"])
+    devices = options(Filters(suite=PRODUCTION) if production else Filters(), "hardware")
     asked = request.GET.get("hardware", "")
     device = next(
         (each for each in devices if each.value == asked), devices[0] if devices else None
@@ -86,6 +89,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
         "device": device,
         "devices": devices,
         "narrowed": bool(words or any(chosen.values())),
+        "production": production,
     }
     return render(request, "tasks.html", context)
 
@@ -127,6 +131,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "task": shown,
         "version": version,
         "public": public,
+        **(_production(public) if shown.is_production else {}),
         "hidden": sorted(public.get("hidden_cases", {}).items()),
         "prompt": mark_safe(MarkdownIt("js-default").render(shown.operator.prompt)),
         "reference": highlighted("reference.py", shown.operator.reference_source),
@@ -143,6 +148,18 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     return render(request, "task.html", context)
+
+
+def _production(public: dict[str, Any]) -> dict[str, Any]:
+    """Return the context of a task that replaces a module: what the judge found of it."""
+    found = public.get(PRODUCTION)
+    described = found if isinstance(found, dict) else {}
+    lists = {name: described.get(name) for name in ("constructor", "shapes", "paths", "phases")}
+    known = {name: value if isinstance(value, list) else [] for name, value in lists.items()}
+    return {
+        "production": {**described, **known},
+        "ceilings": list(ceilings_of(described.get("ceilings")).items()),
+    }
 
 
 def _last_judged(runs: RunQuerySet) -> list[str]:

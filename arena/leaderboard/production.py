@@ -1,0 +1,317 @@
+"""Architectures of production tasks: modules, the best kernel of each, and the shares of time.
+
+Architectures come from `tasks/production`, and their modules from the catalogue.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from arena.accounts.models import Viewer
+from arena.catalog.models import PRODUCTION, Agent, Task, TaskVersion
+from arena.leaderboard.boards import Filters, Option, leaders, options, results
+from arena.leaderboard.results import Snapshot, computed
+from arena.runs.models import GateResult, Run
+from arena.runs.querysets import RunQuerySet
+from arena.runs.states import RUN_JUDGED, Scope
+from evaluation.production.architectures import FAMILIES, FOLDER, Architecture, architectures
+from evaluation.production.limits import limits_of
+from evaluation.types import GateName, Interval
+
+FAMILY_TITLES = {
+    "llm": "Language models",
+    "linear_attention": "Linear attention and state space",
+    "vision": "Vision",
+    "multimodal": "Multimodal",
+    "edge": "Edge",
+    "3d_robotics": "3D and robotics",
+    "recommender": "Recommenders and retrieval",
+    "world_model": "World models",
+}
+PROBE = FOLDER / "probe.json"
+INDEX = re.compile(r"(?<=\.)\d+(?=\.|$)")
+"""A number of a layer in a dotted path, for which the probe writes a star."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Findings of `production probe` on one architecture; None or empty where it has none.
+
+    `decode_error` is that of the cached decode against the uncached forward. `paths` has the places
+    of each module class.
+    """
+
+    parameters: int | None
+    finite: bool
+    decode_error: float | None
+    graphs: int | None
+    graph_breaks: int | None
+    error: str
+    paths: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module class of an architecture that has a task in the catalogue."""
+
+    task: int
+    operator: str
+    title: str
+    category: str
+    path: str
+    """The dotted path of the class."""
+
+    @property
+    def class_name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One architecture with its modules in the catalogue; `described` counts those in its file."""
+
+    name: str
+    title: str
+    family: str
+    library: str
+    model: str
+    paper: str
+    stand_in: bool
+    note: str
+    described: int
+    modules: tuple[Module, ...]
+
+    @property
+    def family_title(self) -> str:
+        return FAMILY_TITLES.get(self.family, self.family)
+
+    @property
+    def fitted(self) -> bool:
+        """Return whether it has error limits, without which nothing can be judged."""
+        return limits_of(self.name) is not None
+
+    @property
+    def probe(self) -> Probe | None:
+        return probes().get(self.name)
+
+    def short(self, title: str) -> str:
+        """Return the title of a module without that of the architecture."""
+        return title.removesuffix(f" of {self.title}")
+
+    def paths(self, module: Module, described: object = None) -> frozenset[str]:
+        """Return the places of a module in the model, with a star for the number of a layer."""
+        if self.probe and (found := self.probe.paths.get(module.path)):
+            return frozenset(found)
+        paths = described if isinstance(described, list) else []
+        return frozenset(INDEX.sub("*", str(path)) for path in paths)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest result of a module on one device."""
+
+    run: str
+    agent: Agent
+    module: Module
+    deployed: Interval
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The predicted speedup of the model with several kernels; `nested` contain one another."""
+
+    speedup: float
+    modules: tuple[Module, ...]
+    nested: tuple[Module, ...]
+
+
+@cache
+def probes() -> Mapping[str, Probe]:
+    """Return what the probe found for each architecture, by name."""
+    if not PROBE.is_file():
+        return {}
+    return {each["name"]: _probe(each) for each in json.loads(PROBE.read_text())["architectures"]}
+
+
+def _probe(data: Mapping[str, Any]) -> Probe:
+    names = ("parameters", "finite", "decode_error", "graphs", "graph_breaks", "error")
+    paths = {each["module"]: tuple(each["paths"]) for each in data["modules"]}
+    return Probe(**{name: data[name] for name in names}, paths=paths)
+
+
+def entries() -> dict[str, Entry]:
+    """Return every architecture by name: by family, then by title."""
+    tasks = Task.objects.filter(operator__suite=PRODUCTION, track=PRODUCTION)
+    names = ("pk", *(f"operator__{n}" for n in ("slug", "title", "category", "source")))
+    modules: dict[str, list[Module]] = {}
+    sources: dict[str, Mapping[str, Any]] = {}
+    rows = tasks.exclude(status=Task.Status.DRAFT).values_list(*names)
+    for pk, operator, title, category, source in rows:
+        name = str(source.get("architecture", ""))
+        sources[name] = source
+        made = Module(pk, operator, title, category, str(source.get("module", "")))
+        modules.setdefault(name, []).append(made)
+    known = architectures()
+    found = [_entry(each, modules.get(name, ())) for name, each in known.items()]
+    gone = sources.keys() - known.keys()
+    found += [_gone(name, sources[name], modules[name]) for name in gone if name]
+    order = {family: number for number, family in enumerate(FAMILIES)}
+    found.sort(key=lambda e: (order.get(e.family, len(order)), e.title.lower()))
+    return {each.name: each for each in found}
+
+
+def _entry(each: Architecture, modules: Sequence[Module]) -> Entry:
+    return Entry(
+        name=each.name,
+        title=each.title,
+        family=each.family,
+        library=each.library,
+        model=each.model,
+        paper=each.paper,
+        stand_in=each.stand_in,
+        note=each.note,
+        described=len(each.tasks),
+        modules=tuple(modules),
+    )
+
+
+def _gone(name: str, source: Mapping[str, Any], modules: Sequence[Module]) -> Entry:
+    """Return an architecture whose file is gone, while its tasks are in the catalogue."""
+    names = ("family", "library", "model")
+    facts = {field: str(source.get(field, "")) for field in names}
+    title = str(source.get("architecture_title") or name)
+    return Entry(name, title, **facts, paper="", stand_in=False, note="",
+                 described=len(modules), modules=tuple(modules))  # fmt: skip
+
+
+def devices(shown: Snapshot) -> list[Option]:
+    """Return all devices, with the number of their results of production tasks; most first."""
+    return options(Filters(suite=PRODUCTION), "hardware", shown)
+
+
+def chosen_device(shown: Snapshot, asked: str) -> str:
+    """Return the device of this slug, else the one with the most results; empty for none."""
+    known = [each.value for each in devices(shown)]
+    return asked if asked in known else next(iter(known), "")
+
+
+def judged(shown: Snapshot, device: str) -> Mapping[int, int]:
+    """Return the number of judged runs of each production task on a device, by task id."""
+    if not device:
+        return {}
+
+    def compute() -> Mapping[int, int]:
+        rows = results(shown, Filters(suite=PRODUCTION, hardware=device))
+        tasks, counts = np.unique(rows["task"], return_counts=True)
+        return dict(zip(tasks.tolist(), counts.tolist(), strict=True))
+
+    return computed(shown, ("production runs", device), compute)
+
+
+def best_of(shown: Snapshot, device: str, modules: Sequence[Module]) -> list[Best]:
+    """Return the fastest result of each module that has one on a device, fastest first."""
+    fastest = leaders(device, shown) if device else {}
+    found = []
+    for module in modules:
+        if result := fastest.get(module.task):
+            run, agent, *ends = result
+            found.append(Best(run, shown.agents[agent], module, Interval(*ends)))
+    return sorted(found, key=lambda best: -best.deployed.speedup)
+
+
+def losses(shown: Snapshot, filters: Filters) -> Mapping[int, int]:
+    """Return in how many tasks each agent's run wins alone and loses deployed, by agent id."""
+    losing = computed(shown, "production losses", _losing)
+    rows = results(shown, filters)
+    loses = np.array([run in losing for run in rows["run"].tolist()], bool)
+    pairs = set(zip(rows["agent"][loses].tolist(), rows["task"][loses].tolist(), strict=True))
+    return {agent: sum(a == agent for a, _ in pairs) for agent, _ in pairs}
+
+
+def _losing() -> Collection[str]:
+    """Return the runs whose final verdict says that they win alone and lose deployed."""
+    run = "evaluation__submission__run"
+    found = GateResult.objects.filter(
+        gate=GateName.PERFORMANCE,
+        evaluation__scope=Scope.FINAL,
+        detail__wins_alone_loses_deployed=True,
+        **{f"{run}__task_version__task__track": PRODUCTION},
+    )
+    return frozenset(found.order_by().values_list(run, flat=True))
+
+
+def descriptions(entry: Entry) -> dict[int, dict[str, Any]]:
+    """Return what the newest version of each task says of its module, by task id.
+
+    `kind` is the kind of device on which the judge measured the ceilings.
+    """
+    tasks = Task.objects.filter(pk__in=[module.task for module in entry.modules])
+    newest = tasks.order_by().annotate(newest=TaskVersion.newest_of("pk")).values("newest")
+    found = TaskVersion.objects.filter(pk__in=newest).order_by()
+    rows = found.values_list("task", "public__kind", f"public__{PRODUCTION}")
+    return {pk: {**(d if isinstance(d, dict) else {}), "kind": kind} for pk, kind, d in rows}
+
+
+def deployed_runs(entry: Entry, device: str, viewer: Viewer) -> RunQuerySet:
+    """Return the visible runs whose final verdict has times: passed ones, the fastest first.
+
+    None is in quarantine. Kernels submitted without an agent are among them.
+    """
+    tasks = [module.task for module in entry.modules]
+    versions = list(TaskVersion.objects.filter(task__in=tasks).values_list("pk", flat=True))
+    runs = Run.objects.visible_to(viewer).filter(
+        task_version__in=versions, hardware__slug=device, status__in=RUN_JUDGED
+    )
+    timed = runs.exclude(unseen_speedup=None)  # which is the deployed one
+    counted = timed.filter(quarantined_at=None, agent__quarantined_at=None)
+    return counted.with_names().order_by("-status", "-unseen_speedup", "-created_at", "pk")
+
+
+def composed(
+    gains: Sequence[tuple[Module, Interval]], paths: Callable[[Module], frozenset[str]]
+) -> Composition | None:
+    """Return the speedup that Amdahl's law predicts for the best kernels together.
+
+    Each kernel alone saves 1 - 1/speedup of the model's time, and the savings of disjoint modules
+    add up. Modules that contain each other are not disjoint: the set that saves most counts. None
+    where no kernel is significantly faster deployed.
+    """
+    saved = {module: 1 - 1 / gain.speedup for module, gain in gains if gain.low > 1}
+    places = {module: paths(module) for module in saved}
+    chosen = _disjoint(tuple(saved), saved, places)
+    total = sum(saved[module] for module in chosen)
+    if not chosen or total >= 1:
+        return None
+    return Composition(1 / (1 - total), chosen, tuple(m for m in saved if m not in chosen))
+
+
+def _disjoint(
+    modules: tuple[Module, ...],
+    saved: Mapping[Module, float],
+    places: Mapping[Module, frozenset[str]],
+) -> tuple[Module, ...]:
+    """Return the disjoint modules that save most."""
+    if not modules:
+        return ()
+    first, rest = modules[0], modules[1:]
+    apart = tuple(each for each in rest if not _nested(places[first], places[each]))
+    with_first = (first, *_disjoint(apart, saved, places))
+    if len(apart) == len(rest):
+        return with_first
+    without = _disjoint(rest, saved, places)
+    return max(with_first, without, key=lambda chosen: sum(saved[m] for m in chosen))
+
+
+def _nested(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Return whether a place of one module lies in the other; True where places are unknown."""
+    if not one or not other:
+        return True
+    pairs = ((f"{a}.", f"{b}.") for a in one for b in other)
+    return any(a.startswith(b) or b.startswith(a) for a, b in pairs)

@@ -1,0 +1,250 @@
+"""The pages of production tasks: the architectures by family, and one architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from arena.catalog.models import Hardware
+from arena.catalog.templatetags.figures import Scale
+from arena.filters import unknown_value
+from arena.leaderboard.boards import Option
+from arena.leaderboard.production import (
+    FAMILY_TITLES,
+    Best,
+    Entry,
+    Module,
+    best_of,
+    chosen_device,
+    composed,
+    deployed_runs,
+    descriptions,
+    devices,
+    entries,
+    judged,
+)
+from arena.leaderboard.results import Snapshot, snapshot
+from arena.runs.charts import funnel_chart
+from arena.runs.funnels import Cells, Funnel, Line, Phase, ceilings_of, funnels_of, regimes_of
+from arena.runs.models import Run
+from evaluation.types import Interval
+
+SUBMISSIONS_A_PAGE = 12
+
+
+@dataclass(frozen=True)
+class Card:
+    """One line of the list: an architecture with its results on a device."""
+
+    entry: Entry
+    judged: int
+    best: Best | None
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of a phase's time that a module takes, from its ceiling."""
+
+    phase: str
+    ceiling: Interval | None
+
+    @property
+    def part(self) -> float | None:
+        return max(0.0, 1 - 1 / self.ceiling.speedup) if self.ceiling else None
+
+
+@dataclass(frozen=True)
+class ModuleRow:
+    """One module of an architecture: the ceiling of each phase, and its best kernel."""
+
+    module: Module
+    name: str
+    places: int | None
+    ceilings: Mapping[str, Interval]
+    best: Best | None
+    funnel: Funnel | None
+
+    def shares(self, phases: Sequence[str]) -> list[Share]:
+        """Return what each phase spends in the module."""
+        return [Share(phase, self.ceilings.get(phase)) for phase in phases]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One judged submission with its funnel; `name` is the short name of its module."""
+
+    run: Run
+    name: str
+    funnel: Funnel
+
+    @property
+    def who(self) -> str:
+        if self.run.is_direct:
+            return str(self.run.owner or "a former user")
+        return self.run.agent.title
+
+    @property
+    def line(self) -> Line:
+        """Return its line of the funnel chart."""
+        return replace(self.funnel.lines[0], label=f"{self.name}<br>{self.who}")
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """List the architectures by family, with their best deployed speedup on one device."""
+    now = snapshot()
+    tabs, device, problems = _device(request, now)
+    slug = device.slug if device else ""
+    counts = judged(now, slug)
+    every = entries()
+    family = request.GET.get("family", "")
+    cards = [
+        Card(
+            entry,
+            sum(counts.get(module.task, 0) for module in entry.modules),
+            next(iter(best_of(now, slug, entry.modules)), None),
+        )
+        for entry in every.values()
+    ]
+    families = [
+        (name, f"{FAMILY_TITLES.get(name, name)} ({len(list(group))})")
+        for name, group in groupby(every.values(), key=lambda entry: entry.family)
+    ]
+    if family and family not in dict(families):
+        problems.append(unknown_value("family", family))
+    shown = [card for card in cards if not family or card.entry.family == family]
+    context = {
+        "tabs": tabs,
+        "device": device,
+        "problems": problems,
+        "families": families,
+        "family": family,
+        "sections": [
+            (title, list(group))
+            for title, group in groupby(shown, key=lambda card: card.entry.family_title)
+        ],
+        "scale": Scale.over([card.best.deployed for card in shown if card.best]),
+        "tasks": sum(len(entry.modules) for entry in every.values()),
+        "judged": sum(card.judged for card in cards),
+    }
+    return render(request, "production/index.html", context)
+
+
+@require_safe
+def architecture(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one architecture: its modules, their best kernels, and the funnel of each submission."""
+    entry = entries().get(name)
+    if entry is None:
+        raise Http404
+    now = snapshot()
+    tabs, device, problems = _device(request, now)
+    described = descriptions(entry)
+    same_kind = {pk: d for pk, d in described.items() if device and d["kind"] == device.kind}
+    known = {pk: each.get("ceilings") for pk, each in same_kind.items()}
+    slug = device.slug if device else ""
+    page = Paginator(deployed_runs(entry, slug, request.user), SUBMISSIONS_A_PAGE).get_page(
+        request.GET.get("page")
+    )
+    best = best_of(now, slug, entry.modules)
+    runs = Run.objects.with_names().in_bulk({each.run for each in best})
+    listed = list(page.object_list)
+    funnels = funnels_of([*listed, *runs.values()], known)
+    rows = [_row(entry, module, described, known, best, funnels) for module in entry.modules]
+    phases = list(dict.fromkeys(phase for row in rows for phase in row.ceilings))
+    rows.sort(key=lambda row: -max((each.speedup for each in row.ceilings.values()), default=0.0))
+    submissions = [
+        Submission(run, entry.short(run.task_version.task.operator.title), funnels[run.pk])
+        for run in listed
+        if run.pk in funnels
+    ]
+    together = composed(
+        [(each.module, each.deployed) for each in best],
+        lambda module: entry.paths(module, described.get(module.task, {}).get("paths")),
+    )
+    context = {
+        "entry": entry,
+        "tabs": tabs,
+        "device": device,
+        "problems": problems,
+        "unavailable": next((d for each in described.values() if (d := _text(each))), ""),
+        "rows": [(row, row.shares(phases)) for row in rows],
+        "phases": phases,
+        "composed": together if together and len(together.modules) > 1 else None,
+        **_regimes(rows),
+        **_submissions(submissions, page),
+    }
+    return render(request, "production/architecture.html", context)
+
+
+def _device(
+    request: HttpRequest, now: Snapshot
+) -> tuple[list[tuple[Option, bool]], Hardware | None, list[str]]:
+    """Return the devices with a mark of the chosen one, that one, and what is wrong with it.
+
+    Without a choice it is the device with the most results of production tasks.
+    """
+    asked = request.GET.get("hardware", "")
+    slug = chosen_device(now, asked)
+    found = next((d for d in now.catalog.devices.values() if d.slug == slug), None)
+    problems = [unknown_value("device", asked)] if asked and asked != slug else []
+    return [(each, each.value == slug) for each in devices(now)], found, problems
+
+
+def _row(
+    entry: Entry,
+    module: Module,
+    described: Mapping[int, Mapping[str, Any]],
+    known: Mapping[int, object],
+    best: Sequence[Best],
+    funnels: Mapping[str, Funnel],
+) -> ModuleRow:
+    """Return a module; ceilings of a verdict on this device replace those of the task."""
+    fastest = next((each for each in best if each.module == module), None)
+    funnel = funnels.get(fastest.run) if fastest else None
+    ceilings = ceilings_of(known.get(module.task))
+    ceilings |= {p.name: p.ceiling for p in funnel.phases if p.ceiling} if funnel else {}
+    places = described.get(module.task, {}).get("places")
+    return ModuleRow(
+        module=module,
+        name=entry.short(module.title),
+        places=places if isinstance(places, int) else None,
+        ceilings=ceilings,
+        best=fastest,
+        funnel=funnel,
+    )
+
+
+def _text(described: Mapping[str, Any]) -> str:
+    """Return why this machine cannot judge a module; empty if it can."""
+    why = described.get("unavailable")
+    return why if isinstance(why, str) else ""
+
+
+def _regimes(rows: Sequence[ModuleRow]) -> dict[str, Any]:
+    """Return the phases of the best kernels with their cells of the table of regimes."""
+    phases = [(row, phase) for row in rows if row.funnel for phase in row.funnel.phases]
+    regimes = regimes_of([phase for _, phase in phases])
+    cells: list[tuple[ModuleRow, Phase, Cells]] = [
+        (row, phase, phase.cells(regimes)) for row, phase in phases
+    ]
+    return {"regimes": regimes, "regime_rows": cells}
+
+
+def _submissions(submissions: Sequence[Submission], page: Page[Run]) -> dict[str, Any]:
+    lines = [each.line for each in submissions]
+    deployed = [each.funnel.deployed for each in submissions]
+    losing = sum(each.funnel.loses for each in submissions)
+    return {
+        "page": page,
+        "submissions": submissions,
+        "losing": losing,
+        "submission_scale": Scale.over(deployed),
+        "chart": funnel_chart(lines) if lines else None,
+    }
