@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_date
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import NATIVE
+from arena.catalog.models import NATIVE, PRODUCTION
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
 from arena.leaderboard.boards import (
     FACETS,
@@ -29,6 +29,7 @@ from arena.leaderboard.boards import (
 )
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.frontier import Frontier, frontier
+from arena.leaderboard.production import losses
 from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Row
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.suite_scores import FAST_P, fast_p
@@ -67,15 +68,17 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     context = {
         "board": shown,
         "rows": page.object_list,
-        "table": computed(now, ("table", filters, page.number), lambda: _table(shown, page)),
+        "table": computed(now, ("table", filters, page.number), lambda: _table(shown, page, now)),
         "page": page,
         "filters": filters,
         "narrowed": filters != plain,
+        "production": filters.suite == PRODUCTION,
         "problems": problems + unknown(asked, now),
         "generalization": GENERALIZATIONS[filters.generalization],
         "generalizations": [
             (label, _address(request, generalization=name), name == filters.generalization)
             for name, label in GENERALIZATIONS.items()
+            if filters.suite != PRODUCTION  # which has one speedup
         ],
         "tabs": [
             (option, _address(request, hardware=option.value), option.value == filters.hardware)
@@ -147,11 +150,15 @@ def scale_of(rows: Iterable[Row]) -> Scale:
     return Scale.over(rows, "unseen_low", "unseen_high")
 
 
-def _table(shown: Board, page: Page[Row]) -> SafeString:
+def _table(shown: Board, page: Page[Row], now: Snapshot) -> SafeString:
     """Return one page of the rows as HTML, which is the same for everybody."""
     rows = list(page.object_list)
+    production = shown.filters.suite == PRODUCTION
+    losing = losses(now, shown.filters) if production else {}
     context = {
         "rows": rows,
+        "lines": [(row, losing.get(row.agent.pk, 0)) for row in rows],
+        "production": production,
         "scale": scale_of(rows),
         "spent": any(row.tokens is not None or row.cost is not None for row in shown.rows),
     }
@@ -173,7 +180,7 @@ def _selects(
 
 def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
     """Return name, title and address of the parts that have something to show."""
-    names = ["generalization"]
+    names = ["generalization"] if shown.filters.suite != PRODUCTION else []
     if frontier(shown.rows, shown.filters.generalization):
         names.append("frontier")
     if (
