@@ -30,11 +30,32 @@ class AgentOut(TypedDict):
     availability: AvailabilityOut
 
 
+class ArchitectureOut(TypedDict):
+    name: str
+    title: str
+    family: str
+    library: str
+    model: str
+    paper: str
+    stand_in: bool
+    note: str
+    hardware: str
+    modules: list[ModuleOut]
+
+
 class AvailabilityOut(TypedDict):
     available: bool
     cause: Literal["", "harness", "settings", "model", "worker", "hardware", "program", "provider", "wires", "key", "permission", "elsewhere"]
     reason: str
     version: str
+
+
+class BestOut(TypedDict):
+    run: str
+    agent: str
+    speedup: float
+    low: float
+    high: float
 
 
 class Board(TypedDict):
@@ -178,6 +199,14 @@ class MeasurementOut(TypedDict):
     noisy: bool
     eager_us: float | None
     captured: bool | None
+
+
+class ModuleOut(TypedDict):
+    task: str
+    title: str
+    module: str
+    judged: int
+    best: BestOut | None
 
 
 class Page(TypedDict):

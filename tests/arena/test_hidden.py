@@ -47,6 +47,7 @@ def api_paths(run) -> list[str]:
         "track": "cpp-to-cpp",
         "number": 1,
         "submission_id": f"{run.pk}-1",
+        "name": "llama",
     }
     paths = []
     for path, methods in api.get_openapi_schema()["paths"].items():

@@ -23,6 +23,7 @@ from arena.curation.rejudging_filters import Filters
 from evaluation import JUDGE_VERSION
 from tests.arena.curation.conftest import admission
 from tests.arena.factories import finished, judge, judged_run, report
+from tests.arena.production import performance, production_run
 from tests.web.conftest import DESK, TIMEOUT_MS
 from tests.web.test_permissions import ACTORS, PAGES, world
 
@@ -45,7 +46,8 @@ async ([rules, serious]) => {
 """
 MORE = (
     "/leaderboard/?task=relu", "/curate/rejudge/?task=", "/submit/?task=relu/cpp-to-cpp",
-    "/no/such/page/",
+    "/no/such/page/", "/leaderboard/?suite=production", "/tasks/llama_rms_norm/production/",
+    "/runs/{production}/", "/runs/{production}/rounds/1/",
 )  # fmt: skip
 
 pytestmark = [
@@ -81,6 +83,11 @@ def filled(world: Any, start: Any) -> Any:
     end = admission("vector_sum/cpp-to-cpp", "0" * 64, admitted=False)
     for number, body in enumerate((attempt, end), start=1):
         CheckStep.objects.create(check_of_id=check, number=number, body=body)
+    for by, deployed in (("tuner", 1.2), ("scripted", 0.7)):
+        detail = performance(4.0, deployed, drop="" if deployed > 1 else "graph_break")
+        world.values["production"] = production_run(
+            by, "llama_rms_norm", detail, hardware=public[0].hardware
+        ).pk
     world.values["rejudging"] = made.pk
     return world
 
@@ -156,7 +163,8 @@ def test_no_page_has_a_serious_violation(browser: Any, server: Any, filled: Any)
     context = browser.new_context(viewport=DESK, base_url=server.url, reduced_motion="reduce")
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
-    staff = {*addresses(filled.values, "staff"), *MORE}
+    more = (path.format(**filled.values) for path in MORE)
+    staff = {*addresses(filled.values, "staff"), *more}
     others = sorted({*addresses(filled.values, "anonymous")} - staff)
     problems = [problem for address in others for problem in problems_of(page, address)]
     assert others, "no page is for visitors alone"

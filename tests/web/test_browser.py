@@ -14,6 +14,7 @@ from django.utils import timezone
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
+from tests.arena import production
 from tests.web.conftest import DESK, PHONE, TIMEOUT_MS
 from tests.web.world import LEASE
 
@@ -339,12 +340,15 @@ def test_home_page_shows_a_new_run(open_page, served_world):
     page.wait_for_selector("#active >> text=softmax/cpp-to-cpp", timeout=TIMEOUT_MS)
 
 
-def test_pages_have_no_console_errors_and_no_horizontal_scroll(open_page, served_world):
+def test_pages_have_no_console_errors_and_no_horizontal_scroll(open_page, served_world, in_thread):
     run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
     live = served_world.live("swiglu/cpp-to-cpp", "hill-climber", 1)
     paths = ["/", "/leaderboard/", "/tasks/", f"/tasks/{TASK}/", "/runs/", f"/runs/{run.pk}/"]
     paths += [f"/runs/{live.pk}/", f"/runs/{run.pk}/rounds/2/", "/agents/tuner/", "/hardware/"]
     paths += ["/login/"]
+    kernel = in_thread(production).production_run("tuner", "llama_rms_norm")
+    paths += ["/production/", "/production/llama/", "/tasks/llama_rms_norm/production/"]
+    paths += ["/leaderboard/?suite=production", f"/runs/{kernel.pk}/"]
     for viewport in (DESK, PHONE):
         page = open_page("/methodology/", viewport)
         for path in paths:
@@ -409,3 +413,14 @@ def test_board_chart_is_drawn_under_the_content_security_policy(open_page, serve
     page.locator("#chart-gap").scroll_into_view_if_needed()
     page.wait_for_selector("#chart-gap .main-svg", timeout=TIMEOUT_MS)
     assert page.console_errors == []
+
+
+def test_funnel_charts_are_drawn_under_the_content_security_policy(
+    open_page, served_world, in_thread
+):
+    kernel = in_thread(production).production_run("tuner", "llama_rms_norm")
+    for path in ("/production/llama/", f"/runs/{kernel.pk}/"):
+        page = open_page(path)
+        page.locator("#chart-funnel").scroll_into_view_if_needed()
+        page.wait_for_selector("#chart-funnel .main-svg", timeout=TIMEOUT_MS)
+        assert page.console_errors == []

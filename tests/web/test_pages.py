@@ -38,6 +38,8 @@ def addresses(runs) -> list[str]:
     fixed += ["/analysis/", f"/compare/?run={runs['passed'].pk}&run={runs['failed'].pk}"]
     fixed += [
         "/methodology/",
+        "/production/",
+        "/production/llama/",
         "/agents/",
         "/agents/tuner/",
         "/experiments/",

@@ -59,6 +59,11 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("GET", "/tasks/relu/cpp-to-cpp/", PUBLIC),
         ("GET", "/tasks/secret/cpp-to-cpp/", "404 404 404 404 200 404"),
     ],
+    "production": [("GET", "", PUBLIC)],
+    "architecture": [
+        ("GET", "/production/llama/", PUBLIC),
+        ("GET", "/production/none/", NEVER),
+    ],
     "agents": [("GET", "", PUBLIC)],
     "agent-new": [
         ("GET", "", STAFF),
@@ -181,6 +186,10 @@ OPERATIONS: dict[str, list[tuple[str, Any, str]]] = {
     "GET /submissions/{submission_id}/reward": [("/submissions/{run}-1/reward", None, API_OWN)],
     "GET /leaderboard": [("", None, API_PUBLIC)],
     "GET /leaderboard/records": [("", None, API_PUBLIC)],
+    "GET /production/architectures": [("", None, API_PUBLIC)],
+    "GET /production/architectures/{name}": [
+        ("/production/architectures/llama", None, API_PUBLIC),
+    ],
 }
 SOCKETS: dict[str, list[tuple[str, str]]] = {
     # pattern: (path after format, whether each actor but the token may follow)
