@@ -16,11 +16,9 @@ from arena.runs.states import Scope
 from evaluation.production import drops
 from evaluation.production.architectures import architectures
 from evaluation.production.drops import MAX_MEMORY_RATIO, Drop
-from evaluation.production.phases import Regime
+from evaluation.production.phases import DECODED_TOKENS, Regime
 from evaluation.types import GateName, Interval
 
-DECODED_TOKENS = 128
-"""Tokens of the request that a deployed speedup is of, after one prompt."""
 DECODE = "decode"
 MAX_TEXTS = 3
 FUNNEL_GATES = (GateName.PERFORMANCE, GateName.CORRECTNESS)
@@ -287,14 +285,13 @@ def _phases(
 
 def _predicted(phases: Sequence[Phase], windows: float) -> float | None:
     """Return the speedup of a request by Amdahl's law: phases weigh by the baseline's time."""
-    before = after = 0.0
+    found = []
     for phase in phases:
         count = windows if phase.name == DECODE else 1.0
         if phase.predicted is None or phase.best is None or not phase.best.baseline_us or not count:
             return None
-        before += count * phase.best.baseline_us
-        after += count * phase.best.baseline_us / phase.predicted
-    return before / after if after else None
+        found.append((count * phase.best.baseline_us, phase.predicted))
+    return drops.of_request(found) if found else None
 
 
 def _timed(data: object) -> Timed | None:

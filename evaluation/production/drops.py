@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -96,9 +96,18 @@ def drop(facts: Facts) -> Drop | None:
 
 
 def predicted(isolated: float, ceiling: float) -> float:
-    """Return the model's speedup by Amdahl's law, with the module's share from the ceiling."""
+    """Return a phase's speedup by Amdahl's law, with the module's share from the ceiling."""
     share = max(0.0, 1 - 1 / max(ceiling, 1.0))
     return 1 / (1 - share * (1 - 1 / isolated))
+
+
+def of_request(phases: Iterable[tuple[float, float]]) -> float:
+    """Return the speedup of a request from the baseline's time and the speedup of each phase."""
+    before = after = 0.0
+    for time, speedup in phases:
+        before += time
+        after += time / speedup
+    return before / after
 
 
 def is_unexplained(model: Interval, alone: Interval, ceiling: Interval) -> bool:

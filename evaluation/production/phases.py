@@ -6,6 +6,8 @@ from enum import StrEnum
 
 LOGIT_ROWS = 8
 """Positions at the end of a prompt whose logits a prefill returns."""
+DECODED_TOKENS = 128
+"""Tokens that a request decodes after one prompt, which weighs decode against prefill."""
 MODES = ("library", "candidate", "decoy", "free")
 
 

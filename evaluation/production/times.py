@@ -18,7 +18,7 @@ from evaluation.intervals import half_width
 from evaluation.production import drops, windows
 from evaluation.production.drops import Reported
 from evaluation.production.limits import limits_of
-from evaluation.production.phases import Regime
+from evaluation.production.phases import DECODED_TOKENS, Regime
 from evaluation.production.windows import ModelWindows, Timing
 from evaluation.sandbox import procfs
 from evaluation.tasks.input_families import dtype_name
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from evaluation.production.session import LiveSession, PhaseMemory
     from evaluation.production.trial import Trial
 
-DECODED = 128
-"""Tokens that a request decodes after one prompt, which weighs decode against prefill."""
 CEILINGS = "ceilings.json"
 MAX_COMPILE_SECONDS = 120.0
 """Limit on each reply of a candidate while `torch.compile` compiles it."""
@@ -106,7 +104,6 @@ def measured_times(trial: Trial) -> GateResult:
     )
     reason = drops.drop(facts)
     unexplained = _unexplained(session, alone, found)
-    ceiling = math.prod(c.speedup for c in ceilings.values()) if ceilings else None
     detail = {
         "isolated": isolated,
         "deployed": to_json(deployed),
@@ -120,7 +117,7 @@ def measured_times(trial: Trial) -> GateResult:
             for phase, (ours, theirs) in chosen.items()
         },
         "ceilings": {phase: to_json(interval) for phase, interval in ceilings.items()},
-        "predicted": drops.predicted(isolated, ceiling) if isolated and ceiling else None,
+        "predicted": _predicted(alone, best, ceilings, session.size.steps),
         "drop": reason.value if reason else "",
         "unexplained": unexplained,
         "not_compiled": not_compiled,
@@ -168,11 +165,11 @@ def _candidate(
 
 
 def combined(best: Mapping[str, Timing], steps: int) -> Interval:
-    """Return the speedup of a request: a prompt and DECODED tokens, or one forward.
+    """Return the speedup of a request: a prompt and DECODED_TOKENS tokens, or one forward.
 
     Phases weigh by their time; the errors of their logarithms are independent.
     """
-    counts = {phase: DECODED / steps if phase == "decode" else 1.0 for phase in best}
+    counts = {phase: _passes(phase, steps) for phase in best}
     theirs = {phase: timing.candidate_us * timing.speedup.speedup * counts[phase]
               for phase, timing in best.items()}  # fmt: skip
     ours = {phase: timing.candidate_us * counts[phase] for phase, timing in best.items()}
@@ -184,6 +181,29 @@ def combined(best: Mapping[str, Timing], steps: int) -> Interval:
         variance += (theirs[phase] / total * half) ** 2
     spread = math.exp(math.sqrt(variance))
     return Interval(speedup, speedup / spread, speedup * spread)
+
+
+def _predicted(
+    alone: Mapping[str, Timing],
+    best: Mapping[str, Timing],
+    ceilings: Mapping[str, Interval],
+    steps: int,
+) -> float | None:
+    """Return the speedup of a request by Amdahl's law; None if a phase has no ceiling."""
+    if not best.keys() <= alone.keys() & ceilings.keys():
+        return None
+    return drops.of_request(
+        (
+            timing.baseline_us * _passes(phase, steps),
+            drops.predicted(alone[phase].speedup.speedup, ceilings[phase].speedup),
+        )
+        for phase, timing in best.items()
+    )
+
+
+def _passes(phase: str, steps: int) -> float:
+    """Return how often a request runs what a window of a phase runs."""
+    return DECODED_TOKENS / steps if phase == "decode" else 1.0
 
 
 def _regime(

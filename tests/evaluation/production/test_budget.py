@@ -103,6 +103,11 @@ def test_prediction_is_amdahls_law() -> None:
     assert drops.predicted(4.0, 1.0) == pytest.approx(1.0)
 
 
+def test_speedup_of_a_request_weighs_its_phases_by_the_time_of_the_baseline() -> None:
+    assert drops.of_request([(100.0, 2.0), (300.0, 1.0)]) == pytest.approx(400 / 350)
+    assert drops.of_request([(100.0, 1.25), (300.0, 1.25)]) == pytest.approx(1.25)
+
+
 @pytest.mark.parametrize(
     ("model", "alone", "unexplained"),
     [
