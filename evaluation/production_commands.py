@@ -18,14 +18,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evaluation import report_text
+from evaluation import pipeline, report_text
 from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MAX_BYTES
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production_judge
-from evaluation.production import limits, trial
-from evaluation.production.architectures import TRACK, architectures, find_task
+from evaluation.production import limits, phases
+from evaluation.production.architectures import (
+    FOLDER,
+    TRACK,
+    Architecture,
+    ModuleTask,
+    architectures,
+    find_task,
+)
 from evaluation.types import GateResult, Report, Verdict, to_json
 
 PASSED, NOT_PASSED, BROKEN = 0, 1, 3
@@ -58,7 +65,7 @@ def add_parser(
 
 def judge_sources(options: argparse.Namespace) -> int:
     """Judge one file for a production task."""
-    _, task = find_task(options.operator)
+    architecture, task = find_task(options.operator)
     if len(options.sources) != 1:
         raise RequestError(f"{task.name}: a production task takes one file")
     (path,) = options.sources
@@ -66,7 +73,7 @@ def judge_sources(options: argparse.Namespace) -> int:
         content = path.read_bytes()[: MAX_BYTES + 1]
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror}; name the file to judge") from error
-    files = {production_judge.target_file(task): content.decode("utf-8", errors="replace")}
+    files = {task.target_file: content.decode("utf-8", errors="replace")}
 
     def emit(result: GateResult) -> None:
         if options.json:
@@ -74,7 +81,7 @@ def judge_sources(options: argparse.Namespace) -> int:
         else:
             print(report_text.gate(result), flush=True)
 
-    report = _judged(task.name, files, options.cache, options.scope, emit)
+    report = _judged(architecture, task, files, options.cache, options.scope, emit)
     print(json.dumps({"type": "report", **to_json(report)}) if options.json else _summary(report))
     return _exit_code(report)
 
@@ -86,26 +93,45 @@ def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None =
         print(json.dumps({"type": "gate", **to_json(result)}), flush=True)
 
     name = str(data["task"]).partition("/")[0]
-    scope = str(data.get("scope", "final"))
-    report = _judged(name, dict(data["files"]), cache, scope, emit, fork_server)
+    stage, scope = data.get("stage", "all"), data.get("scope", "final")
+    if stage not in pipeline.STAGES or scope not in pipeline.SCOPES:
+        raise RequestError(f"stage is one of {pipeline.STAGES}, scope one of {pipeline.SCOPES}")
+    if data.get("profile") is not None:
+        raise RequestError(f"{name}: modules of live models are not profiled")
+    root = Path(data["tasks_root"]) / TRACK if data.get("tasks_root") else FOLDER
+    found = find_task(name, root)
+    files = dict(data["files"])
+    report = _judged(*found, files, cache, scope, emit, stage=stage, fork_server=fork_server)
     print(json.dumps({"type": "report", **to_json(report)}), flush=True)
     return _exit_code(report)
 
 
 def _judged(
-    name: str,
+    architecture: Architecture,
+    task: ModuleTask,
     files: Mapping[str, str],
     cache: Path,
     scope: str,
     emit: Callable[[GateResult], None],
+    *,
+    stage: str = "all",
     fork_server: ForkServer | None = None,
 ) -> Report:
-    architecture, task = find_task(name)
-    kind = kind_of((GPU, CPU))
-    measured = trial.extent(kind, scope == "final")
+    kind, final = kind_of((GPU, CPU)), scope == "final"
+    measured = phases.extent(kind, final)
     unconfined = os.environ.get("ARENA_UNCONFINED") == "1"
     return production_judge.judge(
-        architecture, task, files, kind, cache, measured, emit, fork_server, unconfined
+        architecture,
+        task,
+        files,
+        kind,
+        cache,
+        measured,
+        emit,
+        fork_server,
+        unconfined,
+        stage=stage,
+        final=final,
     )
 
 

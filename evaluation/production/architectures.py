@@ -64,6 +64,11 @@ class ModuleTask:
     module: str
     """The dotted path of the class."""
 
+    @property
+    def target_file(self) -> str:
+        """Return the name of the file that a candidate hands in."""
+        return f"{self.name}.py"
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -95,6 +100,10 @@ class Architecture:
 
     def task(self, name: str) -> ModuleTask:
         return next(task for task in self.tasks if task.name == name)
+
+    def task_hash(self, task: ModuleTask) -> str:
+        """Return the hash of a task, which changes with the file of its architecture."""
+        return hashlib.sha256(f"{self.hash}{task.name}".encode()).hexdigest()
 
     def missing(self) -> str:
         """Return why this machine cannot build the model; empty when it can."""

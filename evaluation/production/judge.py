@@ -27,8 +27,8 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.production import drops
 from evaluation.production.architectures import Architecture, ModuleTask
 from evaluation.production.limits import Ratios, limits_of
-from evaluation.production.phases import Regime
-from evaluation.production.trial import Extent, Trial
+from evaluation.production.phases import Extent, Regime
+from evaluation.production.trial import Trial
 from evaluation.sandbox import untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from evaluation.production.session import Built, LiveSession
 
 Emit = Callable[[GateResult], None]
+Step = tuple[GateName, Callable[[], GateResult]]
 EXEMPT = frozenset(
     {
         "torch.compile", "torch.utils.cpp_extension.load_inline", "torch.library",
@@ -55,10 +56,6 @@ CHECKED_WINDOWS = 6
 DECOY_WINDOWS = 2
 
 
-def target_file(task: ModuleTask) -> str:
-    return f"{task.name}.py"
-
-
 def judge(
     architecture: Architecture,
     task: ModuleTask,
@@ -69,13 +66,21 @@ def judge(
     emit: Emit = lambda result: None,
     fork_server: ForkServer | None = None,
     unconfined: bool = False,
+    *,
+    stage: str = "all",
+    final: bool = True,
 ) -> Report:
     """Judge a candidate; `emit` receives every gate's result.
 
+    Stage `build` checks the rules and compiles native code, and imports no library. Stage
+    `measure` does the rest, and reports the compile gate again with what was loaded. A machine
+    without the library skips it. A `final` verdict has a speedup on unseen inputs.
+
     Raises: RequestError where this machine cannot build the architecture, or it has no limits.
     """
-    if why := architecture.missing():
-        raise RequestError(f"{task.name}: {why}")
+    missing = architecture.missing()
+    if missing and stage == "all":
+        raise RequestError(f"{task.name}: {missing}")
     if limits_of(architecture.name) is None:
         raise RequestError(
             f"{task.name}: no error limits are fitted for {architecture.name}; run "
@@ -85,22 +90,21 @@ def judge(
     seconds: dict[str, float] = {}
     results: list[GateResult] = []
     with ExitStack() as stack:
-        server = fork_server or stack.enter_context(ForkServer())
-        steps: list[tuple[GateName, Callable[[], GateResult]]] = [
-            (GateName.INTEGRITY, lambda: _integrity(files, task)),
-        ]
         trial: Trial | None = None
+
+        def compile_alone() -> GateResult:
+            _, outputs = _built(files, task, cache, unconfined)
+            message = "native code is compiled" if extensions.requested(files) else "valid Python"
+            return _compiled(f"{message}; modules are loaded before they are measured", outputs)
 
         def prepare() -> GateResult:
             nonlocal trial
-            if not (unconfined or isolation_features().any):
-                raise NoIsolation(
-                    "this machine has neither namespaces nor Landlock, so it runs no untrusted "
-                    "code; its owner may set ARENA_UNCONFINED=1"
-                )
-            built, outputs = build(files, task, cache)
+            if missing:
+                return GateResult(GateName.COMPILE, Verdict.SKIPPED, Reason.NO_DEVICE, missing)
+            built, outputs = _built(files, task, cache, unconfined)
             from evaluation.production.session import LiveSession  # imports torch and a library
 
+            server = fork_server or stack.enter_context(ForkServer())
             session = stack.enter_context(LiveSession(architecture, task, kind, server, cache))
             session.built = built
             trial = Trial(architecture, task, session, measured)
@@ -113,12 +117,18 @@ def judge(
 
             return call
 
-        steps += [
+        rules: Step = (GateName.INTEGRITY, lambda: _integrity(files, task))
+        measurements: list[Step] = [
             (GateName.COMPILE, prepare),
             (GateName.CORRECTNESS, step(_correct)),
             (GateName.PERFORMANCE, step(_times)),
         ]
-        for name, run in steps:
+        steps = {
+            "build": [rules, (GateName.COMPILE, compile_alone)],
+            "measure": measurements,
+            "all": [rules, *measurements],
+        }
+        for name, run in steps[stage]:
             result = _run(name, run)
             seconds[name.value] = result.duration_ms / 1e3
             results.append(result)
@@ -126,7 +136,31 @@ def judge(
             if result.verdict is not Verdict.PASSED:
                 break
     seconds["total"] = time.perf_counter() - started
-    return _report(architecture, task, results, seconds)
+    return _report(architecture, task, results, seconds, final)
+
+
+def _built(
+    files: Mapping[str, str], task: ModuleTask, cache: Path, unconfined: bool
+) -> tuple[Built, tuple[CompilerOutput, ...]]:
+    """Return the built candidate. Raises NoIsolation, BuildError."""
+    if not (unconfined or isolation_features().any):
+        raise NoIsolation(
+            "this machine has neither namespaces nor Landlock, so it runs no untrusted code; its "
+            "owner may set ARENA_UNCONFINED=1"
+        )
+    return build(files, task, cache)
+
+
+def _compiled(message: str, outputs: tuple[CompilerOutput, ...], **detail: int) -> GateResult:
+    return GateResult(
+        GateName.COMPILE,
+        Verdict.PASSED,
+        message=message,
+        passed=1,
+        total=1,
+        detail=detail,
+        compiler=outputs,
+    )
 
 
 def _run(name: GateName, run: Callable[[], GateResult]) -> GateResult:
@@ -141,8 +175,16 @@ def _run(name: GateName, run: Callable[[], GateResult]) -> GateResult:
 
 
 def _integrity(files: Mapping[str, str], task: ModuleTask) -> GateResult:
+    """Return the result of the integrity gate. Raises SubmissionError."""
+    check_rules(files, task)
+    return GateResult(
+        GateName.INTEGRITY, Verdict.PASSED, message="no rule violations found", passed=1, total=1
+    )
+
+
+def check_rules(files: Mapping[str, str], task: ModuleTask) -> None:
     """Refuse plain violations of the rules. Raises SubmissionError."""
-    read(files, target_file(task))
+    read(files, task.target_file)
     if len(files) > 1:
         raise SubmissionError(Reason.BAD_SOURCE, "a production task takes one file")
     for name, text in files.items():
@@ -154,9 +196,6 @@ def _integrity(files: Mapping[str, str], task: ModuleTask) -> GateResult:
                 raise Rejected("patching", f"{name}: `{hook}` reaches other modules of the model")
     if extensions.requested(files):
         native.check_rules(files, tuple(rule for rule in RULES if rule[0] != "library-wrapper"))
-    return GateResult(
-        GateName.INTEGRITY, Verdict.PASSED, message="no rule violations found", passed=1, total=1
-    )
 
 
 def build(
@@ -168,7 +207,7 @@ def build(
     native_key = extensions.key() if extensions.requested(files) else ""
     digest = hashlib.sha256(json.dumps([native_key, dict(files)], sort_keys=True).encode())
     folder = cache / "production" / "builds" / digest.hexdigest()[:40]
-    entry = target_file(task).removesuffix(".py")
+    entry = task.target_file.removesuffix(".py")
     if folder.is_dir():
         return Built(folder, entry), ()
     if errors := static_analysis.syntax_errors(files):
@@ -182,7 +221,7 @@ def build(
         for name, text in files.items():
             (workshop / name).write_text(text, encoding="utf-8")
         if extensions.requested(files):
-            outputs = (extensions.build(workshop / target_file(task), BUILD_SECONDS),)
+            outputs = (extensions.build(workshop / task.target_file, BUILD_SECONDS),)
         untrusted_files.make_readable(workshop)
         try:
             workshop.rename(folder)
@@ -207,14 +246,11 @@ def _loaded(trial: Trial, outputs: tuple[CompilerOutput, ...]) -> GateResult:
     reported = drops.Reported.of(process.reported)
     if not paths:
         raise Broken(f"{trial.architecture.name} has no {trial.task.module}")
-    return GateResult(
-        GateName.COMPILE,
-        Verdict.PASSED,
-        message=f"loaded; replaces {len(paths)} modules",
-        passed=1,
-        total=1,
-        detail={"modules": len(paths), "reported_modules": reported.swapped},
-        compiler=outputs,
+    return _compiled(
+        f"loaded; replaces {len(paths)} modules",
+        outputs,
+        modules=len(paths),
+        reported_modules=reported.swapped,
     )
 
 
@@ -322,21 +358,28 @@ def _report(
     task: ModuleTask,
     results: Sequence[GateResult],
     seconds: Mapping[str, float],
+    final: bool,
 ) -> Report:
+    """Return the report, whose speedup is the deployed one.
+
+    Boards rank by the unseen speedup. Weights, inputs and noise are drawn anew for each verdict,
+    so the deployed speedup of a final verdict is that on unseen inputs as well. A roofline of a
+    whole model would say nothing, so there is none.
+    """
     last = results[-1]
     decisive = None if last.verdict is Verdict.PASSED else last
     detail = last.detail if last.gate is GateName.PERFORMANCE else {}
     deployed = detail.get("deployed")
     return Report(
         task=f"{task.name}/production",
-        task_hash=hashlib.sha256(f"{architecture.hash}{task.name}".encode()).hexdigest(),
+        task_hash=architecture.task_hash(task),
         judge_version=JUDGE_VERSION,
         verdict=decisive.verdict if decisive else Verdict.PASSED,
         reason=decisive.reason if decisive else None,
         message=decisive.message if decisive else last.message,
         gates=tuple(results),
         seen=Interval(**deployed) if deployed else None,
-        unseen=None,
+        unseen=Interval(**deployed) if deployed and final else None,
         roofline_share=None,
         noisy=bool(detail.get("noisy")),
         aka_score=0.0,

@@ -12,8 +12,7 @@ from evaluation.device_kind import CPU
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production
 from evaluation.production.architectures import find_task
-from evaluation.production.phases import Regime
-from evaluation.production.trial import Extent
+from evaluation.production.phases import Extent, Regime
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
 
@@ -51,7 +50,7 @@ def fork_server() -> Iterator[ForkServer]:
 
 def judged(name: str, candidate: str, cache: Path, fork_server: ForkServer) -> Report:
     architecture, task = find_task(name)
-    files = {production.target_file(task): (CANDIDATES / f"{candidate}.py").read_text()}
+    files = {task.target_file: (CANDIDATES / f"{candidate}.py").read_text()}
     started = time.monotonic()
     report = production.judge(architecture, task, files, CPU, cache, EAGER, fork_server=fork_server)
     took = time.monotonic() - started
