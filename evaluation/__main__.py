@@ -6,7 +6,7 @@
     python -m evaluation admit rms_norm [torch-to-cpp]
     python -m evaluation import kernelbench ~/KernelBench --into .arena/imported
     python -m evaluation judge llama_rms_norm production model.py
-    python -m evaluation production tasks|probe|fit|ceilings
+    python -m evaluation production tasks|probe|fit|ceilings|describe
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
     python -m evaluation wait       the same, but import first and report {"type": "ready"}

@@ -5,11 +5,13 @@ python -m evaluation production tasks
 python -m evaluation production probe [NAME ...] [--write FILE]
 python -m evaluation production fit NAME [--write]
 python -m evaluation production ceilings TASK
+python -m evaluation production describe [NAME ...] [--write] [--again]
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -42,7 +44,7 @@ def add_parser(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], cache: Callable[[str], Path]
 ) -> None:
     """Add the command `production` and its actions."""
-    command = commands.add_parser(TRACK, help="production tasks: list, probe, fit, ceilings")
+    command = commands.add_parser(TRACK, help="production tasks: list, probe, fit, describe")
     actions = command.add_subparsers(required=True, metavar="action")
     listed = actions.add_parser("tasks", help="list production tasks and architectures")
     listed.set_defaults(command=show_tasks)
@@ -58,7 +60,13 @@ def add_parser(
     ceilings = actions.add_parser("ceilings", help="measure the model with a module for free")
     ceilings.add_argument("names", nargs="+", help="tasks, such as llama_rms_norm")
     ceilings.set_defaults(command=show_ceilings)
-    for action in (listed, probed, fit, ceilings):
+    described = actions.add_parser("describe", help="describe tasks for those who solve them")
+    described.add_argument("names", nargs="*", help="default: all with fitted error limits")
+    described.add_argument("--write", action="store_true", help="keep them in the checkout")
+    described.add_argument("--again", action="store_true", help="also those that are described")
+    described.add_argument("--no-ceilings", action="store_true", help="measure no ceilings")
+    described.set_defaults(command=describe_tasks)
+    for action in (listed, probed, fit, ceilings, described):
         action.add_argument("--json", action="store_true", help="print JSON")
         action.add_argument("--cache", type=cache, default="", help="folder of artefacts")
 
@@ -306,3 +314,34 @@ def show_ceilings(options: argparse.Namespace) -> int:
                     else f"{name} {phase}: {found.speedup:.3f}x [{found.low:.3f}, {found.high:.3f}]"
                 )
     return PASSED
+
+
+def describe_tasks(options: argparse.Namespace) -> int:
+    """Describe the tasks of architectures, one after the other; what is written stays written."""
+    from evaluation.production import descriptions
+    from evaluation.production.describe import describe
+
+    names = _named(options.names) if options.names else list(limits.all_limits())
+    failed = False
+    for name in names:
+        architecture = architectures()[name]
+        known = descriptions.read().get(name, {})
+        current = known.get("hash") == architecture.hash
+        measured = options.no_ceilings or all(
+            t["ceilings"] for t in known.get("tasks", {}).values()
+        )
+        if current and measured and options.write and not options.again:
+            print(f"{name}: is described", flush=True)
+            continue
+        log = functools.partial(print, flush=True)
+        try:
+            found = describe(architecture, options.cache, not options.no_ceilings, log)
+        except Exception as error:  # whatever a library raises is the finding
+            failed = True
+            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
+            continue
+        if options.json:
+            print(json.dumps({"name": name, **found}), flush=True)
+        if options.write:  # read again: another process may have described meanwhile
+            descriptions.write({**descriptions.read(), name: found})
+    return NOT_PASSED if failed else PASSED
