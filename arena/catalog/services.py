@@ -32,6 +32,7 @@ from arena.catalog.models import (
     TaskVersion,
     Worker,
 )
+from arena.catalog.production import sync_production
 from arena.catalog.task_folders import write_files
 from arena.errors import Conflict, Invalid, NotFound
 from evaluation.errors import TaskError
@@ -109,8 +110,21 @@ def sync_tasks(root: Path, imported: Path | None = None) -> SyncReport:
         if taken := sorted(names.keys() & set(found)):
             report.problems.append(f"{each}: {taken[0]} is an operator elsewhere; rename one")
         names = dict.fromkeys(found, each) | names
-    _sync_folders(names, report)
+    _sync_folders(names, _sync_production(root, names, report), report)
     return report
+
+
+def _sync_production(root: Path, others: Collection[str], report: SyncReport) -> set[str]:
+    """Write the rows of production tasks, and return the slugs of those that are in the tree."""
+    found = set()
+    for each in sync_production(root, others):
+        found.add(each.slug)
+        if each.problem:
+            report.problems.append(each.problem)
+        else:
+            changes = {"added": report.added, "changed": report.changed}
+            changes.get(each.change, report.unchanged).append(each.slug)
+    return found
 
 
 def suite_roots(imported: Path | None) -> list[Path]:
@@ -120,10 +134,12 @@ def suite_roots(imported: Path | None) -> list[Path]:
     return sorted(p for p in imported.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _sync_folders(names: Mapping[str, Path], report: SyncReport) -> None:
-    """Write the rows of these operators, each of which has its folder in a root."""
+def _sync_folders(names: Mapping[str, Path], found: set[str], report: SyncReport) -> None:
+    """Write the rows of these operators, each of which has its folder in a root.
+
+    Any other task than those and the slugs in `found` takes no more runs.
+    """
     unreadable: list[str] = []
-    found: set[str] = set()
     curated = set(
         TaskVersion.objects.exclude(folder=None).values_list("task__operator__slug", flat=True)
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from arena.catalog.models import TaskVersion
+from arena.catalog.models import PRODUCTION, TaskVersion
 from evaluation.sandbox import untrusted_files
 
 
@@ -31,9 +31,12 @@ def root_of(version: TaskVersion) -> Path:
 
 
 def root_of_suite(suite: str) -> Path:
-    """Return the folder of the operators of a suite; of this project's for an empty one."""
+    """Return the folder of the operators of a suite; of this project's for an empty one.
+
+    Production tasks are in a folder of this project's.
+    """
     tree: Path = settings.ARENA_TASKS
-    return settings.ARENA_IMPORTED / suite if suite else tree
+    return tree if suite in ("", PRODUCTION) else settings.ARENA_IMPORTED / suite
 
 
 def _write(root: Path, operator: str, files: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from arena import queue, sockets
 from arena.accounts.models import User
 from arena.audit.services import record_of_staff
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
+from arena.catalog.production import unavailable
 from arena.errors import (
     CannotJudge,
     CannotWork,
@@ -232,6 +233,8 @@ def task_version(slug: str) -> TaskVersion:
             f"There is no task {slug!r}.", "Tasks are named operator/track: see /tasks/."
         )
     version = task.version
+    if why := unavailable(version):
+        raise Conflict(f"The task {slug!r} cannot be judged here: {why}.")
     if version is None or not task.takes_runs:
         raise Conflict(f"The task {slug!r} is {task.status}: it takes no runs.")
     return version

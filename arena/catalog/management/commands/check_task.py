@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from arena.catalog.models import Operator, Task
 from arena.catalog.services import store_admission
 from arena.catalog.task_folders import root_of_suite
+from evaluation.production.architectures import TRACK
 
 
 class Command(BaseCommand):
@@ -63,10 +64,17 @@ class Command(BaseCommand):
 
     def _slugs(self, names: list[str]) -> list[str]:
         """Return the slugs of the named tasks and operators; of all tasks if none is named."""
-        known = [task.slug for task in Task.objects.filter(in_tree=True).select_related("operator")]
+        checked = Task.objects.filter(in_tree=True).exclude(track=TRACK).select_related("operator")
+        known = [task.slug for task in checked]
         chosen: list[str] = []
         for name in names:
             found = [slug for slug in known if slug == name or slug.startswith(f"{name}/")]
+            operator = name.partition("/")[0]
+            if not found and Task.objects.by_slug(f"{operator}/{TRACK}").exists():
+                raise CommandError(
+                    f"{name} is a module of a live model: `python -m evaluation production probe` "
+                    "and `fit` check its architecture."
+                )
             if not found:
                 raise CommandError(
                     f"There is no task {name!r}: run `python -m runners sync`, or see /tasks/."

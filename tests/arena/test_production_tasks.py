@@ -1,0 +1,148 @@
+"""Production tasks in the catalogue: rows of modules that can be judged, without their library."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from arena.catalog.models import NATIVE, PRODUCTION, Agent, Operator, Task, TaskVersion
+from arena.catalog.services import sync_tasks
+from arena.errors import CannotWork, Conflict
+from arena.leaderboard.results import snapshot
+from arena.runs import services
+from arena.runs.services.runs import device_kinds, kinds_for
+from evaluation.production.architectures import FOLDER, Architecture, find_task
+from evaluation.production.descriptions import DESCRIBED
+from runners.agents import load
+from tests.conftest import skip_or_fail
+
+pytestmark = pytest.mark.django_db
+SLUG = "llama_rms_norm/production"
+TASKS = 5
+"""Tasks of the architecture `llama`."""
+WRITES = ("INSERT", "UPDATE", "DELETE")
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, repository: Path) -> Path:
+    """Return a folder with one operator and two architectures, one without error limits."""
+    shutil.copytree(repository / "tasks" / "rms_norm", tmp_path / "rms_norm")
+    folder = tmp_path / FOLDER.name
+    folder.mkdir()
+    for name in ("llama.toml", "mixtral.toml", DESCRIBED):
+        shutil.copy(FOLDER / name, folder)
+    return tmp_path
+
+
+@pytest.fixture
+def libraries() -> None:
+    if why := find_task("llama_rms_norm")[0].missing():
+        skip_or_fail(why)
+
+
+@pytest.mark.usefixtures("libraries")
+def test_sync_writes_a_row_of_each_task_with_limits(tasks: Path) -> None:
+    report = sync_tasks(tasks)
+    assert not report.problems and SLUG in report.added
+    assert Task.objects.filter(operator__suite=PRODUCTION).count() == TASKS
+    task = Task.objects.by_slug(SLUG).get()
+    assert task.takes_runs and task.version is not None
+    operator = task.operator
+    assert (operator.category, operator.families) == ("Normalization", ["llm"])
+    assert operator.source["library"] == "transformers" and operator.source["licence"]
+    assert "class LlamaRMSNorm" in operator.reference_source
+    architecture, module = find_task("llama_rms_norm")
+    assert task.version.content_hash == architecture.task_hash(module)
+    public = task.version.public
+    assert public["target_file"] in public["starter"] and public["seen_cases"] == []
+    assert public["production"]["places"] == 5 and public["production"]["phases"]
+    assert device_kinds(task) == ("gpu", "cpu")
+
+
+@pytest.mark.usefixtures("libraries")
+def test_second_sync_writes_nothing(tasks: Path) -> None:
+    sync_tasks(tasks)
+    with CaptureQueriesContext(connection) as queries:
+        report = sync_tasks(tasks)
+    assert SLUG in report.unchanged and not (report.added or report.changed or report.missing)
+    assert not [query for query in queries if query["sql"].startswith(WRITES)]
+
+
+@pytest.mark.usefixtures("libraries")
+def test_changed_architecture_is_a_new_version_once_it_is_described(
+    tasks: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    sync_tasks(tasks)
+    changed, described = (tmp_path_factory.mktemp(name) / "tasks" for name in ("one", "two"))
+    for root in (changed, described):
+        shutil.copytree(tasks, root)
+        toml = root / "production" / "llama.toml"
+        toml.write_text(toml.read_text().replace("steps = 8", "steps = 4"))
+    report = sync_tasks(changed)
+    assert any("describe llama --write" in problem for problem in report.problems)
+    assert Task.objects.by_slug(SLUG).get().takes_runs
+    architecture, task = find_task("llama_rms_norm", described / "production")
+    file = described / "production" / DESCRIBED
+    old = find_task("llama_rms_norm")[0].hash
+    file.write_text(file.read_text().replace(old, architecture.hash))
+    assert SLUG in sync_tasks(described).changed
+    versions = TaskVersion.objects.filter(task__operator__slug="llama_rms_norm")
+    assert versions.count() == 2
+    newest = Task.objects.by_slug(SLUG).get().version
+    assert newest is not None and newest.content_hash == architecture.task_hash(task)
+
+
+@pytest.mark.usefixtures("libraries")
+def test_task_of_a_removed_architecture_takes_no_runs(tasks: Path) -> None:
+    sync_tasks(tasks)
+    shutil.rmtree(tasks / "production")
+    assert SLUG in sync_tasks(tasks).missing
+    assert not Task.objects.by_slug(SLUG).get().takes_runs
+
+
+def test_task_without_its_library_says_why_and_takes_no_runs(
+    tasks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Architecture, "missing", lambda self: "transformers is not installed")
+    report = sync_tasks(tasks)
+    assert not report.problems
+    task = Task.objects.by_slug(SLUG).get()
+    assert not task.takes_runs
+    with pytest.raises(Conflict, match="cannot be judged here: transformers is not installed"):
+        services.start_run(task_slug=SLUG, agent_slug="anyone")
+    assert SLUG in sync_tasks(tasks).unchanged
+    monkeypatch.undo()
+    if not find_task("llama_rms_norm")[0].missing():
+        sync_tasks(tasks)
+        assert Task.objects.by_slug(SLUG).get().takes_runs
+
+
+@pytest.mark.usefixtures("libraries")
+@pytest.mark.parametrize("slug", ["tuner", "expert", "compiler"])
+def test_agent_of_kernels_is_not_offered(slug: str, tasks: Path) -> None:
+    sync_tasks(tasks)
+    (spec,) = load(slug).SPECS
+    agent = Agent(slug=slug, title=spec.title, tasks=list(spec.tasks), kinds=list(spec.kinds))
+    with pytest.raises(CannotWork):
+        kinds_for(agent, Task.objects.by_slug(SLUG).get())
+    kinds_for(agent, Task(operator=Operator(slug="softmax"), track="torch-to-torch"))
+
+
+@pytest.mark.usefixtures("libraries")
+def test_modules_have_a_board_of_their_own(tasks: Path) -> None:
+    sync_tasks(tasks)
+    facts = snapshot().catalog.tasks
+    assert facts[Task.objects.by_slug(SLUG).get().pk].suite == PRODUCTION
+    assert facts[Task.objects.by_slug("rms_norm/cpp-to-cpp").get().pk].suite == NATIVE
+
+
+@pytest.mark.usefixtures("libraries")
+def test_check_of_a_module_names_the_commands_that_check_it(tasks: Path) -> None:
+    sync_tasks(tasks)
+    with pytest.raises(CommandError, match="production probe"):
+        call_command("check_task", SLUG)
