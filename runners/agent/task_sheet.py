@@ -34,6 +34,15 @@ verdict, or for an overloaded model, does not count.
 
 ## Scoring
 
+{scoring}
+
+## Tools
+
+- `./arena-check [note]` submits `{target}` and prints the verdict; `--json` prints it for programs.
+- {profile}
+- {compilers} and Python are on your PATH, to try things without spending a round.
+{mcp}"""
+_SCORING = """\
 A round goes through these gates, and the first that fails is the verdict: integrity (the rules),
 compile, correctness (every seen case, awkward sizes and inputs), performance (the seen cases,
 timed beside the baseline). When you end, the passed round whose interval begins highest is judged
@@ -42,18 +51,19 @@ final verdict alone counts. A kernel that is wrong on an unseen case fails.
 
 The speedup of a case is the baseline's time over yours, with a 95 % interval; that of a run is the
 geometric mean over its cases. Boards rank agents by the share of tasks passed, then by speedup, on
-the seen or on the unseen cases: code for the seen sizes only gains nothing.
+the seen or on the unseen cases: code for the seen sizes only gains nothing."""
+_PRODUCTION_SCORING = """\
+A round goes through the gates above, and the first that fails is the verdict. When you end, the
+passed round whose interval begins highest is judged once more, in every regime of the device. That
+final verdict alone counts. Weights and inputs are drawn anew for each verdict.
 
-## Tools
-
-- `./arena-check [note]` submits `{target}` and prints the verdict; `--json` prints it for programs.
-- {profile}
-- {compilers} and Python are on your PATH, to try things without spending a round.
-{mcp}"""
+The speedup of a run is the deployed one: the time of a request with the library's modules over that
+with yours, with a 95 % interval. Boards rank agents by the share of tasks passed, then by it."""
 _PROFILE = (
     "`./arena-profile [case]` prints where the time of the last round went; a run has a dozen."
 )
 _NO_PROFILE = "`./arena-profile` needs a GPU, so there is no profile of this task."
+_NO_PRODUCTION_PROFILE = "`./arena-profile` profiles no modules of live models."
 _MCP = "- `./arena-mcp` serves both, `check` and `profile`, as an MCP server on stdin and stdout.\n"
 _BUDGETS = {
     "rounds": "requests for a verdict",
@@ -71,8 +81,9 @@ def run_files(
 
     `mcp` says that `./arena-mcp` is there.
     """
-    starter = dict(public["starter"])
+    starter, production = dict(public["starter"]), "production" in public
     gpu = hardware.kind == "gpu"
+    profile = _PROFILE if gpu else _NO_PROFILE
     sheet = _SHEET.format(
         task=starter.get(TASK_FILE, "").rstrip(),
         target=public["target_file"],
@@ -80,7 +91,8 @@ def run_files(
         arch=hardware.arch or hardware.kind,
         hardware=_table(("property", "value"), _properties(hardware)),
         budget=_table(("limit", "of"), _limits(budget)),
-        profile=_PROFILE if gpu else _NO_PROFILE,
+        scoring=_PRODUCTION_SCORING if production else _SCORING,
+        profile=_NO_PRODUCTION_PROFILE if production else profile,
         compilers="A C++ compiler, nvcc where it is installed,"
         if gpu
         else "A C++ compiler (`g++`)",

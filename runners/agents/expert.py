@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.agents import Spec
+from runners.agents import KERNELS, Spec
 from runners.agents._each import submit_each
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ SPECS = (
             "Submits the reference solutions kept with each task, one per round, and keeps the "
             "best. No other agent may read them: they are shown for comparison."
         ),
+        tasks=KERNELS,
         open_book=True,
     ),
 )

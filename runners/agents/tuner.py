@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from runners.agents import Spec
+from runners.agents import KERNELS, Spec
 from runners.agents._tunables import Flags, Tunable, tunables
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ SPECS = (
         title="Tuner",
         description="Searches the block sizes, unroll factors and flags that a source declares.",
         settings={"seed": 0},
+        tasks=KERNELS,
     ),
 )
 

@@ -237,6 +237,8 @@ class _Attempt:
 
     def _profiled(self, case: str) -> Answer:
         """Answer with a profile of the last round, so that it replaces no verdict."""
+        if "production" in self.run.task_version.public:
+            return self._refuse("note", text="Modules of live models are not profiled.")
         submission = self.run.submissions.order_by("-round").first()
         if submission is None:
             text = "Nothing was handed in yet: ./arena-check does, and that round can be profiled."

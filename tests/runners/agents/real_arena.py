@@ -14,6 +14,7 @@ from tests.runners.house import ROOT, House
 
 HARNESSES = Path(os.environ.get("ARENA_HARNESSES", ROOT / ".arena" / "harnesses"))
 KEY = "sk-of-the-provider"
+NATIVE = "native"
 PROVIDERS = {"scripted": "TEST_PROVIDER_KEY", "wrong-key": "TEST_WRONG_KEY"}
 """Variables with the keys, by the name of a provider: both are the scripted server."""
 OPERATOR = "rms_norm"
@@ -38,8 +39,8 @@ run = services.start_run(
 print(run.pk)
 """
 RANKING = """
-from arena.leaderboard.boards import board
-print([row.agent.slug for row in board().rows])
+from arena.leaderboard.boards import Filters, board
+print([row.agent.slug for row in board(Filters(suite={suite!r})).rows])
 """
 CASES = ("llama-8b-decode", "single-element", "deepseek-v3-decode")
 SUM_FOUR_TIMES = """float sum = 0;
@@ -109,6 +110,7 @@ class RealArena(House):
         *,
         provider: str = "scripted",
         settings: Any = None,
+        task: str = TASK,
         **budget: float,
     ) -> str:
         """Start a run of a new agent and return its id."""
@@ -116,7 +118,7 @@ class RealArena(House):
         agent = {"slug": slug, "title": slug, "adapter": adapter, "settings": settings or {}}
         agent |= {"model": model, "provider": provider}
         chosen = {"rounds": 6, "seconds": 600, **budget}
-        return self.python(START.format(agent=agent, task=TASK, slug=slug, budget=chosen))
+        return self.python(START.format(agent=agent, task=task, slug=slug, budget=chosen))
 
     def measured_speedup(self, run: str) -> float:
         """Return the geometric mean over the public cases of a final verdict.
@@ -133,6 +135,6 @@ class RealArena(House):
         )
         return geometric_mean(each["speedup"] for each in found)
 
-    def ranked(self) -> str:
-        """Return the slugs of the ranked agents, as text."""
-        return self.python(RANKING)
+    def ranked(self, suite: str = NATIVE) -> str:
+        """Return the slugs of the agents that are ranked on the board of a suite, as text."""
+        return self.python(RANKING.format(suite=suite))
