@@ -207,6 +207,7 @@ def _report(
         decisive = correctness  # a build alone has not passed
     seen = _measurements(by_gate.get(GateName.PERFORMANCE))
     hidden = _measurements(by_gate.get(GateName.GENERALIZATION))
+    shares = [m.roofline_share for m in seen if m.roofline_share is not None]
     return Report(
         task=request.task.slug,
         task_hash=request.task.hash,
@@ -217,7 +218,7 @@ def _report(
         gates=tuple(results),
         seen=overall(seen),
         unseen=overall(hidden),
-        roofline_share=statistics.geometric_mean(m.roofline_share for m in seen) if seen else None,
+        roofline_share=statistics.geometric_mean(shares) if shares else None,
         noisy=any(m.noisy for m in (*seen, *hidden)),
         aka_score=aka_score(compiled, results, seen),
         fingerprint=fingerprint(request),

@@ -91,9 +91,9 @@ def gate(result: GateResult) -> str:
             f"{m.baseline_us:.2f} us {m.baseline}",
             f"{m.speedup:.3f}x{' noisy' if m.noisy else ''}",
             f"[{m.low:.3f}, {m.high:.3f}]",
-            f"{m.gbps:.1f}",
-            f"{m.tflops * 1e3:.1f}",
-            f"{m.roofline_share:.0%}",
+            "" if m.gbps is None else f"{m.gbps:.1f}",
+            "" if m.tflops is None else f"{m.tflops * 1e3:.1f}",
+            "" if m.roofline_share is None else f"{m.roofline_share:.0%}",
         )
         for m in seen
     ]

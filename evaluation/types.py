@@ -164,7 +164,7 @@ class Measurement:
 
     Times are medians in microseconds per launch. `speedup` has the 95 % interval `low` to `high`.
     `gbps` and `tflops` follow the operator's cost model. `roofline_share` is roofline time over
-    candidate time.
+    candidate time. All three are None for a whole model, which has no cost model.
     """
 
     case: str
@@ -178,9 +178,9 @@ class Measurement:
     speedup: float
     low: float
     high: float
-    gbps: float
-    tflops: float
-    roofline_share: float
+    gbps: float | None
+    tflops: float | None
+    roofline_share: float | None
     warm_us: float | None
     blocks: int
     noisy: bool

@@ -39,7 +39,7 @@ def judge(trial: Trial) -> GateResult:
     measured, slowed = confirm(trial, measured)
     result = partial(GateResult, NAME, total=len(measured), measurements=tuple(measured))
     if disputed := [m for m in measured if too_fast(m)]:
-        worst = max(disputed, key=lambda m: m.roofline_share)
+        worst = max(disputed, key=lambda m: m.roofline_share or 0.0)
         return result(
             Verdict.DISPUTED,
             Reason.FASTER_THAN_ROOFLINE,
@@ -123,7 +123,7 @@ def slowed_text(slowed: int) -> str:
 
 def too_fast(measurement: Measurement) -> bool:
     """Return whether a time beats the measured roofline by more than the error of its peaks."""
-    return measurement.roofline_share > 1 / ROOFLINE_MARGIN
+    return (measurement.roofline_share or 0.0) > 1 / ROOFLINE_MARGIN
 
 
 def overall(measurements: Sequence[Measurement]) -> Interval | None:
