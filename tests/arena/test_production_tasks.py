@@ -10,12 +10,14 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from arena.catalog.models import NATIVE, PRODUCTION, Agent, Operator, Task, TaskVersion
+from arena.accounts.models import User
+from arena.catalog.models import NATIVE, PRODUCTION, Agent, Hardware, Operator, Task, TaskVersion
 from arena.catalog.services import sync_tasks
 from arena.errors import CannotWork, Conflict
 from arena.leaderboard.results import snapshot
 from arena.runs import services
 from arena.runs.services.runs import device_kinds, kinds_for
+from arena.runs.submit_form import SubmitForm
 from evaluation.production.architectures import FOLDER, Architecture, find_task
 from evaluation.production.descriptions import DESCRIBED
 from runners.agents import load
@@ -131,6 +133,20 @@ def test_agent_of_kernels_is_not_offered(slug: str, tasks: Path) -> None:
     with pytest.raises(CannotWork):
         kinds_for(agent, Task.objects.by_slug(SLUG).get())
     kinds_for(agent, Task(operator=Operator(slug="softmax"), track="torch-to-torch"))
+
+
+@pytest.mark.usefixtures("libraries")
+def test_file_submitted_without_an_agent_waits_for_a_verdict(
+    tasks: Path, alice: User, hardware: Hardware
+) -> None:
+    sync_tasks(tasks)
+    source = "class ModelNew: ..."
+    submission = services.submit_kernel(task_slug=SLUG, source=source, owner=alice, scope="final")
+    assert submission.files == {"llama_rms_norm.py": source}
+    assert submission.evaluations.get().scope == "final"
+    form = SubmitForm({"task": "llama_rms_norm", "source": source, "scope": "final"})
+    form.full_clean()
+    assert form.cleaned_data["task"] == SLUG
 
 
 @pytest.mark.usefixtures("libraries")

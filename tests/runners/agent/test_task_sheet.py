@@ -101,3 +101,12 @@ def test_starter_files_of_a_task_are_unchanged_by_a_run(operator: str) -> None:
     before = dict(given["starter"])
     run_files(given, CPU, BUDGET)
     assert given["starter"] == before
+
+
+def test_sheet_of_a_module_of_a_live_model_scores_the_deployed_speedup() -> None:
+    given = {"starter": {"TASK.md": "# A module\n"}, "target_file": "m.py", "production": {}}
+    for hardware in (CPU, GPU):
+        sheet = run_files(given, hardware, BUDGET)["TASK.md"]
+        assert "The speedup of a run is the deployed one" in sheet
+        assert "profiles no modules of live models" in sheet
+        assert "generalization" not in sheet and "a run has a dozen" not in sheet
