@@ -178,6 +178,8 @@ def _judged_on_a_terminal(request: pipeline.Request) -> Report:
 
 def profile_sources(options: argparse.Namespace) -> int:
     """Profile the named files on one seen case."""
+    if options.track == TRACK:
+        raise RequestError(production_commands.not_profiled(options.operator))
     from evaluation.profiling import profile as profiling
 
     case = profiling.seen_case(_task(options), options.case)
@@ -190,6 +192,8 @@ def admit_tasks(options: argparse.Namespace) -> int:
     """Check the tasks of an operator, or one of them."""
     options.operator, _, track = options.operator.partition("/")  # as tasks are named elsewhere
     options.track = options.track or track
+    if options.track == TRACK:
+        raise RequestError(production_commands.not_admitted(options.operator))
     folder = folder_of(options.tasks, options.operator)
     tasks = [_task(options)] if options.track else load_tasks(folder)
     admitted = [_admit(task, options) for task in tasks]

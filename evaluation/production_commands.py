@@ -94,6 +94,19 @@ def judge_sources(options: argparse.Namespace) -> int:
     return _exit_code(report)
 
 
+def not_profiled(name: str) -> str:
+    return f"{name}: modules of live models are not profiled"
+
+
+def not_admitted(name: str) -> str:
+    """Return which commands check a production task, in place of `admit`."""
+    architecture, _ = find_task(name)
+    return (
+        f"{name}: `python -m evaluation production probe {architecture.name}` and "
+        f"`production fit {architecture.name}` check modules of live models"
+    )
+
+
 def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None = None) -> int:
     """Judge a JSON request; every answer is a JSON line. Raises RequestError."""
 
@@ -105,7 +118,7 @@ def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None =
     if stage not in pipeline.STAGES or scope not in pipeline.SCOPES:
         raise RequestError(f"stage is one of {pipeline.STAGES}, scope one of {pipeline.SCOPES}")
     if data.get("profile") is not None:
-        raise RequestError(f"{name}: modules of live models are not profiled")
+        raise RequestError(not_profiled(name))
     root = Path(data["tasks_root"]) / TRACK if data.get("tasks_root") else FOLDER
     found = find_task(name, root)
     files = dict(data["files"])

@@ -23,6 +23,7 @@ LONGEST_FIRST = """
 runners/agents/test_real_harnesses.py
 evaluation/hostile/test_hostile.py runners/agents/test_model_loop.py
 runners/agents/test_model_loop_runs.py runners/test_local.py evaluation/languages/test_triton.py
+runners/agents/test_production_run.py
 web/test_browser.py runners/test_experiment_of_models.py runners/test_launcher.py
 runners/test_faults.py evaluation/test_pipeline.py runners/worker/test_attempt.py
 runners/agents/test_finding_agents.py evaluation/production/test_verdicts.py

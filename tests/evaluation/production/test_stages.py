@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from evaluation import production_commands
+from evaluation.__main__ import main
 from evaluation.errors import RequestError
 from evaluation.production import judge as production
 from evaluation.production.architectures import Architecture, find_task
@@ -95,3 +96,15 @@ def test_deployed_speedup_of_a_final_verdict_is_unseen_as_well(final: bool, unse
     assert report.seen is not None and report.seen.speedup == 1.2
     assert (report.unseen == report.seen) is unseen
     assert report.roofline_share is None and report.aka_score == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [("admit", "`production fit llama` check"), ("profile", "are not profiled")],
+)
+def test_other_commands_name_what_works_for_modules(
+    command: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = ["model.py"] if command == "profile" else []
+    assert main([command, NAME, "production", *file]) == 2
+    assert message in capsys.readouterr().err
