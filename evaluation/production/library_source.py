@@ -26,6 +26,7 @@ SUBSTITUTES = {
     "transformers.activations.ACT2FN": """\
 ACT2FN = {
     "silu": torch.nn.SiLU(),
+    "swish": torch.nn.SiLU(),
     "gelu": torch.nn.GELU(),
     "gelu_pytorch_tanh": torch.nn.GELU(approximate="tanh"),
     "relu": torch.nn.ReLU(),
