@@ -330,5 +330,5 @@ def _ceilings(described: Description) -> str:
     )
     return (
         "The ceiling is the model's speedup if the module took no time. On a CPU it was measured "
-        f"in eager: {found}. More than that cannot be gained."
+        f"in eager: {found}. More than its upper end cannot be gained."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 from evaluation.device_kind import CPU
-from evaluation.errors import TaskError
+from evaluation.errors import Broken, TaskError
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import calls as arguments
 from evaluation.production import judge, library_source, models, swap
@@ -61,9 +62,15 @@ def describe(
 
 
 def _ceilings(architecture: Architecture, task: ModuleTask, cache: Path) -> dict[str, Interval]:
-    """Return the ceiling of each phase in eager; none where a module cannot be replayed."""
+    """Return the ceiling of each phase in eager; none where no stored output can be returned."""
+    found = {}
     with ForkServer() as server, LiveSession(architecture, task, CPU, server, cache) as session:
-        found = {phase: ceiling(session, phase, Regime.EAGER) for phase in architecture.phases}
+        for phase in architecture.phases:
+            try:
+                found[phase] = ceiling(session, phase, Regime.EAGER)
+            except Broken as error:
+                last = str(error).strip().splitlines()[-1]
+                print(f"{task.name}, {phase}: no ceiling: {last}", file=sys.stderr)
     return {
         phase: Interval(round(each.speedup, 3), round(each.low, 3), round(each.high, 3))
         for phase, each in found.items()
@@ -133,10 +140,9 @@ class _Described:
         """Count the shapes of each call of the modules at these paths."""
 
         def after(module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-            names = inspect.signature(module.forward).bind(*args, **kwargs).arguments
             inputs = tuple(
                 f"{name} {_shape(value)}"
-                for name, given in names.items()
+                for name, given in _named(module, args, kwargs).items()
                 for value in arguments.tensors(given)
             )
             seen[inputs, tuple(map(_shape, arguments.tensors(result)))] += 1
@@ -184,9 +190,20 @@ class _Described:
         except NotPortable:
             return SKELETON
         except Exception as error:  # whatever a copy raises, it is no file to start from
-            print(f"{task.name}: its copy does not work: {type(error).__name__}: {error}")
+            message = f"{task.name}: its copy does not work: {type(error).__name__}: {error}"
+            print(message, file=sys.stderr)
             return SKELETON
         return COPY if torch.equal(got, want) else SKELETON
+
+
+def _named(module: nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of a call by their names."""
+    signature = inspect.signature(module.forward)
+    found: dict[str, Any] = {}
+    for name, given in signature.bind(*args, **kwargs).arguments.items():
+        variable = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        found.update(given if variable else {name: given})
+    return found
 
 
 def _shape(value: torch.Tensor) -> str:

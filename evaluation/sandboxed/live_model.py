@@ -239,6 +239,13 @@ class FreeModule(nn.Module):
         self.original = original
         self.stored: dict[str, Any] = {}
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the original: some models read those of their modules."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("original"), name)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         key = str([tuple(value.shape) for value in calls.tensors((args, kwargs))])
         if key not in self.stored:
