@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import os
+import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -57,8 +59,16 @@ def describe(
     return {
         "hash": architecture.hash,
         "version": importlib.metadata.version(architecture.library),
+        "device": _processor(),
         "tasks": tasks,
     }
+
+
+def _processor() -> str:
+    """Return the name and the threads of the processor that ceilings are measured on."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} threads"
 
 
 def _ceilings(architecture: Architecture, task: ModuleTask, cache: Path) -> dict[str, Interval]:
