@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -207,14 +208,22 @@ def test_check_task_stores_the_admission(repository, settings, tmp_path, monkeyp
     monkeypatch.setattr(plans, "QUICK_PLAN", few)
     monkeypatch.setattr(ring, "MAX_SLOTS", 32)
     settings.ARENA_HOME = tmp_path
-    settings.ARENA_TASKS = repository / "tests" / "evaluation" / "operators"
+    settings.ARENA_TASKS = tmp_path / "tasks"
+    scaled = settings.ARENA_TASKS / "scaled"
+    shutil.copytree(repository / "tests" / "evaluation" / "operators" / "scaled", scaled)
+    (scaled / "honest").mkdir()
+    source = (scaled / "baseline" / "cpp.cpp").read_text()
+    (scaled / "honest" / "wrong.cpp.cpp").write_text(
+        "// honest: it leaves the shift out\n" + source.replace("args->shift", "0")
+    )
     sync_tasks(settings.ARENA_TASKS)
     out = io.StringIO()
     with pytest.raises(CommandError, match="Not admitted: scaled/cpp-to-cpp"):
         call_command("check_task", "scaled/cpp-to-cpp", stdout=out, stderr=out)
-    assert "honest" in out.getvalue()
+    assert re.search(r"honest +wrong +failed", out.getvalue()), out.getvalue()
     version = Task.objects.by_slug("scaled/cpp-to-cpp").get().version
-    assert version.admission["problems"] and not version.admitted
+    assert any("wrong" in problem for problem in version.admission["problems"])
+    assert not version.admitted
 
 
 def test_check_task_of_an_unknown_task_names_it(task):
