@@ -13,6 +13,7 @@ import pytest
 from benchmarks import imports
 from evaluation import JUDGE_VERSION
 from evaluation.importing.outcome import FIRST_CLASS, REFUSED
+from evaluation.importing.suites import suites
 from tests.evaluation.importing.suite_checkout import LICENCE, SCALED, commit, path_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +34,7 @@ def groups(suite: str) -> dict[str, list[dict]]:
 
 
 def test_table_of_the_document_is_that_of_the_results() -> None:
-    titles = {"kernelbench": "KernelBench", "kernelbench-x": "KernelBench-X"}
+    titles = {slug: suite.title for slug, suite in suites().items()}
     expected = []
     for suite, table in RESULTS["suites"].items():
         results = RESULTS["tasks"].get(suite, {})
