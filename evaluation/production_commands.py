@@ -269,7 +269,7 @@ def _merge(path: Path, results: list[dict[str, Any]]) -> None:
 
 
 def fit_limits(options: argparse.Namespace) -> int:
-    """Fit error limits; fails where a mutant keeps them."""
+    """Fit error limits; fails where a mutant keeps them or a required one cannot be made."""
     from evaluation.production.fit import fit
 
     missed = False
@@ -289,6 +289,9 @@ def fit_limits(options: argparse.Namespace) -> int:
         if found.missed:
             missed = True
             print(f"{name}: within the limits: {', '.join(found.missed)}", file=sys.stderr)
+        elif found.missing:
+            missed = True
+            print(f"{name}: cannot be made: {', '.join(found.missing)}", file=sys.stderr)
         elif options.write:
             limits.all_limits.cache_clear()  # another process may have fitted meanwhile
             kept = dict(limits.all_limits())

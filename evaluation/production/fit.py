@@ -27,6 +27,9 @@ MAX_FP8 = 448.0
 """Largest value of float8_e4m3fn."""
 ROUTED = ("num_experts_per_tok", "top_k", "num_experts_per_token")
 
+REQUIRED = ("skipped layer", "int8 weights")
+"""Mutants without which no limits are kept: nothing would show that they catch a cheaper model."""
+
 Change = Callable[[nn.Module], nn.Module]
 
 
@@ -49,6 +52,11 @@ class Fit:
     def missed(self) -> list[str]:
         """Return the mutants that keep the limits."""
         return [name for name, found in self.mutants.items() if found.within(self.limits)]
+
+    @property
+    def missing(self) -> list[str]:
+        """Return the required mutants that the model has nothing for."""
+        return [name for name in REQUIRED if name not in self.mutants]
 
 
 @torch.inference_mode()

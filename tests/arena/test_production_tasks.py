@@ -36,7 +36,7 @@ def tasks(tmp_path: Path, repository: Path) -> Path:
     shutil.copytree(repository / "tasks" / "rms_norm", tmp_path / "rms_norm")
     folder = tmp_path / FOLDER.name
     folder.mkdir()
-    for name in ("llama.toml", "mixtral.toml", DESCRIBED):
+    for name in ("llama.toml", "flux.toml", DESCRIBED):
         shutil.copy(FOLDER / name, folder)
     return tmp_path
 

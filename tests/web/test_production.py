@@ -94,7 +94,7 @@ def test_architecture_page_shows_what_the_probe_found(client: Any) -> None:
 
 def test_architecture_without_a_task_says_what_to_do(client: Any) -> None:
     assert "has no task in the catalogue" in text_of(client, LLAMA)
-    assert "production fit deepseek_v3 --write" in text_of(client, "/production/deepseek_v3/")
+    assert "production fit flux --write" in text_of(client, "/production/flux/")
     assert "describes no module" in text_of(client, "/production/bamba/")
 
 

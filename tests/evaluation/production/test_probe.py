@@ -10,6 +10,7 @@ import torch
 from evaluation.device_kind import CPU
 from evaluation.production import fit, models, probe
 from evaluation.production.architectures import architectures
+from evaluation.production.limits import Ratios
 from evaluation.production.models import ModelData
 from tests.conftest import skip_or_fail
 
@@ -49,3 +50,9 @@ def test_mutant_changes_the_output(mutant: str) -> None:
     before = models.main_output(model(**inputs, use_cache=False))
     after = models.main_output(fit.MUTANTS[mutant](copy.deepcopy(model))(**inputs, use_cache=False))
     assert not torch.equal(before, after)
+
+
+def test_fit_without_a_required_mutant_names_it() -> None:
+    near, far = Ratios(1.0, 1.0), Ratios(9.0, 9.0)
+    found = fit.Fit({"sums in two halves": near}, {"int8 weights": far, "fp8 weights": near})
+    assert (found.missing, found.missed) == (["skipped layer"], ["fp8 weights"])
