@@ -32,7 +32,7 @@ from evaluation.admission.admit import admit
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.devices.device import Device
-from evaluation.errors import TaskError
+from evaluation.errors import Broken, TaskError
 from evaluation.languages import languages
 from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.tracks.load import load_tasks
@@ -122,7 +122,7 @@ class Checks:
                 admission = to_json(admit(task, self.cache))
             else:
                 admission = self._admitted(task, bench)
-        except (TaskError, ValueError) as error:
+        except (Broken, TaskError, ValueError) as error:
             print(f"{task.slug}: not checked; {error}", file=sys.stderr)
             return
         self._record(task, admission, bench, time.perf_counter() - started)

@@ -7,7 +7,8 @@ changed afterwards. So no candidate can compute launches ahead of their turn.
 
 Limitation: a candidate that compares all inputs of a launch with those it used is not found; where
 memory bounds a kernel, that costs what it gains. On a processor, launches a few microseconds ahead
-are not found.
+are not found. No input of an operator with structured ones arrives late: a mixture of two positive
+definite matrices is none, and an honest kernel may refuse it.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ class LateInputs:
     def __init__(self, ring: BufferRing, first: int, launches: int) -> None:
         """Choose from the launches of a window, three or more, from slot `first` on."""
         self._ring = ring
+        structured = any(argument.structured for argument in ring.reference.operator.inputs)
+        count = 0 if structured else LATE_LAUNCHES
         device = ring.inputs.bytes.device.type
         self._settled = SETTLED_SECONDS[device]
-        shares = sorted(secrets.SystemRandom().random() * LATEST for _ in range(LATE_LAUNCHES))
+        shares = sorted(secrets.SystemRandom().random() * LATEST for _ in range(count))
         chosen = {launch_behind(int(share * (launches - 2)), launches): share for share in shares}
         self.launches = list(chosen)
         self.moments: list[Moment] = [

@@ -19,6 +19,7 @@ from evaluation.memory.host import HostMemory
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
 from evaluation.timing.window import Observation
+from evaluation.tracks.load import load_operator
 from evaluation.types import Reason
 from tests.evaluation.anticheat import test_staged_inputs
 from tests.evaluation.anticheat.test_launch_order import (
@@ -32,6 +33,7 @@ from tests.evaluation.anticheat.test_launch_order import (
 
 __all__ = ["ring", "short_turns", "undisturbed_samples"]
 
+TASKS = Path(__file__).resolve().parents[3] / "tasks"
 SLOWLY = """
 #include "scaled.h"
 static void compute(const scaled_args* args, float* out) {
@@ -257,6 +259,20 @@ def test_decoys_are_the_inputs_of_other_launches(ring: BufferRing) -> None:
             values = rows[:, differs] == found[row, differs]
             assert values.any(0).all(), "each byte is that of some launch"
         ring.inputs.bytes.copy_(before)
+
+
+def test_structured_inputs_are_whole_in_every_launch() -> None:
+    operator = load_operator(TASKS / "LinearAlgebra" / "cholesky")
+    case = min(operator.cases, key=operator.elements)
+    with BufferRing(operator, case, SLOTS) as ring:
+        for _ in range(5):
+            ring.refill(0, SLOTS)
+            late = LateInputs(ring, 0, SLOTS)
+            late.write_decoys()
+            ring.check_inputs("here")
+            assert torch.linalg.cholesky(ring.inputs.slot(0)["a"]).isfinite().all()
+            late.inject_missing()
+            assert late.launches == late.moments == late.in_time() == []
 
 
 def test_window_is_prepared_as_the_previous_one_left_it(ring: BufferRing) -> None:
