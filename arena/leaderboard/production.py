@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -232,7 +233,7 @@ def losses(shown: Snapshot, filters: Filters) -> Mapping[int, int]:
     rows = results(shown, filters)
     loses = np.array([run in losing for run in rows["run"].tolist()], bool)
     pairs = set(zip(rows["agent"][loses].tolist(), rows["task"][loses].tolist(), strict=True))
-    return {agent: sum(a == agent for a, _ in pairs) for agent, _ in pairs}
+    return Counter(agent for agent, _ in pairs)
 
 
 def _losing() -> Collection[str]:
