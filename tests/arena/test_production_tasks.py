@@ -107,7 +107,7 @@ def test_task_of_a_removed_architecture_takes_no_runs(tasks: Path) -> None:
     assert not Task.objects.by_slug(SLUG).get().takes_runs
 
 
-def test_task_without_its_library_says_why_and_takes_no_runs(
+def test_task_without_its_library_shows_the_reason_and_takes_no_runs(
     tasks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Architecture, "missing", lambda self: "transformers is not installed")

@@ -92,7 +92,7 @@ def test_architecture_page_shows_what_the_probe_found(client: Any) -> None:
     text_of(client, "/production/none/", 404)
 
 
-def test_architecture_without_a_task_says_what_to_do(client: Any) -> None:
+def test_architecture_without_a_task_names_the_command_that_adds_one(client: Any) -> None:
     assert "has no task in the catalogue" in text_of(client, LLAMA)
     assert "production fit flux --write" in text_of(client, "/production/flux/")
     assert "describes no module" in text_of(client, "/production/bamba/")
@@ -112,7 +112,7 @@ def test_architecture_page_shows_shares_ceilings_and_the_best_kernel(client: Any
     assert modules.index("MLP</a>") < modules.index("RMS norm</a>")
 
 
-def test_architecture_page_predicts_the_composition_and_says_so(client: Any) -> None:
+def test_architecture_page_labels_the_composition_as_predicted(client: Any) -> None:
     production_run("tuner", "llama_rms_norm", performance(4.0, 1.25))
     assert "predicted" not in text_of(client, LLAMA).partition('id="modules"')[0], "one is measured"
     production_run("tuner", "llama_mlp", performance(4.0, 1.25))
@@ -215,7 +215,7 @@ def test_run_page_shows_its_funnel_with_the_sentence_of_its_drop(client: Any) ->
     assert "11.1\u202fms vs 9.81\u202fms" in page
 
 
-def test_run_page_says_what_is_unexplained_and_not_compiled(client: Any) -> None:
+def test_run_page_names_phases_that_are_unexplained_or_not_compiled(client: Any) -> None:
     detail = performance(1.2, 1.4, unexplained=["decode"], not_compiled=["prefill"])
     detail["reported"]["candidate"] |= {"graph_breaks": 3, "reasons": ["call of <b>c</b>"]}
     page = text_of(client, production_run("tuner", "llama_mlp", detail).get_absolute_url())
@@ -247,7 +247,7 @@ def test_task_page_describes_the_module(client: Any) -> None:
     assert "Held-out cases" not in page and "Public cases" not in page
 
 
-def test_task_page_says_why_this_machine_cannot_judge_it(client: Any) -> None:
+def test_task_page_shows_the_reason_that_prevents_judging(client: Any) -> None:
     production_task("llama_rms_norm", unavailable="transformers is not installed")
     Task.objects.update(in_tree=False)
     page = text_of(client, "/tasks/llama_rms_norm/production/")

@@ -51,7 +51,7 @@ def test_brief_names_module_shapes_gates_and_command() -> None:
 
 
 @pytest.mark.usefixtures("libraries")
-def test_starters_keep_the_rules_and_most_are_copies() -> None:
+def test_starting_files_pass_static_analysis_and_most_are_copies() -> None:
     copies = []
     for architecture in JUDGED:
         for task in architecture.tasks:

@@ -69,9 +69,7 @@ def test_machine_without_the_library_skips_a_measurement(
     assert report["message"] == "transformers is not installed"
 
 
-def test_terminal_says_which_library_is_missing(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_terminal_names_the_missing_library(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Architecture, "missing", lambda self: "transformers is not installed")
     architecture, task = find_task(NAME)
     with pytest.raises(RequestError, match="not installed"):

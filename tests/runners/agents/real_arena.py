@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from evaluation.sandbox.features import isolation_features
+from tests.conftest import skip_or_fail
 from tests.model_server import ModelServer
 from tests.runners.house import ROOT, House
 
@@ -102,6 +106,18 @@ class RealArena(House):
     def open(self) -> None:
         super().open()
         self.wait_until(lambda: bool(self.rows("SELECT * FROM catalog_hardware")), 30)
+
+    @contextmanager
+    def at_work(self) -> Iterator[RealArena]:
+        """Furnish and open the arena, and close it afterwards; skip without namespaces."""
+        if not isolation_features().namespaces:
+            skip_or_fail("network namespaces")
+        try:
+            self.furnish()
+            self.open()
+            yield self
+        finally:
+            self.close()
 
     def start(
         self,

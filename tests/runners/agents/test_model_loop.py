@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.sandbox.features import isolation_features
 from runners.agents import model_loop
-from tests.conftest import skip_or_fail
 from tests.model_server import Conversation, ModelServer, Script, Turn
 from tests.model_server.kernels import SOURCES, TASKS, honest, wrong
 from tests.runners.agents.real_arena import KEY, OPERATOR, RealArena
@@ -64,15 +62,8 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[RealArena]:
-    if not isolation_features().namespaces:
-        skip_or_fail("network namespaces")
-    arena = RealArena(tmp_path_factory.mktemp("loop"), server)
-    arena.furnish()
-    try:
-        arena.open()
+    with RealArena(tmp_path_factory.mktemp("loop"), server).at_work() as arena:
         yield arena
-    finally:
-        arena.close()
 
 
 def assert_trace_is_what_was_asked(events: list[dict[str, Any]], recorded: Conversation) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from evaluation.production.architectures import FOLDER, find_task
 from evaluation.production.descriptions import DESCRIBED
-from evaluation.sandbox.features import isolation_features
 from tests.conftest import skip_or_fail
 from tests.model_server import ModelServer, Script, Turn
 from tests.runners.agents.real_arena import KEY, RealArena
@@ -54,17 +53,10 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[RealArena]:
-    if not isolation_features().namespaces:
-        skip_or_fail("network namespaces")
     if why := find_task(NAME)[0].missing():
         skip_or_fail(why)
-    arena = ProductionArena(tmp_path_factory.mktemp("production"), server)
-    arena.furnish()
-    try:
-        arena.open()
+    with ProductionArena(tmp_path_factory.mktemp("production"), server).at_work() as arena:
         yield arena
-    finally:
-        arena.close()
 
 
 @pytest.mark.slow

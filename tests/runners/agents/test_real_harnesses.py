@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 import pytest
 
-from evaluation.sandbox.features import isolation_features
 from tests.conftest import skip_or_fail
 from tests.model_server import Conversation, Fault, ModelServer, Script, ToolCall, Turn
 from tests.model_server.kernels import ENDING, optimisation_with_file_tools
@@ -79,19 +78,12 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[RealArena]:
-    if not isolation_features().namespaces:
-        skip_or_fail("network namespaces")
     for harness in ALL:
         folder = "node_modules/.bin" if harness.package else "python/bin"
         if not (HARNESSES / folder / harness.program).exists():
             skip_or_fail(f"{harness.program}: make agents")
-    arena = RealArena(tmp_path_factory.mktemp("real"), server)
-    try:
-        arena.furnish()
-        arena.open()
+    with RealArena(tmp_path_factory.mktemp("real"), server).at_work() as arena:
         yield arena
-    finally:
-        arena.close()
 
 
 @pytest.mark.parametrize("harness", ALL, ids=str)
