@@ -60,13 +60,16 @@ async def follow_nudges(url: str, notify: Callable[[str], None]) -> None:
 
     It ends by cancellation alone. No asynchronous generator is used: one that is collected or
     closed while its task still ends the connection raises "asynchronous generator is already
-    running" in a place where nobody can catch it.
+    running" in a place where nobody can catch it. The client has no limit of time for a command:
+    it would use `asyncio.wait_for`, which in Python 3.11 loses a cancellation that comes at the
+    moment in which the command ends, and this would then wait forever.
     """
     import redis.asyncio
 
     while True:
         try:
-            async with redis.asyncio.from_url(url) as client, client.pubsub() as subscriber:
+            client = redis.asyncio.from_url(url, socket_timeout=None, socket_keepalive=True)
+            async with client, client.pubsub() as subscriber:
                 await subscriber.subscribe(CHANNEL)
                 while True:
                     message = await subscriber.get_message(

@@ -102,8 +102,10 @@ class Feed:
         raise NotImplementedError
 
     async def wait(self, seconds: float) -> None:
+        """Wait for a nudge or `seconds`; `asyncio.wait_for` could lose a cancellation."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.woken.wait()
         self.woken.clear()
 
     async def run(self) -> None:
