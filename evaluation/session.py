@@ -7,7 +7,7 @@ import math
 import secrets
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -222,41 +222,54 @@ class MeasurementSession:
             captured=captured if self.task.kind == GPU else None,
         )
 
-    def confirm_baseline(self, measured: Sequence[Measurement]) -> list[Measurement]:
+    def confirm_baseline(
+        self, measured: Sequence[Measurement], measure_again: Callable[[Case], Measurement]
+    ) -> tuple[list[Measurement], int]:
         """End the candidate, and time the baseline again where it may have been slowed.
 
-        That is on secretly drawn cases, on noisy ones, and on all once one of these was slowed. Of
-        two times of the baseline, the faster one counts where they differ by more than chance.
+        That is on secretly drawn cases, on noisy ones, and on all once one of these was slowed. A
+        time is compared with that of another moment, and other work on the machine may have slowed
+        both contestants at one of them. So a case that seems slowed is measured again, with a new
+        process of the candidate, and that measurement counts. Where the baseline is slowed in it
+        too, by more than chance, the faster time of the baseline counts.
+
+        Returns: the measurements, and the number of those with a baseline that was slowed.
         """
-        if "candidate" in self._processes:
-            self._processes.pop("candidate").kill_and_wait()
+        self._end_candidate()
         cases = {case.name: case for case in self._measured_cases}
         drawn = secrets.SystemRandom().sample(measured, min(CONFIRMED, len(measured)))
         queue = [m for m in measured if m.noisy or m in drawn]
         confirmed: dict[str, Measurement] = {}
+        slowed = 0
         while queue:
-            again = queue.pop()
-            found = confirmed[again.case] = self._confirmed(cases[again.case], again)
-            if found is not again:
+            found = queue.pop()
+            case = cases[found.case]
+            share = self._unslowed_share(case, found)
+            if share < 1:
+                found = measure_again(case)
+                self._end_candidate()
+                share = self._unslowed_share(case, found)
+            confirmed[case.name] = _with_faster_baseline(found, share)
+            if share < 1:
+                slowed += 1
                 queue += [m for m in measured if m.case not in confirmed and m not in queue]
-        return [confirmed.get(m.case, m) for m in measured]
+        return [confirmed.get(m.case, m) for m in measured], slowed
 
-    def _confirmed(self, case: Case, measured: Measurement) -> Measurement:
-        """Return a measurement with the baseline's time without the candidate, if it is less."""
+    def _end_candidate(self) -> None:
+        if "candidate" in self._processes:
+            self._processes.pop("candidate").kill_and_wait()
+
+    def _unslowed_share(self, case: Case, measured: Measurement) -> float:
+        """Return the baseline's time without the candidate as a share of that beside it.
+
+        It is 1 unless the baseline is faster by more than chance.
+        """
         plan = plan_for(self.task.kind, final=False)
         with self.bench(case, plan, (measured.baseline,)) as (timer,):
             alone_us = statistics.median(timer.window() for _ in range(CONFIRM_WINDOWS)) / 1e3
         share = alone_us / measured.baseline_us
         chance = (measured.speedup / measured.low - 1) + SLOWED
-        if share > 1 - chance:
-            return measured
-        return dataclasses.replace(
-            measured,
-            baseline_us=alone_us,
-            speedup=measured.speedup * share,
-            low=measured.low * share,
-            high=measured.high * share,
-        )
+        return share if share < 1 - chance else 1.0
 
     def _warm(self, case: Case, cold: WindowTimer, cold_ns: float) -> float:
         """Return the nanoseconds per launch with warm caches, between two slots in turn."""
@@ -400,3 +413,16 @@ class MeasurementSession:
     def __exit__(self, *raised: object) -> None:
         """End all processes, then free the memory that they share."""
         self._stack.close()
+
+
+def _with_faster_baseline(measured: Measurement, share: float) -> Measurement:
+    """Return a measurement with this share of its baseline's time."""
+    if share == 1:
+        return measured
+    return dataclasses.replace(
+        measured,
+        baseline_us=measured.baseline_us * share,
+        speedup=measured.speedup * share,
+        low=measured.low * share,
+        high=measured.high * share,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from evaluation.gates import Trial
@@ -29,14 +29,14 @@ def judge(trial: Trial) -> GateResult:
     if why := trial.untimed:
         return GateResult(NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
     plan = plan_for(trial.task.kind, trial.final)
+    # Other regimes inform, and one case of them is enough.
+    one_regime = dataclasses.replace(plan, every_regime=False)
     cases = trial.task.cases(Split.SEEN)
     measured: list[Measurement] = []
     for case in cases:
         trial.progress(NAME, len(measured), len(cases))
-        # Other regimes inform, and one case of them is enough.
-        regimes = plan if not measured else dataclasses.replace(plan, every_regime=False)
-        measured.append(measure(trial, case, regimes))
-    measured, slowed = confirm(trial, measured)
+        measured.append(measure(trial, case, one_regime if measured else plan))
+    measured, slowed = confirm(trial, measured, partial(measure, trial, plan=one_regime))
     result = partial(GateResult, NAME, total=len(measured), measurements=tuple(measured))
     if disputed := [m for m in measured if too_fast(m)]:
         worst = max(disputed, key=lambda m: m.roofline_share or 0.0)
@@ -103,15 +103,16 @@ def _copies(measured: Sequence[Measurement]) -> str:
     )
 
 
-def confirm(trial: Trial, measured: list[Measurement]) -> tuple[list[Measurement], int]:
+def confirm(
+    trial: Trial, measured: list[Measurement], measure_again: Callable[[Case], Measurement]
+) -> tuple[list[Measurement], int]:
     """Time the baseline of a final verdict again, without the candidate.
 
-    Returns: the measurements, and the number of those with a baseline that was faster.
+    Returns: the measurements, and the number of those with a baseline that was slowed.
     """
     if not (trial.final and measured):
         return measured, 0
-    confirmed = trial.session.confirm_baseline(measured)
-    return confirmed, sum(a is not b for a, b in zip(measured, confirmed, strict=True))
+    return trial.session.confirm_baseline(measured, measure_again)
 
 
 def slowed_text(slowed: int) -> str:

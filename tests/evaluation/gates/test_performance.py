@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from evaluation.errors import SubmissionError
 from evaluation.gates import Trial, generalization, performance
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Measurement, Reason, Split, Verdict
@@ -37,7 +38,7 @@ def trial(task: Task, shares: list[float], tmp_path: Path) -> Trial:
         check=lambda case, thorough: 0.0,
         baseline=lambda: "baseline",
         baseline_times=dict,
-        confirm_baseline=lambda measured: measured,
+        confirm_baseline=lambda measured, measure_again: (measured, 0),
     )
     stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}
     stub |= {"cache": tmp_path, "max_elements": None, "progress": lambda *counted: None}
@@ -94,11 +95,13 @@ def confirmed(trial: Trial) -> list[int]:
     """Numbers of measurements that were confirmed: the baseline of each first one was slowed."""
     counts: list[int] = []
 
-    def confirm_baseline(measured: list[Measurement]) -> list[Measurement]:
+    def confirm_baseline(
+        measured: list[Measurement], measure_again: object
+    ) -> tuple[list[Measurement], int]:
         counts.append(len(measured))
         slowed, *others = measured
         share = {"speedup": 1.0, "low": 0.9, "high": 1.1}
-        return [dataclasses.replace(slowed, baseline_us=1.0, **share), *others]
+        return [dataclasses.replace(slowed, baseline_us=1.0, **share), *others], 1
 
     cast(Any, trial.session).confirm_baseline = confirm_baseline
     return counts
@@ -122,3 +125,29 @@ def test_baseline_of_a_round_is_not_confirmed(trial: Trial, confirmed: list[int]
     result = performance.judge(trial)
     assert result.verdict is Verdict.PASSED and not confirmed
     assert result.detail["slowed"] == 0 and "baseline" not in result.message
+
+
+def test_candidate_that_fails_when_it_is_measured_again_names_the_hidden_case_to_staff_alone(
+    trial: Trial,
+) -> None:
+    session = cast(Any, trial.session)
+    measured_cases: list[Case] = []
+
+    def right(case: Case, plan: object) -> Measurement:
+        measured_cases.append(case)
+        return measurement(case, 0.5)
+
+    def wrong(case: Case, plan: object) -> Measurement:
+        raise SubmissionError(Reason.WRONG_VALUES, f"case {case.name}: wrong")
+
+    def confirm_baseline(measured: list[Measurement], measure_again: Any) -> None:
+        session.measure = wrong
+        measure_again(measured_cases[0])
+
+    session.measure, session.confirm_baseline = right, confirm_baseline
+    result = generalization.judge(trial)
+    assert (result.verdict, result.reason) == (Verdict.FAILED, Reason.WRONG_VALUES)
+    assert result.passed == result.total - 1
+    name = measured_cases[0].name
+    assert (result.private["case"], result.private["message"]) == (name, f"case {name}: wrong")
+    assert name not in result.message
