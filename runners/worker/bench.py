@@ -1,7 +1,7 @@
 """Benches: each is one device of this machine, which measures one thing at a time.
 
-While one judge measures, the next imports its modules, which takes seconds on a CPU. It uses the
-device only in its turn.
+Once a judge has measured, the next one imports its modules, which takes seconds on a CPU; beside a
+GPU with many cores it does so meanwhile. It uses the device only in its turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.2
 MIN_CORES = 2
 """Cores of a judge and its processes. GPUs with fewer each share all cores."""
 CORES_AHEAD = 4
-"""Least cores for starting the next judge early without disturbing the measurement."""
+"""Least cores for starting the next judge while one measures, without disturbing it."""
 TOPOLOGY = Path("/sys/devices/system/cpu")
 LOCKS = Path("/tmp")
 """Folder of locks, the same for the whole machine, whatever `TMPDIR` is."""
@@ -58,9 +58,10 @@ class Bench:
         child, self._next = self._next, None
         return child if child and child.alive else start()
 
-    def prepare(self, start: Callable[[], Child]) -> None:
-        """Start the judge of the next turn, where that disturbs nothing."""
-        if len(self.cores) >= CORES_AHEAD and not stopping.is_set():
+    def prepare(self, start: Callable[[], Child], measuring: bool) -> None:
+        """Start the judge of the next turn, unless that disturbs one that is `measuring` now."""
+        disturbs = measuring and len(self.cores) < CORES_AHEAD
+        if self._next is None and not (disturbs or stopping.is_set()):
             self._next = start()
 
     def clear(self) -> None:

@@ -72,6 +72,8 @@ def measure(evaluation_id: int) -> None:
     with taken(benches or [Bench()]) as bench:
         if bench is not None:
             _judge(evaluation_id, MEASURE, bench)
+            if not benches:
+                bench.clear()  # nobody else knows it
 
 
 def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None:
@@ -134,6 +136,8 @@ class _Judging:
         self.child.on_lines = self._receive
         end = time.monotonic() + self.stage.seconds
         ended = self.child.follow(deadline=lambda: end, heartbeat=self._heartbeat)
+        if self.bench:
+            self.bench.prepare(self._start, measuring=False)
         if ended.ending is not Ending.EXITED or ended.code not in (PASSED, NOT_PASSED):
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
@@ -179,7 +183,7 @@ class _Judging:
                 case "ready":
                     self.child.send(json.dumps(self._request()))
                     if self.bench:
-                        self.bench.prepare(self._start)
+                        self.bench.prepare(self._start, measuring=True)
                 case "gate":
                     if message["verdict"] == "broken":  # it is tried again, and this result dropped
                         detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")

@@ -139,7 +139,7 @@ def test_where_cores_are_few_all_gpus_have_all() -> None:
 
 def test_the_judge_that_was_started_ahead_has_the_next_turn() -> None:
     own = Bench(cores=frozenset(range(bench.CORES_AHEAD)))
-    own.prepare(child)
+    own.prepare(child, measuring=True)
     ahead = own._next
     assert ahead is not None
     assert own.judge(child) is ahead
@@ -152,7 +152,7 @@ def test_the_judge_that_was_started_ahead_has_the_next_turn() -> None:
 
 def test_one_that_has_died_has_not() -> None:
     own = Bench(cores=frozenset(range(bench.CORES_AHEAD)))
-    own.prepare(child)
+    own.prepare(child, measuring=True)
     ahead = own._next
     assert ahead is not None
     ahead.end()
@@ -162,12 +162,20 @@ def test_one_that_has_died_has_not() -> None:
     assert not fresh.alive
 
 
-def test_none_is_started_ahead_where_cores_are_few_or_after_the_last_turn() -> None:
+def test_where_cores_are_few_the_next_is_started_once_nothing_is_measured() -> None:
     few = Bench(cores=frozenset(range(bench.CORES_AHEAD - 1)))
-    few.prepare(child)
+    few.prepare(child, measuring=True)
     assert few._next is None
+    few.prepare(child, measuring=False)
+    ahead = few._next
+    few.prepare(child, measuring=False)
+    assert ahead is not None and few._next is ahead, "one is enough"
+    few.clear()
+
+
+def test_none_started_ahead_stays_after_the_last_turn() -> None:
     many = Bench(cores=frozenset(range(bench.CORES_AHEAD)))
-    many.prepare(child)
+    many.prepare(child, measuring=True)
     ahead = many._next
     many.clear()
     assert ahead is not None and not ahead.alive
