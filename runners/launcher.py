@@ -27,6 +27,7 @@ GIVE_WAY = "10"
 
 PUBLISHED = ROOT / "benchmarks" / "published"
 DEMONSTRATIONS = ("tour", "demo")
+"""Built-in plans, the shortest first: a first verdict is to be seen within a minute."""
 
 WORKERS = {
     "build worker": ("--queues", "build", "--nice", GIVE_WAY),
@@ -235,37 +236,32 @@ class Launcher:
             self._print(f"to start runs, sign in once by {address}{sign_in}")
 
     def _keep(self) -> None:
-        """Keep everything running until stopped, and start the demonstration."""
+        """Keep everything running until stopped, and start the demonstrations, one by one."""
         waiting_for_hardware = True
+        plans: list[str] = []
         while not self.ending.wait(TICK_SECONDS):
             self._poll()
             if waiting_for_hardware and (name := _live_hardware()):
                 waiting_for_hardware = False
                 self._print(f"kernels are measured on {name}")
-                self._demonstrate()
+                plans = _demonstrations()
+            if plans and not _is_busy():
+                self._demonstrate(plans.pop(0))
 
     def _poll(self) -> None:
         for service in filter(None, (self.valkey, *self.services)):
             if news := service.poll():
                 self._print(news)
 
-    def _demonstrate(self) -> None:
-        """Start a demonstration run where no run was ever judged or is waiting."""
+    def _demonstrate(self, plan: str) -> None:
         from django.core.management import CommandError, call_command
 
-        from arena.runs.models import Run
-        from arena.runs.states import RUN_ACTIVE, RUN_JUDGED
-
-        own = Run.objects.filter(imported_at=None)
-        if own.filter(status__in=(*RUN_ACTIVE, *RUN_JUDGED)).exists():
-            return
-        for plan in DEMONSTRATIONS:
-            try:
-                call_command("experiment", plan, verbosity=0)
-            except CommandError as error:
-                self._print(f"no demonstration {plan}: {error}")
-            else:
-                self._print(f"there were no runs yet: started the demonstration {plan}")
+        try:
+            call_command("experiment", plan, verbosity=0)
+        except CommandError as error:
+            self._print(f"no demonstration {plan}: {error}")
+        else:
+            self._print(f"there were no runs yet: started the demonstration {plan}")
 
     def _end(self) -> None:
         """End the started services, the queue last, and nothing else."""
@@ -276,6 +272,26 @@ class Launcher:
             for service in group:
                 service.wait()
         self._print("ended")
+
+
+def _demonstrations() -> list[str]:
+    """Return the demonstrations that are missing; none once other runs were judged or wait."""
+    from arena.runs.models import Experiment, Run
+    from arena.runs.states import RUN_ACTIVE, RUN_JUDGED
+
+    own = Run.objects.filter(imported_at=None, status__in=(*RUN_ACTIVE, *RUN_JUDGED))
+    if own.exclude(experiment__slug__in=DEMONSTRATIONS).exists():
+        return []
+    started = Experiment.objects.filter(slug__in=DEMONSTRATIONS).values_list("slug", flat=True)
+    return [plan for plan in DEMONSTRATIONS if plan not in started]
+
+
+def _is_busy() -> bool:
+    """Return whether a run is under way here."""
+    from arena.runs.models import Run
+    from arena.runs.states import RUN_ACTIVE
+
+    return Run.objects.filter(imported_at=None, status__in=RUN_ACTIVE).exists()
 
 
 def _valkey_port(address: Path) -> int:
