@@ -25,7 +25,7 @@ from evaluation.intervals import half_width
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.host import HostMemory
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
-from evaluation.memory.verify import compare
+from evaluation.memory.verify import compare_launch
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
@@ -172,8 +172,10 @@ class MeasurementSession:
                 ring.check_written(inputs, f"case {case.name}")
                 for slot, family in enumerate(some):
                     where = f"case {case.name}, {family} inputs"
-                    expected = ring.reference.expected(inputs[slot])
-                    error = compare(ring.outputs.slot(slot), expected, ring.secret, where)
+                    outputs = ring.outputs.slot(slot)
+                    error = compare_launch(
+                        ring.reference, inputs[slot], outputs, ring.secret, where
+                    )
                     worst = max(worst, error)
         return worst
 

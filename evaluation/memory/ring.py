@@ -18,7 +18,7 @@ from evaluation.memory.host import HostMemory
 from evaluation.memory.input_pool import InputPool, is_gathered
 from evaluation.memory.layout import Layout, Region, Rows, TensorSpec
 from evaluation.memory.poison import BYTES, bits_of, poison, unwritten
-from evaluation.memory.verify import acceptable, compare
+from evaluation.memory.verify import acceptable, compare_launch
 from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
@@ -226,8 +226,11 @@ class BufferRing:
             if acceptable(outputs, self.reference.expected_of_many(inputs)):
                 continue
             for index in range(len(launches)):
-                expected = self.reference.expected({n: t[index] for n, t in inputs.items()})
-                compare({n: t[index] for n, t in outputs.items()}, expected, self.secret, where)
+                given, found = (
+                    {name: tensor[index] for name, tensor in tensors.items()}
+                    for tensors in (inputs, outputs)
+                )
+                compare_launch(self.reference, given, found, self.secret, where)
 
     def check_written(self, inputs: Sequence[Mapping[str, torch.Tensor]], where: str) -> None:
         """Raise SubmissionError when inputs or any guard band changed since `write`."""

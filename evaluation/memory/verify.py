@@ -8,8 +8,28 @@ import torch
 
 from evaluation.errors import SubmissionError
 from evaluation.memory.poison import unwritten
-from evaluation.tasks.reference import ExpectedOutput, Tensors
+from evaluation.tasks.reference import ExpectedOutput, Reference, Tensors
 from evaluation.types import Reason
+
+ESTIMATES = 8
+"""Estimates of the size of roundings, the largest of which counts before values are refused."""
+
+
+def compare_launch(
+    reference: Reference, inputs: Tensors, outputs: Tensors, secret: int, where: str
+) -> float:
+    """Check the outputs of one launch as `compare` does.
+
+    The size of roundings can be an estimate from few random runs (see `tasks.roundings`). Among
+    millions of elements it is far too small for some, by chance. So wrong values are compared once
+    more, with the largest of ESTIMATES.
+    """
+    try:
+        return compare(outputs, reference.expected(inputs), secret, where)
+    except SubmissionError as error:
+        if error.reason is not Reason.WRONG_VALUES:
+            raise
+    return compare(outputs, reference.expected(inputs, ESTIMATES), secret, where)
 
 
 def compare(

@@ -6,6 +6,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 
@@ -21,7 +22,6 @@ CPU = torch.device("cpu")
 Tensors = Mapping[str, torch.Tensor]
 NO_ROUNDINGS = Tolerance(0.0, 0.0)
 """Tolerance of whole numbers."""
-_Call = Callable[[str, Tensors], tuple[torch.Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,21 @@ class Reference:
             for a in self.operator.inputs
         }
 
-    def expected(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
-        """Return the expected outputs for `inputs`, computed in float64."""
-        return self._outputs(inputs, self._call)
+    def expected(self, inputs: Tensors, estimates: int = 1) -> dict[str, ExpectedOutput]:
+        """Return the expected outputs for `inputs`, computed in float64.
+
+        The size of roundings is the largest of so many `estimates`.
+        """
+        wide = widened(inputs)
+        sizes = [self._call("magnitude", wide) for _ in range(estimates)]
+        largest = tuple(reduce(torch.maximum, of_output) for of_output in zip(*sizes, strict=True))
+        return self._bounded(wide, self._call("exact", wide), largest, self._tolerance)
 
     def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
         """Return the expected outputs of many launches, stacked along the first dimension."""
-        return self._outputs(inputs, self._call_batched)
+        wide = widened(inputs)
+        exact, sizes = (self._call_batched(name, wide) for name in ("exact", "magnitude"))
+        return self._bounded(wide, exact, sizes, self._tolerance)
 
     def bounds(
         self, inputs: Tensors, *tolerances: Tolerance
@@ -84,10 +92,9 @@ class Reference:
         each = [self._bounded(wide, *found, tolerance) for tolerance in tolerances]
         return {name: tuple(outputs[name] for outputs in each) for name in each[0]}
 
-    def _outputs(self, inputs: Tensors, call: _Call) -> dict[str, ExpectedOutput]:
-        wide = widened(inputs)
-        tolerance = self.operator.tolerance.get(self.case.dtype, NO_ROUNDINGS)
-        return self._bounded(wide, call("exact", wide), call("magnitude", wide), tolerance)
+    @property
+    def _tolerance(self) -> Tolerance:
+        return self.operator.tolerance.get(self.case.dtype, NO_ROUNDINGS)
 
     def _bounded(
         self,

@@ -12,7 +12,7 @@ import torch
 
 from evaluation.errors import SubmissionError
 from evaluation.memory.poison import poison
-from evaluation.memory.verify import acceptable, compare
+from evaluation.memory.verify import ESTIMATES, acceptable, compare, compare_launch
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.spec import Task
@@ -155,6 +155,52 @@ def test_poisoned_output_is_stale(dtype: torch.dtype) -> None:
     with pytest.raises(SubmissionError, match=r"y\[3\] was not written") as caught:
         compare({"y": got}, expected, SECRET, "here")
     assert caught.value.reason is Reason.STALE_OUTPUT
+
+
+@pytest.fixture
+def estimated(task: Task) -> tuple[Reference, list[float]]:
+    """Reference to twice its input, and the sizes of roundings that its next estimates give."""
+    sizes: list[float] = []
+    reference = SimpleNamespace(
+        exact=lambda x: (2 * x,),
+        magnitude=lambda x: (torch.full_like(x, sizes.pop(0)),),
+        reduction=lambda case: 1,
+    )
+    arguments = tuple(
+        Argument(*each, "float32", ("n",)) for each in [("x", "input"), ("out", "output")]
+    )
+    operator = with_reference(task.operator, reference, arguments=arguments)
+    case = Case("mine", Split.SEEN, "nominal", "float32", {"n": 1})
+    return Reference(operator, case), sizes
+
+
+def launched(reference: Reference, error: float) -> float:
+    x = torch.tensor([1.0])
+    return compare_launch(reference, {"x": x}, {"out": 2 * x + error}, SECRET, "here")
+
+
+def test_size_of_roundings_that_was_too_small_by_chance_refuses_nothing(
+    estimated: tuple[Reference, list[float]],
+) -> None:
+    reference, sizes = estimated
+    sizes += [0.0, *[0.0] * (ESTIMATES - 1), 1e4]
+    assert 0 < launched(reference, 1e-4) <= 1 and not sizes
+
+
+def test_right_values_need_one_estimate(estimated: tuple[Reference, list[float]]) -> None:
+    reference, sizes = estimated
+    sizes.append(1e4)
+    assert launched(reference, 1e-4) <= 1 and not sizes
+
+
+def test_values_beyond_the_largest_estimate_are_refused(
+    estimated: tuple[Reference, list[float]],
+) -> None:
+    reference, sizes = estimated
+    sizes += [1e4] * (1 + ESTIMATES)
+    with pytest.raises(SubmissionError, match=r"out\[0\] is wrong") as raised:
+        launched(reference, 1e-1)
+    assert raised.value.reason is Reason.WRONG_VALUES and not sizes
 
 
 def test_empty_output_is_acceptable() -> None:
