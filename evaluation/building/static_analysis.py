@@ -35,6 +35,7 @@ _TORCH_PARTS = tuple(
 MAX_PATH = 200
 """Characters of a dotted name that are read; all names in the rules are shorter."""
 MAX_QUOTED = 120
+MAX_PARSES = 5
 
 
 class Source:
@@ -50,7 +51,7 @@ class Source:
         self.tree = ast.Module([], [])
         self.too_deep = False
         try:
-            self.tree = ast.parse(text)
+            self.tree = _parsed(text)
         except (RecursionError, MemoryError):
             self.too_deep = True
         except (SyntaxError, ValueError):
@@ -170,6 +171,20 @@ def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
         except (ValueError, RecursionError, MemoryError) as error:
             found.append(Diagnostic(name, 1, "error", f"cannot be compiled: {error}"))
     return tuple(found)
+
+
+def _parsed(text: str) -> ast.Module:
+    """Return the syntax tree of `text`, as `ast.parse` does.
+
+    Python 3.11 counts the depth of all threads' trees together and raises SystemError where two
+    threads parse at once, such as this one and the one that imports PyTorch.
+    """
+    for _ in range(MAX_PARSES - 1):
+        try:
+            return ast.parse(text)
+        except SystemError:
+            pass
+    return ast.parse(text)
 
 
 def _encoding(text: str) -> str:

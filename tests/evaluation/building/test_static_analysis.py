@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import time
 
 import pytest
 
-from evaluation.building.static_analysis import PURE_MODULES, Source, check_source
+from evaluation.building.static_analysis import MAX_PARSES, PURE_MODULES, Source, check_source
 from evaluation.errors import Rejected
 
 ALLOWED = PURE_MODULES | {"torch"}
@@ -60,3 +61,19 @@ def test_a_long_path_begins_as_it_is_spelt() -> None:
     source = Source("k.py", f"import torch as t\nt.matmul{'.__call__' * 100}(1, 2)\n")
     (path,) = {source.path(node.func) for node in source.nodes if hasattr(node, "func")}
     assert path.startswith("torch.matmul.__call__.") and len(path) == 200
+
+
+def test_parsing_that_another_thread_disturbed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, disturbed = ast.parse, [True, True]
+
+    def raises(text: str) -> ast.Module:
+        if disturbed:
+            disturbed.pop()
+            raise SystemError("AST constructor recursion depth mismatch (before=36, after=34)")
+        return parse(text)
+
+    monkeypatch.setattr(ast, "parse", raises)
+    assert Source("solution.py", "import math").modules
+    disturbed[:] = [True] * MAX_PARSES
+    with pytest.raises(SystemError):
+        Source("solution.py", "import math")
