@@ -55,7 +55,7 @@ KEPT = frozenset(
     "sum mean cumsum cumprod prod mm addmm bmm baddbmm dot mv addmv convolution"
     " avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d index_add scatter_add"
     " linalg_vector_norm exp log sin cos tanh sigmoid erf sqrt rsqrt pow add sub mul div"
-    " logcumsumexp _cdist_forward".split()
+    " logcumsumexp _cdist_forward _embedding_bag _embedding_bag_forward_only".split()
 )
 """Operations that are disturbed as they are, although PyTorch can decompose them."""
 PLACES = ("arange", "linspace")
@@ -193,6 +193,9 @@ def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
             return float(math.prod(-(-size // cells) for size, cells in sizes))
         case "index_add" | "scatter_add" | "scatter_add_" | "index_add_" | "_cdist_forward":
             return float(max(1, args[-1].numel() // max(1, args[0].numel()))) + 1
+        case "_embedding_bag" | "_embedding_bag_forward_only":
+            ends = torch.cat([args[2][1:], args[2].new_full((1,), args[1].numel())])
+            return float(max(1, int((ends - args[2]).max())))
     if name.startswith(LINEAR_ALGEBRA):
         shapes = [a.shape for a in args if torch.is_tensor(a)]
         return float(max((max(shape, default=1) for shape in shapes), default=1))

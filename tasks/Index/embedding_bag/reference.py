@@ -12,8 +12,8 @@ import torch
 
 def reference(ids, lengths, table):
     counted = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-    chosen = table[ids].float() * counted[..., None]
-    return (chosen.sum(dim=1) / lengths.clamp(min=1)[:, None]).to(table.dtype)
+    first = lengths.cumsum(0) - lengths
+    return torch.nn.functional.embedding_bag(ids[counted], table, first, mode="mean")
 
 
 def cost(case):

@@ -65,6 +65,18 @@ def test_sums_grow_with_their_terms() -> None:
     assert sized(lambda x: x.sum(-1), x).max() > 20 * sized(lambda x: x[:, :2].sum(-1), x).max()
 
 
+def test_mean_of_a_bag_grows_with_its_longest_bag() -> None:
+    """One operation, though it gathers: without it, tensors of all rows would be disturbed."""
+
+    def mean(table: torch.Tensor, length: int) -> torch.Tensor:
+        first = torch.tensor([0, length])
+        return F.embedding_bag(torch.arange(length + 1) % len(table), table, first, mode="mean")
+
+    table = torch.ones((8, 32))
+    short, long = sized(lambda t: mean(t, 1), table), sized(lambda t: mean(t, 1024), table)
+    assert long.max() > 20 * short.max() > 0
+
+
 def test_places_that_no_input_moves_are_disturbed_in_every_run() -> None:
     x = torch.randn((3, 1000), generator=torch.Generator().manual_seed(1))
     size = sized(lambda x: x + torch.arange(1, 1001) / 3.0, x)
