@@ -10,6 +10,7 @@ from arena.runs.models import Measurement, Run
 from arena.runs.rounds import Round, rounds_of
 from arena.runs.states import Scope
 from evaluation.intervals import geomean
+from evaluation.production.architectures import TRACK
 from evaluation.types import Interval
 
 MAX_RUNS = 5
@@ -106,6 +107,8 @@ def _not_comparable(runs: Sequence[Run], by_run: Sequence[dict[str, Measurement]
         return "the runs are of different tasks, or of different versions of one task."
     if len({run.hardware_id for run in runs}) > 1:
         return "the runs were judged on different hardware."
+    if runs[0].task_version.task.track == TRACK:
+        return "a module is timed in its model, not on cases. The page of each run shows it."
     untimed = [run.pk for run, cases in zip(runs, by_run, strict=True) if not cases]
     if untimed:
         return f"the final verdict of {' and '.join(untimed)} has no timings."

@@ -8,6 +8,7 @@ from arena.leaderboard.comparison import MAX_RUNS, compare
 from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import HIDDEN_CASE, LEASE, finished, gate, measurement
+from tests.arena.production import production_run
 
 pytestmark = pytest.mark.django_db
 
@@ -50,6 +51,14 @@ def test_comparison_with_an_untimed_run_names_it(judged, start):
     found = compare([judged(small=2.0), silent])
     assert found.not_comparable == f"the final verdict of {silent.pk} has no timings."
     assert found.cases == [] and found.summary == ""
+
+
+@pytest.mark.django_db
+def test_runs_of_a_module_are_not_compared_by_cases():
+    pks = [production_run(by).pk for by in ("tuner", "expert")]
+    runs = Run.objects.with_names().select_related("final").filter(pk__in=pks)
+    found = compare(list(runs))
+    assert found.not_comparable.startswith("a module is timed in its model, not on cases.")
 
 
 def test_compare_page_shows_the_comparison_and_other_runs(client, judged):
