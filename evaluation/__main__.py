@@ -40,7 +40,7 @@ from evaluation.gates.integrity import MAX_BYTES
 from evaluation.importing import command as importing
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
-from evaluation.production.architectures import TRACK
+from evaluation.production.architectures import TRACK, not_admitted
 from evaluation.tasks.spec import Task, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import GateResult, Profile, Report, TaskCheck, Verdict, to_json
@@ -193,7 +193,7 @@ def admit_tasks(options: argparse.Namespace) -> int:
     options.operator, _, track = options.operator.partition("/")  # as tasks are named elsewhere
     options.track = options.track or track
     if options.track == TRACK:
-        raise RequestError(production_commands.not_admitted(options.operator))
+        raise RequestError(not_admitted(options.operator))
     folder = folder_of(options.tasks, options.operator)
     tasks = [_task(options)] if options.track else load_tasks(folder)
     admitted = [_admit(task, options) for task in tasks]

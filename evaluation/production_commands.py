@@ -98,15 +98,6 @@ def not_profiled(name: str) -> str:
     return f"{name}: modules of live models are not profiled"
 
 
-def not_admitted(name: str) -> str:
-    """Return which commands check a production task, in place of `admit`."""
-    architecture, _ = find_task(name)
-    return (
-        f"{name}: `python -m evaluation production probe {architecture.name}` and "
-        f"`production fit {architecture.name}` check modules of live models"
-    )
-
-
 def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None = None) -> int:
     """Judge a JSON request; every answer is a JSON line. Raises RequestError."""
 

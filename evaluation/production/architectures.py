@@ -218,3 +218,12 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
         both = isinstance(inner, Mapping) and isinstance(value, Mapping)
         result[key] = merged(inner, value) if both else value  # type: ignore[arg-type]
     return result
+
+
+def not_admitted(name: str) -> str:
+    """Return which commands check a production task, in place of `admit`."""
+    architecture, _ = find_task(name)
+    return (
+        f"{name}: `python -m evaluation production probe {architecture.name}` and "
+        f"`production fit {architecture.name}` check modules of live models"
+    )

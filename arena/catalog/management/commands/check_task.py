@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from arena.catalog.models import Operator, Task
 from arena.catalog.services import store_admission
 from arena.catalog.task_folders import root_of_suite
-from evaluation.production.architectures import TRACK
+from evaluation.production.architectures import TRACK, not_admitted
 
 
 class Command(BaseCommand):
@@ -71,10 +71,7 @@ class Command(BaseCommand):
             found = [slug for slug in known if slug == name or slug.startswith(f"{name}/")]
             operator = name.partition("/")[0]
             if not found and Task.objects.by_slug(f"{operator}/{TRACK}").exists():
-                raise CommandError(
-                    f"{name} is a module of a live model: `python -m evaluation production probe` "
-                    "and `fit` check its architecture."
-                )
+                raise CommandError(not_admitted(operator))
             if not found:
                 raise CommandError(
                     f"There is no task {name!r}: run `python -m runners sync`, or see /tasks/."
