@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.building import static_analysis
+from evaluation.device_kind import CPU
 from evaluation.errors import Broken, Rejected, TaskError
 from evaluation.importing.suites import Problem, Suite
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import ResourceUsage
-from evaluation.tracks.load import load_operator
+from evaluation.tasks.spec import OPEN_TRACK
+from evaluation.tracks.load import load_task
 
 SECONDS = 120
 """Processor time of one conversion."""
@@ -161,7 +163,8 @@ def _files(folder: Path, source: str) -> dict[str, str]:
     if source.strip("\n") not in files["reference.py"]:
         raise Refused("its code changed the written reference")
     try:
-        load_operator(folder)
+        load_task(folder.parent, folder.name, OPEN_TRACK.slug, CPU)
     except TaskError as error:
-        raise Refused(f"its task cannot be loaded: {error}") from None
+        reason = str(error).replace(f"{folder}: ", "")
+        raise Refused(f"its task cannot be loaded: {reason}") from None
     return files

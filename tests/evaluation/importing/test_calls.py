@@ -85,6 +85,7 @@ def found(tmp_path_factory, target: Path) -> Import:
         ),
         path_of("dropped"): problem("dropped", "x", "torch.nn.functional.dropout(x)", "dropped(x)"),
         path_of("kept"): problem("kept", "x", "x * 2", outside),
+        path_of("fixed"): problem("fixed", "x", "x * 2", "fixed(torch.tensor(2.0))"),
         path_of("untested"): problem("untested", "x", "x * 2", "pass"),
         path_of("rounded", "Quantization"): problem("rounded", "x", "x * 2", "rounded(x)"),
     }
@@ -131,6 +132,7 @@ def test_function_that_changes_its_input_gets_a_copy(found, target):
     [
         ("dropped", "random"),
         ("kept", "escaped"),
+        ("fixed", "has no unseen case"),
         ("untested", "with no tensors"),
         ("rounded", "it needs a reference that quantises"),
     ],
