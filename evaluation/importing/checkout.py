@@ -66,6 +66,8 @@ class Checkout:
 
         Raises: BadFile.
         """
+        if path not in self.blobs:
+            raise BadFile(f"{path} is not in the commit {self.commit[:12]}")
         content = untrusted_files.read(self.root / path, MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise BadFile(f"has more than {MAX_FILE_BYTES >> 20} MiB")

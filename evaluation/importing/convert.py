@@ -12,6 +12,7 @@ from typing import Any
 from evaluation.building import static_analysis
 from evaluation.device_kind import CPU
 from evaluation.errors import Broken, Rejected, TaskError
+from evaluation.importing.files import Files
 from evaluation.importing.suites import Problem, Suite
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.features import isolation_features
@@ -55,30 +56,30 @@ class Converted:
 
 
 def convert_all(
-    problems: Sequence[tuple[Problem, str]], suite: Suite, seconds: int = SECONDS
+    problems: Sequence[tuple[Problem, Files]], suite: Suite, seconds: int = SECONDS
 ) -> Iterator[Converted | Refused]:
-    """Yield what each problem with its source came to, in order.
+    """Yield what each problem with its files came to, in order.
 
     One sandbox serves all of them, because imports take longer than a conversion. A problem without
     a result there, as after another one that broke its process, is converted alone.
     """
     refused: dict[str, Refused] = {}
-    for problem, source in problems:
+    for problem, files in problems:
         try:
             if reason := suite.left_out.get(problem.category):
                 raise Refused(reason)
-            check_source(problem.path.rpartition("/")[2], suite.judged(source))
+            check_source(problem.path.rpartition("/")[2], suite.judged(files.source))
         except Refused as error:
             refused[problem.name] = error
     left = [each for each in problems if each[0].name not in refused]
     found = run(left, suite, seconds) if left else {}
-    for problem, source in problems:
+    for problem, files in problems:
         if problem.name in refused:
             yield refused[problem.name]
             continue
         result = found.get(problem.name)
         if result is None and len(left) > 1:
-            result = run([(problem, source)], suite, seconds).get(problem.name)
+            result = run([(problem, files)], suite, seconds).get(problem.name)
         yield result or Refused("its code ended the process of its conversion", final=False)
 
 
@@ -93,11 +94,11 @@ def check_source(name: str, source: str) -> None:
 
 
 def run(
-    problems: Sequence[tuple[Problem, str]], suite: Suite, seconds: int
+    problems: Sequence[tuple[Problem, Files]], suite: Suite, seconds: int
 ) -> dict[str, Converted | Refused]:
     """Run the code of problems in one sandbox, and return what it wrote, checked, by name."""
     about = {"form": suite.form, "suite": suite.slug}
-    asked = [{**asdict(problem), **about, "source": source} for problem, source in problems]
+    asked = [{**asdict(problem), **about, "files": asdict(files)} for problem, files in problems]
     with untrusted_files.scratch() as folder:
         requests, work = folder / "requests.json", folder / "work"
         work.mkdir()
@@ -119,7 +120,7 @@ def run(
         )
         if completed.returncode == launch.FAILED_TO_START:
             raise Broken(f"the sandbox did not start: {completed.stdout[-300:]}")
-        results = {p.name: _read(work / p.name, suite.judged(source)) for p, source in problems}
+        results = {p.name: _read(work / p.name, suite.judged(f.source)) for p, f in problems}
         found = {name: result for name, result in results.items() if result is not None}
         if len(problems) == 1 and not found:
             last = completed.stdout.strip().rpartition("\n")[2][-300:]

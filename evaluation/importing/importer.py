@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -17,6 +16,7 @@ from evaluation.errors import RequestError
 from evaluation.importing import convert
 from evaluation.importing.checkout import BadFile, Checkout
 from evaluation.importing.convert import Converted, Refused
+from evaluation.importing.files import Files
 from evaluation.importing.outcome import FIRST_CLASS, REFUSED, Import, Outcome
 from evaluation.importing.suites import Problem, Suite
 from evaluation.sandbox import untrusted_files
@@ -26,7 +26,7 @@ VERSION = 1
 """Version of the conversion; a new one converts unchanged problems again."""
 GROUP = 3
 """Problems that are converted in one sandbox."""
-PROBLEM = "problem.py"
+PROBLEM, CASES = "problem.py", "cases.yml"
 LICENCE = "LICENSE"
 CACHE = ".refused.json"
 """Reasons of earlier refusals, so that an import of the same files takes no time again."""
@@ -89,21 +89,21 @@ def _imported(
     refused: _Refusals,
 ) -> Iterator[Outcome]:
     """Yield what each problem came to; folders of new and changed ones are written."""
-    sources: dict[str, str] = {}
+    new: dict[str, Files] = {}
     known: dict[str, Outcome] = {}
     for each in problems:
         try:
-            source = checkout.read(each.path)
+            files = _read(checkout, each)
         except BadFile as error:
             known[each.name] = Outcome(each.name, each.path, REFUSED, str(error))
             continue
-        if (outcome := _unchanged(target / each.name, each, source)) or (
-            outcome := refused.outcome(each, source)
+        if (outcome := _unchanged(target / each.name, each, files)) or (
+            outcome := refused.outcome(each, files)
         ):
             known[each.name] = outcome
         else:
-            sources[each.name] = source
-    left = [(each, sources[each.name]) for each in problems if each.name in sources]
+            new[each.name] = files
+    left = [(each, new[each.name]) for each in problems if each.name in new]
     converted = convert.convert_all(left, suite)
     for each in problems:
         if each.name in known:
@@ -111,10 +111,16 @@ def _imported(
             continue
         found = next(converted)
         if isinstance(found, Refused):
-            refused.note(each, sources[each.name], found)
+            refused.note(each, new[each.name], found)
             yield Outcome(each.name, each.path, REFUSED, str(found))
         else:
-            yield _written(suite, checkout, each, target, sources[each.name], found)
+            yield _written(suite, checkout, each, target, new[each.name], found)
+
+
+def _read(checkout: Checkout, problem: Problem) -> Files:
+    """Return the files of a problem. Raises BadFile."""
+    source = checkout.read(problem.path)
+    return Files(source, checkout.read(problem.cases) if problem.cases else "")
 
 
 def _written(
@@ -122,7 +128,7 @@ def _written(
     checkout: Checkout,
     problem: Problem,
     target: Path,
-    source: str,
+    files: Files,
     converted: Converted,
 ) -> Outcome:
     """Write the folder of a converted problem."""
@@ -132,7 +138,7 @@ def _written(
         "repository": checkout.repository,
         "commit": checkout.commit,
         "path": problem.path,
-        "sha256": _sha256(source),
+        "sha256": files.sha256,
         "licence": checkout.licence_name(),
         "form": suite.form,
         "version": VERSION,
@@ -143,7 +149,8 @@ def _written(
     toml = converted.files["task.toml"] + "\n[source]\n" + _lines(origin)
     place = target / problem.name
     written = "changed" if place.is_dir() else "new"
-    _replace(place, {**converted.files, "task.toml": toml, PROBLEM: source})
+    kept = {PROBLEM: files.source, **({CASES: files.cases} if files.cases else {})}
+    _replace(place, {**converted.files, "task.toml": toml, **kept})
     return Outcome(
         problem.name,
         problem.path,
@@ -155,13 +162,14 @@ def _written(
     )
 
 
-def _unchanged(place: Path, problem: Problem, source: str) -> Outcome | None:
+def _unchanged(place: Path, problem: Problem, files: Files) -> Outcome | None:
     """Return the outcome of a folder that was imported from the same bytes before."""
-    digest = _sha256(source)
     try:
         table = tomllib.loads((place / "task.toml").read_text(encoding="utf-8"))["source"]
-        same = table["sha256"] == digest and table["version"] == VERSION
-        kept = hashlib.sha256((place / PROBLEM).read_bytes()).hexdigest() == digest
+        same = table["sha256"] == files.sha256 and table["version"] == VERSION
+        kept = (place / PROBLEM).read_bytes() == files.source.encode()
+        if files.cases:
+            kept = kept and (place / CASES).read_bytes() == files.cases.encode()
         complete = all((place / name).is_file() for name in convert.FILES)
         flags, fingerprint = tuple(table["flags"]), table["fingerprint"]
     except (OSError, ValueError, KeyError):
@@ -169,10 +177,6 @@ def _unchanged(place: Path, problem: Problem, source: str) -> Outcome | None:
     if not (same and kept and complete):
         return None
     return Outcome(problem.name, problem.path, FIRST_CLASS, "", flags, fingerprint, "unchanged")
-
-
-def _sha256(source: str) -> str:
-    return hashlib.sha256(source.encode()).hexdigest()
 
 
 class _Refusals:
@@ -186,19 +190,19 @@ class _Refusals:
         except (OSError, ValueError, KeyError, TypeError):
             self._known = {}
 
-    def outcome(self, problem: Problem, source: str) -> Outcome | None:
+    def outcome(self, problem: Problem, files: Files) -> Outcome | None:
         """Return the outcome of a problem that was refused with the same bytes before."""
         found = self._known.get(problem.name, {})
-        if found.get("sha256") != _sha256(source):
+        if found.get("sha256") != files.sha256:
             return None
         return Outcome(problem.name, problem.path, REFUSED, str(found["reason"]))
 
-    def note(self, problem: Problem, source: str, refused: Refused) -> None:
+    def note(self, problem: Problem, files: Files, refused: Refused) -> None:
         """Keep the reason of a refusal that another attempt would repeat."""
         if not refused.final:
             return
         with self._lock:
-            self._known[problem.name] = {"sha256": _sha256(source), "reason": str(refused)}
+            self._known[problem.name] = {"sha256": files.sha256, "reason": str(refused)}
             kept = {"version": VERSION, "refused": self._known}
             _write_text(self._path, json.dumps(kept, indent=1, sort_keys=True) + "\n")
 

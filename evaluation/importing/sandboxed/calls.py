@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from evaluation.importing.files import Files
 from evaluation.importing.sandboxed.kernelbench import identifier
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.sandboxed.recorded_calls import (
@@ -33,9 +34,9 @@ MAX_TIED = 6
 """Equal sizes of which every division is tried."""
 
 
-def sources(source: str, name: str) -> Iterator[str]:
+def sources(files: Files, name: str) -> Iterator[str]:
     """Yield problems of KernelBench's form for the groups of calls. Raises Unsupported."""
-    function, test = function_and_test(source)
+    function, test = function_and_test(files.source)
     calls, called = recorded(function, test, name)
     groups: dict[str, list[Call]] = {}
     for call in calls:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from evaluation.importing.files import Files
 from evaluation.importing.sandboxed.constants import GENERATORS, Constants
 from evaluation.importing.sandboxed.observation import Observed, Sizes, Unsupported
 from evaluation.importing.sandboxed.recording import Recording
@@ -42,9 +43,9 @@ class Call:
     outputs: tuple[torch.Tensor, ...]
 
 
-def sources(source: str, name: str) -> Iterator[str]:
+def sources(files: Files, name: str) -> Iterator[str]:
     """Yield the files that may become a task: the problem's own."""
-    yield source
+    yield files.source
 
 
 class KernelBench:

@@ -89,9 +89,12 @@ def refuse(folder: Path, reason: str, final: bool = True) -> None:
 
 def convert(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Write the first of a problem's sources that can be a task; raise the first's error."""
+    from evaluation.importing.files import Files
+
     form = importlib.import_module(f"evaluation.importing.sandboxed.{asked['form']}")
+    files, name = Files(**asked["files"]), asked["path"].rpartition("/")[2][: -len(".py")]
     first: Exception | None = None
-    for source in form.sources(asked["source"], asked["path"].rpartition("/")[2][: -len(".py")]):
+    for source in form.sources(files, name):
         try:
             return convert_source(source, asked, folder)
         except Exception as error:  # a problem's code raises anything

@@ -9,15 +9,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from evaluation.importing.files import Files
 from evaluation.importing.sandboxed.kernelbench import MODEL
 from evaluation.importing.sandboxed.observation import Unsupported
 
 
-def sources(source: str, name: str) -> Iterator[str]:
+def sources(files: Files, name: str) -> Iterator[str]:
     """Yield the file with its module under the name of KernelBench's form. Raises Unsupported."""
-    classes = [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    classes = [node.name for node in ast.parse(files.source).body if isinstance(node, ast.ClassDef)]
     named = [each for each in classes if name == each or name.endswith(f"_{each}")]
     if not named:
         raise Unsupported(f"has no class with the name of its file, {name}")
     longest = max(named, key=len)
-    yield source if longest == MODEL else f"{source}\n\n{MODEL} = {longest}\n"
+    yield files.source if longest == MODEL else f"{files.source}\n\n{MODEL} = {longest}\n"

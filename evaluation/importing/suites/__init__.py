@@ -19,6 +19,8 @@ class Problem:
     title: str
     level: int
     category: str
+    cases: str = ""
+    """Path of the file that gives its cases; empty where the file itself does."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ import pytest
 
 from evaluation.importing import convert
 from evaluation.importing.convert import Converted, Refused
+from evaluation.importing.files import Files
 from evaluation.importing.suites import Problem, suites
 from tests.evaluation.importing.suite_checkout import SCALED, problem
 
 pytestmark = pytest.mark.timeout(300)
 KERNELBENCH = suites()["kernelbench"]
-GOOD = (Problem("good", "good.py", "Good", 1, "Math"), SCALED)
+GOOD = (Problem("good", "good.py", "Good", 1, "Math"), Files(SCALED))
 FORKS = """import os, time
     for _ in range(12):
         if os.fork() == 0:
@@ -22,12 +23,12 @@ FORKS = """import os, time
     time.sleep(60)"""
 
 
-def bad(name: str, before: str) -> tuple[Problem, str]:
-    source = problem("x * self.weight", before=before)
-    return Problem(name, f"{name}.py", name, 1, "Math"), source
+def bad(name: str, before: str) -> tuple[Problem, Files]:
+    files = Files(problem("x * self.weight", before=before))
+    return Problem(name, f"{name}.py", name, 1, "Math"), files
 
 
-def converted(*problems: tuple[Problem, str], seconds: int = 100) -> dict[str, object]:
+def converted(*problems: tuple[Problem, Files], seconds: int = 100) -> dict[str, object]:
     """Convert without the rules of sources, which refuse most of these first."""
     return dict(convert.run(problems, KERNELBENCH, seconds))
 

@@ -7,6 +7,7 @@ import tomllib
 import pytest
 
 from evaluation.importing.checkout import Checkout
+from evaluation.importing.files import Files
 from evaluation.importing.importer import import_suite
 from evaluation.importing.outcome import FIRST_CLASS, REFUSED
 from evaluation.importing.sandboxed.named_module import sources
@@ -81,7 +82,8 @@ def test_file_without_its_module_is_refused(imported):
 
 def test_sources_names_the_longest_class_that_ends_the_name():
     source = "class Loss: pass\nclass CrossLoss: pass\n"
-    assert list(sources(source, "py_3_CrossLoss")) == [f"{source}\n\nModel = CrossLoss\n"]
-    assert list(sources("class Model: pass\n", "py_4_Model")) == ["class Model: pass\n"]
+    files = Files(source)
+    assert list(sources(files, "py_3_CrossLoss")) == [f"{source}\n\nModel = CrossLoss\n"]
+    assert list(sources(Files("class Model: pass\n"), "py_4_Model")) == ["class Model: pass\n"]
     with pytest.raises(Unsupported, match="py_5_MyLoss"):
-        list(sources(source, "py_5_MyLoss"))
+        list(sources(files, "py_5_MyLoss"))
