@@ -18,6 +18,7 @@ import torch
 from evaluation.importing.files import Files
 from evaluation.importing.sandboxed.kernelbench import identifier
 from evaluation.importing.sandboxed.observation import Unsupported
+from evaluation.importing.sandboxed.problem_text import ProblemText
 from evaluation.importing.sandboxed.recorded_calls import (
     LISTS,
     SIZE_NAMES,
@@ -72,49 +73,18 @@ def _source(function: str, found: Callable[..., Any], group: list[Call]) -> str:
         for t, n in zip(call.tensors, order, strict=True)
         for symbol, size in zip(sizes[n], t.shape, strict=True)
     }
-    held = "".join(f"        self.{n} = {n}\n" for n in tied)
-    takes = "".join(f", {n}" for n in tied)
-    return PROBLEM.format(
-        function=function.strip("\n"),
-        doc=text.replace("\\", "/").replace('"""', "'''").strip().replace("\n", "\n    "),
-        init=f"    def __init__(self{takes}):\n        super().__init__()\n{held}\n"
-        if tied
-        else "",
-        names=", ".join(order),
-        body="\n".join(f"        {line}" for line in _body(called, signature, call, names, tied)),
-        constants="\n".join(f"{n} = {v}" for n, v in constants.items()),
-        drawn="".join(f"        {line},\n" for line in drawn),
-        values=", ".join(tied.values()),
+    problem = ProblemText(
+        part=function,
+        origin="a call of the suite's test",
+        doc=text,
+        settings=list(tied),
+        names=order,
+        body=_body(called, signature, call, names, tied),
+        constants=constants,
+        inputs=["return [", *(f"    {line}," for line in drawn), "]"],
+        init_inputs=[f"return [{', '.join(tied.values())}]"],
     )
-
-
-PROBLEM = '''\
-{function}
-
-
-# Written by the importer, from a call of the suite's test.
-
-import torch
-
-
-class Model(torch.nn.Module):
-    """{doc}"""
-
-{init}    def forward(self, {names}):
-{body}
-
-
-{constants}
-
-
-def get_inputs():
-    return [
-{drawn}    ]
-
-
-def get_init_inputs():
-    return [{values}]
-'''
+    return str(problem)
 
 
 def _same(call: Call, tensor: Tensors) -> Tensors:
