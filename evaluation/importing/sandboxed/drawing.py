@@ -8,10 +8,12 @@ from evaluation.importing.sandboxed.observation import Unsupported
 
 
 class _Drawn(ast.NodeTransformer):
-    """Replaces `torch.rand`, `randn` and `randint` by calls of `draw`."""
+    """Replaces `torch.rand`, `randn`, `randint` and `x.uniform_` by calls of `draw`."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "uniform_":
+            return self._filled(node.func.value, node)
         match ast.unparse(node.func):
             case "torch.rand":
                 return self._call(
@@ -36,6 +38,15 @@ class _Drawn(ast.NodeTransformer):
         if len(node.args) == 1 and isinstance(node.args[0], ast.Tuple | ast.List | ast.Name):
             return ast.parse(f"torch.empty({ast.unparse(node.args[0])}).shape", mode="eval").body
         return ast.Tuple(list(node.args), ast.Load())
+
+    def _filled(self, tensor: ast.expr, node: ast.Call) -> ast.expr:
+        """Return the call that copies uniform numbers into a tensor."""
+        if len(node.args) not in (0, 2):
+            raise Unsupported("draws uniform numbers without both bounds")
+        low, high = node.args or (ast.Constant(0.0), ast.Constant(1.0))
+        shape = ast.Attribute(tensor, "shape", ast.Load())
+        copy = ast.Attribute(tensor, "copy_", ast.Load())
+        return ast.Call(copy, [self._call("uniform", shape, low, high)], [])
 
     def _integers(self, node: ast.Call) -> ast.expr:
         named = {k.arg: k.value for k in node.keywords}

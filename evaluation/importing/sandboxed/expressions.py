@@ -24,7 +24,7 @@ def closed_form(samples: Samples, symbols: Sequence[str]) -> str:
             if found := _product(samples, chosen):
                 return found
     if len(used) == 1:
-        return _floor(samples, used[0])
+        return _quotient(samples, used[0]) or _floor(samples, used[0])
     return _sum(samples, used)
 
 
@@ -53,6 +53,13 @@ def _product(samples: Samples, symbols: Sequence[str]) -> str:
         return ""
     factor = ratios.pop()
     return "*".join([*([str(factor)] if factor > 1 else []), *symbols])
+
+
+def _quotient(samples: Samples, symbol: str) -> str:
+    """Return `symbol // divisor`, of sizes that are multiples of the divisor."""
+    divisors = {divmod(sizes[symbol], size) for sizes, size in samples}
+    divisor, rest = divisors.pop()
+    return "" if divisors or rest else f"{symbol} // {divisor}"
 
 
 def _floor(samples: Samples, symbol: str) -> str:

@@ -25,7 +25,8 @@ class Recording(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func is torch.rand:
+        unit = func is torch.Tensor.uniform_ and tuple(args[1:3]) in ((), (0, 1))
+        if func is torch.rand or unit:
             self.drawn.append((result, UNIFORM, (0, 1)))
         elif func is torch.randn:
             self.drawn.append((result, NORMAL, (0, 0)))
