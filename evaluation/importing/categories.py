@@ -6,7 +6,7 @@ import re
 
 _WORDS = (
     ("Loss", "loss kldiv hinge"),
-    ("Fusion", "attention fused"),
+    ("Fusion", "attention fused deltanet trimul"),
     ("Normalization", "norm"),
     ("Convolution", "conv"),
     ("Pooling", "pool"),
@@ -16,7 +16,7 @@ _WORDS = (
     ("LinearAlgebra", "cholesky lu qr svd eig solve inverse det"),
     ("Random", "rand dropout bernoulli"),
     ("Optimizer", "adam sgd optimizer"),
-    ("Reduce", "reduction sum mean max min argmax argmin cumsum cumprod prod"),
+    ("Reduce", "reduction sum mean max min argmax argmin cumsum cumprod prod prefixsum vectorsum"),
     ("Index", "index gather scatter embedding topk sort permute"),
     ("SpatialOps", "interpolate grid upsample pad pixel"),
 )

@@ -19,6 +19,8 @@ from evaluation.importing.categories import category_of
         ("Average_Pooling_2D", "Pooling"),
         ("Max reduction over a dimension", "Reduce"),
         ("cumsum_exclusive", "Reduce"),
+        ("prefixsum", "Reduce"),
+        ("gated deltanet chunk fwd h", "Fusion"),
         ("MSELoss", "Loss"),
         ("logical_and", "Math"),
     ],
