@@ -68,7 +68,9 @@ def convert_all(
         try:
             if reason := suite.left_out.get(problem.category):
                 raise Refused(reason)
-            check_source(problem.path.rpartition("/")[2], suite.judged(files.source))
+            name, judged = problem.path.rpartition("/")[2], suite.judged(files.source)
+            same_lines = files.source.startswith(judged)
+            check_source(name if same_lines else f"the judged part of {name}", judged)
         except Refused as error:
             refused[problem.name] = error
     left = [each for each in problems if each[0].name not in refused]

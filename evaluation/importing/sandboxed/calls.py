@@ -81,6 +81,7 @@ def _source(function: str, found: Callable[..., Any], group: list[Call]) -> str:
         names=order,
         body=_body(called, signature, call, names, tied),
         constants=constants,
+        cases={},
         inputs=["return [", *(f"    {line}," for line in drawn), "]"],
         init_inputs=[f"return [{', '.join(tied.values())}]"],
     )

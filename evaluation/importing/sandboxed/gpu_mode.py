@@ -40,6 +40,7 @@ MAX_CALLS = 5000
 _SETTINGS = (int, float, bool, str, type(None))
 BLANK, FILLED = ("empty", "zeros"), ("ones", "full")
 """Functions that make a buffer, and that make an input which is not drawn."""
+SEED = "seed"
 Case = Mapping[str, object]
 
 
@@ -56,18 +57,19 @@ def sources(files: Files, name: str) -> Iterator[str]:
         raise Unsupported(f"uses {found[0]}, which the judge cannot draw")
     description, cases = read_cases(files.cases)
     doc = description or ast.get_docstring(functions[REFERENCE]) or ""
-    problems: list[tuple[_Problem, float]] = []
+    problems: dict[str, _Problem] = {}
     errors: list[Exception] = []
-    for case in cases:
+    for number, case in enumerate(cases, 1):
         try:
             given = arguments_of(functions[GENERATOR], case)
-            problems.append((_problem(part, functions[GENERATOR], given), _numbers(given)))
+            problems[f"benchmark-{number}"] = _problem(part, functions[GENERATOR], given)
         except Exception as error:  # a problem's code raises anything
             errors.append(error)
     if not problems:
         raise errors[0]
-    problem, _ = min(problems, key=lambda each: (len(each[0].data.fixed), -each[1]))
-    yield problem.text(part, doc)
+    name, problem = min(problems.items(), key=lambda each: each[1].rank)
+    others = {n: p.sizes for n, p in problems.items() if n != name and p.modes == problem.modes}
+    yield problem.text(part, doc, others)
 
 
 def read_cases(text: str) -> tuple[str, list[Case]]:
@@ -105,12 +107,6 @@ def arguments_of(function: ast.FunctionDef, case: Case) -> dict[str, object]:
     if unknown := [name for name in case if name not in found]:
         raise Unsupported(f"task.yml gives {unknown[0]}, which {GENERATOR}() does not take")
     return found
-
-
-def _numbers(arguments: Mapping[str, object]) -> float:
-    """Return the product of the sizes of a case; seeds count for nothing."""
-    sizes = {n: v for n, v in arguments.items() if type(v) is int and "seed" not in n}
-    return math.prod(v for v in sizes.values() if v > 0)
 
 
 @dataclass
@@ -170,8 +166,24 @@ class _Problem:
     called: str
     """The call of the reference, with what its result needs."""
 
-    def text(self, part: str, doc: str) -> str:
-        """Return the file of the problem."""
+    @property
+    def sizes(self) -> Case:
+        """Return the arguments that can be sizes, which a seed is not."""
+        return {n: v for n, v in self.constants.items() if type(v) is int and SEED not in n}
+
+    @property
+    def modes(self) -> Case:
+        """Return the other arguments, without seeds."""
+        return {n: v for n, v in self.constants.items() if type(v) is not int}
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Return the order of cases: first those whose inputs are all drawn, then the largest."""
+        sizes = [v for v in self.sizes.values() if isinstance(v, int)]
+        return len(self.data.fixed), -math.prod(max(size, 1) for size in sizes)
+
+    def text(self, part: str, doc: str, cases: Mapping[str, Case]) -> str:
+        """Return the file of the problem, with other cases of it."""
         problem = ProblemText(
             part=part,
             origin=f"{GENERATOR}() and a benchmark of task.yml",
@@ -180,6 +192,7 @@ class _Problem:
             names=list(self.data.inputs),
             body=[*self.data.buffers, "with torch.no_grad():", f"    return {self.called}"],
             constants=self.constants,
+            cases=cases,
             inputs=self.generator.lines(self.data.inputs.values()),
             init_inputs=self.generator.lines(self.data.settings.values()),
         )

@@ -13,6 +13,7 @@ import torch
 from evaluation.importing.files import Files
 from evaluation.importing.sandboxed.constants import GENERATORS, Constants
 from evaluation.importing.sandboxed.observation import Observed, Sizes, Unsupported
+from evaluation.importing.sandboxed.problem_text import CASES
 from evaluation.importing.sandboxed.recording import Recording
 
 MODEL = "Model"
@@ -60,6 +61,7 @@ class KernelBench:
         if not isinstance(namespace.get(MODEL), type):
             raise Unsupported(f"has no class {MODEL}")
         self.sizes = self.constants.values(namespace)
+        self.cases: dict[str, dict[str, object]] = namespace.get(CASES, {})
         self.published = self.call({})
         self.parameters = parameter_names(self.published.module, self.published.tensors)
         self.weights = frozenset(self.parameters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+CASES = "PUBLISHED_CASES"
 _TEXT = '''\
 {part}
 
@@ -22,7 +23,7 @@ class Model(torch.nn.Module):
 
 
 {constants}
-
+{cases}
 
 def get_inputs():
 {inputs}
@@ -47,6 +48,8 @@ class ProblemText:
     """Names of the inputs."""
     body: Sequence[str]
     constants: Mapping[str, object]
+    cases: Mapping[str, Mapping[str, object]]
+    """Other published values of the constants, by name of the case."""
     inputs: Sequence[str]
     init_inputs: Sequence[str]
 
@@ -63,6 +66,7 @@ class ProblemText:
             names=", ".join(self.names),
             body=_indented(self.body, 8),
             constants="\n".join(f"{name} = {value!r}" for name, value in self.constants.items()),
+            cases=f"{CASES} = {dict(self.cases)!r}\n" if self.cases else "",
             inputs=_indented(self.inputs, 4),
             init_inputs=_indented(self.init_inputs, 4),
         )

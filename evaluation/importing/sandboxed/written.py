@@ -41,6 +41,8 @@ class Written:
     published: dict[str, object]
     gpu: dict[str, object]
     gpu_mb: int
+    gpu_cases: dict[str, dict[str, object]]
+    """Other published configurations, which are small enough for a GPU."""
     uniform: tuple[str, ...]
     """Inputs that the suite draws from [0, 1)."""
     case_mb: int = 24
@@ -60,8 +62,10 @@ class Written:
         lines += [f"{name} = {text}" for name, text in self.domain.items()]
         lines += ["", "[models]", f"published = {_table(self.published)}"]
         lines += ["", "[limits]", f"case_mb = {self.case_mb}"]
-        if self.gpu != self.published:
-            lines += ["", "[gpu.models]", f"published-smaller = {_table(self.gpu)}"]
+        if self.gpu != self.published or self.gpu_cases:
+            name = "published" if self.gpu == self.published else "published-smaller"
+            models = {name: self.gpu, **self.gpu_cases}
+            lines += ["", "[gpu.models]", *(f"{n} = {_table(m)}" for n, m in models.items())]
         memory = max(16384, 6 * self.gpu_mb)
         lines += ["", "[gpu.limits]", f"case_mb = {self.gpu_mb}", f"memory_mb = {memory}"]
         return "\n".join(lines) + "\n"
@@ -119,6 +123,7 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         published=published,
         gpu={**gpu, **scalars},
         gpu_mb=gpu_mb,
+        gpu_cases={n: {**c, **scalars} for n, c in _cases(problem, general, gpu, gpu_mb).items()},
         uniform=uniform,
     )
 
@@ -234,6 +239,27 @@ def _on_gpu(
         largest = max(halved, key=lambda n: halved[n])
         chosen[largest] = halved[largest]
     return dict(chosen), max(1024, 2 * found)
+
+
+def _cases(
+    problem: KernelBench, general: General, largest: Mapping[str, object], gpu_mb: int
+) -> dict[str, dict[str, object]]:
+    """Return the other published configurations that differ from the largest in sizes alone."""
+    found: dict[str, dict[str, object]] = {}
+    for name, case in problem.cases.items():
+        sizes = {n: int(str(case[n])) for n in general.ranges if n in case}
+        known = general.all_sizes(problem, sizes)
+        if any(known.get(n, v) != v for n, v in case.items()):
+            continue  # a size that cannot vary has another value
+        inside = all(
+            r.low <= known[n] <= r.high and known[n] % r.step == 0
+            for n, r in general.ranges.items()
+        )
+        configuration: dict[str, object] = {n: known[n] for n in general.ranges}
+        new = configuration not in (largest, *found.values())
+        if inside and new and 2 * _megabytes(problem, general, sizes) <= gpu_mb:
+            found[name] = configuration
+    return found
 
 
 def _megabytes(problem: KernelBench, general: General, sizes: Mapping[str, int]) -> int:

@@ -18,6 +18,7 @@ from evaluation.importing.sandboxed.kernelbench import KernelBench
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.suites import Problem, suites
 from evaluation.tracks.load import load_task
+from evaluation.types import Split
 from tests.evaluation.importing.suite_checkout import commit
 
 pytestmark = pytest.mark.timeout(600)
@@ -156,7 +157,19 @@ def test_reference_with_a_generator_becomes_a_task(found, folder):
 
 
 def test_largest_benchmark_is_published(found, folder):
-    assert table(folder, "doubled")["models"]["published"] == {"rows": 32, "cols": 48}
+    assert table(folder, "doubled")["models"] == {"published": {"rows": 32, "cols": 48}}
+
+
+def test_other_benchmarks_are_cases_of_a_gpu(found, folder):
+    models = {
+        "published": {"rows": 32, "cols": 48},
+        "benchmark-2": {"rows": 32, "cols": 16},
+    }
+    assert table(folder, "doubled")["gpu"]["models"] == models
+    assert "models" not in table(folder, "switched")["gpu"], "the other benchmark has no mask"
+    task = load_task(folder / "into" / SUITE.slug, "gm_set_doubled", "torch-to-torch", "gpu")
+    seen = [case.name for case in task.operator.cases if case.split is Split.SEEN]
+    assert seen == ["published", "benchmark-2"]
 
 
 def test_import_keeps_both_files(found, folder):
@@ -202,7 +215,7 @@ def test_case_whose_inputs_are_all_drawn_is_preferred(found, folder):
         ("damaged", "task.yml is not valid YAML: line 6"),
         ("without_cases", "task.yml has no list of benchmarks"),
         ("unfilled", "task.yml does not give cols, which generate_input() takes"),
-        ("imports", "`socket` may not be imported"),
+        ("imports", "the judged part of reference.py:9: `socket` may not be imported"),
         ("narrow", "uses torch.float8_e4m3fnuz, which the judge cannot draw"),
         ("counted", "does not run on tensors without data: aten::bincount"),
         ("long", "generate_input() makes more than 5000 calls of PyTorch"),
