@@ -61,7 +61,7 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 def _first(node: ast.stmt) -> int:
     """Return the number of a statement's first line, which is that of its first decorator."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min(part.lineno for part in (node, *decorators))
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _is_import_of_suite(node: ast.stmt) -> bool:
