@@ -28,7 +28,8 @@ web/test_browser.py runners/test_experiment_of_models.py runners/test_launcher.p
 runners/test_faults.py evaluation/test_pipeline.py runners/worker/test_attempt.py
 runners/agents/test_finding_agents.py evaluation/production/test_verdicts.py
 evaluation/tasks/test_tasks_folder.py evaluation/importing/test_convert.py
-evaluation/importing/test_importer.py evaluation/admission/test_reference_check.py
+evaluation/importing/test_importer.py evaluation/importing/test_gpu_mode.py
+evaluation/admission/test_reference_check.py
 evaluation/admission/test_trivial_submissions.py evaluation/gates/test_generalization.py
 evaluation/languages/test_cuda.py gpu/test_honest.py
 evaluation/building/test_extensions.py evaluation/languages/test_hip.py web/test_pages.py

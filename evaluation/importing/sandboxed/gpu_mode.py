@@ -13,12 +13,10 @@ import re
 import sys
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import yaml
-from torch.overrides import TorchFunctionMode
 
 from evaluation.importing.files import Files
 from evaluation.importing.reference_part import (
@@ -32,14 +30,10 @@ from evaluation.importing.sandboxed.generator import Generator
 from evaluation.importing.sandboxed.kernelbench import identifier
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.sandboxed.problem_text import ProblemText
+from evaluation.importing.sandboxed.reference_data import SETTINGS, Data
 
-_FORMATS = re.compile(r"\btorch\.(float8_\w*fnuz|float4_\w+)")
+_FORMATS = re.compile(r"torch\.(float8_\w*fnuz|float4_\w+)")
 """Formats that no input of a task can have."""
-MAX_CALLS = 5000
-"""Calls of PyTorch in a generator: it runs for every size that is tried."""
-_SETTINGS = (int, float, bool, str, type(None))
-BLANK, FILLED = ("empty", "zeros"), ("ones", "full")
-"""Functions that make a buffer, and that make an input which is not drawn."""
 SEED = "seed"
 Case = Mapping[str, object]
 
@@ -53,8 +47,9 @@ def sources(files: Files, name: str) -> Iterator[str]:
             raise Unsupported(f"has no function {wanted}()")
     if not check_uses_reference(files.source):
         raise Unsupported(f"{CHECK}() tests properties of the result, not its values")
-    if found := _FORMATS.search(part):
-        raise Unsupported(f"uses {found[0]}, which the judge cannot draw")
+    names = {ast.unparse(n) for n in ast.walk(ast.parse(part)) if isinstance(n, ast.Attribute)}
+    if narrow := sorted(filter(_FORMATS.fullmatch, names)):
+        raise Unsupported(f"uses {narrow[0]}, which the judge cannot draw")
     description, cases = read_cases(files.cases)
     doc = description or ast.get_docstring(functions[REFERENCE]) or ""
     problems: dict[str, _Problem] = {}
@@ -102,58 +97,11 @@ def arguments_of(function: ast.FunctionDef, case: Case) -> dict[str, object]:
             found[name] = ast.literal_eval(values[name])
         else:
             raise Unsupported(f"task.yml does not give {name}, which {GENERATOR}() takes")
-        if not isinstance(found[name], _SETTINGS):
+        if not isinstance(found[name], SETTINGS):
             raise Unsupported(f"{name} is a {type(found[name]).__name__} in task.yml")
     if unknown := [name for name in case if name not in found]:
         raise Unsupported(f"task.yml gives {unknown[0]}, which {GENERATOR}() does not take")
     return found
-
-
-@dataclass
-class _Making(TorchFunctionMode):
-    """A mode that notes tensors whose elements are all equal, by the function that made them.
-
-    Raises: Unsupported where there are too many calls.
-    """
-
-    made: list[tuple[torch.Tensor, str]] = field(default_factory=list)
-    calls: int = 0
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls += 1
-        if self.calls > MAX_CALLS:
-            raise Unsupported(f"{GENERATOR}() makes more than {MAX_CALLS} calls of PyTorch")
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "").removesuffix("_like")
-        if name in (*BLANK, *FILLED) and torch.is_tensor(result):
-            self.made.append((result, name))
-        return result
-
-    def maker_of(self, tensor: torch.Tensor) -> str:
-        """Return the function that made a tensor; empty for one that was written to, or drawn."""
-        if tensor._version:
-            return ""
-        return next((name for other, name in self.made if other is tensor), "")
-
-
-@dataclass
-class _Data:
-    """The data of the reference, taken apart: inputs, output buffers and settings."""
-
-    values: list[Any]
-    inputs: dict[str, str] = field(default_factory=dict)
-    """Expressions of the generator, by name."""
-    fixed: list[str] = field(default_factory=list)
-    """Inputs that are the same in every call."""
-    settings: dict[str, str] = field(default_factory=dict)
-    """Expressions of what is no tensor, and of shapes of buffers."""
-    buffers: list[str] = field(default_factory=list)
-    """Statements that make a buffer."""
-    items: list[str] = field(default_factory=list)
-    """Expressions of the data."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +110,7 @@ class _Problem:
 
     constants: Case
     generator: Generator
-    data: _Data
+    data: Data
     called: str
     """The call of the reference, with what its result needs."""
 
@@ -208,77 +156,16 @@ def _problem(part: str, function: ast.FunctionDef, given: Mapping[str, object]) 
         names[name] = identifier(name, {*module.__dict__, *names.values()})
     constants = {names[name]: value for name, value in given.items()}
     generator = Generator(function, names)
-    data = _data(generator, module, constants)
-    items = f"({''.join(f'{item}, ' for item in data.items)})"
-    called = f"{REFERENCE}({items if generator.is_tuple else data.items[0]})"
-    values = tuple(data.values) if generator.is_tuple else data.values[0]
+    data = Data(generator, {**module.__dict__, **constants})
+    called = f"{REFERENCE}({data.expression})"
     try:
         with torch.device("meta"):
-            result = module.__dict__[REFERENCE](values)
+            result = module.__dict__[REFERENCE](data.value)
     except NotImplementedError as error:
         reason = str(error).partition(", but")[0][:200]
         raise Unsupported(f"does not run on tensors without data: {reason}") from None
-    wide = [torch.is_tensor(x) and x.dtype == torch.float64 for x in (result, *data.values)]
+    items = data.value if generator.is_tuple else (data.value,)
+    wide = [torch.is_tensor(x) and x.dtype == torch.float64 for x in (result, *items)]
     if wide[0] and not any(wide[1:]):
-        called += ".float()"  # the reference is wider than what it is given, and so is the truth
+        called += ".float()"  # wider than any input, to be exact; the judge's truth is, too
     return _Problem(constants, generator, data, called)
-
-
-def _data(generator: Generator, module: types.ModuleType, constants: Case) -> _Data:
-    """Return the data that the generator makes, from a run on tensors without data."""
-    lines = generator.lines(map(ast.unparse, generator.returned))
-    text = "def returned():\n" + "".join(f"    {line}\n" for line in lines)
-    namespace = {**module.__dict__, **constants}
-    exec(compile(text, "problem.py", "exec"), namespace)
-    with torch.device("meta"), _Making() as making:
-        found = _Data(namespace["returned"]())
-    waiting: list[tuple[str, str, torch.Tensor]] = []
-    for number, (node, value) in enumerate(zip(generator.returned, found.values, strict=True)):
-        expression, stem = ast.unparse(node), _stem(node)
-        taken = {*namespace, *found.inputs, *found.settings, "self"} - {stem}
-        other = f"input_{number}" if generator.is_tuple else "data"
-        name = identifier(stem or other, {*taken, *constants})
-        if torch.is_tensor(value):
-            maker = making.maker_of(value)
-            if maker in BLANK:
-                waiting.append((name, expression, value))
-            else:
-                found.inputs[name] = expression
-                found.fixed += [name] if maker else []
-            found.items.append(name)
-        elif isinstance(value, dict) and value and all(map(torch.is_tensor, value.values())):
-            pairs = []
-            for key in value:
-                each = identifier(str(key), {*taken, *constants, *found.inputs, name})
-                found.inputs[each] = f"{expression}[{key!r}]"
-                pairs.append(f"{key!r}: {each}")
-            found.items.append(f"{{{', '.join(pairs)}}}")
-        elif _is_setting(value):
-            found.settings[name] = expression
-            found.items.append(f"self.{name}")
-        else:
-            raise Unsupported(f"its data has a {type(value).__name__}, which is no tensor")
-    if not found.inputs:
-        raise Unsupported("no part of its data is drawn")
-    first = next(iter(found.inputs))
-    for name, expression, value in waiting:
-        found.settings[f"{name}_shape"] = f"tuple({expression}.shape)"
-        options = f"dtype={value.dtype}, device={first}.device"
-        maker = making.maker_of(value)
-        found.buffers.append(f"{name} = torch.{maker}(self.{name}_shape, {options})")
-    return found
-
-
-def _stem(node: ast.expr) -> str:
-    """Return the name of a variable, also in `x.contiguous()`; empty for others."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        node = node.func.value
-    return node.id if isinstance(node, ast.Name) and node.id != "torch" else ""
-
-
-def _is_setting(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_setting, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_is_setting, value))
-    return isinstance(value, _SETTINGS)

@@ -218,7 +218,7 @@ def test_case_whose_inputs_are_all_drawn_is_preferred(found, folder):
         ("imports", "the judged part of reference.py:9: `socket` may not be imported"),
         ("narrow", "uses torch.float8_e4m3fnuz, which the judge cannot draw"),
         ("counted", "does not run on tensors without data: aten::bincount"),
-        ("long", "generate_input() makes more than 5000 calls of PyTorch"),
+        ("long", "its generator makes more than 5000 calls of PyTorch"),
         ("lost", "problems/set/lost/reference.py is not in the commit"),
     ],
 )
