@@ -18,7 +18,7 @@ from evaluation.importing.sandboxed.kernelbench import Call, KernelBench, identi
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.sandboxed.recording import INTEGERS, UNIFORM
 
-DTYPES = {torch.float32: "dtype", torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
+DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
 DTYPES |= {torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 MAX_FAN_IN = 256
 """Terms of a sum beyond which weights are not made smaller: small cases have fewer of them."""
@@ -33,6 +33,7 @@ class Written:
     title: str
     category: str
     level: int
+    dtype: str
     families: tuple[str, ...]
     reference: str
     arguments: list[dict[str, object]]
@@ -58,7 +59,7 @@ class Written:
         if self.derived:
             lines += ["", "[derived]"]
             lines += [f"{name} = {_text(text)}" for name, text in self.derived.items()]
-        lines += ["", "[domain]", 'dtypes = ["float32"]']
+        lines += ["", "[domain]", f"dtypes = {_list([self.dtype])}"]
         lines += [f"{name} = {text}" for name, text in self.domain.items()]
         lines += ["", "[models]", f"published = {_table(self.published)}"]
         lines += ["", "[limits]", f"case_mb = {self.case_mb}"]
@@ -93,9 +94,10 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         raise Unsupported(f"{sorted(clash)[0]} names both a size and an input")
     structured = [n for n, x in call.tensors.items() if call.recording.source_of(x) is None]
     bounded = _bounds(problem, general)
-    arguments = [_argument(problem, n, shapes[n], bounded) for n in shapes]
+    dtype = _dtype_of_cases(call)
+    arguments = [_argument(problem, n, shapes[n], bounded, dtype) for n in shapes]
     arguments += [
-        {"name": n, "role": "output", **_dtype(y), "shape": s}
+        {"name": n, "role": "output", **_dtype(y, dtype), "shape": s}
         for n, y, s in zip(names, call.outputs, outputs, strict=True)
     ]
     arguments += [{"name": n, "role": "scalar", "dtype": "float32"} for n in scalars]
@@ -115,6 +117,7 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         title=heading.partition("\n")[0],
         category=asked["category"],
         level=asked["level"],
+        dtype=dtype,
         families=(asked["suite"],),
         reference=reference,
         arguments=arguments,
@@ -160,15 +163,27 @@ def _recovered(symbol: str, shapes: Mapping[str, tuple[str, ...]]) -> str:
     return ""
 
 
-def _dtype(tensor: torch.Tensor) -> dict[str, object]:
+def _dtype_of_cases(call: Call) -> str:
+    """Return the format of all floating-point tensors where it is one of 16 bits, or float32."""
+    tensors = (*call.tensors.values(), *call.module.parameters(), *call.outputs)
+    found = {x.dtype for x in tensors if x.is_floating_point()}
+    narrow = found <= {torch.float16} or found <= {torch.bfloat16}
+    return DTYPES[found.pop()] if found and narrow else "float32"
+
+
+def _dtype(tensor: torch.Tensor, of_cases: str) -> dict[str, object]:
     if tensor.dtype not in DTYPES:
         raise Unsupported(f"has a tensor of {tensor.dtype}")
     name = DTYPES[tensor.dtype]
-    return {} if name == "dtype" else {"dtype": name}
+    return {} if name == of_cases else {"dtype": name}
 
 
 def _argument(
-    problem: KernelBench, name: str, shape: list[int | str], bounded: Mapping[int, str]
+    problem: KernelBench,
+    name: str,
+    shape: list[int | str],
+    bounded: Mapping[int, str],
+    dtype: str,
 ) -> dict[str, object]:
     call = problem.published
     values: dict[str, object] = {}
@@ -176,11 +191,11 @@ def _argument(
     if name in problem.weights:
         path = problem.parameters[name]
         parameter = dict(call.module.named_parameters())[path]
-        argument |= _dtype(parameter)
+        argument |= _dtype(parameter, dtype)
         values = _weight(call, path, tuple(parameter.shape))
     else:
         tensor = call.tensors[name]
-        argument |= _dtype(tensor)
+        argument |= _dtype(tensor, dtype)
         drawn = call.recording.source_of(tensor)
         if drawn and drawn[0] == INTEGERS:
             low, high = drawn[1]

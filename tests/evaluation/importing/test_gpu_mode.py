@@ -89,17 +89,26 @@ SWITCHED = reference(
     "    return x, mask",
     "rows: int, cols: int, masked: bool",
 )
+HALVED = reference(
+    "a, b, c = data\n        return a @ b",
+    "a = torch.empty(rows, cols, device='cuda', dtype=torch.float16)\n"
+    "    a.uniform_(0, 1, generator=gen)\n"
+    "    b = torch.randn(cols, 64, device='cuda', dtype=torch.float16)\n"
+    "    return a, b, torch.empty(rows, 64, device='cuda', dtype=torch.float16)",
+)
 SWITCHED_TASK = """\
 benchmarks:
   - {"rows": 64, "cols": 48, "seed": 1, "masked": False}
   - {"rows": 32, "cols": 48, "seed": 1, "masked": True}
 """
 CHECKED = DOUBLED.replace("make_match_reference(ref_kernel)", "lambda data, output: True")
+GOOD = ("doubled", "filled", "weighted", "switched", "halved")
 PROBLEMS = {
     "doubled_py": (DOUBLED, TASK),
     "filled_py": (FILLED, TASK),
     "weighted": (WEIGHTED, TASK),
     "switched": (SWITCHED, SWITCHED_TASK),
+    "halved": (HALVED, TASK.replace("48", "1024")),
     "checked": (CHECKED, TASK),
     "without_generator": (DOUBLED.replace("generate_input", "make_input"), TASK),
     "damaged": (DOUBLED, TASK.replace("benchmarks:", "benchmarks: [")),
@@ -150,7 +159,7 @@ def shapes(folder: Path, name: str) -> dict[str, list[str]]:
 def test_reference_with_a_generator_becomes_a_task(found, folder):
     reasons = {each.name: each.reason for each in found.outcomes}
     kinds = {each.name for each in found.outcomes if each.kind == FIRST_CLASS}
-    assert kinds == {f"gm_set_{n}" for n in ("doubled", "filled", "weighted", "switched")}, reasons
+    assert kinds == {f"gm_set_{n}" for n in GOOD}, reasons
     task = load_task(folder / "into" / SUITE.slug, "gm_set_doubled", "torch-to-torch", "cpu")
     assert "Scale the rows." in task.operator.prompt
     assert shapes(folder, "doubled") == {"data": ["rows", "cols"], "out": ["rows", "cols"]}
@@ -189,6 +198,13 @@ def test_output_in_the_data_is_no_input(found, folder):
     task = load_task(folder / "into" / SUITE.slug, "gm_set_filled", "torch-to-torch", "cpu")
     x, w = torch.randn(3, 5, dtype=torch.float64), torch.rand(5, dtype=torch.float64)
     assert torch.equal(task.operator.module().exact(x=x, w=w), x * w)
+
+
+def test_task_of_16_bits_has_cases_of_16_bits(found, folder):
+    halved = table(folder, "halved")
+    assert halved["domain"]["dtypes"] == ["float16"]
+    assert not any("dtype" in argument for argument in halved["arguments"])
+    assert not {"large", "shifted"} & {*halved["input_families"]}, "their sums leave float16"
 
 
 def test_dictionaries_of_tensors_and_of_sizes_are_taken_apart(found, folder):
