@@ -52,7 +52,7 @@ class _Making(TorchFunctionMode):
 
 
 class Data:
-    """What a generator makes, without data, for some values of its arguments.
+    """The products of a generator, without data, for some values of its arguments.
 
     `namespace` has the functions of the file and the arguments.
 
