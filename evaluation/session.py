@@ -231,7 +231,7 @@ class MeasurementSession:
 
         That is on secretly drawn cases, on noisy ones, and on all once one of these was slowed. A
         time is compared with that of another moment, and other work on the machine may have slowed
-        both contestants at one of them. So a case that seems slowed is measured again, with a new
+        candidate and baseline at one of them. So a case that seems slowed is measured again, with a new
         process of the candidate, and that measurement counts. Where the baseline is slowed in it
         too, by more than chance, the faster time of the baseline counts.
 
