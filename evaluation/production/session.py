@@ -23,6 +23,7 @@ from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.production import models
 from evaluation.production.architectures import Architecture, ModuleTask
+from evaluation.production.compiler_cache import KeptCode
 from evaluation.production.models import ModelData
 from evaluation.production.phases import LOGIT_ROWS, Regime
 from evaluation.sandbox import untrusted_files
@@ -135,9 +136,9 @@ class LiveSession:
         self._stack.callback(self.memory.close)
         self._processes: dict[str, ProcessHandle] = {}
         self._folders: dict[str, Path] = {}
-        self._without_cache: set[str] = set()
-        """Modes whose process started before any compiled code was kept."""
         self.built: Built | None = None
+        self._kept_code = KeptCode.of(cache, architecture.hash, torch.__version__)
+        self._kept_code.create()
         self.fork_imports()
         torch.set_num_threads(1)
         self._make_models()
@@ -188,7 +189,7 @@ class LiveSession:
                 trusted=trusted,
                 compiles=True,
                 kind=self.kind,
-                readable=(self.compiler_cache,) if self.compiler_cache.is_dir() else (),
+                readable=(self._kept_code.code, self._kept_code.headers),
             )
             process = ProcessHandle(self._fork_server, limits, WindowClock())
             self._stack.enter_context(process)
@@ -198,8 +199,6 @@ class LiveSession:
 
     def _build(self, process: ProcessHandle, mode: str, folder: Path) -> None:
         layout, descriptors = self.weights.share()
-        cached = str(self.compiler_cache) if self.compiler_cache.is_dir() else ""
-        (self._without_cache.discard if cached else self._without_cache.add)(mode)
         message = {
             "do": "model",
             "data": dataclasses.asdict(self.data),
@@ -209,27 +208,13 @@ class LiveSession:
             "folder": str(folder),
             "entry": self.built.entry if self.built else "",
             "weights": layout,
-            "compiler_cache": cached,
+            "kept_code": [str(self._kept_code.code), str(self._kept_code.headers)],
         }
         process.request(message, descriptors)
 
-    @property
-    def compiler_cache(self) -> Path:
-        """Return the folder of what the trusted processes of this architecture compiled."""
-        version = torch.__version__.replace("+", "-")
-        return self.cache / "production" / "inductor" / f"{self.architecture.hash[:16]}-{version}"
-
-    def keep_compiled(self, mode: str = "library") -> None:
-        """Keep what a trusted process has compiled, for other processes and later verdicts."""
-        made = self._folders[mode] / "inductor"
-        if not made.is_dir() or mode in UNTRUSTED:
-            return
-        keep_files(made, self.compiler_cache)
-
-    def renew(self, mode: str) -> None:
-        """End a process that started before compiled code was kept; the next one has it."""
-        if mode in self._without_cache and self.compiler_cache.is_dir():
-            self.end(mode)
+    def keep_compiled(self) -> None:
+        """Keep what the baseline has compiled, for other processes and later verdicts."""
+        self._kept_code.keep(self._folders["library"])
 
     def end(self, mode: str) -> None:
         """End the process of a mode, if there is one."""
@@ -290,14 +275,3 @@ class LiveSession:
     def __exit__(self, *raised: object) -> None:
         """End all processes, then free the memory that they share."""
         self._stack.close()
-
-
-def keep_files(made: Path, folder: Path) -> None:
-    """Copy files of a trusted process that are new into a folder that candidates can read."""
-    for path in made.rglob("*"):
-        target = folder / path.relative_to(made)
-        if path.is_file() and not target.exists() and not path.name.endswith(".lock"):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
-    if folder.is_dir():
-        untrusted_files.make_readable(folder)

@@ -149,7 +149,6 @@ def _candidate(
     """Return the candidate in a regime, or in eager where it does not compile in time."""
     if regime is not Regime.COMPILE:
         return ModelWindows(session, "candidate", phase, memory, regime)
-    session.renew("candidate")  # most kernels are those of the baseline
     process = session.process("candidate")
     limits = process.limits
     process.limits = dataclasses.replace(limits, seconds=MAX_COMPILE_SECONDS)

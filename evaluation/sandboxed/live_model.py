@@ -11,7 +11,6 @@ Candidate, baseline, decoy and free model are processes of this one program. The
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from evaluation.languages._python import load_module
 from evaluation.languages.torch import COMPILER
 from evaluation.process.channel import Message
 from evaluation.production import calls, models, swap
+from evaluation.production.compiler_cache import KeptCode, ProcessCache
 from evaluation.production.models import ModelData
 from evaluation.production.phases import LOGIT_ROWS, MODES, Regime
 from evaluation.types import Argument, BufferSet, Launch, Reason
@@ -44,7 +44,8 @@ class LiveModel:
         self.mode = request["mode"]
         assert self.mode in MODES, f"no mode {self.mode}"
         os.environ.update(COMPILER)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = _compiler_cache(request["compiler_cache"])
+        kept = KeptCode(*map(Path, request["kept_code"]))
+        self.compiler_cache = ProcessCache(kept, self.device)
         library: type[nn.Module] = models.import_path(request["module"])
         with swap.recorded([library]) as made:
             self.model = models.build(self.data, self.device)
@@ -182,6 +183,7 @@ class LiveModel:
             import torch._dynamo
 
             torch._dynamo.config.recompile_limit = MAX_RECOMPILES
+            self.compiler_cache.fill()
             self._compiled[name] = torch.compile(function, dynamic=False)
         return self._compiled[name]
 
@@ -265,11 +267,3 @@ def _fill(target: torch.Tensor, result: Any) -> None:
         message = f"returned {result.dtype}, not {target.dtype}"
         raise SubmissionError(Reason.WRONG_DTYPE, message)
     target.copy_(result)
-
-
-def _compiler_cache(source: str) -> str:
-    """Return a folder for compiled code, with what the baseline has compiled if there is any."""
-    folder = f"{os.environ['TMPDIR']}/inductor"
-    if source and Path(source).is_dir() and not Path(folder).exists():
-        shutil.copytree(source, folder)
-    return folder
