@@ -130,7 +130,7 @@ def _judged(
     fork_server: ForkServer | None = None,
 ) -> Report:
     kind, final = kind_of((GPU, CPU)), scope == "final"
-    measured = phases.extent(kind, final)
+    measured = phases.extent(kind, final, architecture.name)
     unconfined = os.environ.get("ARENA_UNCONFINED") == "1"
     return production_judge.judge(
         architecture,

@@ -17,7 +17,7 @@ from evaluation.production.architectures import FOLDER, TRACK, Architecture, Inp
 from evaluation.production.descriptions import COPY, Description, description_of
 from evaluation.production.library_source import LibrarySource
 from evaluation.production.limits import Ratios, limits_of
-from evaluation.production.phases import extent
+from evaluation.production.phases import Regime, extent
 from evaluation.tasks.toml_reader import read_text
 
 _TASK = """\
@@ -63,8 +63,8 @@ At the size of a CPU the model makes these calls. Times are measured at these sh
 {phases}
 
 Weights are drawn anew for each verdict, and inputs for each launch. Candidate and library
-alternate. On a CPU both run in eager. On a GPU both also run in `torch.compile` and as a CUDA
-graph; a round leaves `torch.compile` out. The deployed speedup compares the best regime of
+alternate. On a CPU both run in eager{compiled}. On a GPU both also run in `torch.compile` and as
+a CUDA graph. A round leaves `torch.compile` out. The deployed speedup compares the best regime of
 `ModelNew` with the best regime of the library. It is the number that ranks. A kernel that is faster
 alone can slow the model: it may break the graph, or undo a fusion that the compiler had made.
 
@@ -170,7 +170,9 @@ def brief_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER
         "title": architecture.title,
         "family": architecture.family,
         "phases": list(architecture.phases),
-        "regimes": {kind: [*map(str, extent(kind, True).regimes)] for kind in (CPU, GPU)},
+        "regimes": {
+            kind: [*map(str, extent(kind, True, architecture.name).regimes)] for kind in (CPU, GPU)
+        },
         "module": task.module,
         "places": described.places,
         "paths": list(described.paths),
@@ -255,6 +257,7 @@ def _files(
             _PHASES[phase].format(steps=architecture.sizes[CPU].steps)
             for phase in architecture.phases
         ),
+        compiled=_compiled_on_cpu(architecture),
         ceilings=_ceilings(described),
         median=limits.median,
         tail=limits.tail,
@@ -264,6 +267,12 @@ def _files(
     else:
         target = _SKELETON_FILE.format(title=task.title, init=init, forward=forward)
     return {task.target_file: target, "TASK.md": text, "reference.py": source.annotated}
+
+
+def _compiled_on_cpu(architecture: Architecture) -> str:
+    measured = extent(CPU, True, architecture.name)
+    compiled = [p for p in architecture.phases if Regime.COMPILE in measured.of(p)]
+    return f", the {' and the '.join(compiled)} also in `torch.compile`" if compiled else ""
 
 
 def _copied(task: ModuleTask) -> str:

@@ -37,12 +37,20 @@ class Extent:
         return tuple(r for r in self.regimes if not (left_out and r is Regime.COMPILE))
 
 
-def extent(kind: str, final: bool) -> Extent:
-    """Return what a round or a final verdict measures on a kind of device.
+CPU_COMPILED: tuple[str, ...] = ("llama", "qwen3_moe", "dit")
+"""Architectures that a CPU compiles: those whose verdicts were measured there. Others are eager."""
+CPU_COMPILED_PHASES = ("decode", "forward")
+"""Phases that a CPU compiles, which takes most of a minute. A prompt is a small part of a request.
+"""
 
-    Limitation: on a CPU, eager alone. No compiled verdict has been seen to end there.
+
+def extent(kind: str, final: bool, architecture: str) -> Extent:
+    """Return what a round or a final verdict measures of an architecture on a kind of device.
+
+    A round compiles nothing, which takes longer than all else.
     """
+    compiles = final and (kind == GPU or architecture in CPU_COMPILED)
+    regimes = (Regime.EAGER, *((Regime.COMPILE,) if compiles else ()))
     if kind == GPU:
-        every = (Regime.EAGER, Regime.COMPILE, Regime.GRAPH)
-        return Extent(every if final else (Regime.EAGER, Regime.GRAPH))
-    return Extent((Regime.EAGER,))
+        return Extent((*regimes, Regime.GRAPH))
+    return Extent(regimes, CPU_COMPILED_PHASES)

@@ -44,6 +44,7 @@ def test_brief_names_module_shapes_gates_and_command() -> None:
     for part in (
         task.module, "`256, eps=1e-06` | 5", "hidden_states bfloat16[1, 64, 256]", "decode",
         "The ceiling", "1.30 times", "./arena-check", "Licence", "model.norm",
+        "On a CPU both run in eager, the decode also in `torch.compile`. On a GPU",
     ):  # fmt: skip
         assert part in text + found.reference, part
     assert found.production["places"] == 5 and found.production["unavailable"] == ""

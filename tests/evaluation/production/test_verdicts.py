@@ -12,13 +12,16 @@ from evaluation.device_kind import CPU
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production
 from evaluation.production.architectures import find_task
-from evaluation.production.phases import Extent, Regime
+from evaluation.production.drops import Drop
+from evaluation.production.phases import Extent, Regime, extent
+from evaluation.production.session import LiveSession
+from evaluation.production.windows import ModelWindows
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
 
 pytestmark = pytest.mark.slow
 CANDIDATES = Path(__file__).parent / "candidates"
-EAGER = Extent((Regime.EAGER,))
+EAGER, FINAL = (extent(CPU, final, "llama") for final in (False, True))
 MAX_SECONDS = 90
 MAX_GAIN = 1.01
 """Speedup that a trick may have."""
@@ -48,15 +51,30 @@ def fork_server() -> Iterator[ForkServer]:
         yield shared
 
 
-def judged(name: str, candidate: str, cache: Path, fork_server: ForkServer) -> Report:
+def judged(
+    name: str, candidate: str, cache: Path, fork_server: ForkServer, measured: Extent = EAGER
+) -> Report:
     architecture, task = find_task(name)
     files = {task.target_file: (CANDIDATES / f"{candidate}.py").read_text()}
     started = time.monotonic()
-    report = production.judge(architecture, task, files, CPU, cache, EAGER, fork_server=fork_server)
+    report = production.judge(
+        architecture, task, files, CPU, cache, measured, fork_server=fork_server
+    )
     took = time.monotonic() - started
     print(f"{name} {candidate}: {report.message} [{took:.1f} s]")
     assert report.verdict is not Verdict.BROKEN, report.gates[-1].private
     return report
+
+
+def compile_baseline(name: str, cache: Path, fork_server: ForkServer) -> None:
+    """Keep the library's compiled model, as the first verdict of a machine does."""
+    architecture, task = find_task(name)
+    phase = architecture.phases[-1]
+    with LiveSession(architecture, task, CPU, fork_server, cache) as session:
+        memory = session.phase_memory(phase)
+        ModelWindows(session, "library", phase, memory, Regime.COMPILE)
+        session.keep_compiled()
+        memory.close()
 
 
 @pytest.mark.serial
@@ -71,13 +89,18 @@ def judged(name: str, candidate: str, cache: Path, fork_server: ForkServer) -> R
 def test_honest_candidate_passes_every_gate(
     task: str, candidate: str, cache: Path, fork_server: ForkServer
 ) -> None:
-    report = judged(task, candidate, cache, fork_server)
+    compile_baseline(task, cache, fork_server)
+    report = judged(task, candidate, cache, fork_server, FINAL)
     assert report.verdict is Verdict.PASSED, report.message
     assert [gate.gate for gate in report.gates] == [
         GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS, GateName.PERFORMANCE,
     ]  # fmt: skip
     assert report.seen is not None
     assert report.seconds["total"] < MAX_SECONDS
+    detail = report.gates[-1].detail
+    assert "compile" in detail["regimes"][find_task(task)[0].phases[-1]]
+    assert detail["not_compiled"] == []
+    assert detail["reported"]["candidate"]["graph_breaks"] == 0
 
 
 @pytest.mark.serial
@@ -89,6 +112,34 @@ def test_norm_that_wins_alone_loses_in_the_model(cache: Path, fork_server: ForkS
     assert report.seen is not None
     assert report.seen.high < 1
     assert detail["wins_alone_loses_deployed"]
+
+
+@pytest.mark.serial
+def test_norm_that_breaks_the_graph_wins_alone_and_loses_deployed(
+    cache: Path, fork_server: ForkServer
+) -> None:
+    task, candidate = "qwen3_moe_rms_norm", "uncompiled_norm"
+    report = judged(task, candidate, cache, fork_server, FINAL)
+    if report.seen is None or report.seen.high >= 1:  # on a busy machine the interval is wide
+        report = judged(task, candidate, cache, fork_server, FINAL)
+    assert report.verdict is Verdict.PASSED, report.message
+    detail = report.gates[-1].detail
+    assert detail["isolated"] > 1
+    assert report.seen is not None
+    assert report.seen.high < 1
+    assert detail["wins_alone_loses_deployed"]
+    assert detail["drop"] == Drop.GRAPH_BREAK
+    assert report.seconds["total"] < MAX_SECONDS
+
+
+@pytest.mark.serial
+def test_module_that_is_wrong_where_it_is_compiled_is_refused(
+    cache: Path, fork_server: ForkServer
+) -> None:
+    report = judged("dit_gelu", "relu_when_compiled", cache, fork_server, FINAL)
+    assert report.verdict is Verdict.FAILED
+    assert report.gates[-1].gate is GateName.PERFORMANCE
+    assert "forward, compile: the model's error" in report.message
 
 
 @pytest.mark.parametrize(
@@ -109,7 +160,7 @@ def test_mutant_is_refused(
     cache: Path,
     fork_server: ForkServer,
 ) -> None:
-    report = judged(task, candidate, cache, fork_server)
+    report = judged(task, candidate, cache, fork_server, FINAL)
     assert report.verdict is Verdict.FAILED
     assert report.gates[-1].gate is GateName.CORRECTNESS
     assert message in report.message

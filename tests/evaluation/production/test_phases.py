@@ -1,0 +1,33 @@
+"""The phases and regimes of a verdict, by device and scope."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation.device_kind import CPU, GPU
+from evaluation.production.architectures import architectures
+from evaluation.production.phases import CPU_COMPILED, Regime, extent
+
+EAGER, COMPILE, GRAPH = Regime
+
+
+@pytest.mark.parametrize(
+    ("kind", "final", "architecture", "phase", "regimes"),
+    [
+        (CPU, True, "llama", "decode", (EAGER, COMPILE)),
+        (CPU, True, "llama", "prefill", (EAGER,)),
+        (CPU, True, "dit", "forward", (EAGER, COMPILE)),
+        (CPU, True, "mamba", "decode", (EAGER,)),
+        (CPU, False, "llama", "decode", (EAGER,)),
+        (GPU, True, "mamba", "prefill", (EAGER, COMPILE, GRAPH)),
+        (GPU, False, "llama", "decode", (EAGER, GRAPH)),
+    ],
+)
+def test_regimes_of_a_phase_follow_device_scope_and_architecture(
+    kind: str, final: bool, architecture: str, phase: str, regimes: tuple[Regime, ...]
+) -> None:
+    assert extent(kind, final, architecture).of(phase) == regimes
+
+
+def test_compiled_architectures_exist() -> None:
+    assert set(CPU_COMPILED) <= set(architectures())
