@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 CANDIDATES = Path(__file__).parent / "candidates"
 EAGER, FINAL = (extent(CPU, final, "llama") for final in (False, True))
 MAX_SECONDS = 90
+MAX_VERDICTS = 3
+"""Verdicts until an interval shows a loss of a third: on a busy machine some are too wide."""
 MAX_GAIN = 1.01
 """Speedup that a trick may have."""
 
@@ -119,9 +121,10 @@ def test_norm_that_breaks_the_graph_wins_alone_and_loses_deployed(
     cache: Path, fork_server: ForkServer
 ) -> None:
     task, candidate = "qwen3_moe_rms_norm", "uncompiled_norm"
-    report = judged(task, candidate, cache, fork_server, FINAL)
-    if report.seen is None or report.seen.high >= 1:  # on a busy machine the interval is wide
+    for _ in range(MAX_VERDICTS):
         report = judged(task, candidate, cache, fork_server, FINAL)
+        if report.seen is None or report.seen.high < 1:
+            break
     assert report.verdict is Verdict.PASSED, report.message
     detail = report.gates[-1].detail
     assert detail["isolated"] > 1
