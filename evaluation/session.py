@@ -231,9 +231,9 @@ class MeasurementSession:
 
         That is on secretly drawn cases, on noisy ones, and on all once one of these was slowed. A
         time is compared with that of another moment, and other work on the machine may have slowed
-        candidate and baseline at one of them. So a case that seems slowed is measured again, with a new
-        process of the candidate, and that measurement counts. Where the baseline is slowed in it
-        too, by more than chance, the faster time of the baseline counts.
+        candidate and baseline at one of them. So a case that seems slowed is measured again, with
+        a new process of the candidate, and that measurement counts. Where the baseline is slowed
+        in it too, by more than chance, the faster time of the baseline counts.
 
         Returns: the measurements, and the number of those with a baseline that was slowed.
         """
