@@ -86,8 +86,8 @@ def test_settings_in_the_deployment_page_are_those_of_the_code() -> None:
     read = set(re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', _product_source()))
     external = {  # variables of other programs, passed on or set for them
         "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "DJANGO_SETTINGS_MODULE", "GOMP_SPINCOUNT",
-        "HIP_VISIBLE_DEVICES", "PATH", "ROCM_PATH", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR",
-        "TRITON_INTERPRET", "XDG_CACHE_HOME",
+        "HIP_VISIBLE_DEVICES", "PATH", "ROCM_PATH", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_CACHE_DIR", "TRITON_INTERPRET", "XDG_CACHE_HOME",
     }  # fmt: skip
     assert read - external <= documented
 
