@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from arena.catalog.models import Operator, Task
 from arena.catalog.services import store_admission
 from arena.catalog.task_folders import root_of_suite
+from evaluation.errors import RequestError
 from evaluation.production.architectures import TRACK, not_admitted
 
 
@@ -71,7 +72,10 @@ class Command(BaseCommand):
             found = [slug for slug in known if slug == name or slug.startswith(f"{name}/")]
             operator = name.partition("/")[0]
             if not found and Task.objects.by_slug(f"{operator}/{TRACK}").exists():
-                raise CommandError(not_admitted(operator))
+                try:
+                    raise CommandError(not_admitted(operator))
+                except RequestError as error:  # its architecture is no longer in this checkout
+                    raise CommandError(str(error)) from error
             if not found:
                 raise CommandError(
                     f"There is no task {name!r}: run `python -m runners sync`, or see /tasks/."
