@@ -52,7 +52,7 @@ def test_brief_names_module_shapes_gates_and_command() -> None:
 
 
 @pytest.mark.usefixtures("libraries")
-def test_starting_files_pass_static_analysis_and_most_are_copies() -> None:
+def test_starter_files_pass_static_analysis_and_most_copy_the_class() -> None:
     copies = []
     for architecture in JUDGED:
         for task in architecture.tasks:

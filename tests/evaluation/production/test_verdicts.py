@@ -108,6 +108,10 @@ def test_honest_candidate_passes_every_gate(
 @pytest.mark.serial
 def test_norm_that_wins_alone_loses_in_the_model(cache: Path, fork_server: ForkServer) -> None:
     report = judged("llama_rms_norm", "warmed_norm", cache, fork_server)
+    assert_wins_alone_and_loses_deployed(report)
+
+
+def assert_wins_alone_and_loses_deployed(report: Report) -> None:
     assert report.verdict is Verdict.PASSED, report.message
     detail = report.gates[-1].detail
     assert detail["isolated"] > 1
@@ -125,13 +129,8 @@ def test_norm_that_breaks_the_graph_wins_alone_and_loses_deployed(
         report = judged(task, candidate, cache, fork_server, FINAL)
         if report.seen is None or report.seen.high < 1:
             break
-    assert report.verdict is Verdict.PASSED, report.message
-    detail = report.gates[-1].detail
-    assert detail["isolated"] > 1
-    assert report.seen is not None
-    assert report.seen.high < 1
-    assert detail["wins_alone_loses_deployed"]
-    assert detail["drop"] == Drop.GRAPH_BREAK
+    assert_wins_alone_and_loses_deployed(report)
+    assert report.gates[-1].detail["drop"] == Drop.GRAPH_BREAK
     assert report.seconds["total"] < MAX_SECONDS
 
 
