@@ -27,7 +27,7 @@ GIVE_WAY = "10"
 
 PUBLISHED = ROOT / "benchmarks" / "published"
 DEMONSTRATIONS = ("tour", "demo")
-"""Built-in plans, the shortest first: a first verdict is to be seen within a minute."""
+"""Built-in plans, the shortest first, so that a first verdict is seen soon."""
 
 WORKERS = {
     "build worker": ("--queues", "build", "--nice", GIVE_WAY),
@@ -261,7 +261,7 @@ class Launcher:
         except CommandError as error:
             self._print(f"no demonstration {plan}: {error}")
         else:
-            self._print(f"there were no runs yet: started the demonstration {plan}")
+            self._print(f"there are no other runs: started the demonstration {plan}")
 
     def _end(self) -> None:
         """End the started services, the queue last, and nothing else."""

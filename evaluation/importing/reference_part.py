@@ -26,9 +26,8 @@ def reference_part(source: str) -> str:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
-    bound = [set(_bound(node)) for node in body]
+    bound = [set(_bound(node)) - REPLACED.keys() for node in body]
     needed, known = {REFERENCE, GENERATOR}, 0
-    bound = [names - REPLACED.keys() for names in bound]
     while len(needed) > known:
         known = len(needed)
         for names, node in zip(bound, body, strict=True):
