@@ -3,7 +3,8 @@
 All inputs of an ordinary window are in memory when it begins, so one launch could compute all
 outputs. Here the last of each launch's inputs arrive just before it, and a secret stretch of a
 window is launched. The graph that was captured for timing is copied for this, not captured again;
-only launches that allocate memory are, and may notice.
+only launches that allocate memory are, and may notice. Nothing follows the last of these launches,
+so this is also where a launch that fetches the inputs of the next one is found.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import secrets
 
 import torch
 
+from evaluation.anticheat.prefetched_inputs import PrefetchCheck
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.host import HostMemory
 from evaluation.memory.input_slices import secret_slice
@@ -45,9 +47,14 @@ def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
         for number, row in enumerate(inputs):
             part = secret_slice(layout.stride)
             row[part] = rows[(number + 1) % count, part]
+        prefetch = None
         if rows.is_cuda:
+            if torch.version.cuda:
+                prefetch = PrefetchCheck(ring.inputs, range(first, first + count), launches)
             torch.cuda.synchronize()
         timer.process.run_staged(stage, first, ring.poll)
+        if prefetch:
+            prefetch.check(timer.where)
         where = f"{timer.where}, inputs that arrive just before their launch"
         ring.verify(first, count, count, where)
     finally:

@@ -1,6 +1,6 @@
 // trick: beside each launch a second kernel reads the next launch's inputs, which the launch table gives
 // row: 15
-// gains: 1
+// expect: failed/forbidden
 #include "right.cuh"
 
 static __global__ void fetch(const float* x, int64_t count) {
