@@ -52,4 +52,3 @@ def test_a_load_of_a_later_slot_is_refused(inputs: Region, distance: int, share:
 
     assert caught.value.reason is Reason.FORBIDDEN
     assert "case c" in caught.value.message
-

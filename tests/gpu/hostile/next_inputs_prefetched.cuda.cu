@@ -1,6 +1,6 @@
 // trick: fetches the next launch's inputs into L2, at the distance that the launch table gives
 // row: 15
-// expect: failed/forbidden
+// expect: failed/FORBIDDEN in performance
 #include "right.cuh"
 
 static __global__ void centre_and_fetch(const float* x, float* out, int64_t cols, float scale, int64_t step) {

@@ -1,6 +1,6 @@
 // trick: beside each launch a second kernel reads the next launch's inputs, which the launch table gives
 // row: 15
-// expect: failed/forbidden
+// expect: failed/FORBIDDEN in performance
 #include "right.cuh"
 
 static __global__ void fetch(const float* x, int64_t count) {

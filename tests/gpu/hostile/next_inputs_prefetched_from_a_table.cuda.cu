@@ -1,7 +1,7 @@
 // trick: each launch of a graph notes its inputs' address on the GPU, and fetches those of the launch that
 //        followed it in an earlier window into L2, in whatever order the launches lie in memory
 // row: 15
-// expect: failed/forbidden
+// expect: failed/FORBIDDEN in performance
 #include "right.cuh"
 
 enum { ROOM = 1 << 16 };

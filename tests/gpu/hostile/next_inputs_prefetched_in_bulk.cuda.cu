@@ -1,6 +1,6 @@
 // trick: has the copy unit of each multiprocessor fetch the next launch's inputs into L2, in one instruction
 // row: 15
-// expect: failed/forbidden
+// expect: failed/FORBIDDEN in performance
 #include "right.cuh"
 
 static __global__ void centre_and_fetch(const float* x, float* out, int64_t cols, float scale, const float* next) {

@@ -1,6 +1,6 @@
 // trick: fetches the lines of the next launch's outputs and inputs into L2
 // row: 15
-// expect: failed/forbidden
+// expect: failed/FORBIDDEN in performance
 #include "right.cuh"
 
 static __device__ inline void fetch(const float* row, int64_t cols) {
