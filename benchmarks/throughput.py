@@ -1,8 +1,8 @@
 """Throughput of final verdicts over a queue of submissions, judged as an arena does.
 
-Two processes build, at a lower priority than measurements. One judge at a time measures, in a new
-process for each verdict, and the next one imports meanwhile. The GPU's utilization is from NVML:
-the share of time in which a kernel ran. The share of time in windows counts measured windows alone.
+Two processes build, at a lower priority than measurements. One judge measures, for all verdicts.
+The GPU's utilization is from NVML: the share of time in which a kernel ran. The share of time in
+windows counts measured windows alone.
 """
 
 from __future__ import annotations
@@ -88,33 +88,40 @@ def _build(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the report on a build, by the prepared judge or else by a new one."""
-
-    def start() -> Child:
-        env = {**os.environ, **bench.environment}
-        return Child((*JUDGE, "wait"), on_lines=lambda lines: None, stdin=None, cwd=ROOT, env=env)
+    """Return the report on a build, by the judge that waits or else by a new one."""
+    report: dict[str, Any] = {}
+    codes: list[int] = []
+    line = json.dumps({**request, "stage": "measure"})
 
     def receive(lines: list[str]) -> None:
         for message in map(json.loads, lines):
             if message["type"] == "ready":
-                child.send(json.dumps({**request, "stage": "measure"}))
-                bench.prepare(start)
+                child.ask(line)
             elif message["type"] == "report":
                 report.update(message)
+            elif message["type"] == "end":
+                codes.append(message["code"])
 
-    report: dict[str, Any] = {}
-    child = bench.judge(start)
+    waiting = bench.judge()
+    env = {**os.environ, **bench.environment}
+    child = waiting or Child((*JUDGE, "wait"), on_lines=receive, stdin=None, cwd=ROOT, env=env)
     child.on_lines = receive
-    _follow(child)
+    if waiting:
+        waiting.ask(line)
+    _follow(child, codes)
+    bench.keep(child)
     return report
 
 
-def _follow(child: Child) -> None:
-    """Wait for a judge. Raises: SystemExit if it does not exit with 0, as with an honest source."""
+def _follow(child: Child, codes: Sequence[int] = ()) -> None:
+    """Wait until a judge ends or has reported a code.
+
+    Raises: SystemExit if it is not 0, as with an honest source.
+    """
     end = time.monotonic() + MAX_SECONDS
-    ended = child.follow(deadline=lambda: end)
-    if ended.code:
-        raise SystemExit(f"a judge ended with status {ended.code}: {ended.stderr[-2000:]}")
+    ended = child.follow(deadline=lambda: end, answered=lambda: bool(codes))
+    if code := (codes[0] if codes else ended.code):
+        raise SystemExit(f"a judge ended with status {code}: {ended.stderr[-2000:]}")
 
 
 @contextmanager

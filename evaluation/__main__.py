@@ -9,7 +9,8 @@
     python -m evaluation production tasks|probe|fit|ceilings|describe
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
-    python -m evaluation wait       the same, but import first and report {"type": "ready"}
+    python -m evaluation wait       the same for each line of stdin: {"type": "ready"} says that it
+                                    has imported, {"type": "end"} that a request is answered
 
 Exit codes: 0 passed, 1 not passed, 2 bad arguments or task, 3 failure of the judge. A profile exits
 with 0 if it has kernels, else with 1.
@@ -58,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     if not argv:
         return serve_request(sys.stdin.read())
     if argv == ["wait"]:
-        return wait_for_request()
+        return wait_for_requests()
     options = parser().parse_args(argv)
     try:
         if importlib.util.find_spec("torch") is None:
@@ -261,10 +262,11 @@ def show_hardware(options: argparse.Namespace) -> int:
     return PASSED
 
 
-def wait_for_request() -> int:
-    """Import the judge and start a fork server, report so, then judge the request on stdin.
+def wait_for_requests() -> int:
+    """Import the judge and start a fork server, report so, then judge each request on stdin.
 
-    The GPU is not used before: another judge may be measuring on it.
+    The GPU is not used before: another judge may be measuring on it. A failure of the judge ends
+    it, so that the next request meets a new one.
     """
     from evaluation.session import MeasurementSession  # noqa: F401 - takes long to import
 
@@ -274,7 +276,12 @@ def wait_for_request() -> int:
             fork_server.prepare("triton")
             if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
                 fork_server.prepare("torch")
-        return serve_request(sys.stdin.read(), fork_server)
+        for line in iter(sys.stdin.readline, ""):
+            code = serve_request(line, fork_server)
+            _print_json({"type": "end", "code": code})
+            if code == BROKEN:
+                return BROKEN
+    return PASSED
 
 
 def serve_request(text: str, fork_server: ForkServer | None = None) -> int:

@@ -36,6 +36,8 @@ class Ending(StrEnum):
     """Reason why a child ended."""
 
     EXITED = "exited"
+    ANSWERED = "answered"
+    """It has answered, and lives on."""
     DEADLINE = "deadline"
     STOPPED = "stopped"
     FLOOD = "flood"
@@ -82,7 +84,7 @@ class Lines:
 class Child:
     """A command under a subreaper, in a session of its own; `on_lines` gets its stdout.
 
-    `stdin` is its whole input; with None it is sent later, once. `on_lines` is called by whoever
+    `stdin` is its whole input; with None it is asked later. `on_lines` is called by whoever
     drains, one caller at a time. It raises OverflowError to end the child; any other exception also
     ends it, and reaches the caller of `follow`.
     """
@@ -127,11 +129,13 @@ class Child:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def send(self, text: str) -> None:
-        """Write all of its stdin; blocks until it has been read."""
+    def ask(self, line: str) -> None:
+        """Send it one line; blocks until it has been read, or is gone."""
         assert self._process.stdin, "what it is told was given at its start"
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
-            stdin.write(text.encode())  # a child that is gone is heard of by who follows it
+        self._stderr = b""
+        with contextlib.suppress(BrokenPipeError):  # whoever follows it learns that it is gone
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
 
     def terminate(self) -> None:
         """Ask it to end; whoever follows it sees that."""
@@ -167,19 +171,24 @@ class Child:
         deadline: Callable[[], float],
         heartbeat: Callable[[], bool] = lambda: True,
         watch: ResourceWatch | None = None,
+        answered: Callable[[], bool] = lambda: False,
     ) -> Ended:
-        """Pass on output until the child ends.
+        """Pass on output until the child ends, or has `answered()`.
 
         It is ended after `deadline()`, when `heartbeat()` returns False, or when `watch` finds an
         excess. `deadline` is polled and returns a time on the monotonic clock.
         """
+        ending = Ending.EXITED
         try:
-            ending = self._listen(deadline, heartbeat, watch)
+            ending = self._listen(deadline, heartbeat, watch, answered)
+            if ending is Ending.ANSWERED:
+                return Ended(ending, 0, self._stderr.decode(errors="replace").strip())
             self._end()
             self.drain()
         finally:
-            self._end()
-            self._close()
+            if ending is not Ending.ANSWERED:
+                self._end()
+                self._close()
         code, stderr = self._process.returncode, self._stderr.decode(errors="replace").strip()
         return Ended(self._cut or ending, code, stderr, self._excess)
 
@@ -188,6 +197,7 @@ class Child:
         deadline: Callable[[], float],
         heartbeat: Callable[[], bool],
         watch: ResourceWatch | None,
+        answered: Callable[[], bool],
     ) -> Ending:
         next_heartbeat = time.monotonic() + HEARTBEAT_SECONDS
         with selectors.DefaultSelector() as selector:
@@ -200,6 +210,8 @@ class Child:
                 )
                 if not self.drain():
                     return Ending.EXITED
+                if answered():
+                    return Ending.ANSWERED
                 if time.monotonic() >= deadline():
                     return Ending.DEADLINE
                 if watch and (excess := watch.poll(self._process.pid)):

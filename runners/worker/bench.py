@@ -1,7 +1,7 @@
 """Benches: each is one device of this machine, which measures one thing at a time.
 
-Once a judge has measured, the next one imports its modules, which takes seconds on a CPU; beside a
-GPU with many cores it does so meanwhile. It uses the device only in its turn.
+A judge stays for the verdicts that follow: importing its modules, and starting the process from
+which candidates are forked, takes seconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +19,8 @@ from runners.process.supervisor import Child, stopping
 POLL_SECONDS = 0.2
 MIN_CORES = 2
 """Cores of a judge and its processes. GPUs with fewer each share all cores."""
-CORES_AHEAD = 4
-"""Least cores for starting the next judge while one measures, without disturbing it."""
+TURNS = 50
+"""Verdicts of one judge, so that what it leaks is bounded."""
 TOPOLOGY = Path("/sys/devices/system/cpu")
 LOCKS = Path("/tmp")
 """Folder of locks, the same for the whole machine, whatever `TMPDIR` is."""
@@ -38,7 +38,10 @@ class Bench:
     environment: Mapping[str, str] = field(default_factory=dict)
     cores: frozenset[int] = frozenset()
     """Cores for judges; empty for all."""
-    _next: Child | None = None
+    _judge: Child | None = None
+    """The judge that waits for its next turn."""
+    _turns: int = 0
+    """Turns that it had."""
 
     @contextmanager
     def held(self) -> Iterator[bool]:
@@ -53,20 +56,20 @@ class Bench:
                 os.sched_setaffinity(0, self.cores)
             yield True
 
-    def judge(self, start: Callable[[], Child]) -> Child:
-        """Return the judge that was started early, if it lives, else one from `start`."""
-        child, self._next = self._next, None
-        return child if child and child.alive else start()
+    def judge(self) -> Child | None:
+        """Return the judge that waits, if it lives."""
+        child, self._judge = self._judge, None
+        return child if child and child.alive else None
 
-    def prepare(self, start: Callable[[], Child], measuring: bool) -> None:
-        """Start the judge of the next turn, unless that disturbs one that is `measuring` now."""
-        disturbs = measuring and len(self.cores) < CORES_AHEAD
-        if self._next is None and not (disturbs or stopping.is_set()):
-            self._next = start()
+    def keep(self, child: Child) -> None:
+        """Let a judge wait for its next turn, or end it after so many."""
+        self._judge, self._turns = child, self._turns + 1
+        if self._turns >= TURNS:
+            self.clear()
 
     def clear(self) -> None:
-        """End a judge that was started early and is not needed."""
-        child, self._next = self._next, None
+        """End the judge that waits."""
+        child, self._judge, self._turns = self._judge, None, 0
         if child:
             child.end()
 
@@ -76,7 +79,7 @@ here: dict[str, Sequence[Bench]] = {}
 
 
 def clear_here() -> None:
-    """End judges started early on the benches of this process, and forget the benches."""
+    """End the judges that wait on the benches of this process, and forget the benches."""
     for bench in itertools.chain.from_iterable(here.values()):
         bench.clear()
     here.clear()

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,15 +129,23 @@ class _Judging:
         self.bench = bench
         self.report: Mapping[str, Any] | None = None
         self.error = ""
+        self.code: int | None = None
+        """What a judge that stays would have exited with."""
 
     def carry_out(self) -> Mapping[str, Any] | None:
         """Return the report, or None when the build passed and measuring follows."""
-        self.child = self.bench.judge(self._start) if self.bench else self._start()
+        waiting = self.bench.judge() if self.bench else None
+        self.child = waiting or self._start()
         self.child.on_lines = self._receive
+        if waiting:
+            waiting.ask(json.dumps(self._request()))
         end = time.monotonic() + self.stage.seconds
-        ended = self.child.follow(deadline=lambda: end, heartbeat=self._heartbeat)
-        if self.bench:
-            self.bench.prepare(self._start, measuring=False)
+        ended = self.child.follow(
+            deadline=lambda: end, heartbeat=self._heartbeat, answered=lambda: self.code is not None
+        )
+        if self.bench and ended.ending is Ending.ANSWERED:
+            self.bench.keep(self.child)
+            ended = replace(ended, ending=Ending.EXITED, code=self.code or PASSED)
         if ended.ending is not Ending.EXITED or ended.code not in (PASSED, NOT_PASSED):
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
@@ -181,9 +189,9 @@ class _Judging:
             message = json.loads(line)
             match message.pop("type"):
                 case "ready":
-                    self.child.send(json.dumps(self._request()))
-                    if self.bench:
-                        self.bench.prepare(self._start, measuring=True)
+                    self.child.ask(json.dumps(self._request()))
+                case "end":
+                    self.code = message["code"]
                 case "gate":
                     if message["verdict"] == "broken":  # it is tried again, and this result dropped
                         detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")
@@ -207,7 +215,7 @@ class _Judging:
                 return f"The judge {ended.excess}."
             case Ending.FLOOD | Ending.LONG_LINE:
                 return "The output of the judge exceeds its limit."
-            case Ending.EXITED:
+            case Ending.EXITED | Ending.ANSWERED:
                 message = self.report["message"] if self.report else self.error
                 detail = message or (ended.stderr.splitlines() or ["nothing"])[-1]
                 return f"The judge ended with status {ended.code}: {detail}"

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import importlib.util
+import io
 import json
 import os
 import pty
@@ -173,7 +174,7 @@ def test_relative_cache_path_becomes_absolute(
     assert parser().parse_args(["admit", "scaled", "--cache", "kept"]).cache == tmp_path / "kept"
 
 
-def test_waiting_judge_reports_ready_then_judges(cache: Path) -> None:
+def test_waiting_judge_reports_ready_then_judges_each_request(cache: Path) -> None:
     waiting = subprocess.Popen(
         [sys.executable, "-m", "evaluation", "wait"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -181,13 +182,26 @@ def test_waiting_judge_reports_ready_then_judges(cache: Path) -> None:
     assert waiting.stdin and waiting.stdout
     assert json.loads(waiting.stdout.readline()) == {"type": "ready"}
     request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "cache": str(cache)}
-    output, _ = waiting.communicate(
-        json.dumps({**request, "files": {"scaled.cpp": "int nothing;"}})
-    )
-    *gates, report = map(json.loads, output.splitlines())
+    files = {"scaled.cpp": "int nothing;"}
+    lines = [json.dumps({**request, "files": files}), json.dumps({**request, "files": "none"})]
+    output, _ = waiting.communicate("\n".join(lines))
+    *gates, report, end, error, last_end = map(json.loads, output.splitlines())
     assert [gate["gate"] for gate in gates] == ["integrity", "compile", "correctness"]
     assert (report["type"], report["reason"]) == ("report", "MISSING_ENTRY")
-    assert waiting.returncode == NOT_PASSED
+    assert end == {"type": "end", "code": NOT_PASSED}
+    assert error["type"] == "error"
+    assert last_end == {"type": "end", "code": BAD_REQUEST}
+    assert waiting.returncode == PASSED
+
+
+def test_waiting_judge_ends_once_it_has_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("{}\n{}\n"))
+    monkeypatch.setattr(command_line, "ForkServer", contextlib.nullcontext)
+    monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: BROKEN)
+    assert command_line.wait_for_requests() == BROKEN
+    assert capsys.readouterr().out.count('"end"') == 1
 
 
 @pytest.mark.parametrize(
@@ -209,16 +223,16 @@ def test_idle_judge_on_gpu_prepares_torch(
     reads, writes = os.pipe()
     with open(reads) as stdin, open(writes, "w") as request:
         if at_once:
-            request.write("{}")
+            request.write("{}\n")
             request.flush()
         closing = threading.Timer(0.0 if at_once else 0.5, request.close)
         monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(device_kind, "gpu_vendor", lambda: vendor)
         monkeypatch.setattr(command_line, "IDLE_SECONDS", 0.05)
         monkeypatch.setattr(command_line, "ForkServer", FakeForkServer)
-        monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: len(text))
+        monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: PASSED)
         closing.start()
-        assert command_line.wait_for_request() == (2 if at_once else 0)
+        assert command_line.wait_for_requests() == PASSED
         closing.join()
     assert prepared_languages == prepared
 

@@ -169,6 +169,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["hardware"]:
         print(json.dumps({"devices": devices(Path(sys.argv[-1]))}))
     else:
-        if sys.argv[1:2] == ["wait"]:
-            line("ready")
-        sys.exit(judge(json.load(sys.stdin)))
+        if sys.argv[1:2] != ["wait"]:
+            sys.exit(judge(json.load(sys.stdin)))
+        line("ready")
+        for request in sys.stdin:
+            line("end", code=judge(json.loads(request)))

@@ -90,6 +90,23 @@ def test_a_command_that_is_not_there_is_said_by_name() -> None:
     assert "/nowhere/agent: No such file" in ended.stderr
 
 
+def test_a_child_that_has_answered_lives_on_and_is_asked_again() -> None:
+    answers: list[str] = []
+    child = Child(
+        python("import sys\nfor line in sys.stdin: print(line.upper(), flush=True)"),
+        on_lines=answers.extend,
+        stdin=None,
+    )
+    for line in ("one", "two"):
+        answers.clear()
+        child.ask(line)
+        ended = child.follow(deadline=lambda: time.monotonic() + 20, answered=lambda: bool(answers))
+        assert (ended.ending, answers) == (Ending.ANSWERED, [line.upper()])
+        assert child.alive
+    child.end()
+    assert not child.alive
+
+
 def test_the_deadline_ends_a_child_that_ignores_sigterm() -> None:
     ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     program = f"{ignore}; print('up', flush=True); time.sleep(60)"

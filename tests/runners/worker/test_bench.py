@@ -1,4 +1,4 @@
-"""A bench is one judge's at a time, with cores of its own and with the next judge started ahead."""
+"""A bench is one judge's at a time, with cores of its own, and keeps its judge between verdicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.process.supervisor import Child, stopping
+from runners.process.supervisor import Child, Ending, stopping
 from runners.worker import bench
 from runners.worker.bench import Bench, shares, taken
 from tests.runners.house import ROOT, House
@@ -24,7 +24,7 @@ with Bench(lock=sys.argv[1]).held() as got:
     print(got, flush=True)
     time.sleep(float(sys.argv[2]))
 """
-WAITS = (sys.executable, "-c", "import sys; print(sys.stdin.read())")
+ECHO = (sys.executable, "-c", "import sys\nfor line in sys.stdin: print(line, flush=True)")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def holder(name: str, seconds: float) -> subprocess.Popen[str]:
 
 
 def child() -> Child:
-    return Child(WAITS, on_lines=lambda lines: None, stdin=None)
+    return Child(ECHO, on_lines=lambda lines: None, stdin=None)
 
 
 def test_a_bench_is_held_by_one_process_at_a_time(name: str) -> None:
@@ -137,49 +137,49 @@ def test_where_cores_are_few_all_gpus_have_all() -> None:
     assert shares(16) == [frozenset(range(16))] * 16
 
 
-def test_the_judge_that_was_started_ahead_has_the_next_turn() -> None:
-    own = Bench(cores=frozenset(range(bench.CORES_AHEAD)))
-    own.prepare(child, measuring=True)
-    ahead = own._next
-    assert ahead is not None
-    assert own.judge(child) is ahead
-    lines_read: list[str] = []
-    ahead.on_lines = lines_read.extend
-    ahead.send("go")
-    assert ahead.follow(deadline=lambda: time.monotonic() + 60).code == 0
-    assert lines_read == ["go"]
+def ask(judge: Child, line: str) -> list[str]:
+    """Return the answer of a judge that stays."""
+    answer: list[str] = []
+    judge.on_lines = answer.extend
+    judge.ask(line)
+    ended = judge.follow(deadline=lambda: time.monotonic() + 60, answered=lambda: bool(answer))
+    assert ended.ending is Ending.ANSWERED
+    return answer
 
 
-def test_one_that_has_died_has_not() -> None:
-    own = Bench(cores=frozenset(range(bench.CORES_AHEAD)))
-    own.prepare(child, measuring=True)
-    ahead = own._next
-    assert ahead is not None
-    ahead.end()
-    fresh = own.judge(child)
-    assert fresh is not ahead and fresh.alive
-    fresh.end()
-    assert not fresh.alive
+def test_a_judge_waits_for_its_next_turn() -> None:
+    own, judge = Bench(), child()
+    assert own.judge() is None
+    assert ask(judge, "one") == ["one"]
+    own.keep(judge)
+    assert own.judge() is judge
+    assert own.judge() is None, "it is taken"
+    assert ask(judge, "two") == ["two"]
+    judge.end()
 
 
-def test_where_cores_are_few_the_next_is_started_once_nothing_is_measured() -> None:
-    few = Bench(cores=frozenset(range(bench.CORES_AHEAD - 1)))
-    few.prepare(child, measuring=True)
-    assert few._next is None
-    few.prepare(child, measuring=False)
-    ahead = few._next
-    few.prepare(child, measuring=False)
-    assert ahead is not None and few._next is ahead, "one is enough"
-    few.clear()
+def test_a_judge_that_died_while_it_waited_has_no_turn() -> None:
+    own, judge = Bench(), child()
+    own.keep(judge)
+    judge.end()
+    assert own.judge() is None
 
 
-def test_none_started_ahead_stays_after_the_last_turn() -> None:
-    many = Bench(cores=frozenset(range(bench.CORES_AHEAD)))
-    many.prepare(child, measuring=True)
-    ahead = many._next
-    many.clear()
-    assert ahead is not None and not ahead.alive
-    many.clear()  # twice is as good as once
+def test_a_judge_ends_after_so_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "TURNS", 2)
+    own, judge = Bench(), child()
+    own.keep(judge)
+    assert own.judge() is judge and judge.alive
+    own.keep(judge)
+    assert own.judge() is None and not judge.alive
+
+
+def test_no_judge_waits_on_a_bench_that_is_cleared() -> None:
+    own, judge = Bench(), child()
+    own.keep(judge)
+    own.clear()
+    assert not judge.alive
+    own.clear()  # twice is as good as once
 
 
 @pytest.fixture
