@@ -128,6 +128,10 @@ def test_only_a_slower_candidate_that_returns_meets_the_copying_baseline(
         ("f = made_elsewhere()", False),
         ("f = f", False),
         ("f = torch.ops.mine.f", False),
+        ("def f(x, out): pass\nf = torch.compile(f)", True),
+        ("def f(x): pass\nf = torch.compile(f)", False),
+        ("def f(x, out): pass\ng = f\ndef f(x): pass\nf = wrap(g)", True),
+        ("f = torch.compile(f)", False),
         ("", False),
     ],
 )
