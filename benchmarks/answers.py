@@ -1,0 +1,392 @@
+"""Verdicts on honest answers to many tasks: the compiled reference, and one in Triton.
+
+    python benchmarks/answers.py [PATTERN ...] [--imported FOLDER] [--device gpu|cpu]
+                                 [--scope round|final] [--answers compile|triton] [--every]
+                                 [--again] [--within SECONDS] [--cache FOLDER] [--output FILE]
+
+Judges tasks of `tasks/` and those that were imported into FOLDER, `native/silu` and
+`kernelbench/kb1_19_relu` to a PATTERN, that have a Triton answer in `triton_answers`; with
+`--every` the others too, whose only answer is the compiled reference. All of these answers should
+pass. Verdicts of the same versions in the file of results are kept, so that a run can be continued.
+None is started later than SECONDS after the start.
+
+One process for each GPU judges with a warm fork server, and builds what comes next meanwhile. A CPU
+interprets Triton on small cases, and judges the reference as it is, since a candidate may not
+compile there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import hashlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a candidate is timed
+
+import torch
+
+from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
+from benchmarks.triton_answers.kernelbench import KERNELBENCH
+from benchmarks.triton_answers.native import NATIVE
+from benchmarks.triton_answers.templates import Template
+from evaluation import JUDGE_VERSION, pipeline
+from evaluation.device_kind import CPU, GPU
+from evaluation.devices import detect
+from evaluation.devices.device import Device
+from evaluation.errors import SubmissionError, TaskError
+from evaluation.languages import languages
+from evaluation.process.fork_server import ForkServer
+from evaluation.tasks.spec import Task, find_operators
+from evaluation.tracks import builds
+from evaluation.tracks.load import load_task
+from evaluation.types import GateName, Report, Verdict, to_json
+from runners.agents.compiler import compiled
+from runners.worker.bench import Bench, shares, taken
+
+NATIVE_SUITE = "native"
+TEMPLATES: Mapping[str, Mapping[str, Template]] = {NATIVE_SUITE: NATIVE, "kernelbench": KERNELBENCH}
+TRACKS = {"compile": "torch-to-torch", "triton": "torch-to-triton"}
+AHEAD = 4
+"""Requests that a process has beside the one that it judges, to build them."""
+CORES_OF_BUILD = 4
+"""Cores of a device's share for each build at a time."""
+MAX_SECONDS = 300.0
+"""Time of one verdict, after which its process is ended."""
+COMPILES = "{name} = torch.compile({name}, dynamic=True)"
+"""What compiles an answer, which a CPU does without."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One answer to judge."""
+
+    suite: str
+    root: str
+    operator: str
+    answer: str
+    kind: str
+    scope: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.suite}/{self.operator}/{self.answer}"
+
+    def task(self) -> Task:
+        """Return the task. Raises TaskError."""
+        return load_task(Path(self.root), self.operator, TRACKS[self.answer], self.kind)
+
+    def source(self, task: Task) -> str:
+        """Return the source of the answer."""
+        if self.answer == "triton":
+            return TEMPLATES[self.suite][self.operator].source(task.operator)
+        parameters = ", ".join(argument.name for argument in task.operator.arguments)
+        skeleton = f"def {self.operator}({parameters}):\n    pass\n"
+        reference = (task.operator.folder / "reference.py").read_text(encoding="utf-8")
+        source = compiled(reference, skeleton)["dynamic shapes"]
+        if self.kind == CPU:
+            source = source.replace(COMPILES.format(name=self.operator), "")
+        return source
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge the chosen answers; the exit code is 0 if all of them passed."""
+    options = parser().parse_args(arguments)
+    cache = options.cache.absolute()
+    if options.serve:
+        serve(cache, options.device)
+        return 0
+    end = time.monotonic() + options.within
+    devices = [d for d in detect.devices(cache, (options.device,)) if not d.unjudged]
+    if not devices:
+        print(f"there is no {options.device} here", file=sys.stderr)
+        return 2
+    devices = [device for device in devices if device.slug == devices[0].slug]
+    output = options.output or ROOT / f"benchmarks/results/answers-{options.device}.json"
+    known = json.loads(output.read_text())["answers"] if output.is_file() else {}
+    run = Run(devices, known, output, end, cache)
+    wanted = list(requests(options))
+    run.judge([each for each in wanted if not is_known(known, each, options.again)])
+    return run.summarise(wanted)
+
+
+def parser() -> argparse.ArgumentParser:
+    options = resumable_parser(__doc__.partition("\n")[0])
+    options.add_argument("--imported", type=Path, help="a folder of imported tasks of one suite")
+    options.add_argument("--device", choices=(GPU, CPU), default=GPU)
+    options.add_argument("--scope", choices=pipeline.SCOPES, default="round")
+    options.add_argument("--answers", choices=TRACKS, action="append", help="default: both")
+    options.add_argument("--every", action="store_true", help="also without a Triton answer")
+    options.add_argument("--again", action="store_true", help="judge what did not pass again")
+    options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    return options
+
+
+def requests(options: argparse.Namespace) -> Iterator[Request]:
+    """Yield the chosen answers, those to one operator together, in the order of the patterns."""
+    roots = {NATIVE_SUITE: ROOT / "tasks"}
+    if options.imported:
+        roots[options.imported.name] = options.imported.absolute()
+    names = [
+        (suite, name)
+        for suite, root in roots.items()
+        for name in find_operators(root)
+        if options.every or name in TEMPLATES.get(suite, {})
+    ]
+    found = [n for p in options.patterns for n in names if fnmatchcase("/".join(n), p)]
+    for suite, name in dict.fromkeys(found):
+        for answer in options.answers or TRACKS:
+            if answer != "triton" or name in TEMPLATES.get(suite, {}):
+                root = str(roots[suite])
+                yield Request(suite, root, name, answer, options.device, options.scope)
+
+
+def is_known(results: Mapping[str, Any], request: Request, again: bool = False) -> bool:
+    """Return whether there is a verdict of this version of task and answer that holds.
+
+    One of a broken judge never does, and any other but a pass only unless asked for `again`.
+    """
+    result = results.get(request.key, {})
+    if result.get("verdict") == Verdict.BROKEN or (
+        again and result.get("verdict") != Verdict.PASSED
+    ):
+        return False
+    try:
+        task = request.task()
+        source = digest(request.source(task))
+    except TaskError:
+        return False
+    return is_current(result, hash=task.hash, source=source, scope=request.scope)
+
+
+def digest(source: str) -> str:
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
+
+
+class Run:
+    """Verdicts by one process for each device; results are written after each."""
+
+    def __init__(
+        self, devices: list[Device], results: dict[str, Any], output: Path, end: float, cache: Path
+    ) -> None:
+        self.devices, self.results, self.output = devices, results, output
+        self.end, self.cache = end, cache
+        self._queue: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+
+    def judge(self, wanted: list[Request]) -> None:
+        """Judge answers until all are done or the time is over."""
+        for request in wanted:
+            self._queue.put(request)
+        threads = [
+            threading.Thread(target=self._work, args=(device, cores))
+            for device, cores in zip(self.devices, shares(len(self.devices)), strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _work(self, device: Device, cores: frozenset[int]) -> None:
+        bench = Bench(lock=device.uuid, environment=device.environment, cores=cores)
+        with taken([bench]):
+            waiting: list[Request] = []
+            while self._judged(bench, waiting):
+                pass
+
+    def _judged(self, bench: Bench, waiting: list[Request]) -> bool:
+        """Judge in one process until it ends; return whether another one is needed.
+
+        `waiting` are the requests that a process has and has not replied to. Where it ends early,
+        the first of them is at fault.
+        """
+        kind = self.devices[0].kind
+        options = ("--serve", "--device", kind, "--cache", str(self.cache))
+        child = subprocess.Popen(
+            (sys.executable, __file__, *options),
+            cwd=ROOT,
+            env={**os.environ, **bench.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdin is not None and child.stdout is not None
+        with child, suppress(BrokenPipeError):
+            for request in waiting:
+                _send(child.stdin, request)
+            while True:
+                while len(waiting) <= AHEAD and (new := self._next()):
+                    waiting.append(new)
+                    _send(child.stdin, new)
+                if not waiting:
+                    return False
+                if time.monotonic() >= self.end:
+                    child.kill()
+                    return False
+                alarm = threading.Timer(MAX_SECONDS, child.kill)
+                alarm.start()
+                line = child.stdout.readline()
+                alarm.cancel()
+                if not line:
+                    break
+                self._record(waiting.pop(0), json.loads(line))
+        code = child.wait()
+        message = f"the process that judges ended with code {code}"
+        self._record(waiting.pop(0), {"verdict": Verdict.BROKEN, "message": message})
+        return True
+
+    def _next(self) -> Request | None:
+        if time.monotonic() >= self.end:
+            return None
+        try:
+            return self._queue.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _record(self, request: Request, result: dict[str, Any]) -> None:
+        print(request.key, json.dumps(result), flush=True)
+        device = {k: v for k, v in to_json(self.devices[0].fingerprint).items() if k != "uuid"}
+        with self._lock:
+            self.results[request.key] = result
+            verdicts = Counter(each["verdict"] for each in self.results.values())
+            data = {
+                "command": "python benchmarks/answers.py",
+                "device": device,
+                "torch": torch.__version__,
+                "verdicts": dict(sorted(verdicts.items())),
+                "answers": dict(sorted(self.results.items())),
+            }
+            write_json(self.output, data, indent=1)
+
+    def summarise(self, wanted: Sequence[Request]) -> int:
+        """Print what came of the answers; return 0 if all of them passed."""
+        judged = [each for each in wanted if each.key in self.results]
+        passed = [each for each in judged if self.results[each.key]["verdict"] == Verdict.PASSED]
+        print(f"{len(passed)} of {len(judged)} judged answers passed, of {len(wanted)} chosen")
+        for request in judged:
+            result = self.results[request.key]
+            if result["verdict"] != Verdict.PASSED:
+                print(f"{request.key}: {result['verdict']} {result['message']}")
+        return 0 if len(passed) == len(wanted) else 1
+
+
+def _send(stdin: Any, request: Request) -> None:
+    stdin.write(json.dumps(dataclasses.asdict(request)) + "\n")
+    stdin.flush()
+
+
+def serve(cache: Path, kind: str) -> None:
+    """Judge the requests of standard input in turn, and write a line for each; build ahead."""
+    cores = os.sched_getaffinity(0)
+    pool = ThreadPoolExecutor(max(1, len(cores) // CORES_OF_BUILD), "build")
+    waiting: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what else is written goes to standard error
+
+    def read() -> None:
+        for line in sys.stdin:
+            request = Request(**json.loads(line))
+            waiting.put(request)
+            pool.submit(build_ahead, request, cache)
+        waiting.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    fork_server = warm_fork_server(kind)
+    while request := waiting.get():
+        result = judge(request, cache, fork_server)
+        replies.write(json.dumps(result) + "\n")
+        replies.flush()
+        gc.collect()
+        if kind == GPU:
+            torch.cuda.empty_cache()  # candidates are other processes
+        if result["verdict"] == Verdict.BROKEN:
+            fork_server.close()
+            fork_server = warm_fork_server(kind)
+    fork_server.close()
+    pool.shutdown(cancel_futures=True)
+
+
+def warm_fork_server(kind: str) -> ForkServer:
+    """Return a fork server that has imported the compilers, where candidates use them.
+
+    Where Triton is interpreted, it must know so before it is imported.
+    """
+    fork_server = ForkServer()
+    for language in ("torch", "triton") if kind == GPU else ():
+        fork_server.prepare(language)
+    return fork_server
+
+
+def build_ahead(request: Request, cache: Path) -> None:
+    """Build an answer into the cache; its verdict reports what fails."""
+    with suppress(SubmissionError, TaskError):
+        task = request.task()
+        files = {task.target_file: request.source(task)}
+        languages()[task.track.target].check(files, task)
+        builds.build(task, task.track.target, files, cache)
+
+
+def judge(request: Request, cache: Path, fork_server: ForkServer) -> dict[str, Any]:
+    """Return the verdict on an answer, with what to know of it."""
+    started = time.perf_counter()
+    try:
+        task = request.task()
+        source = request.source(task)
+        submission = pipeline.Request(task, {task.target_file: source}, cache, scope=request.scope)
+        report = pipeline.evaluate(submission, fork_server=fork_server)
+    except Exception as error:  # one that fails must not end the others
+        message = f"{type(error).__name__}: {error}"
+        return {"verdict": Verdict.BROKEN, "message": message, "at": now()}
+    return {
+        "hash": task.hash,
+        "source": digest(source),
+        "judge": JUDGE_VERSION,
+        "scope": request.scope,
+        **_verdict(report),
+        "seconds": round(time.perf_counter() - started, 1),
+        "gate_seconds": {name: round(value, 2) for name, value in report.seconds.items()},
+        "at": now(),
+    }
+
+
+def _verdict(report: Report) -> dict[str, Any]:
+    """Return verdict, speedups and the largest error; of a refusal also gate, reason and details.
+
+    Details are those of the judge alone, such as the hidden case.
+    """
+    gates = {gate.gate: gate for gate in report.gates}
+    correctness = gates.get(GateName.CORRECTNESS)
+    performance = gates.get(GateName.PERFORMANCE)
+    found: dict[str, Any] = {
+        "verdict": report.verdict,
+        "message": report.message,
+        "seen": report.seen and round(report.seen.speedup, 3),
+        "unseen": report.unseen and round(report.unseen.speedup, 3),
+        "largest_error": correctness and dict(correctness.detail).get("largest_error"),
+        "baseline": performance and dict(performance.detail).get("baseline"),
+    }
+    if report.verdict is Verdict.PASSED:
+        return found
+    last = report.gates[-1]
+    details = {name: str(value)[-2000:] for name, value in dict(last.private).items()}
+    details |= {"compiler": last.compiler[0].text[-1000:]} if last.compiler else {}
+    return {**found, "gate": last.gate, "reason": report.reason, "details": details}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
