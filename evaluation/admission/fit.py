@@ -7,7 +7,7 @@ error is compared with the size of its roundings (see `tasks.roundings`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.languages import languages
+from evaluation.tasks.defaults import fixed_seeds
 from evaluation.tasks.domain import WHOLE, dtype_of
 from evaluation.tasks.float64 import outputs_of
 from evaluation.tasks.input_families import InputGenerator, torch_dtype
@@ -71,7 +72,7 @@ def one_thread() -> Iterator[None]:
 
 @one_thread()
 def fit(folder: Path) -> Fit:
-    """Fit the tolerance of an operator.
+    """Fit the tolerance of an operator, with random numbers that are the same each time.
 
     Raises: TaskError where the errors cannot be told from those of a wrong implementation.
     """
@@ -80,6 +81,11 @@ def fit(folder: Path) -> Fit:
     dtypes = [dtype for dtype in known if dtype not in WHOLE]
     if not on_cpu.has_roundings:
         return Fit({}, {}, None)
+    with fixed_seeds(SEED):
+        return _fitted(folder, on_cpu, dtypes)
+
+
+def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str]) -> Fit:
     worst = {dtype: _worst(on_cpu, dtype) for dtype in dtypes}
     tolerance = {}
     for dtype, found in worst.items():

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -21,10 +24,28 @@ from evaluation.types import Argument, Case, Comparison
 
 WHOLE_BOUNDS = {"bool": (0, 2), "uint8": (0, 256), "int8": (-128, 128)}
 OTHER_BOUNDS = (-1000, 1000)
-
+_seeds: ContextVar[Random | None] = ContextVar("seeds of roundings", default=None)
 
 CHECKS = {Comparison.PROPERTY: "check", Comparison.DISTRIBUTION: "distribution"}
 """Functions of a reference that comparisons need."""
+
+
+@contextmanager
+def fixed_seeds(seed: int) -> Iterator[None]:
+    """Disturb roundings by random numbers from `seed` meanwhile, so that a fit can be repeated.
+
+    A judge takes secret ones.
+    """
+    token = _seeds.set(Random(seed))
+    try:
+        yield
+    finally:
+        _seeds.reset(token)
+
+
+def _seed() -> int:
+    seeds = _seeds.get()
+    return secrets.randbits(63) if seeds is None else seeds.getrandbits(63)
 
 
 def complete(module: ModuleType, arguments: tuple[Argument, ...], path: Path) -> None:
@@ -45,7 +66,7 @@ def complete(module: ModuleType, arguments: tuple[Argument, ...], path: Path) ->
 
         def magnitude(**given: Any) -> tuple[torch.Tensor, ...]:
             tensor = next(value for value in given.values() if torch.is_tensor(value))
-            generator = torch.Generator(tensor.device).manual_seed(secrets.randbits(63))
+            generator = torch.Generator(tensor.device).manual_seed(_seed())
             return size_of_roundings(exact, given, generator, rounded)
 
         defined["magnitude"] = magnitude

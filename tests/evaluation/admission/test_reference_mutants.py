@@ -95,6 +95,11 @@ def test_fit_names_the_constants_and_what_it_measured(place: Path) -> None:
     assert fit.MIN_C2 <= operator.tolerance["float32"].c2 <= fit.MAX_C2
 
 
+def test_fit_of_the_same_reference_is_the_same(place: Path) -> None:
+    written(place, "a * x.sum(-1) + bias")
+    assert fit.fit(place) == fit.fit(place)
+
+
 def test_changed_reference_is_fitted_again(place: Path) -> None:
     written(place, "a * x.sum(-1) + bias")
     (place / "reference.py").write_text(REFERENCE.format(body="a * x.sum(-1) - bias"))
