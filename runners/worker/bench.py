@@ -103,16 +103,17 @@ def shares(count: int) -> list[frozenset[int]]:
 
     Where there are too few, each part is all of them.
     """
-    threads = sorted((*_place(thread), thread) for thread in os.sched_getaffinity(0))
-    cores = [
-        frozenset(thread for *_, thread in same)
-        for _, same in itertools.groupby(threads, key=lambda place: place[:2])
-    ]
+    cores = [frozenset(same) for _, same in itertools.groupby(hardware_threads(), key=_place)]
     each = len(cores) // max(1, count)
     parts = [frozenset().union(*cores[i * each : (i + 1) * each]) for i in range(count)]
     if count < 2 or min(map(len, parts)) < MIN_CORES:
         return [frozenset().union(*cores)] * count
     return parts
+
+
+def hardware_threads() -> list[int]:
+    """Return the hardware threads of this process; those of one core follow each other."""
+    return sorted(os.sched_getaffinity(0), key=lambda thread: (*_place(thread), thread))
 
 
 def _place(core: int) -> tuple[int, int]:
