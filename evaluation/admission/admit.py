@@ -7,6 +7,7 @@ and hidden cases. Last, an honest one is timed twice against the baseline, in fr
 An operator without mutants of its own relies on these tests of the languages. Its wrong
 implementations are made from the reference (see `reference_mutants`) and compared in this process,
 in seconds. Its honest ones, two in PyTorch and what it has beside, are judged as all others are.
+Only the one that computes the same values as another is spared the hidden cases, which take long.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,11 +112,15 @@ class Admission:
 
 
 def admit(
-    task: Task, cache: Path, report: Callable[[Attempt | TaskCheck], None] = lambda found: None
+    task: Task,
+    cache: Path,
+    report: Callable[[Attempt | TaskCheck], None] = lambda found: None,
+    fork_server: ForkServer | None = None,
 ) -> Admission:
     """Judge every implementation of `task`, and time an honest one twice.
 
-    `report` is called with each check and each attempt.
+    `report` is called with each check and each attempt. A `fork_server` can serve many tasks, since
+    it starts as slowly as PyTorch is imported.
 
     Raises: TaskError where the task's own files are faulty.
     """
@@ -126,8 +132,8 @@ def admit(
     for check in checks:
         report(check)
     attempts: list[Attempt] = []
-    with ForkServer() as fork_server:
-        judge = _TaskJudge(task, cache, fork_server)
+    with nullcontext(fork_server) if fork_server else ForkServer() as server:
+        judge = _TaskJudge(task, cache, server)
         for attempt in judge.attempts(chosen):
             report(attempt)
             attempts.append(attempt)
@@ -165,7 +171,7 @@ def implementations(task: Task) -> Iterator[Implementation]:
         yield "honest", Example("baseline", target, source, "the baseline itself")
 
 
-def _is_repeated(task: Task) -> bool:
+def is_repeated(task: Task) -> bool:
     """Return whether times are repeated: for every tenth operator without mutants of its own."""
     return has_mutants(task.operator.folder) or zlib.crc32(task.operator.name.encode()) % 10 == 0
 
@@ -193,7 +199,8 @@ class _TaskJudge:
     def _attempt(self, role: str, example: Example, trial: Future[Trial]) -> Attempt:
         wait([trial])
         started = time.perf_counter()
-        verdict, reason, message = self._judge(trial)
+        hidden = has_mutants(self.task.operator.folder) or not example.same_values
+        verdict, reason, message = self._judge(trial, hidden)
         passed, expect = verdict is Verdict.PASSED, example.expect
         tried = reason is expect if expect else reason not in UNTRIED
         return Attempt(
@@ -217,7 +224,7 @@ class _TaskJudge:
         ]
         if (
             not honest
-            or not _is_repeated(self.task)
+            or not is_repeated(self.task)
             or languages()[self.task.track.target].judged_here()
         ):
             return Repeat()
@@ -253,8 +260,11 @@ class _TaskJudge:
         compilation.judge(trial)
         return trial
 
-    def _judge(self, built: Future[Trial]) -> tuple[Verdict, Reason | None, str]:
-        """Return verdict, reason and message, which names no hidden case."""
+    def _judge(self, built: Future[Trial], hidden: bool) -> tuple[Verdict, Reason | None, str]:
+        """Return verdict, reason and message, which names no hidden case.
+
+        Without `hidden`, only the public cases are judged.
+        """
         try:
             trial = built.result()
             assert trial.build is not None
@@ -263,7 +273,8 @@ class _TaskJudge:
                 for case in trial.task.checked_cases(trial.max_elements):
                     session.check(case, thorough)
                 seed, secret = secrets.randbits(63), secrets.token_bytes()
-                for case in hidden_cases(trial.task, seed, secret, trial.max_elements):
+                cases = hidden_cases(trial.task, seed, secret, trial.max_elements)
+                for case in cases if hidden else ():
                     try:
                         session.check(case, thorough)
                     except SubmissionError as error:

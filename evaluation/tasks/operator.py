@@ -62,6 +62,8 @@ class Example:
     source: str
     note: str
     expect: Reason | None = None
+    same_values: bool = False
+    """Whether its values are those of another one by construction."""
 
 
 @dataclass(frozen=True)

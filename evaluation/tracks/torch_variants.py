@@ -5,6 +5,7 @@ They are the baselines of tracks from PyTorch, and test the judge on `torch-to-t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from evaluation.device_kind import CPU, GPU
@@ -44,6 +45,8 @@ _HONEST = {
 }
 HONEST = {CPU: _HONEST, GPU: {**_HONEST, "compiled": (_COMPILED, "that, compiled for any shape")}}
 """Honest implementations by device kind: only on a GPU may a candidate start a compiler."""
+SAME_VALUES = ("filled",)
+"""Those that compute what `wide` does, and give it back in another way."""
 _CHANGED = """\
 def {{name}}(*given):
     returned = reference(*given)
@@ -79,7 +82,10 @@ def source(operator: Operator, ending: str) -> str:
 
 def honest(operator: Operator, kind: str) -> tuple[Example, ...]:
     """Return correct implementations of `operator` in PyTorch for a device kind."""
-    return _examples(operator, HONEST[kind])
+    return tuple(
+        dataclasses.replace(example, same_values=example.name in SAME_VALUES)
+        for example in _examples(operator, HONEST[kind])
+    )
 
 
 def mutants(operator: Operator) -> tuple[Example, ...]:

@@ -19,6 +19,7 @@ from evaluation.admission.admit import (
     implementations,
 )
 from evaluation.admission.trivial_submissions import NOTES
+from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates import compile as compilation
@@ -28,7 +29,7 @@ from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import OPEN_TRACK, self_tested
 from evaluation.timing.plan import Plan
 from evaluation.tracks.load import load_operator, load_task
-from evaluation.types import Case, GateResult, Reason, Verdict
+from evaluation.types import Case, GateResult, Reason, Split, Verdict
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
 
@@ -134,6 +135,23 @@ def test_admit_unexpected_verdicts_are_problems(
     timed = problem_of(admission, "when timed")
     assert timed == "honest baseline, when timed (STALE_OUTPUT): case qwen3-expert: not written"
     assert "not admitted" in rendered(admission)
+
+
+def test_values_that_another_honest_one_has_are_judged_on_public_cases(
+    tmp_path: Path, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(TASKS / "Activation" / "mish", tmp_path / "mish")
+    splits: dict[MeasurementSession, set[Split]] = {}
+    monkeypatch.setattr(
+        MeasurementSession,
+        "check",
+        lambda session, case, thorough: splits.setdefault(session, set()).add(case.split),
+    )
+    admission = admit(load_task(tmp_path, "mish", OPEN_TRACK.slug, CPU), cache)
+    assert [a.name for a in admission.attempts if a.role == "honest"] == ["wide", "filled"]
+    wide, filled = splits.values()
+    assert filled == {Split.SEEN}
+    assert wide == {Split.SEEN, Split.UNSEEN, Split.SAMPLED}
 
 
 def test_implementations_of_every_track_are_enough() -> None:
