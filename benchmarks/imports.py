@@ -2,21 +2,28 @@
 
     python benchmarks/imports.py --suite SUITE --checkout FOLDER --into FOLDER [PATTERN ...]
                                  [--only GLOB] [--within SECONDS] [--cache FOLDER] [--output FILE]
+                                 [--jobs N] [--singles N]
 
 Writes what each problem came to, then checks the track torch-to-torch of each imported task, in the
 order of the PATTERNs. Tasks whose current version is in FILE are skipped, so that a run can be
 continued. `--only` imports a part, and keeps what FILE has of the same commit. No task is started
-later than SECONDS after the start; with 0 only the import runs.
+later than SECONDS after the start; with 0 only the import runs. Without `--checkout`, nothing is
+imported, and the tasks of every `--suite` that are in the folder are checked.
+
+`--jobs` tasks are checked at a time, each on two cores of its own, and `--singles` more on one core
+each, where no times are repeated. A task whose only problem is that times did not repeat is checked
+once more after the others. The import uses all cores of this process.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -26,17 +33,15 @@ os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a ca
 
 import torch
 
-from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
-from evaluation import JUDGE_VERSION
-from evaluation.admission.admit import admit
+from benchmarks.import_workers import Cores, Queue, cores_of, is_to_be_checked_again, run
+from benchmarks.shared import ROOT, is_current, resumable_parser, write_json
 from evaluation.device_kind import CPU
 from evaluation.devices import detect
-from evaluation.errors import TaskError
 from evaluation.importing import outcome
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.suites import suites
-from evaluation.tasks.spec import OPEN_TRACK, Task
+from evaluation.tasks.spec import OPEN_TRACK, Task, find_operators
 from evaluation.tracks.load import load_task
 from evaluation.types import to_json
 
@@ -44,45 +49,99 @@ from evaluation.types import to_json
 def main(arguments: Sequence[str] | None = None) -> int:
     """Import a suite and check its tasks; the exit code is 0 if all of them are admitted."""
     parser = resumable_parser(__doc__.partition("\n")[0])
-    parser.add_argument("--suite", required=True, choices=suites())
-    parser.add_argument("--checkout", required=True, type=Path)
+    parser.add_argument("--suite", required=True, choices=suites(), action="append")
+    parser.add_argument("--checkout", type=Path)
     parser.add_argument("--into", required=True, type=Path)
     parser.add_argument("--only", default="", help="a glob of names of tasks or paths")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    parser.add_argument("--singles", type=int, default=0, metavar="N")
     options = parser.parse_args(arguments)
+    try:
+        cores = cores_of(options.jobs, options.singles)
+    except ValueError as error:
+        parser.error(str(error))
     end = time.monotonic() + options.within
     output = options.output or ROOT / "benchmarks/results/imports.json"
     data = json.loads(output.read_text()) if output.is_file() else {"suites": {}, "tasks": {}}
-    suite = suites()[options.suite]
+    cache = options.cache.absolute()
+    device = _device(cache, cores[0])
+    names = {slug: _present(options.into / slug) for slug in options.suite}
+    if options.checkout:
+        if len(options.suite) > 1:
+            parser.error("a checkout has one suite")
+        found = _import(options)
+        data |= {"command": "python benchmarks/imports.py", "torch": torch.__version__}
+        data["device"] = device
+        data["suites"][found.suite] = _merged(data["suites"].get(found.suite, {}), found.to_json())
+        data["duplicates"] = outcome.duplicates([*data["suites"].values()])
+        print(f"{len(data['duplicates'])} graphs of operations occur in several tasks")
+        write_json(output, data, indent=1)
+        names[found.suite] = [e.name for e in found.outcomes if e.kind == outcome.FIRST_CLASS]
+    tasks = _chosen(names, options.into.absolute(), options.patterns)
+
+    def results(task: Task) -> dict[str, Any]:
+        return data["tasks"].setdefault(task.operator.folder.parent.name, {})
+
+    def keep(task: Task, result: dict[str, Any]) -> None:
+        results(task)[task.operator.name] = {**result, "cpu": device.get("name", "")}
+        print(task.slug, json.dumps(result), flush=True)
+        write_json(output, data, indent=1)
+
+    left = [task for task in tasks if not _is_current(results(task), task)]
+    again = [
+        task
+        for task in tasks
+        if task not in left and is_to_be_checked_again(results(task)[task.operator.name])
+    ]
+    run(Queue(left, again, end), cores, cache, keep)
+    current = [task for task in tasks if _is_current(results(task), task)]
+    admitted = [task for task in current if results(task)[task.operator.name]["admitted"]]
+    print(f"{len(admitted)} of {len(current)} checked tasks are admitted, of {len(tasks)} chosen")
+    return 0 if len(admitted) == len(tasks) else 1
+
+
+def _device(cache: Path, cores: Cores) -> dict[str, Any]:
+    """Return the CPU as a worker sees it; its peaks are measured before there are others."""
+    here = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores.threads)
+    try:
+        device = to_json(detect.devices(cache, (CPU,))[0].fingerprint)
+    finally:
+        os.sched_setaffinity(0, here)
+    return {name: value for name, value in device.items() if name != "uuid"}
+
+
+def _present(folder: Path) -> list[str]:
+    return [*find_operators(folder)] if folder.is_dir() else []
+
+
+def _import(options: argparse.Namespace) -> outcome.Import:
+    (slug,) = options.suite
     found = import_suite(
-        suite,
-        Checkout.open(options.checkout, suite.repository),
+        suites()[slug],
+        Checkout.open(options.checkout, suites()[slug].repository),
         options.into,
         options.only,
         report=lambda each: print(outcome.row(each), flush=True),
     )
     print(found.summary())
-    cache = options.cache.absolute()
-    device = to_json(detect.devices(cache, (CPU,))[0].fingerprint)
-    data |= {"command": "python benchmarks/imports.py", "torch": torch.__version__}
-    data["device"] = {name: value for name, value in device.items() if name != "uuid"}
-    data["suites"][suite.slug] = _merged(data["suites"].get(suite.slug, {}), found.to_json())
-    data["duplicates"] = outcome.duplicates([*data["suites"].values()])
-    print(f"{len(data['duplicates'])} graphs of operations occur in several tasks")
-    write_json(output, data, indent=1)
-    names = [each.name for each in found.outcomes if each.kind == outcome.FIRST_CLASS]
-    chosen = [name for p in options.patterns for name in names if fnmatchcase(name, p)]
-    root = options.into.absolute() / suite.slug
-    tasks = [load_task(root, name, OPEN_TRACK.slug, CPU) for name in dict.fromkeys(chosen)]
-    results = data["tasks"].setdefault(suite.slug, {})
-    for task in tasks:
-        if time.monotonic() < end and not _is_current(results, task):
-            results[task.operator.name] = _checked(task, cache)
-            print(task.slug, json.dumps(results[task.operator.name]), flush=True)
-            write_json(output, data, indent=1)
-    current = [task.operator.name for task in tasks if _is_current(results, task)]
-    admitted = [name for name in current if results[name]["admitted"]]
-    print(f"{len(admitted)} of {len(current)} checked tasks are admitted, of {len(tasks)} chosen")
-    return 0 if len(admitted) == len(tasks) else 1
+    return found
+
+
+def _chosen(
+    names: Mapping[str, Sequence[str]], folder: Path, patterns: Sequence[str]
+) -> list[Task]:
+    """Return the tasks of all suites whose names match, in the order of the patterns."""
+    chosen = [
+        (slug, name)
+        for pattern in patterns
+        for slug, of_suite in names.items()
+        for name in of_suite
+        if fnmatchcase(name, pattern)
+    ]
+    return [
+        load_task(folder / slug, name, OPEN_TRACK.slug, CPU) for slug, name in dict.fromkeys(chosen)
+    ]
 
 
 def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -96,23 +155,6 @@ def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 def _is_current(results: dict[str, Any], task: Task) -> bool:
     """Return whether the results have this version of a task, by a judge whose admissions hold."""
     return is_current(results.get(task.operator.name, {}), hash=task.hash)
-
-
-def _checked(task: Task, cache: Path) -> dict[str, Any]:
-    started = time.perf_counter()
-    try:
-        admission = admit(task, cache)
-        admitted, problems = admission.admitted, list(admission.problems)
-    except TaskError as error:
-        admitted, problems = False, [str(error)]
-    return {
-        "hash": task.hash,
-        "judge": JUDGE_VERSION,
-        "admitted": admitted,
-        "problems": problems,
-        "seconds": round(time.perf_counter() - started, 1),
-        "at": now(),
-    }
 
 
 if __name__ == "__main__":

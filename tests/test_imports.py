@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import imports
+from benchmarks import import_workers, imports
 from evaluation import JUDGE_VERSION
 from evaluation.importing.outcome import FIRST_CLASS, REFUSED
 from evaluation.importing.suites import suites
@@ -58,12 +58,12 @@ def test_every_refused_problem_has_a_reason() -> None:
 def test_continued_run_checks_no_task_twice(tmp_path, monkeypatch, capsys) -> None:
     checked = []
 
-    def admit(task, cache) -> SimpleNamespace:
+    def admit(task, cache, fork_server) -> SimpleNamespace:
         checked.append(task.slug)
-        return SimpleNamespace(admitted=True, problems=())
+        return SimpleNamespace(admitted=True, problems=(), only_unsteady=False)
 
     commit(tmp_path / "suite", {"LICENSE": LICENCE, path_of(1, "Scaled"): SCALED})
-    monkeypatch.setattr(imports, "admit", admit)
+    monkeypatch.setattr(import_workers, "admit", admit)
     about = SimpleNamespace(fingerprint={"uuid": "1", "model": "a CPU"})
     monkeypatch.setattr(imports.detect, "devices", lambda cache, kinds: (about,))
     folders = {"checkout": "suite", "into": "imported", "cache": "cache", "output": "results.json"}
@@ -71,7 +71,8 @@ def test_continued_run_checks_no_task_twice(tmp_path, monkeypatch, capsys) -> No
     for name, folder in folders.items():
         arguments += [f"--{name}", str(tmp_path / folder)]
     assert imports.main([*arguments, "--within", "0"]) == 1
-    assert imports.main(arguments) == imports.main(arguments) == 0
+    without = arguments[:2] + arguments[4:]  # the checkout
+    assert imports.main(arguments) == imports.main(arguments) == imports.main(without) == 0
     assert checked == ["kb1_1_scaled/torch-to-torch"]
     data = json.loads((tmp_path / "results.json").read_text())
     assert data["tasks"]["kernelbench"]["kb1_1_scaled"]["judge"] == JUDGE_VERSION
