@@ -31,6 +31,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a candidate is timed
 
+from evaluation.process.fork_server import ALLOCATOR_ENVIRONMENT
+
+os.environ.update(ALLOCATOR_ENVIRONMENT)  # of workers, which would map memory again and again
+
 import torch
 
 from benchmarks.import_workers import Cores, Queue, cores_of, is_to_be_checked_again, run
