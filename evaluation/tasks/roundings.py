@@ -58,6 +58,10 @@ KEPT = frozenset(
     " logcumsumexp _cdist_forward _embedding_bag _embedding_bag_forward_only".split()
 )
 """Operations that are disturbed as they are, although PyTorch can decompose them."""
+POWERS = frozenset("exp exp2 expm1 sigmoid".split())
+"""Operations whose argument is rounded as well: exp(x) is computed as 2^(x log2(e)), which magnifies
+the rounding of that product by x. Source: CUDA C++ programming guide, maximum error of `__expf`.
+"""
 PLACES = ("arange", "linspace")
 """Operations whose results do not depend on an input."""
 INTERPOLATIONS = ("upsample_bilinear", "upsample_linear", "upsample_bicubic", "upsample_trilinear")
@@ -124,7 +128,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             if found is not NotImplemented:
                 return found
         terms = _terms(name, args, named)
-        if terms > 1:
+        if terms > 1 or name.rstrip("_") in POWERS:
             args = tree_map(lambda value: self._disturbed(value, terms), args)
         result = func(*args, **named)
         if func._schema.is_mutable and not name.startswith("_"):

@@ -65,6 +65,17 @@ def test_sums_grow_with_their_terms() -> None:
     assert sized(lambda x: x.sum(-1), x).max() > 20 * sized(lambda x: x[:, :2].sum(-1), x).max()
 
 
+@pytest.mark.parametrize("function", [torch.exp, torch.sigmoid, F.silu])
+def test_a_power_of_two_in_place_of_an_exp_is_right(function: Function) -> None:
+    x = torch.linspace(-60.0, -15.0, 200)
+    power = torch.exp2(x * 1.4426950408889634)  # what GPUs compute; the product is rounded
+    got = x * power if function is F.silu else power
+    exact, size = lifted(function)(x.double()), sized(function, x)
+    assert ((got - exact).abs() <= Tolerance(4.0, 2.0).allowed(exact, size, 1, "float32")).all()
+    near = Tolerance(4.0, 2.0).allowed(exact, torch.zeros_like(size), 1, "float32")
+    assert ((got - exact).abs() > near).any(), "roundings of the result alone do not allow it"
+
+
 def test_mean_of_a_bag_grows_with_its_longest_bag() -> None:
     """One operation, though it gathers: without it, tensors of all rows would be disturbed."""
 

@@ -1,6 +1,6 @@
 // trick: puts nothing but a host callback on the stream, which wakes a thread that launches
 // row: 2
-// expect: failed/STALE_OUTPUT|failed/FORBIDDEN
+// expect: failed/STALE_OUTPUT|failed/WRONG_VALUES|failed/FORBIDDEN
 #include "right.cuh"
 
 #include <thread>

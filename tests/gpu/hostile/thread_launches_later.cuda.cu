@@ -1,6 +1,6 @@
 // trick: leaves the launch to a thread that waits until the answer is given
 // row: 2
-// expect: failed/STALE_OUTPUT|failed/FORBIDDEN
+// expect: failed/STALE_OUTPUT|failed/WRONG_VALUES|failed/FORBIDDEN
 #include "right.cuh"
 
 #include <thread>
