@@ -8,7 +8,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -21,6 +21,7 @@ from evaluation.anticheat.window_checks import checks_of
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.devices import detect
 from evaluation.devices.device import Device
+from evaluation.errors import Broken
 from evaluation.intervals import half_width
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.host import HostMemory
@@ -388,15 +389,31 @@ class MeasurementSession:
         )
 
     def _measured_baselines(self) -> dict[str, float]:
-        """Measure `baseline_times`, and end all baselines but the fastest."""
+        """Measure `baseline_times`, and end all baselines but the fastest.
+
+        One that fails, such as a reference that PyTorch cannot compile, is none to beat.
+        Raises: Broken where all of them fail.
+        """
         names = [build.name for build in self._baselines]
-        trials = zip(*self.trial_times(names), strict=True)
-        times = dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
-        for name in sorted(times, key=lambda name: times[name])[1:]:
+        try:
+            times = self._geomean_times(names)
+        except Broken as broken:
+            times = {}
+            for name in names:
+                with suppress(Broken):
+                    times |= self._geomean_times([name])
+            if not times:
+                raise broken
+        best = min(times, key=lambda name: times[name])
+        for name in self._processes.keys() & set(names) - {best}:
             self._processes.pop(name).kill_and_wait()
         if "candidate" in self._processes:  # it must not have slowed a baseline
             self._processes["candidate"].check_suspended()
         return times
+
+    def _geomean_times(self, names: Sequence[str]) -> dict[str, float]:
+        trials = zip(*self.trial_times(names), strict=True)
+        return dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
 
     def trial_times(self, names: Sequence[str]) -> Iterator[list[float]]:
         """Yield the microseconds of each of these baselines on each seen case.

@@ -13,7 +13,7 @@ import pytest
 
 from evaluation import pipeline, report_text
 from evaluation.devices import detect
-from evaluation.errors import BuildError
+from evaluation.errors import Broken, BuildError
 from evaluation.gates import gates, generalization
 from evaluation.gates.generalization import SAMPLED, hidden_cases
 from evaluation.languages.cpp import Cpp
@@ -110,6 +110,34 @@ def test_baseline_is_measured_once_for_all_tracks_of_a_source(
                 assert judge.baseline() == "compile"
                 assert judge.baseline_times() == {"eager": 2.0, "compile": 1.0}
     assert measured_tracks == ["torch-to-cpp", "torch-to-cpp"]  # again for other cases
+
+
+@pytest.mark.slow
+def test_a_baseline_that_fails_is_none_to_beat(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = {"compile"}
+
+    def trial(judge: MeasurementSession, names: Sequence[str]) -> Iterator[list[float]]:
+        for name in names:
+            judge.process(name)
+        if failing & set(names):
+            raise Broken("the baseline failed: no lowering")
+        yield [2.0 for _ in names]
+
+    monkeypatch.setattr(MeasurementSession, "trial_times", trial)
+    scaled = load_task(OPERATORS, "scaled", "torch-to-cpp")
+    with ForkServer() as fork_server:
+        builds = baselines(scaled, cache)
+        with MeasurementSession(scaled, fork_server, builds, tmp_path / "one") as judge:
+            judge.device = detect.device_for("cpu", cache)
+            assert judge.baseline() == "eager"
+            assert judge.baseline_times() == {"eager": 2.0}
+        failing.add("eager")
+        with MeasurementSession(scaled, fork_server, builds, tmp_path / "two") as judge:
+            judge.device = detect.device_for("cpu", cache)
+            with pytest.raises(Broken, match="no lowering"):
+                judge.baseline()
 
 
 def test_round_report_has_no_hidden_cases(task: Task, cache: Path) -> None:
