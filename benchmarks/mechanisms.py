@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from evaluation import session
-from evaluation.anticheat import staged_inputs, window_checks
+from evaluation.anticheat import prefetched_inputs, staged_inputs, window_checks
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError
 from evaluation.memory import cuda_ipc, ring
@@ -115,8 +115,15 @@ def _no_staged_inputs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(staged_inputs, "check", _nothing)
 
 
+def _no_prefetch_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(prefetched_inputs.PrefetchCheck, "check", _nothing)
+
+
 def _no_second_baseline(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session.MeasurementSession, "confirm_baseline", lambda self, measured: measured)
+    def unconfirmed(self: Any, measured: Any, measure_again: object) -> tuple[list[Any], int]:
+        return list(measured), 0
+
+    patch.setattr(session.MeasurementSession, "confirm_baseline", unconfirmed)
 
 
 def _no_go_token(patch: pytest.MonkeyPatch) -> None:
@@ -213,6 +220,13 @@ MECHANISMS = tuple(
             BOTH,
             _no_late_inputs,
             frozenset({"window_checks.check"}),
+        ),
+        Mechanism(
+            "prefetch-check",
+            "Prefetch check",
+            (GPU,),
+            _no_prefetch_check,
+            frozenset({"prefetched_inputs.check"}),
         ),
         Mechanism(
             "staged-inputs",
