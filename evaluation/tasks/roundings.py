@@ -59,8 +59,8 @@ KEPT = frozenset(
 )
 """Operations that are disturbed as they are, although PyTorch can decompose them."""
 POWERS = frozenset("exp exp2 expm1 sigmoid".split())
-"""Operations whose argument is rounded as well: exp(x) is computed as 2^(x log2(e)), which magnifies
-the rounding of that product by x. Source: CUDA C++ programming guide, maximum error of `__expf`.
+"""Operations whose argument is rounded as well: exp(x) is computed as 2^(x log2(e)), so that the
+rounding of the product counts x times. Source: CUDA C++ programming guide, error of `__expf`.
 """
 PLACES = ("arange", "linspace")
 """Operations whose results do not depend on an input."""
