@@ -15,6 +15,7 @@ from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.properties import Distances, measured_property
+from evaluation.tasks.roundings import products_rounded_to
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.types import Argument, Case, Comparison
 
@@ -171,7 +172,8 @@ class Reference:
         return gain
 
     def _call(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
-        return outputs_of(getattr(self._reference, function)(**inputs, **self.scalars))
+        with products_rounded_to(self.case.dtype):
+            return outputs_of(getattr(self._reference, function)(**inputs, **self.scalars))
 
     def _call_batched(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         names = tuple(inputs)

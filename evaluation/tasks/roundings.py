@@ -13,6 +13,8 @@ import math
 import random
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -68,7 +70,24 @@ INTERPOLATIONS = ("upsample_bilinear", "upsample_linear", "upsample_bicubic", "u
 """Operations that make places inside their decompositions."""
 ADDENDS = {"addmm": 0, "baddbmm": 0, "addmv": 0, "convolution": 2}
 """Contractions that can have an addend, and its position."""
+_product_unit: ContextVar[float] = ContextVar(
+    "rounding of a product before its addend", default=0.0
+)
 LINEAR_ALGEBRA = ("linalg_", "triangular_solve", "cholesky", "_linalg_", "lu_", "_fft")
+
+
+@contextmanager
+def products_rounded_to(dtype: str) -> Iterator[None]:
+    """Round a product that has an addend to a dtype of 16 bits meanwhile, and to no other.
+
+    cuBLAS rounds partial sums so where it splits a product. Source: PyTorch's notes on numerical
+    accuracy, reduced precision reduction.
+    """
+    token = _product_unit.set(0.0 if dtype == "float32" else UNIT_ROUNDOFF.get(dtype, 0.0))
+    try:
+        yield
+    finally:
+        _product_unit.reset(token)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -131,9 +150,19 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         if terms > 1 or name.rstrip("_") in POWERS:
             args = tree_map(lambda value: self._disturbed(value, terms), args)
         result = func(*args, **named)
+        if name in ADDENDS and _product_unit.get():
+            addend, beta = args[ADDENDS[name]], named.get("beta", 1)
+            result = self._with_rounded_product(result, addend, beta, _product_unit.get())
         if func._schema.is_mutable and not name.startswith("_"):
             return self._in_place(result, terms)
         return tree_map(lambda value: self._disturbed(value, terms), result)
+
+    def _with_rounded_product(self, result: Any, addend: Any, beta: float, unit: float) -> Any:
+        if not torch.is_tensor(addend) or result.dtype is not torch.float64:
+            return result
+        if addend.dim() == 1 and result.dim() > 2:  # of a convolution, one for each channel
+            addend = addend.view(-1, *[1] * (result.dim() - 2))
+        return result + self._error(result - beta * addend, (unit / self._unit) ** 2)
 
     def _error(self, value: torch.Tensor, terms: float) -> torch.Tensor:
         """Return a random error of `value`: relative, and of a number that is flushed to zero."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from evaluation.tasks.float64 import lifted
-from evaluation.tasks.roundings import UNIT, size_of_roundings
+from evaluation.tasks.roundings import UNIT, products_rounded_to, size_of_roundings
 from evaluation.tasks.tolerance import Tolerance
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -74,6 +74,33 @@ def test_a_power_of_two_in_place_of_an_exp_is_right(function: Function) -> None:
     assert ((got - exact).abs() <= Tolerance(4.0, 2.0).allowed(exact, size, 1, "float32")).all()
     near = Tolerance(4.0, 2.0).allowed(exact, torch.zeros_like(size), 1, "float32")
     assert ((got - exact).abs() > near).any(), "roundings of the result alone do not allow it"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_product_may_be_rounded_to_16_bits_before_its_addend(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn((24, 65), generator=generator).to(dtype)
+    product = (x.float() @ x.float().mT).to(dtype)
+    bias = -product[0]  # cancels in the first row
+    exact = torch.addmm(bias.double(), x.double(), x.double().mT)
+    got = (product.float() + bias.float()).to(dtype).double()
+    name = str(dtype).removeprefix("torch.")
+
+    def largest_share() -> float:
+        (size,) = size_of_roundings(
+            torch.addmm,
+            {"input": bias.double(), "mat1": x.double(), "mat2": x.double().mT},
+            generator,
+        )
+        return float(
+            ((got - exact).abs() / Tolerance(2.5, 2.0).allowed(exact, size, 1, name)).max()
+        )
+
+    assert largest_share() > 1, "it is not rounded in float32"
+    with products_rounded_to(name):
+        assert largest_share() <= 1
+    with products_rounded_to("float32"):
+        assert largest_share() > 1
 
 
 def test_mean_of_a_bag_grows_with_its_longest_bag() -> None:
