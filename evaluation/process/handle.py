@@ -116,12 +116,16 @@ class ProcessHandle:
         Raises: Broken when the process fails to start or to open the GPU's memory, before any of
         the candidate's code runs.
         """
+        self.connect()
+        self.request({"do": "load", "language": language, "folder": str(folder), "entry": entry})
+
+    def connect(self) -> None:
+        """Open the GPU's memory, so that each reply waits for the GPU. Raises Broken."""
         handle = cuda_ipc.empty_handle() if self.limits.kind == GPU else ""
         try:
             self.request({"do": "connect", "handle": handle})
         except SubmissionError as error:
             raise Broken(f"the sandboxed process does not start: {error}") from error
-        self.request({"do": "load", "language": language, "folder": str(folder), "entry": entry})
 
     def bind(
         self, arguments: Sequence[Argument], regions: Sequence[Region], values: Mapping[str, Any]

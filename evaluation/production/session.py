@@ -210,6 +210,7 @@ class LiveSession:
             "weights": layout,
             "kept_code": [str(self._kept_code.code), str(self._kept_code.headers)],
         }
+        process.connect()
         process.request(message, descriptors)
 
     def keep_compiled(self) -> None:

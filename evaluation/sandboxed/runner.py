@@ -117,6 +117,8 @@ class KernelRunner:
         """Do what a live model does before its launches are timed: the prefill of a decode."""
         assert self.model is not None, "ready before it was built"
         self.model.ready(request["slot"])
+        if self.probe is not None:
+            torch.cuda.synchronize()
 
     def do_report(self, request: Message, descriptors: list[int]) -> None:
         assert self.model is not None, "reported before it was built"

@@ -1,0 +1,54 @@
+"""What a live session asks of its processes, its memory and its models, without a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.device_kind import CPU
+from evaluation.production.architectures import find_task
+from evaluation.production.session import LiveSession
+from tests.conftest import skip_or_fail
+
+
+class Recorder:
+    """Stands in for a fork server or a process, and keeps what is asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+
+    def prepare(self, name: str) -> None:
+        self.asked.append(("prepare", name))
+
+    def import_modules(self, names: tuple[str, ...]) -> None:
+        self.asked.append(("import", names))
+
+    def connect(self) -> None:
+        self.asked.append(("connect", None))
+
+    def request(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        self.asked.append((message["do"], message))
+
+
+def session_of(name: str, cache: Path, fork_server: Any) -> LiveSession:
+    architecture, task = find_task(name)
+    if why := architecture.missing():
+        skip_or_fail(why)
+    return LiveSession(architecture, task, CPU, fork_server, cache)
+
+
+@pytest.fixture
+def session(cache: Path) -> Iterator[LiveSession]:
+    with session_of("gemma3_rms_norm", cache, Recorder()) as made:
+        yield made
+
+
+def test_process_opens_the_gpus_memory_before_it_builds_a_model(
+    session: LiveSession, tmp_path: Path
+) -> None:
+    process: Any = Recorder()
+    session._build(process, "library", tmp_path)
+    assert [what for what, _ in process.asked] == ["connect", "model"]
