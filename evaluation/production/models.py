@@ -65,16 +65,17 @@ def module_class(task: ModuleTask) -> type[nn.Module]:
 
 def build(data: ModelData, device: str = "cpu") -> nn.Module:
     """Return a model in evaluation mode, with the weights of the library's initialisation."""
-    library = importlib.import_module(data.library)
+    cls = model_class(data)
     model: nn.Module
     with torch.device(device):
         if data.config:
+            library = importlib.import_module(data.library)
             config = _find(library, data.config)(**_settings(data.settings))
             if data.attention:
                 config._attn_implementation = data.attention
-            model = _find(library, data.model)(config)
+            model = cls(config)
         else:
-            model = _find(library, data.model)(**_settings(data.settings))
+            model = cls(**_settings(data.settings))
     if data.library != "torch_geometric":  # its sums over edges stay in float32
         _convert(model, torch_dtype(data.dtype))
     return model.eval()
@@ -91,6 +92,12 @@ def _convert(model: nn.Module, dtype: torch.dtype) -> None:
     model.to(dtype)
     for module, name, buffer in frequencies:
         module._buffers[name] = buffer
+
+
+def model_class(data: ModelData) -> type[nn.Module]:
+    """Return the class of a model."""
+    found: type[nn.Module] = _find(importlib.import_module(data.library), data.model)
+    return found
 
 
 def _find(library: Any, name: str) -> Any:
@@ -127,10 +134,11 @@ def draw_weights(model: nn.Module, seed: int) -> None:
     Matrices get a variance of 1 / fan-in, norms values around 1. Embeddings and the parameters of
     recurrences keep the scale of the library's initialisation.
     """
-    generator = torch.Generator().manual_seed(seed)
+    device = next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(seed)
 
     def normal(parameter: torch.Tensor, deviation: float, mean: float = 0.0) -> None:
-        values = torch.randn(parameter.shape, generator=generator) * deviation + mean
+        values = torch.randn(parameter.shape, generator=generator, device=device) * deviation + mean
         parameter.data.copy_(values.to(parameter.dtype))
 
     for module in model.modules():

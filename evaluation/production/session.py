@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import secrets
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -132,6 +133,7 @@ class LiveSession:
         self._fork_server = fork_server
         self._seed = secrets.randbits(62) if seed is None else seed
         self._stack = ExitStack()
+        self._stack.callback(self._free_models)
         self.memory = DeviceMemory() if kind == GPU else HostMemory()
         self._stack.callback(self.memory.close)
         self._processes: dict[str, ProcessHandle] = {}
@@ -141,16 +143,17 @@ class LiveSession:
         self._kept_code.create()
         self.fork_imports()
         torch.set_num_threads(1)
+        torch.backends.cudnn.allow_tf32 = False  # the exact model's float32 is IEEE float32
         self._make_models()
 
     def fork_imports(self) -> None:
         """Let the fork server import what every process of this session needs."""
-        library = self.task.module.rpartition(".")[0]
+        names = self.architecture.library, self.task.module.rpartition(".")[0]
         self._fork_server.prepare("torch")  # before a library imports the compiler with defaults
-        self._fork_server.import_modules((self.architecture.library, library))
+        self._fork_server.import_modules((*names, models.model_class(self.data).__module__))
 
     def _make_models(self) -> None:
-        self.model: nn.Module = models.build(self.data)
+        self.model: nn.Module = models.build(self.data, self.device)
         models.draw_weights(self.model, self._seed)
         self.dtype = models.float_dtype(self.model)
         state = self.model.state_dict()
@@ -161,16 +164,20 @@ class LiveSession:
         for name, view in self.weights.slot(0).items():
             view.copy_(state[name])
         exact = "float64" if self.dtype == torch.float32 else "float32"
-        self.reference = models.build(dataclasses.replace(self.data, dtype=exact))
+        self.reference = models.build(dataclasses.replace(self.data, dtype=exact), self.device)
         if self.architecture.library == "torch_geometric":
             self.reference.double()
         own = self.reference.state_dict()
         self.reference.load_state_dict({k: v.to(own[k].dtype) for k, v in state.items()})
         self.model.requires_grad_(False)
         self.reference.requires_grad_(False)
+
+    def _free_models(self) -> None:
+        """Free the models, as the next session needs the GPU's memory."""
+        del self.model, self.reference
         if self.kind == GPU:
-            self.model.to(self.device)
-            self.reference.to(self.device)
+            gc.collect()
+            torch.cuda.empty_cache()
 
     def process(self, mode: str) -> ProcessHandle:
         """Return the process of a mode (see `evaluation.sandboxed.live_model`), started."""

@@ -65,6 +65,8 @@ class LiveModel:
                 swap.replace(self.model, path, FreeModule(self.model.get_submodule(path)))
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._decode: Decode | None = None
+        if self.device == "cuda":
+            torch.cuda.empty_cache()  # of weights that were replaced
 
     def _load(self, folder: Path, entry: str, library: type[nn.Module], made: swap.Calls) -> None:
         """Load a candidate and put its modules in. Raises SubmissionError."""

@@ -52,3 +52,17 @@ def test_process_opens_the_gpus_memory_before_it_builds_a_model(
     process: Any = Recorder()
     session._build(process, "library", tmp_path)
     assert [what for what, _ in process.asked] == ["connect", "model"]
+
+
+def test_fork_server_imports_the_models_module_as_well_as_the_tasks(cache: Path) -> None:
+    fork_server = Recorder()
+    with session_of("dit_layer_norm", cache, fork_server):
+        imported = dict(fork_server.asked)["import"]
+    assert "diffusers.models.transformers.dit_transformer_2d" in imported
+    assert "diffusers" in imported
+
+
+def test_models_are_freed_with_the_session(cache: Path) -> None:
+    with session_of("gemma3_rms_norm", cache, Recorder()) as session:
+        assert session.model and session.reference
+    assert not hasattr(session, "model") and not hasattr(session, "reference")
