@@ -60,8 +60,9 @@ class PhaseMemory:
         slots: int,
         values: Mapping[str, Any],
     ) -> None:
-        self.inputs = memory.region("inputs", Layout.of(inputs, slots).shuffled())
-        self.outputs = memory.region("outputs", Layout.of(outputs, slots).shuffled())
+        phase = values["phase"]  # a module's memory is in use while its model's is
+        self.inputs = memory.region(f"{phase} inputs", Layout.of(inputs, slots).shuffled())
+        self.outputs = memory.region(f"{phase} outputs", Layout.of(outputs, slots).shuffled())
         self.slots = slots
         self.values = dict(values)
         self.secret = secrets.randbits(16) | 1

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from evaluation.device_kind import CPU
+from evaluation.memory.host import HostMemory
+from evaluation.memory.layout import Layout, Region, TensorSpec
 from evaluation.production.architectures import find_task
-from evaluation.production.session import LiveSession
+from evaluation.production.session import LiveSession, PhaseMemory
 from tests.conftest import skip_or_fail
 
 
@@ -66,3 +68,18 @@ def test_models_are_freed_with_the_session(cache: Path) -> None:
     with session_of("gemma3_rms_norm", cache, Recorder()) as session:
         assert session.model and session.reference
     assert not hasattr(session, "model") and not hasattr(session, "reference")
+
+
+def test_memory_of_a_module_is_not_that_of_its_model() -> None:
+    """A GPU's memory is shared by role, and the decoy's module is bound while its model is."""
+    roles = []
+
+    class Memory(HostMemory):
+        def region(self, role: str, layout: Layout) -> Region:
+            roles.append(role)
+            return super().region(role, layout)
+
+    spec = TensorSpec("x", (4,), "float32")
+    for phase in ("module", "prefill"):
+        PhaseMemory(Memory(), [spec], [spec], 1, {"phase": phase}).close()
+    assert len(set(roles)) == len(roles) == 4
