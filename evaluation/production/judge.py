@@ -329,7 +329,7 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
         finally:
             alone.close()
     pair = [
-        windows.ModelWindows(session, mode, phase, memory, Regime.EAGER)
+        windows.ModelWindows(session, mode, phase, memory, Regime.EAGER, repeatable=True)
         for mode in ("decoy", "library")
     ]
     for _ in range(DECOY_WINDOWS):

@@ -230,10 +230,15 @@ class LiveSession:
         if mode in self._processes:
             self._processes.pop(mode).kill_and_wait()
 
-    def bind(self, mode: str, memory: PhaseMemory, regime: Regime) -> ProcessHandle:
-        """Bind the process of a mode to the memory of a phase."""
+    def bind(
+        self, mode: str, memory: PhaseMemory, regime: Regime, repeatable: bool = False
+    ) -> ProcessHandle:
+        """Bind the process of a mode to the memory of a phase.
+
+        Where it is `repeatable`, equal inputs give equal bits, and sums take longer on a GPU.
+        """
         process = self.process(mode)
-        values = {**memory.values, "regime": regime.value}
+        values = {**memory.values, "regime": regime.value, "repeatable": repeatable}
         process.bind(memory.arguments(), memory.regions, values)
         return process
 

@@ -52,11 +52,17 @@ class ModelWindows:
     """Windows of one process on one phase and regime."""
 
     def __init__(
-        self, session: LiveSession, mode: str, phase: str, memory: PhaseMemory, regime: Regime
+        self,
+        session: LiveSession,
+        mode: str,
+        phase: str,
+        memory: PhaseMemory,
+        regime: Regime,
+        repeatable: bool = False,
     ) -> None:
         """Bind the process and run a first window, in which `torch.compile` compiles."""
         self.session, self.mode, self.phase, self.memory = session, mode, phase, memory
-        self.regime = regime
+        self.regime, self.repeatable = regime, repeatable
         self.trusted = mode not in UNTRUSTED
         self.checked = Checked()
         self.prefills: list[float] = []
@@ -72,7 +78,7 @@ class ModelWindows:
     def bind(self) -> None:
         """Give the process this phase and regime; another `ModelWindows` may have had it."""
         with _attribute_failure(self):
-            self.process = self.session.bind(self.mode, self.memory, self.regime)
+            self.process = self.session.bind(self.mode, self.memory, self.regime, self.repeatable)
 
     def capture(self) -> None:
         """Capture the launch in a CUDA graph if that is possible."""

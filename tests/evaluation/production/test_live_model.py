@@ -1,11 +1,33 @@
-"""The module that takes no time stands in for the library's in all that a model asks of it."""
+"""Launches of a live model, and the module that takes no time in place of the library's."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from evaluation.sandboxed.live_model import FreeModule
+from evaluation.sandboxed.live_model import FreeModule, LiveModel
+
+
+@pytest.fixture
+def model() -> Iterator[LiveModel]:
+    """A live model of one linear layer."""
+    made = object.__new__(LiveModel)
+    made.model = torch.nn.Linear(4, 3)
+    made.data = SimpleNamespace(options={}, cache="static")  # type: ignore[assignment]
+    made._compiled, made._decode = {}, None
+    yield made
+    torch.use_deterministic_algorithms(False)
+
+
+def test_launches_are_repeatable_where_bits_are_compared_and_nowhere_else(model: LiveModel) -> None:
+    slot: dict[str, Any] = {"phase": "forward", "regime": "eager", "inputs": ["input"]}
+    for repeatable in (True, False):
+        model.bind([], [{**slot, "repeatable": repeatable}])
+        assert torch.are_deterministic_algorithms_enabled() is repeatable
 
 
 def test_free_module_returns_its_first_output_of_a_shape() -> None:
