@@ -84,6 +84,8 @@ class ProcessHandle:
         self._prepared: tuple[int, int] | None = None
         """First slot and number of the launches that are prepared."""
         self._ended = False
+        self.refusal = ""
+        """The error of the last capture, where it failed."""
         self.reported: Any = None
         """Data of the last reply beside its result; as untrusted as its process."""
         limited = limits.kind == GPU and not limits.trusted
@@ -210,10 +212,12 @@ class ProcessHandle:
         """
         if self.limits.kind != GPU:
             return False
+        self.refusal = ""
         try:
             self.request({"do": "capture", "first": first, "count": count, "marked": marked})
         except SubmissionError as error:
             if error.reason is Reason.CALL_ERROR:
+                self.refusal = error.message
                 return False
             raise
         return True

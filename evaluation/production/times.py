@@ -39,8 +39,40 @@ if TYPE_CHECKING:
     from evaluation.production.trial import Trial
 
 CEILINGS = "ceilings.json"
+MAX_REFUSAL = 300
+"""Characters of the reason why a launch could not be captured."""
 MAX_COMPILE_SECONDS = 120.0
 """Limit on each reply of a candidate while `torch.compile` compiles it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Engaged:
+    """Use of a regime in a phase, by mode: what was captured, and the seconds until it was."""
+
+    captured: Mapping[str, bool]
+    refusal: Mapping[str, str]
+    """The last line of why a launch could not be captured."""
+    seconds: Mapping[str, float]
+    """Time of the first windows, in which code is compiled and captured."""
+
+    @classmethod
+    def of(cls, *both: ModelWindows) -> Engaged:
+        return cls(
+            {each.mode: each.captured for each in both},
+            {each.mode: _last_line(each.refusal) for each in both if each.refusal},
+            {each.mode: round(each.seconds, 2) for each in both},
+        )
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2][:MAX_REFUSAL]
+
+
+def _all_captured(engaged: Mapping[str, Mapping[Regime, Engaged]], mode: str) -> bool | None:
+    """Return whether every phase that the baseline captures is captured; None without one."""
+    graphs = [each[Regime.GRAPH].captured for each in engaged.values() if Regime.GRAPH in each]
+    captured = [graph for graph in graphs if graph["library"]]
+    return all(graph.get(mode, False) for graph in captured) if captured else None
 
 
 def measured_times(trial: Trial) -> GateResult:
@@ -57,7 +89,7 @@ def measured_times(trial: Trial) -> GateResult:
     found: dict[str, dict[Regime, Timing]] = {}
     best: dict[str, Timing] = {}
     chosen: dict[str, tuple[Regime, Regime]] = {}
-    captured: list[tuple[bool, bool]] = []
+    engaged: dict[str, dict[Regime, Engaged]] = {}
     not_compiled: list[str] = []
     for phase in trial.architecture.phases:
         memory = session.phase_memory(phase)
@@ -67,14 +99,15 @@ def measured_times(trial: Trial) -> GateResult:
                 baseline = ModelWindows(session, "library", phase, memory, regime)
                 session.keep_compiled()
                 candidate = _candidate(session, phase, memory, regime)
+                both = engaged.setdefault(phase, {})[regime] = Engaged.of(candidate, baseline)
+                if regime is Regime.GRAPH and not any(both.captured.values()):
+                    continue  # neither runs so; the phase's other regimes are compared
                 if candidate.regime is not regime:
                     not_compiled.append(phase)
                 timing = windows.measure(candidate, baseline, plan)
                 windows.check_budget(candidate, baseline, limits)
                 found.setdefault(phase, {})[regime] = timing
                 pairs[regime] = candidate, baseline
-                if regime is Regime.GRAPH:
-                    captured.append((candidate.captured, baseline.captured))
             ours = min(pairs, key=lambda regime: found[phase][regime].candidate_us)
             theirs = min(pairs, key=lambda regime: found[phase][regime].baseline_us)
             chosen[phase] = pairs[ours][0].regime, theirs
@@ -96,8 +129,8 @@ def measured_times(trial: Trial) -> GateResult:
         compiled=_regime(found, Regime.COMPILE, session),
         reported=reported["candidate"],
         baseline=reported["library"],
-        captured=all(pair[0] for pair in captured) if captured else None,
-        baseline_captured=all(pair[1] for pair in captured) if captured else None,
+        captured=_all_captured(engaged, "candidate"),
+        baseline_captured=_all_captured(engaged, "library"),
         memory_ratio=_resident(session, "candidate") / _resident(session, "library"),
         over_ceiling=bool(over),
         not_compiled=bool(not_compiled),
@@ -121,6 +154,10 @@ def measured_times(trial: Trial) -> GateResult:
         "drop": reason.value if reason else "",
         "unexplained": unexplained,
         "not_compiled": not_compiled,
+        "engaged": {
+            phase: {regime.value: to_json(each) for regime, each in regimes.items()}
+            for phase, regimes in engaged.items()
+        },
         "wins_alone_loses_deployed": bool(isolated and isolated > 1 and deployed.high < 1),
         "reported": {mode: to_json(counts) for mode, counts in reported.items()},
         "noisy": half_width(deployed) > NOISY,

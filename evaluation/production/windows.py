@@ -6,6 +6,7 @@ import dataclasses
 import math
 import secrets
 import statistics
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -68,12 +69,18 @@ class ModelWindows:
         self.prefills: list[float] = []
         """Nanoseconds of each untimed prefill."""
         self.captured = False
+        self.refusal = ""
+        """Why the launch could not be captured."""
+        self.seconds = 0.0
+        """Time of the first windows, in which code is compiled and captured."""
+        started = time.perf_counter()
         self.bind()
         self.window()
         if regime is Regime.GRAPH:
             self.capture()
         if regime is not Regime.EAGER:
             self.window()
+        self.seconds = time.perf_counter() - started
 
     def bind(self) -> None:
         """Give the process this phase and regime; another `ModelWindows` may have had it."""
@@ -87,6 +94,7 @@ class ModelWindows:
                 # The launch before the capture decodes once: its cache must have room again.
                 self.process.request({"do": "ready", "slot": 0})
             self.captured = self.process.capture(0, 1)
+            self.refusal = self.process.refusal
 
     def window(self) -> float:
         """Return the nanoseconds of one launch on fresh inputs, and check its outputs."""

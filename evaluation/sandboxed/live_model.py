@@ -119,6 +119,15 @@ class LiveModel:
             return self._decode.launch
         return self._forward_launch(slots, regime, phase)
 
+    def check_capturable(self) -> None:
+        """Refuse a decode whose cache moves. Raises SubmissionError.
+
+        A replay uses the addresses of the capture, and each prompt fills a new cache.
+        """
+        if self._decode is not None and self.data.cache != "static":
+            message = f"each prompt fills a new cache ({self.data.cache}), which no replay can see"
+            raise SubmissionError(Reason.CALL_ERROR, message)
+
     def ready(self, slot: int) -> None:
         """Run the prefill of the decode that is bound."""
         assert self._decode is not None, "no decode is bound"

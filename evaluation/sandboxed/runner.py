@@ -165,6 +165,9 @@ class KernelRunner:
         """
         launch, places = self.launch, range(request["first"], request["first"] + request["count"])
         assert launch is not None, "captured before it was bound"
+        self.graph, self.refused = None, True
+        if self.model is not None:
+            self.model.check_capturable()
         marked, ends = request["marked"], (places[0], places[-1])
 
         def launch_once(place: int) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,6 +169,20 @@ def test_require_idle_on_a_cpu_does_nothing(fork_server: ForkServer, limits: Pro
     ) as process:
         process.require_idle()
         assert process.request(NOTHING) > 0
+
+
+def test_capture_that_fails_keeps_its_reason() -> None:
+    errors = [SubmissionError(Reason.CALL_ERROR, "its memory moves"), None]
+
+    def request(message: object) -> None:
+        if error := errors.pop(0):
+            raise error
+
+    process: Any = SimpleNamespace(limits=SimpleNamespace(kind="gpu"), request=request)
+    assert not ProcessHandle.capture(process, 0, 1)
+    assert process.refusal == "its memory moves"
+    assert ProcessHandle.capture(process, 0, 1)
+    assert process.refusal == ""
 
 
 def test_load_without_access_to_the_gpu_raises_broken(

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.errors import SubmissionError
 from evaluation.sandboxed.live_model import FreeModule, LiveModel
+from evaluation.types import Reason
 
 
 @pytest.fixture
@@ -28,6 +30,19 @@ def test_launches_are_repeatable_where_bits_are_compared_and_nowhere_else(model:
     for repeatable in (True, False):
         model.bind([], [{**slot, "repeatable": repeatable}])
         assert torch.are_deterministic_algorithms_enabled() is repeatable
+
+
+@pytest.mark.parametrize("cache", ["static", "dynamic", "internal"])
+def test_decode_is_captured_where_its_cache_stays_in_place(model: LiveModel, cache: str) -> None:
+    model.data = SimpleNamespace(cache=cache)  # type: ignore[assignment]
+    model.check_capturable()  # no decode is bound
+    model._decode = SimpleNamespace()  # type: ignore[assignment]
+    if cache == "static":
+        model.check_capturable()
+        return
+    with pytest.raises(SubmissionError, match=f"a new cache \\({cache}\\)") as raised:
+        model.check_capturable()
+    assert raised.value.reason is Reason.CALL_ERROR
 
 
 def test_free_module_returns_its_first_output_of_a_shape() -> None:

@@ -1,0 +1,52 @@
+"""What a verdict says about its regimes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evaluation.production import times
+from evaluation.production.phases import Regime
+from evaluation.production.times import Engaged
+
+
+def windows(mode: str, captured: bool = True, refusal: str = "") -> Any:
+    return SimpleNamespace(mode=mode, captured=captured, refusal=refusal, seconds=1.234)
+
+
+def graphs(*captured: tuple[bool, bool]) -> dict[str, dict[Regime, Engaged]]:
+    """Return phases whose candidate and baseline were captured or not."""
+    return {
+        str(number): {Regime.GRAPH: Engaged.of(windows("candidate", ours), windows("library", ref))}
+        for number, (ours, ref) in enumerate(captured)
+    }
+
+
+def test_regime_says_why_a_launch_was_not_captured() -> None:
+    refusal = "Traceback\n  File\nRuntimeError: " + "x" * 1000 + "\n"
+    engaged = Engaged.of(windows("candidate", False, refusal), windows("library"))
+    assert engaged.captured == {"candidate": False, "library": True}
+    assert set(engaged.refusal) == {"candidate"}
+    assert engaged.refusal["candidate"].startswith("RuntimeError: xxx")
+    assert len(engaged.refusal["candidate"]) == times.MAX_REFUSAL
+    assert engaged.seconds == {"candidate": 1.23, "library": 1.23}
+
+
+@pytest.mark.parametrize(
+    ("captured", "ours", "baseline"),
+    [
+        ([(True, True), (True, True)], True, True),
+        ([(True, True), (False, True)], False, True),
+        ([(True, True), (False, False)], True, True),
+        ([(False, False)], None, None),
+        ([], None, None),
+    ],
+)
+def test_candidate_is_captured_where_it_is_in_each_phase_that_the_baseline_is(
+    captured: list[tuple[bool, bool]], ours: bool | None, baseline: bool | None
+) -> None:
+    found = graphs(*captured)
+    assert times._all_captured(found, "candidate") is ours
+    assert times._all_captured(found, "library") is baseline
