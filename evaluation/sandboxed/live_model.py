@@ -198,7 +198,9 @@ class LiveModel:
 
             torch._dynamo.config.recompile_limit = MAX_RECOMPILES
             self.compiler_cache.fill()
-            self._compiled[name] = torch.compile(function, dynamic=False)
+            # A cache that grows has another shape at each step.
+            grows = name == "decode" and self.data.cache == "dynamic"
+            self._compiled[name] = torch.compile(function, dynamic=None if grows else False)
         return self._compiled[name]
 
 

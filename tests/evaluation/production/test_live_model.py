@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from evaluation.errors import SubmissionError
+from evaluation.production.phases import Regime
 from evaluation.sandboxed.live_model import FreeModule, LiveModel
 from evaluation.types import Reason
 
@@ -43,6 +44,25 @@ def test_decode_is_captured_where_its_cache_stays_in_place(model: LiveModel, cac
     with pytest.raises(SubmissionError, match=f"a new cache \\({cache}\\)") as raised:
         model.check_capturable()
     assert raised.value.reason is Reason.CALL_ERROR
+
+
+@pytest.mark.parametrize(
+    ("cache", "name", "dynamic"),
+    [("dynamic", "decode", None), ("static", "decode", False), ("dynamic", "prefill", False)],
+)
+def test_sizes_are_compiled_as_variable_where_a_cache_grows(
+    model: LiveModel,
+    cache: str,
+    name: str,
+    dynamic: bool | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[bool | None] = []
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: found.append(dynamic))
+    model.data = SimpleNamespace(cache=cache)  # type: ignore[assignment]
+    model.compiler_cache = SimpleNamespace(fill=lambda: None)  # type: ignore[assignment]
+    model._in_regime(print, Regime.COMPILE, name)
+    assert found == [dynamic]
 
 
 def test_free_module_returns_its_first_output_of_a_shape() -> None:
