@@ -74,6 +74,8 @@ class ModelWindows:
         self.seconds = 0.0
         """Time of the first windows, in which code is compiled and captured."""
         started = time.perf_counter()
+        if mode == "free" and regime is Regime.COMPILE:
+            ModelWindows(session, mode, phase, memory, Regime.EAGER)  # stores the outputs
         self.bind()
         self.window()
         if regime is Regime.GRAPH:
