@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from evaluation.device_kind import GPU
 from evaluation.errors import Broken, SubmissionError
 from evaluation.production import budget, drops, tape
 from evaluation.production.limits import Ratios
@@ -102,6 +103,12 @@ class ModelWindows:
         """Return the nanoseconds of one launch on fresh inputs, and check its outputs."""
         return self.run(self.session.draw(self.phase))[0]
 
+    def overhead(self) -> float:
+        """Return the nanoseconds of a window without a launch, after the same use of the GPU."""
+        with _attribute_failure(self):
+            self.memory.write(0, self.written)
+            return float(self.process.run(0, 0))
+
     def run(
         self, inputs: Mapping[str, torch.Tensor], fixed: bool = False
     ) -> tuple[float, dict[str, torch.Tensor]]:
@@ -119,6 +126,7 @@ class ModelWindows:
                 inputs = {**inputs, **{n: drawn[n] for n in ("noise", "first_token") if drawn}}
             self.process.prepare(0, 1)
             self.memory.write(0, inputs)
+            self.written = inputs
             elapsed = self.process.run(0, 1, replay=self.captured)
             self.process.require_idle()
             outputs = self.memory.read(0, f"{self.phase}, {self.regime}")
@@ -207,12 +215,33 @@ def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timi
         if windows.regime is Regime.GRAPH:
             windows.capture()
         windows.prefills.clear()
-    blocks = estimates.blocks(candidate.window, baseline.window, plan)
+    overheads: list[float] = []
+
+    def baseline_window() -> float:
+        if candidate.session.kind == GPU:
+            overheads.append(baseline.overhead())
+        return baseline.window()
+
+    blocks = estimates.blocks(candidate.window, baseline_window, plan)
+    blocks = without_overhead(blocks, overheads)
     if candidate.prefills:
         allowed = MAX_PREFILL_RATIO * statistics.median(baseline.prefills)
         hidden = max(0.0, statistics.median(candidate.prefills) - allowed)
         blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
     return timing_of(blocks, plan)
+
+
+def without_overhead(blocks: Sequence[Block], overheads: Sequence[float]) -> list[Block]:
+    """Return blocks without the time that handing the GPU to a process and back takes.
+
+    It is the trusted baseline's, so no candidate gains by a longer one of its own. At most half of
+    the shortest time is taken for it.
+    """
+    if not overheads:
+        return list(blocks)
+    shortest = min(min(block.candidate, block.baseline) for block in blocks)
+    overhead = min(statistics.median(overheads), shortest / 2)
+    return [Block(block.candidate - overhead, block.baseline - overhead) for block in blocks]
 
 
 def timing_of(blocks: Sequence[Block], plan: Plan) -> Timing:
@@ -251,6 +280,12 @@ class ModuleWindows:
             self.truth.check(made[slot], self.memory.read(slot, where), where)
         return elapsed / self.count
 
+    def overhead(self) -> float:
+        """Return what a window without a launch takes, for each of as many as there are slots."""
+        for slot in range(self.count):
+            self.memory.write(slot, self._fresh().slot)
+        return self.process.run(0, 0) / self.count
+
     def _fresh(self) -> tape.ModuleCall:
         """Return a taped call with its first floating tensor scaled by a fresh factor."""
         call = self.calls[secrets.randbelow(len(self.calls))]
@@ -277,7 +312,14 @@ def measure_module(
         candidate, baseline = (
             ModuleWindows(session, name, calls, memory, regime, truth) for name in (mode, "library")
         )
-        blocks = estimates.blocks(candidate.window, baseline.window, MODULE_PLAN)
+        overheads: list[float] = []
+
+        def baseline_window() -> float:
+            if session.kind == GPU:
+                overheads.append(baseline.overhead())
+            return baseline.window()
+
+        blocks = estimates.blocks(candidate.window, baseline_window, MODULE_PLAN)
     finally:
         memory.close()
-    return timing_of(blocks, MODULE_PLAN)
+    return timing_of(without_overhead(blocks, overheads), MODULE_PLAN)
