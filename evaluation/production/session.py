@@ -272,7 +272,9 @@ class LiveSession:
 
     @property
     def vocabulary(self) -> int:
-        return next(spec.below for spec in self.size.inputs if spec.name == "input_ids")
+        """The tokens that a causal model has logits for; prompts may have fewer of them."""
+        config: Any = self.model.config
+        return int(config.get_text_config().vocab_size)
 
     def forward(
         self, model: nn.Module, inputs: Mapping[str, torch.Tensor], phase: str

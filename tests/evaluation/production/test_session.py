@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,26 @@ def test_models_are_freed_with_the_session(cache: Path) -> None:
     with session_of("gemma3_rms_norm", cache, Recorder()) as session:
         assert session.model and session.reference
     assert not hasattr(session, "model") and not hasattr(session, "reference")
+
+
+def test_decode_has_logits_of_every_token_of_the_model(cache: Path) -> None:
+    """A prompt may use fewer tokens than the model knows, as those on a GPU do."""
+    architecture, task = find_task("gemma3_rms_norm")
+    if why := architecture.missing():
+        skip_or_fail(why)
+    size = architecture.sizes[CPU]
+    inputs = tuple(dataclasses.replace(spec, below=100) for spec in size.inputs)
+    sizes = {CPU: dataclasses.replace(size, inputs=inputs)}
+    architecture = dataclasses.replace(architecture, sizes=sizes)
+    fork_server: Any = Recorder()
+    with LiveSession(architecture, task, CPU, fork_server, cache) as session:
+        memory = session.phase_memory("decode")
+        drawn = session.draw("decode")
+        logits = session.forward(session.model, drawn, "prefill")
+        assert memory.outputs.slot(0)["logits"].shape == (size.steps, logits.shape[-1])
+        assert drawn["noise"].shape == (size.steps, logits.shape[-1])
+        assert int(drawn["input_ids"].max()) < 100 < logits.shape[-1]
+        memory.close()
 
 
 def test_memory_of_a_module_is_not_that_of_its_model() -> None:
