@@ -205,6 +205,8 @@ class Timing:
     baseline_us: float
     speedup: Interval
     blocks: int
+    spread: float
+    """Standard deviation of the blocks' log ratios."""
 
 
 def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timing:
@@ -245,11 +247,13 @@ def without_overhead(blocks: Sequence[Block], overheads: Sequence[float]) -> lis
 
 
 def timing_of(blocks: Sequence[Block], plan: Plan) -> Timing:
+    ratios = [block.log_ratio for block in blocks]
     return Timing(
         candidate_us=statistics.median(block.candidate for block in blocks) / 1e3,
         baseline_us=statistics.median(block.baseline for block in blocks) / 1e3,
         speedup=estimates.speedup_of(blocks, plan.spread),
         blocks=len(blocks),
+        spread=statistics.stdev(ratios) if len(ratios) > 1 else 0.0,
     )
 
 

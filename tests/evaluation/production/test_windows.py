@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,3 +67,10 @@ def test_at_most_half_of_the_shortest_time_is_left_out() -> None:
     found = windows.without_overhead(blocks, [900.0, 700.0, 100.0])
     assert [(each.candidate, each.baseline) for each in found] == [(600, 2600), (400, 2600)]
     assert windows.without_overhead(blocks, []) == blocks
+
+
+@pytest.mark.parametrize(("ratios", "spread"), [([1.0, 1.1, 1.21], math.log(1.1)), ([2.0], 0.0)])
+def test_spread_is_that_of_the_blocks_log_ratios(ratios: list[float], spread: float) -> None:
+    blocks = [Block(1000.0, 1000.0 * ratio) for ratio in ratios]
+    timing = windows.timing_of(blocks, windows.PLANS[CPU])
+    assert timing.spread == pytest.approx(spread) and timing.blocks == len(ratios)
