@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -52,7 +53,9 @@ HOOKS = (
 """Names by which a candidate would reach other modules. Security does not rest on this list."""
 BUILD_SECONDS = 60.0
 CHECKED_WINDOWS = 6
-"""Windows of each phase that are compared with the exact model before anything is timed."""
+"""Most windows of each phase that are compared with the exact model before anything is timed."""
+DECODE_ROWS = 48
+"""Steps of decodes that are compared with it, where that takes fewer windows."""
 DECOY_WINDOWS = 2
 
 
@@ -299,7 +302,7 @@ def _end_to_end(trial: Trial, limits: Ratios) -> dict[str, dict[str, Any]]:
                 windows.ModelWindows(session, mode, phase, memory, Regime.EAGER)
                 for mode in ("candidate", "library")
             ]
-            for _ in range(CHECKED_WINDOWS):
+            for _ in range(checked_windows(phase, session.size.steps)):
                 inputs = session.draw(phase)
                 for each in pair:
                     each.bind()
@@ -310,6 +313,13 @@ def _end_to_end(trial: Trial, limits: Ratios) -> dict[str, dict[str, Any]]:
             memory.close()
     session.end("decoy")
     return phases
+
+
+def checked_windows(phase: str, steps: int) -> int:
+    """Return the windows of a phase that give enough rows; each step of a decode is one."""
+    if phase != "decode":
+        return CHECKED_WINDOWS
+    return min(CHECKED_WINDOWS, math.ceil(DECODE_ROWS / steps))
 
 
 def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:

@@ -106,3 +106,13 @@ def test_other_commands_name_what_works_for_modules(
     file = ["model.py"] if command == "profile" else []
     assert main([command, NAME, "production", *file]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("phase", "steps", "count"),
+    [("prefill", 8, 6), ("decode", 8, 6), ("decode", 4, 6), ("decode", 32, 2), ("decode", 100, 1)],
+)
+def test_decodes_are_checked_until_there_are_enough_steps(
+    phase: str, steps: int, count: int
+) -> None:
+    assert production.checked_windows(phase, steps) == count
