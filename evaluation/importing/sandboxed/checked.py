@@ -61,7 +61,7 @@ class Checker:
 
     def _size(self) -> None:
         """Choose the largest tensors of a case whose operations a CPU does in a moment."""
-        for megabytes in CASE_MB:
+        for megabytes in CASE_MB[:1] if self.written.has_data else CASE_MB:
             self.written.case_mb = megabytes
             self._write()
             try:
@@ -72,8 +72,10 @@ class Checker:
                 break
             seen = [case for case in operator.cases if case.split is Split.SEEN]
             module = operator.module()
-            _, count = counted_cost(module.reference, operator.arguments, seen[0])
             enough = megabytes
+            if self.written.has_data:
+                break
+            _, count = counted_cost(module.reference, operator.arguments, seen[0])
             if count <= MAX_OPERATIONS:
                 break
         self.written.case_mb = enough
@@ -96,11 +98,17 @@ class Checker:
             family
             for family in FAMILIES
             if not all(
-                bool(torch.isfinite(y).all())
+                bool((torch.isfinite(y) | self._is_infinity(y)).all())
                 for y in self._exact(family, 1)
                 if y.is_floating_point()
             )
         ]
+
+    def _is_infinity(self, y: torch.Tensor) -> torch.Tensor:
+        """Return which elements are negative infinities that the reference writes."""
+        return (
+            y.isneginf() if self.written.has_infinities else torch.zeros_like(y, dtype=torch.bool)
+        )
 
     def _fits_in_float16(self, family: str) -> bool:
         """Return whether results of the published case are far from the end of float16."""
@@ -210,7 +218,12 @@ class Checker:
         return ""
 
     def fingerprint(self) -> str:
-        """Return a hash of the traced operations, which equal computations share."""
+        """Return a hash of the traced operations, which equal computations share.
+
+        For a reference that reads its inputs, it is the hash of its text.
+        """
+        if self.written.has_data:
+            return hashlib.sha256(self.written.reference.encode()).hexdigest()[:16]
         operator = self._operator(GPU)
         case = operator.cases[0]
         given: dict[str, Any] = {a.name: case[a.name] for a in operator.scalars}

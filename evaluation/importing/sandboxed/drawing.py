@@ -8,7 +8,7 @@ from evaluation.importing.sandboxed.observation import Unsupported
 
 
 class _Drawn(ast.NodeTransformer):
-    """Replaces `torch.rand`, `randn`, `randint` and `x.uniform_` by calls of `draw`."""
+    """Replaces `torch.rand`, `randn`, `randint`, `randperm` and `x.uniform_` by calls of `draw`."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -21,8 +21,14 @@ class _Drawn(ast.NodeTransformer):
                 )
             case "torch.randn":
                 return self._call("normal", self._shape(node))
+            case "torch.randn_like":
+                return self._call("normal", ast.Attribute(node.args[0], "shape", ast.Load()))
             case "torch.randint":
                 return self._integers(node)
+            case "torch.randperm":
+                shape = ast.Tuple(node.args[:1], ast.Load())
+                keys = self._call("uniform", shape, ast.Constant(0.0), ast.Constant(1.0))
+                return ast.Call(ast.Attribute(keys, "argsort", ast.Load()), [], [])
         return node
 
     @staticmethod

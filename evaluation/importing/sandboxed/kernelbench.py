@@ -30,7 +30,7 @@ RESERVED = frozenset(
 
 @dataclass(frozen=True)
 class Call:
-    """One construction and call of the module, on tensors without data."""
+    """One construction and call of the module."""
 
     names: tuple[str, ...]
     tensors: dict[str, torch.Tensor]
@@ -50,9 +50,13 @@ def sources(files: Files, name: str) -> Iterator[str]:
 
 
 class KernelBench:
-    """A problem file whose constants can be changed."""
+    """A problem file whose constants can be changed.
 
-    def __init__(self, source: str) -> None:
+    It is called on tensors without data, or on those of another `device`.
+    """
+
+    def __init__(self, source: str, device: str = "meta") -> None:
+        self.device, self.has_data = device, device != "meta"
         self.constants = Constants(source)
         for name in GENERATORS:
             if name not in self.constants.functions:
@@ -75,7 +79,7 @@ class KernelBench:
         """Return one call with these sizes."""
         namespace = self._namespace(values)
         recording = Recording()
-        with torch.device("meta"):
+        with torch.device(self.device):
             with recording:
                 given = namespace["get_inputs"]()
                 if isinstance(given, types.GeneratorType):

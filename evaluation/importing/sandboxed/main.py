@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,20 +97,30 @@ def convert(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
     first: Exception | None = None
     for source in form.sources(files, name):
         try:
-            return convert_source(source, asked, folder)
+            return convert_source(source, asked, folder, getattr(form, "DEVICES", ("meta",)))
         except Exception as error:  # a problem's code raises anything
             first = first or error
     assert first is not None
     raise first
 
 
-def convert_source(source: str, asked: dict[str, Any], folder: Path) -> dict[str, Any]:
+def convert_source(
+    source: str, asked: dict[str, Any], folder: Path, devices: Sequence[str]
+) -> dict[str, Any]:
     from evaluation.importing.sandboxed.checked import Checker
     from evaluation.importing.sandboxed.generalise import generalise
     from evaluation.importing.sandboxed.kernelbench import KernelBench
     from evaluation.importing.sandboxed.written import write
 
-    problem = KernelBench(source)
+    *others, last = devices
+    for device in others:
+        try:
+            problem = KernelBench(source, device)
+            break
+        except Exception:  # a reference that reads its inputs
+            continue
+    else:
+        problem = KernelBench(source, last)
     general = generalise(problem, SECONDS_TO_SEARCH)
     written = write(problem, general, source, asked)
     checker = Checker(written, folder)

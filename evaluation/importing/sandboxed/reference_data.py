@@ -21,6 +21,10 @@ BLANK, FILLED = ("empty", "zeros"), ("ones", "full")
 SETTINGS = (int, float, bool, str, type(None))
 
 
+class TooManyCalls(Unsupported):
+    """Raised for a generator that would take too long."""
+
+
 @dataclass
 class _Making(TorchFunctionMode):
     """A mode that notes tensors whose elements are all equal, by the function that made them.
@@ -37,9 +41,11 @@ class _Making(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.calls += 1
         if self.calls > MAX_CALLS:
-            raise Unsupported(f"its generator makes more than {MAX_CALLS} calls of PyTorch")
+            raise TooManyCalls(f"its generator makes more than {MAX_CALLS} calls of PyTorch")
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "").removesuffix("_like")
+        if func is torch.Tensor.clone:
+            name = self.maker_of(args[0])
         if name in (*BLANK, *FILLED) and torch.is_tensor(result):
             self.made.append((result, name))
         return result
@@ -52,20 +58,26 @@ class _Making(TorchFunctionMode):
 
 
 class Data:
-    """The products of a generator, without data, for some values of its arguments.
+    """The products of a generator for some values of its arguments, by default without data.
 
     `namespace` has the functions of the file and the arguments.
 
     Raises: Unsupported.
     """
 
-    def __init__(self, generator: Generator, namespace: Mapping[str, object]) -> None:
+    def __init__(
+        self, generator: Generator, namespace: Mapping[str, object], device: str = "meta"
+    ) -> None:
         self.inputs: dict[str, str] = {}
         """Expressions of the generator, by name of the input."""
         self.fixed: list[str] = []
         """Inputs that are the same in every call."""
         self.settings: dict[str, str] = {}
         """Expressions of what is no tensor, and of the shapes of buffers, by name."""
+        self.tensors: dict[str, torch.Tensor] = {}
+        """Inputs by name."""
+        self.values: dict[str, object] = {}
+        """Values of the settings."""
         self._taken = {*namespace, "self"}
         self._buffers: dict[str, str] = {}
         self._is_tuple = generator.is_tuple
@@ -73,10 +85,10 @@ class Data:
         text = "def returned():\n" + "".join(f"    {line}\n" for line in lines)
         own = dict(namespace)
         exec(compile(text, "problem.py", "exec"), own)
-        with torch.device("meta"), _Making() as self._making:
+        with torch.device(device), _Making() as self._making:
             self._values: list[Any] = own["returned"]()  # type: ignore[operator]
         pairs = zip(generator.returned, self._values, strict=True)
-        self._items = [self._item(number, *pair) for number, pair in enumerate(pairs)]
+        self.items = [self._item(number, *pair) for number, pair in enumerate(pairs)]
         if not self.inputs:
             raise Unsupported("no part of its data is drawn")
 
@@ -88,7 +100,7 @@ class Data:
     @property
     def expression(self) -> str:
         """Return the expression that puts the data together again."""
-        return f"({''.join(f'{x}, ' for x in self._items)})" if self._is_tuple else self._items[0]
+        return f"({''.join(f'{x}, ' for x in self.items)})" if self._is_tuple else self.items[0]
 
     @property
     def buffers(self) -> list[str]:
@@ -104,17 +116,27 @@ class Data:
             maker = self._making.maker_of(value)
             if maker in BLANK:
                 self.settings[f"{name}_shape"] = f"tuple({expression}.shape)"
+                self.values[f"{name}_shape"] = tuple(value.shape)
                 self._buffers[name] = f"{maker}(self.{name}_shape, dtype={value.dtype}"
             else:
                 self.inputs[name] = expression
+                self.tensors[name] = value
                 self.fixed += [name] if maker else []
             return name
         if isinstance(value, dict) and value and all(map(torch.is_tensor, value.values())):
             names = {key: self._name(str(key)) for key in value}
             self.inputs |= {n: f"{expression}[{key!r}]" for key, n in names.items()}
+            self.tensors |= {n: value[key] for key, n in names.items()}
             return f"{{{', '.join(f'{key!r}: {n}' for key, n in names.items())}}}"
+        if value is None:
+            return "None"
+        if isinstance(value, list | tuple) and value and all(map(torch.is_tensor, value)):
+            own = [self._name(f"{name}_{number}") for number in range(len(value))]
+            self.inputs |= {n: f"{expression}[{number}]" for number, n in enumerate(own)}
+            self.tensors |= dict(zip(own, value, strict=True))
+            return f"[{', '.join(own)}]"
         if _is_setting(value):
-            self.settings[name] = expression
+            self.settings[name], self.values[name] = expression, value
             return f"self.{name}"
         raise Unsupported(f"its data has a {type(value).__name__}, which is no tensor")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +21,14 @@ from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.sandboxed.recording import INTEGERS, UNIFORM
 
 DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
+DTYPES |= {torch.int8: "int8", torch.uint8: "uint8", torch.int16: "int16"}
 DTYPES |= {torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 MAX_FAN_IN = 256
 """Terms of a sum beyond which weights are not made smaller: small cases have fewer of them."""
+MAX_SIZE = 1 << 40
+MAX_SECONDS_ON_CPU = 0.005
+"""Time of a call on data: admission makes some thousand calls."""
+_INFINITY = re.compile(r"float\(['\"]-?inf")
 MAX_GPU_MB = 6144
 """Tensors of a published configuration; a larger one is halved until it fits."""
 
@@ -46,6 +53,12 @@ class Written:
     """Other published configurations, which are small enough for a GPU."""
     uniform: tuple[str, ...]
     """Inputs that the suite draws from [0, 1)."""
+    gpu_domain: dict[str, str]
+    """The domain on a GPU, where that on a CPU is smaller."""
+    has_data: bool
+    """Whether the reference reads its inputs, and so runs on tensors with data only."""
+    has_infinities: bool
+    """Whether the reference writes negative infinities."""
     case_mb: int = 24
     input_families: tuple[str, ...] = ()
 
@@ -67,6 +80,9 @@ class Written:
             name = "published" if self.gpu == self.published else "published-smaller"
             models = {name: self.gpu, **self.gpu_cases}
             lines += ["", "[gpu.models]", *(f"{n} = {_table(m)}" for n, m in models.items())]
+        if self.gpu_domain:
+            lines += ["", "[gpu.domain]", f"dtypes = {_list([self.dtype])}"]
+            lines += [f"{name} = {text}" for name, text in self.gpu_domain.items()]
         memory = max(16384, 6 * self.gpu_mb)
         lines += ["", "[gpu.limits]", f"case_mb = {self.gpu_mb}", f"memory_mb = {memory}"]
         return "\n".join(lines) + "\n"
@@ -96,8 +112,9 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
     bounded = _bounds(problem, general)
     dtype = _dtype_of_cases(call)
     arguments = [_argument(problem, n, shapes[n], bounded, dtype) for n in shapes]
+    quantised = any(x.is_floating_point() for x in call.tensors.values())
     arguments += [
-        {"name": n, "role": "output", **_dtype(y, dtype), "shape": s}
+        {"name": n, "role": "output", **_dtype(y, dtype), "shape": s, **_compared(y, quantised)}
         for n, y, s in zip(names, call.outputs, outputs, strict=True)
     ]
     arguments += [{"name": n, "role": "scalar", "dtype": "float32"} for n in scalars]
@@ -107,6 +124,12 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
     sizes: dict[str, object] = {n: problem.sizes[n] for n in symbols}
     published: dict[str, object] = {**sizes, **scalars}
     gpu, gpu_mb = _on_gpu(problem, general, sizes)
+    gpu_domain: dict[str, str] = {}
+    if problem.has_data:
+        small = _quick(problem, general)
+        published |= small
+        gpu_domain = domain
+        domain = domain | {n: _range(general, n, 4 * size) for n, size in small.items()}
     reference = _reference(
         problem, general, source, heading, needed, found, [*scalars, *missing], structured
     )
@@ -128,6 +151,9 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         gpu_mb=gpu_mb,
         gpu_cases={n: {**c, **scalars} for n, c in _cases(problem, general, gpu, gpu_mb).items()},
         uniform=uniform,
+        gpu_domain=gpu_domain,
+        has_data=problem.has_data,
+        has_infinities=problem.has_data and _INFINITY.search(source) is not None,
     )
 
 
@@ -164,11 +190,20 @@ def _recovered(symbol: str, shapes: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _dtype_of_cases(call: Call) -> str:
-    """Return the format of all floating-point tensors where it is one of 16 bits, or float32."""
-    tensors = (*call.tensors.values(), *call.module.parameters(), *call.outputs)
-    found = {x.dtype for x in tensors if x.is_floating_point()}
-    narrow = found <= {torch.float16} or found <= {torch.bfloat16}
-    return DTYPES[found.pop()] if found and narrow else "float32"
+    """Return the format of 16 bits that all floating-point inputs have, or else float32.
+
+    An output of 16 bits decides where some inputs have its format.
+    """
+    given = _formats([*call.tensors.values(), *call.module.parameters()])
+    made = _formats(call.outputs)
+    for found in (made if made <= given else set(), given):
+        if found in ({torch.float16}, {torch.bfloat16}):
+            return DTYPES[found.pop()]
+    return "float32"
+
+
+def _formats(tensors: Iterable[torch.Tensor]) -> set[torch.dtype]:
+    return {x.dtype for x in tensors if x.is_floating_point()}
 
 
 def _dtype(tensor: torch.Tensor, of_cases: str) -> dict[str, object]:
@@ -176,6 +211,12 @@ def _dtype(tensor: torch.Tensor, of_cases: str) -> dict[str, object]:
         raise Unsupported(f"has a tensor of {tensor.dtype}")
     name = DTYPES[tensor.dtype]
     return {} if name == of_cases else {"dtype": name}
+
+
+def _compared(output: torch.Tensor, quantised: bool) -> dict[str, object]:
+    """Return how an output is compared: a narrow integer made of floats may be rounded."""
+    narrow = output.dtype in (torch.int8, torch.uint8)
+    return {"compare": "rounded"} if narrow and quantised else {}
 
 
 def _argument(
@@ -231,11 +272,36 @@ def _weight(call: Call, path: str, shape: tuple[int, ...]) -> dict[str, object]:
     return {"scale": float(f"{1 / math.sqrt(min(terms, MAX_FAN_IN)):.3g}")}
 
 
-def _range(general: General, name: str) -> str:
+def _range(general: General, name: str, most: int = MAX_SIZE) -> str:
     r = general.ranges[name]
+    high = max(min(r.high, most), r.low + r.step)
     if r.step == 1:
-        return f"[{r.low}, {r.high}]"
-    return f"{{ log_uniform = [{r.low}, {r.high}], multiple_of = {r.step} }}"
+        return f"[{r.low}, {high}]"
+    return f"{{ log_uniform = [{r.low}, {high}], multiple_of = {r.step} }}"
+
+
+def _quick(problem: KernelBench, general: General) -> dict[str, int]:
+    """Return the published sizes, halved until a call on a CPU takes a few milliseconds."""
+    chosen = {name: problem.sizes[name] for name in general.ranges}
+    best = _seconds(problem, general, chosen)
+    while best > MAX_SECONDS_ON_CPU:
+        tried = []
+        for name, r in general.ranges.items():
+            half = chosen[name] // 2 // r.step * r.step
+            if half >= r.low:
+                sizes = {**chosen, name: half}
+                tried.append((_seconds(problem, general, sizes), sizes))
+        least, smaller = min(tried, key=lambda each: each[0], default=(best, chosen))
+        if least > 0.8 * best:  # no size has an effect
+            break
+        best, chosen = least, smaller
+    return chosen
+
+
+def _seconds(problem: KernelBench, general: General, sizes: Mapping[str, int]) -> float:
+    started = time.process_time()
+    problem.observe(general.all_sizes(problem, sizes))
+    return time.process_time() - started
 
 
 def _on_gpu(
@@ -335,13 +401,13 @@ def _reference(
     lines += constants.body("get_init_inputs", [*needed, *tied])
     init = _function("init_inputs", needed, lines)
     added = constants.added(list(general.ranges))
-    has_data = bool(dict(call.module.named_buffers())) or any(
+    has_buffers = bool(dict(call.module.named_buffers())) or any(
         torch.is_tensor(v) for part in call.module.modules() for v in vars(part).values()
     )
     first = next(iter(general.shapes))
     values = [found[n] or n for n in needed]
     parameters = list(needed)
-    if has_data:
+    if has_buffers:
         floats = [n for n, x in call.tensors.items() if x.is_floating_point()] or [first]
         values += [f"{floats[0]}.device", f"{floats[0]}.dtype"]
         parameters += ["device", "dtype"]
@@ -363,9 +429,9 @@ def _reference(
         imports="\nfrom torch.func import functional_call\n" if weights else "",
         init="\n".join([*added, "", "", init]) if added else "\n" + init,
         parameters=", ".join(parameters),
-        device="torch.device(device)" if has_data else 'torch.device("meta")',
+        device="torch.device(device)" if has_buffers else f'torch.device("{problem.device}")',
         call=_init_call(call, ", ".join(needed)),
-        moved=".to(dtype)" if has_data else "",
+        moved=".to(dtype)" if has_buffers else "",
         arguments=", ".join([*general.shapes, *scalars]),
         values=", ".join(values),
         body="\n".join(body),
@@ -376,6 +442,32 @@ def _reference(
         text = text.replace(f"    return {run}", f"    return flat({run})[0]") + FLAT
     if structured:
         text += _inputs(problem, general)
+    if problem.has_data:
+        text += _cost(problem, general)
+    return text
+
+
+def _cost(problem: KernelBench, general: General) -> str:
+    """Return `cost`, which counts one operation for each element."""
+    call = problem.published
+    weights = dict(call.module.named_parameters())
+    tensors = {**call.tensors, **{n: weights[p] for n, p in problem.parameters.items()}}
+    shapes = [*general.shapes.values(), *general.outputs]
+    kinds = [*(tensors[n].dtype for n in general.shapes), *(y.dtype for y in call.outputs)]
+    names = general.ranges
+    counts = [" * ".join(f"({_in_case(text, names)})" for text in s) or "1" for s in shapes]
+    number = " + ".join(f"{count} * {k.itemsize}" for count, k in zip(counts, kinds, strict=True))
+    lines = [
+        '    """Return the bytes of all tensors, and one operation for each of their elements."""'
+    ]
+    lines += [f"    return {number}, {' + '.join(counts)}"]
+    return "\n".join(["", "", "def cost(case):", *lines]) + "\n"
+
+
+def _in_case(text: str, names: Iterable[str]) -> str:
+    """Return an expression with sizes of a case in the place of their names."""
+    for name in names:
+        text = re.sub(rf"(?<![\w\"]){name}(?!\w)", f'case["{name}"]', text)
     return text
 
 
