@@ -1,8 +1,8 @@
-"""AgentKernelArena, version 1: its PyTorch modules, of the tasks `torch2hip` and `hip2hip`.
+"""AgentKernelArena, version 1: its PyTorch modules, and its Triton kernels of vLLM.
 
-Tasks of `torch2hip` ask for a HIP kernel in the place of the module; those of `hip2hip` start from
-one. Here both have the tracks of every operator. Left out are the tasks without a module:
-`triton2triton`, whose inputs are written inside its runners, and those that need an image for AMD.
+Tasks of `torch2hip` ask for a HIP kernel in the place of a module; those of `hip2hip` start from
+one. Tasks of `triton2triton` start from a Triton kernel, whose task runner has a reference. Here
+all have the tracks of every operator. Left out are those that need an image for AMD.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import re
 
 from evaluation.importing.categories import category_of
 from evaluation.importing.checkout import Checkout
+from evaluation.importing.runner_part import runner_part
 from evaluation.importing.suites import Problem, Suite
 
 _PATH = re.compile(
     r"tasks/(?P<kind>torch2hip|hip2hip)/(?:gpumode|kernelbench/level(?P<level>\d))"
     r"/(?P<folder>[^/]+)/pytorch_code_module/[^/]+\.py"
 )
+_RUNNER = re.compile(r"tasks/triton2triton/vllm/(?P<folder>[^/]+)/scripts/task_runner\.py")
 _KERNELBENCH = re.compile(r"l(\d)n(\d+)_")
 _KINDS = {"torch2hip": "t2h", "hip2hip": "h2h"}
 
@@ -33,6 +35,11 @@ def problems(checkout: Checkout) -> list[Problem]:
             title = f"{words.replace('_', ' ')} (AgentKernelArena {match['kind']})"
             name = f"aka_{_KINDS[match['kind']]}_{folder.lower()}"
             found.append(Problem(_slug(name), path, title, level, category))
+        elif match := _RUNNER.fullmatch(path):
+            words = match["folder"].removeprefix("triton_").replace("_", " ")
+            title = f"{words} (AgentKernelArena triton2triton)"
+            name = _slug(f"aka_t2t_{match['folder'].removeprefix('triton_')}")
+            found.append(Problem(name, path, title, 2, category_of(words)))
     return found
 
 
@@ -49,7 +56,8 @@ SUITE = Suite(
     slug="agentkernelarena",
     title="AgentKernelArena",
     repository="https://github.com/AMD-AGI/AgentKernelArena",
-    form="named_module",
+    form="runner",
     score="points for a kernel that compiles, is correct and is faster",
     problems=problems,
+    judged=runner_part,
 )
