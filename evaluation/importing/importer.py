@@ -26,7 +26,8 @@ VERSION = 1
 """Version of the conversion; a new one converts unchanged problems again."""
 GROUP = 3
 """Problems that are converted in one sandbox."""
-PROBLEM, CASES = "problem.py", "cases.yml"
+PROBLEM, CASES = "problem", "cases"
+"""Files of the suite in the folder of a task, which keep their suffixes."""
 LICENCE = "LICENSE"
 CACHE = ".refused.json"
 """Reasons of earlier refusals, so that an import of the same files takes no time again."""
@@ -149,8 +150,7 @@ def _written(
     toml = converted.files["task.toml"] + "\n[source]\n" + _lines(origin)
     place = target / problem.name
     written = "changed" if place.is_dir() else "new"
-    kept = {PROBLEM: files.source, **({CASES: files.cases} if files.cases else {})}
-    _replace(place, {**converted.files, "task.toml": toml, **kept})
+    _replace(place, {**converted.files, "task.toml": toml, **_kept(problem, files)})
     return Outcome(
         problem.name,
         problem.path,
@@ -162,14 +162,19 @@ def _written(
     )
 
 
+def _kept(problem: Problem, files: Files) -> dict[str, str]:
+    """Return the suite's own files by the names that they get."""
+    named = {PROBLEM: (problem.path, files.source), CASES: (problem.cases, files.cases)}
+    return {stem + Path(path).suffix: text for stem, (path, text) in named.items() if path}
+
+
 def _unchanged(place: Path, problem: Problem, files: Files) -> Outcome | None:
     """Return the outcome of a folder that was imported from the same bytes before."""
     try:
         table = tomllib.loads((place / "task.toml").read_text(encoding="utf-8"))["source"]
         same = table["sha256"] == files.sha256 and table["version"] == VERSION
-        kept = (place / PROBLEM).read_bytes() == files.source.encode()
-        if files.cases:
-            kept = kept and (place / CASES).read_bytes() == files.cases.encode()
+        texts = _kept(problem, files).items()
+        kept = all((place / name).read_bytes() == text.encode() for name, text in texts)
         complete = all((place / name).is_file() for name in convert.FILES)
         flags, fingerprint = tuple(table["flags"]), table["fingerprint"]
     except (OSError, ValueError, KeyError):

@@ -93,7 +93,7 @@ def convert(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
     from evaluation.importing.files import Files
 
     form = importlib.import_module(f"evaluation.importing.sandboxed.{asked['form']}")
-    files, name = Files(**asked["files"]), asked["path"].rpartition("/")[2][: -len(".py")]
+    files, name = Files(**asked["files"]), Path(asked["path"]).stem
     first: Exception | None = None
     for source in form.sources(files, name):
         try:
