@@ -31,6 +31,8 @@ MAX_OPERATIONS = 4e8
 """Operations of the largest case on a CPU."""
 HEADROOM = 8
 """Growth of results from the published case on a CPU to the largest one, such as of sums."""
+LARGE = "large"
+"""The family in which a number of Python overflows first."""
 _FAMILY = re.compile(r"with (\w+) inputs")
 
 
@@ -219,6 +221,8 @@ class Checker:
             write(self.folder, fit(self.folder))
         except TaskError as error:
             return str(error).replace(f"{self.folder}/", "").partition(": ")[2]
+        except OverflowError:  # of a reference in Python's own numbers
+            return f"a number overflows with {LARGE} inputs"
         return ""
 
     def fingerprint(self) -> str:
