@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from evaluation.importing.placeless import Placeless, loaded
 
 TEST = "run_correctness"
 """The function that draws inputs, calls the kernel, and compares its results."""
 LOADER = "load_module"
-RENAMED = {
-    name: f"{name}_of_suite"
-    for name in "reference inputs cost module init_inputs get_drawn flat magnitude exact".split()
-}
-"""Names that mean something in a written reference, by the name that a runner's object gets."""
+RESERVED = "reference inputs cost module init_inputs get_drawn flat magnitude exact".split()
+"""Names that mean something in a written reference."""
 
 
 def is_runner(source: str) -> bool:
@@ -44,15 +42,21 @@ def runner_part(source: str) -> str:
         for name in [n for n in needed if n in functions or n in values]:
             found = loaded(functions.get(name) or values[name])
             needed |= {n for n in found if n in functions or n in values}
-    drop = Placeless(RENAMED)
+    names = renamed([*functions, *values])
+    drop = Placeless(names)
     kept = ["\n".join(dict.fromkeys(["import torch", *_imports(source)]))]
     for node in body:
         if isinstance(node, ast.FunctionDef) and node.name in needed:
-            node.name = RENAMED.get(node.name, node.name)
+            node.name = names.get(node.name, node.name)
             kept.append(ast.unparse(ast.fix_missing_locations(drop.visit(node))))
         elif isinstance(node, ast.Assign) and set(loaded(node, stored=True)) & needed:
             kept.append(ast.unparse(node))
     return "\n\n".join(kept) + "\n"
+
+
+def renamed(names: Iterable[str]) -> dict[str, str]:
+    """Return the names that a runner's functions get instead of reserved ones."""
+    return {name: f"{name}_of_suite" for name in names if name in RESERVED}
 
 
 def _imports(source: str) -> list[str]:

@@ -20,7 +20,7 @@ import torch
 
 from evaluation.importing.files import Files
 from evaluation.importing.placeless import loaded
-from evaluation.importing.runner_part import RENAMED, is_runner, runner_part
+from evaluation.importing.runner_part import is_runner, runner_part
 from evaluation.importing.sandboxed import named_module
 from evaluation.importing.sandboxed.generator import Generator
 from evaluation.importing.sandboxed.kernelbench import identifier
@@ -131,7 +131,7 @@ class _Problem:
         self.part, self.device = part, device
         module = sys.modules["problem"] = types.ModuleType("problem")
         exec(compile(part, "problem.py", "exec"), module.__dict__)
-        names = dict(RENAMED)
+        names = dict(parts.renamed)
         for name in parts.constants:
             names[name] = identifier(name, {*module.__dict__, *names.values()})
         self.constants = {names[n]: v for n, v in parts.constants.items()}

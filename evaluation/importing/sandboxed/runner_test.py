@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from evaluation.importing.placeless import loaded
-from evaluation.importing.runner_part import TEST
+from evaluation.importing.runner_part import TEST, renamed
 from evaluation.importing.sandboxed.observation import Unsupported
 
 MODULE = "mod"
@@ -89,8 +89,8 @@ class RunnerTest:
 class Parts:
     """Statements of one configuration.
 
-    `constants` are its numbers, `inputs` the statements that make inputs, `reference` those that
-    make the `expected` variables.
+    `constants` are its numbers, and `renamed` its functions with other names. `inputs` are the
+    statements that make inputs, and `reference` those that make the `expected` variables.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class Parts:
     ) -> None:
         self._test = test
         self.constants = dict(configuration)
+        self.renamed = renamed(test.functions)
         self._packs: dict[str, list[ast.expr]] = {}
         self._named_packs: dict[str, dict[str, ast.expr]] = {}
         statements = list(_flat(copy.deepcopy(list(loop))))
