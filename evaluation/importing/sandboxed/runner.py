@@ -42,6 +42,8 @@ def sources(files: Files, name: str) -> Iterator[str]:
     if not is_runner(files.source):
         yield from named_module.sources(files, name)
         return
+    if "float8" in files.source:
+        raise Unsupported("its kernel rounds to float8, and its test accepts what is near")
     part, test = runner_part(files.source), RunnerTest(files.source)
     every = [test.parts(each) for each in test.configurations()]
     errors: list[Exception] = []

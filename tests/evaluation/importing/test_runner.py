@@ -158,6 +158,7 @@ def test_results_are_compared_with_expected_variables_alone() -> None:
         (DOUBLED.replace("torch.float32", "mod._dtype()"), "module of the kernel"),
         (DOUBLED.replace("torch.allclose(result, ref)", "(result == ref).all()"), "no variable"),
         (DOUBLED.replace("in enumerate(TEST_SHAPES)", "in pairs()"), "loops over pairs"),
+        (DOUBLED.replace("x.float()", "x.to(torch.float8_e4m3fn)"), "rounds to float8"),
         (DOUBLED.replace("mod.double", "double"), "does not call the kernel"),
     ],
 )
