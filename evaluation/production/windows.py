@@ -217,6 +217,18 @@ def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timi
         if windows.regime is Regime.GRAPH:
             windows.capture()
         windows.prefills.clear()
+    blocks = measured_blocks(candidate, baseline, plan)
+    if candidate.prefills:
+        allowed = MAX_PREFILL_RATIO * statistics.median(baseline.prefills)
+        hidden = max(0.0, statistics.median(candidate.prefills) - allowed)
+        blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
+    return timing_of(blocks, plan)
+
+
+def measured_blocks(
+    candidate: ModelWindows | ModuleWindows, baseline: ModelWindows | ModuleWindows, plan: Plan
+) -> list[Block]:
+    """Measure blocks; on a GPU without the time that handing it over takes."""
     overheads: list[float] = []
 
     def baseline_window() -> float:
@@ -224,13 +236,7 @@ def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timi
             overheads.append(baseline.overhead())
         return baseline.window()
 
-    blocks = estimates.blocks(candidate.window, baseline_window, plan)
-    blocks = without_overhead(blocks, overheads)
-    if candidate.prefills:
-        allowed = MAX_PREFILL_RATIO * statistics.median(baseline.prefills)
-        hidden = max(0.0, statistics.median(candidate.prefills) - allowed)
-        blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
-    return timing_of(blocks, plan)
+    return without_overhead(estimates.blocks(candidate.window, baseline_window, plan), overheads)
 
 
 def without_overhead(blocks: Sequence[Block], overheads: Sequence[float]) -> list[Block]:
@@ -316,14 +322,7 @@ def measure_module(
         candidate, baseline = (
             ModuleWindows(session, name, calls, memory, regime, truth) for name in (mode, "library")
         )
-        overheads: list[float] = []
-
-        def baseline_window() -> float:
-            if session.kind == GPU:
-                overheads.append(baseline.overhead())
-            return baseline.window()
-
-        blocks = estimates.blocks(candidate.window, baseline_window, MODULE_PLAN)
+        blocks = measured_blocks(candidate, baseline, MODULE_PLAN)
     finally:
         memory.close()
-    return timing_of(without_overhead(blocks, overheads), MODULE_PLAN)
+    return timing_of(blocks, MODULE_PLAN)
