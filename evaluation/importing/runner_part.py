@@ -25,9 +25,10 @@ def runner_part(source: str) -> str:
     Calls that choose a device are left out, as are comments. Other files are returned whole.
     """
     try:
-        body = ast.parse(source).body
+        tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source
+    body = tree.body
     functions = {n.name: n for n in body if isinstance(n, ast.FunctionDef)}
     if TEST not in functions:
         return source
@@ -44,7 +45,7 @@ def runner_part(source: str) -> str:
             needed |= {n for n in found if n in functions or n in values}
     names = renamed([*functions, *values])
     drop = Placeless(names)
-    kept = ["\n".join(dict.fromkeys(["import torch", *_imports(source)]))]
+    kept = ["\n".join(dict.fromkeys(["import torch", *_imports(tree)]))]
     for node in body:
         if isinstance(node, ast.FunctionDef) and node.name in needed:
             node.name = names.get(node.name, node.name)
@@ -59,8 +60,8 @@ def renamed(names: Iterable[str]) -> dict[str, str]:
     return {name: f"{name}_of_suite" for name in names if name in RESERVED}
 
 
-def _imports(source: str) -> list[str]:
+def _imports(tree: ast.Module) -> list[str]:
     """Return the imports of PyTorch and of `math`, wherever they stand."""
-    nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Import | ast.ImportFrom)]
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
     found = sorted(map(ast.unparse, nodes))
     return [text for text in found if text.split()[1].partition(".")[0] in ("torch", "math")]
