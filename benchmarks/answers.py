@@ -69,7 +69,7 @@ CORES_OF_BUILD = 4
 MAX_SECONDS = 300.0
 """Time of one verdict, after which its process is ended."""
 COMPILES = "{name} = torch.compile({name}, dynamic=True)"
-"""What compiles an answer, which a CPU does without."""
+"""Line that compiles an answer, which a CPU does without."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Verdicts on production tasks of many architectures: each module alone and deployed.
+"""Verdicts on production tasks of some architectures: each module alone and deployed.
 
-    python benchmarks/production.py [PATTERN ...] [--within SECONDS] [--output FILE] [--repeats N]
+    python benchmarks/production.py [PATTERN ...] [--within SECONDS] [--cache FOLDER]
+                                    [--output FILE]
 
-Judges submissions for modules of architectures of all families: the library's own source, the same
+Judges submissions for one module of each architecture: the library's own source, the same
 below `torch.compile`, and a Triton kernel where there is one. PATTERNS choose among
 `task/submission`. A final verdict measures each alone and deployed, in eager, compiled and as a
 CUDA graph. No verdict is started later than SECONDS after the start; those in FILE are skipped.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.triton_answers.templates import Flat, Product, Rows, Scan, Template, Total
+from benchmarks.triton_answers.templates import Flat, Product, Rows, Scan, Template, Total, linear
 
 GELU = "0.5 * {0} * (1 + tl.erf({0} * 0.7071067811865476))"
 MISH = "tl.where({0} > 20, {0}, {0} * (e * (e + 2) / (e * (e + 2) + 2)))"
@@ -244,17 +244,10 @@ FLAT = {**PLAIN, "m": "A.numel() // A.shape[-1]"}
 TRIANGLE = "out = tl.where({}, total, 0.0)"
 
 
-def linear(lines: str, name: str, more: dict[str, str] | None = None) -> Template:
-    """Return a linear layer `y` of a weight and a bias of this name, and what follows."""
-    return Product(
-        lines.format(total=f"(total + {name}_bias)"),
-        {f"{name}_weight": "j * k + l", f"{name}_bias": "j", **(more or {})},
-        a="x",
-        b=f"{name}_weight",
-        m="x.shape[0]",
-        n=f"{name}_weight.shape[0]",
-        k="x.shape[1]",
-    )
+def gemm(lines: str, name: str, more: dict[str, str] | None = None) -> Template:
+    """Return a linear layer `{total}` of a weight and a bias of this name, and what follows."""
+    lines = lines.format(total=f"(total + {name}_bias)")
+    return linear(lines, {f"{name}_bias": "j", **(more or {})}, f"{name}_weight")
 
 
 PRODUCTS: dict[str, Template] = {
@@ -291,13 +284,13 @@ PRODUCTS: dict[str, Template] = {
         k="x.shape[1]",
         batch="x.shape[0]",
     ),
-    "kb2_12_gemm_multiply_leakyrelu": linear(
+    "kb2_12_gemm_multiply_leakyrelu": gemm(
         "y = {total} * 2.0\nout = tl.where(y > 0, y, 0.1 * y)", "gemm"
     ),
-    "kb2_9_matmul_subtract_multiply_relu": linear(
+    "kb2_9_matmul_subtract_multiply_relu": gemm(
         "out = tl.maximum(({total} - 2.0) * 1.5, 0.0)", "linear"
     ),
-    "kb2_29_matmul_mish_mish": linear(
+    "kb2_29_matmul_mish_mish": gemm(
         f"""
         y = {{total}}
         e = tl.exp(tl.minimum(y, 20.0))
@@ -307,32 +300,26 @@ PRODUCTS: dict[str, Template] = {
         """,
         "linear",
     ),
-    "kb2_40_matmul_scaling_residualadd": linear("y = {total}\nout = y * 0.5 + y", "matmul"),
-    "kb2_53_gemm_scaling_hardtanh_gelu": linear(
+    "kb2_40_matmul_scaling_residualadd": gemm("y = {total}\nout = y * 0.5 + y", "matmul"),
+    "kb2_53_gemm_scaling_hardtanh_gelu": gemm(
         "y = tl.minimum(tl.maximum({total} * 0.5, -2.0), 2.0)\n" + f"out = {GELU.format('y')}",
         "gemm",
     ),
-    "kb2_59_matmul_swish_scaling": linear("y = {total}\nout = y * sigmoid(y) * 2.0", "matmul"),
-    "kb2_63_gemm_relu_divide": linear("out = tl.maximum({total}, 0.0) / 2.0", "linear"),
-    "kb2_70_gemm_sigmoid_scaling_residualadd": linear(
+    "kb2_59_matmul_swish_scaling": gemm("y = {total}\nout = y * sigmoid(y) * 2.0", "matmul"),
+    "kb2_63_gemm_relu_divide": gemm("out = tl.maximum({total}, 0.0) / 2.0", "linear"),
+    "kb2_70_gemm_sigmoid_scaling_residualadd": gemm(
         "y = {total}\nout = sigmoid(y) * 2.0 + y", "gemm"
     ),
-    "kb2_76_gemm_add_relu": Product(
-        "out = tl.maximum(total + bias, 0.0)",
-        {"gemm_weight": "j * k + l", "bias": "j"},
-        a="x",
-        b="gemm_weight",
-        m="x.shape[0]",
-        n="gemm_weight.shape[0]",
-        k="x.shape[1]",
+    "kb2_76_gemm_add_relu": linear(
+        "out = tl.maximum(total + bias, 0.0)", {"bias": "j"}, "gemm_weight"
     ),
-    "kb2_81_gemm_swish_divide_clamp_tanh_clamp": linear(
+    "kb2_81_gemm_swish_divide_clamp_tanh_clamp": gemm(
         "y = {total}\nout = tanh(tl.minimum(tl.maximum(y * sigmoid(y) / 2, -1.0), 1.0))", "gemm"
     ),
-    "kb2_86_matmul_divide_gelu": linear(
+    "kb2_86_matmul_divide_gelu": gemm(
         "y = {total} / 10.0\n" + f"out = {GELU.format('y')}", "linear"
     ),
-    "kb2_95_matmul_add_swish_tanh_gelu_hardtanh": linear(
+    "kb2_95_matmul_add_swish_tanh_gelu_hardtanh": gemm(
         f"""
         y = {{total}} + add_value
         y = tanh(y * sigmoid(y))

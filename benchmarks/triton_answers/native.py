@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.triton_answers.native_elements import ACTIVATIONS, ELEMENTS, OPTIMIZERS
 from benchmarks.triton_answers.native_rows import ALGEBRA, LOSSES, NORMS, REDUCTIONS
-from benchmarks.triton_answers.templates import Flat, Product, Rows, Template
+from benchmarks.triton_answers.templates import Flat, Product, Rows, Template, linear
 
 PLANE = {
     "height": "x.shape[-2]",
@@ -177,14 +177,9 @@ PRODUCTS: dict[str, Template] = {
         k="x.shape[2]",
         batch="x.shape[1]",
     ),
-    "linear": Product(
+    "linear": linear(
         "out = total + bias",
-        {"weight": "j * k + l", "bias": "j"},
-        a="x",
-        b="weight",
-        m="x.shape[0]",
-        n="weight.shape[0]",
-        k="x.shape[1]",
+        {"bias": "j"},
     ),
     "weight_gradient": Product(
         "out = total",
@@ -195,26 +190,16 @@ PRODUCTS: dict[str, Template] = {
         n="x.shape[1]",
         k="x.shape[0]",
     ),
-    "linear_gelu": Product(
+    "linear_gelu": linear(
         """
         y = total + bias
         out = 0.5 * y * (1 + tanh(0.7978845608028654 * (y + 0.044715 * y * y * y)))
         """,
-        {"weight": "j * k + l", "bias": "j"},
-        a="x",
-        b="weight",
-        m="x.shape[0]",
-        n="weight.shape[0]",
-        k="x.shape[1]",
+        {"bias": "j"},
     ),
-    "int8_static_matmul": Product(
+    "int8_static_matmul": linear(
         "out = total.to(tl.float32) * x_scales * scales + bias",
-        {"weight": "j * k + l", "x_scales": "i", "scales": "j", "bias": "j"},
-        a="x",
-        b="weight",
-        m="x.shape[0]",
-        n="weight.shape[0]",
-        k="x.shape[1]",
+        {"x_scales": "i", "scales": "j", "bias": "j"},
         whole=True,
     ),
     "matrix_vector": Rows("out = SUM(weight * x)", {"x": "col", "out": "row"}),

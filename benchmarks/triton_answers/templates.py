@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -81,16 +82,16 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
-class Template:
-    """What all templates have."""
+class Template(ABC):
+    """Lines of an operator, with the index of each tensor and the sizes that the host computes."""
 
     lines: str
     at: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, str] = field(default_factory=dict)
 
+    @abstractmethod
     def source(self, operator: Operator) -> str:
         """Return the Triton source of an operator."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -425,7 +426,7 @@ class Product(Template):
     k: str = "a.shape[-1]"
     batch: str = "1"
     whole: bool = False
-    """Whether the operands are int8, and the sum is an integer."""
+    """True where the operands are int8, and the sum is an integer."""
     b_at: str = ""
     """Index of `b` where it is the same tensor as `a`."""
     b_lines: str = ""
@@ -474,6 +475,14 @@ def {operator.name}({known.entry}):
     multiply[blocks]({", ".join(given)}, SIDE=64, DEEP=32)
 """
         return _file(kernel, entry)
+
+
+def linear(
+    lines: str, at: Mapping[str, str], weight: str = "weight", whole: bool = False
+) -> Product:
+    """Return a product of `x` and a `weight` with one row for each output, and what follows."""
+    sizes = {"m": "x.shape[0]", "n": f"{weight}.shape[0]", "k": "x.shape[1]"}
+    return Product(lines, {weight: "j * k + l", **at}, a="x", b=weight, **sizes, whole=whole)
 
 
 @dataclass(frozen=True)
