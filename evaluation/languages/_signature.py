@@ -10,7 +10,7 @@ MAX_STEPS = 8
 """Names and calls that are followed from the entry point to its definition."""
 
 Bindings = Mapping[str, Sequence[tuple[int, ast.AST]]]
-"""What each name is bound to, and by which statement, in order."""
+"""Values that each name is bound to, with the number of the statement, in order."""
 
 
 def names_all(tree: ast.Module, entries: Collection[str], wanted: Collection[str]) -> bool:

@@ -63,7 +63,7 @@ class Example:
     note: str
     expect: Reason | None = None
     same_values: bool = False
-    """Whether its values are those of another one by construction."""
+    """True where its values are those of another one by construction."""
 
 
 @dataclass(frozen=True)

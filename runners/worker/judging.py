@@ -130,7 +130,7 @@ class _Judging:
         self.report: Mapping[str, Any] | None = None
         self.error = ""
         self.code: int | None = None
-        """What a judge that stays would have exited with."""
+        """Exit code of a request that a judge that stays has answered."""
 
     def carry_out(self) -> Mapping[str, Any] | None:
         """Return the report, or None when the build passed and measuring follows."""

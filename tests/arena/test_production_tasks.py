@@ -165,7 +165,7 @@ def test_check_of_a_module_names_the_commands_that_check_it(tasks: Path) -> None
 
 
 @pytest.mark.usefixtures("libraries")
-def test_check_of_a_module_that_the_checkout_has_no_more_says_so(tasks: Path) -> None:
+def test_check_of_a_module_missing_from_the_checkout_has_a_clear_error(tasks: Path) -> None:
     sync_tasks(tasks)
     Operator.objects.filter(slug=SLUG.partition("/")[0]).update(slug="gone_norm")
     with pytest.raises(CommandError, match="gone_norm: no such production task"):

@@ -53,9 +53,9 @@ class Written:
     gpu_domain: dict[str, str]
     """The domain on a GPU, where that on a CPU is smaller."""
     has_data: bool
-    """Whether the reference reads its inputs, and so runs on tensors with data only."""
+    """True where the reference reads its inputs, and so runs on tensors with data only."""
     has_infinities: bool
-    """Whether the reference writes negative infinities."""
+    """True where the reference writes negative infinities."""
     case_mb: int = 24
     input_families: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What the prefetch check probes. Its measurement is tested on a GPU."""
+"""Choice of the lines that the prefetch check probes. Its measurement is tested on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a live session asks of its processes, its memory and its models, without a verdict."""
+"""Requests of a live session to its processes, its memory and its models, without a verdict."""
 
 from __future__ import annotations
 

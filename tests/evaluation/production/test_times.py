@@ -1,4 +1,4 @@
-"""What a verdict says about its regimes."""
+"""Facts about its regimes in a verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def graphs(*captured: tuple[bool, bool]) -> dict[str, dict[Regime, Engaged]]:
     }
 
 
-def test_regime_says_why_a_launch_was_not_captured() -> None:
+def test_regime_has_the_reason_why_a_launch_was_not_captured() -> None:
     refusal = "Traceback\n  File\nRuntimeError: " + "x" * 1000 + "\n"
     engaged = Engaged.of(windows("candidate", False, refusal), windows("library"))
     assert engaged.captured == {"candidate": False, "library": True}

@@ -62,7 +62,7 @@ def test_time_of_handing_over_a_gpu_is_left_out(
     assert timing.speedup.speedup == pytest.approx(baseline_us / candidate_us)
 
 
-def test_at_most_half_of_the_shortest_time_is_left_out() -> None:
+def test_overhead_is_at_most_half_of_the_shortest_time() -> None:
     blocks = [Block(1000.0, 3000.0), Block(800.0, 3000.0)]
     found = windows.without_overhead(blocks, [900.0, 700.0, 100.0])
     assert [(each.candidate, each.baseline) for each in found] == [(600, 2600), (400, 2600)]
