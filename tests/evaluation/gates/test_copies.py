@@ -40,7 +40,9 @@ class ModelNew(torch.nn.Module):
 FILLED = """
 
 def {name}(x, weight, out, eps):
-    out.copy_(reference(x, weight, eps))
+    answer = reference(x, weight, eps)
+    for _ in range(8):  # one copy takes less than a busy machine's times spread
+        out.copy_(answer)
 """
 SLOWER = """
 
@@ -182,7 +184,7 @@ def test_twice_the_work_that_returns_its_outputs_is_slower_than_its_baseline(
 
 @pytest.mark.slow
 @pytest.mark.serial
-def test_code_that_copies_into_its_outputs_itself_pays_for_the_copy(
+def test_code_that_copies_into_its_outputs_itself_pays_for_its_copies(
     norm: Task, cache: Path, fork_server: ForkServer
 ) -> None:
     found = judged(norm, FILLED, cache, fork_server)
