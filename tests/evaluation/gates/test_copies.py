@@ -150,7 +150,7 @@ def norm() -> Task:
 
 
 def judged(task: Task, ending: str, cache: Path, fork_server: ForkServer) -> Measurement:
-    """Return the median of three measurements of a candidate against eager PyTorch."""
+    """Return the median of three quiet measurements against eager PyTorch, in nine at most."""
     files = {task.target_file: source(task.operator, ending)}
     candidate = build(task, "torch", files, cache)
     eager = baselines(task, cache)[:1]
@@ -158,8 +158,11 @@ def judged(task: Task, ending: str, cache: Path, fork_server: ForkServer) -> Mea
         session.set_candidate(candidate, detect.device_for(CPU, cache))
         trial: Any = SimpleNamespace(session=session)
         case, plan = task.operator.cases[0], plan_for(CPU, final=False)
-        found = [performance.measure(trial, case, plan) for _ in range(3)]
-    return sorted(found, key=lambda measured: measured.speedup)[1]
+        found: list[Measurement] = []
+        while len(found) < 9 and sum(not measured.noisy for measured in found) < 3:
+            found.append(performance.measure(trial, case, plan))
+    quietest = sorted(found, key=lambda measured: measured.noisy)[:3]
+    return sorted(quietest, key=lambda measured: measured.speedup)[1]
 
 
 @pytest.mark.slow
