@@ -15,7 +15,7 @@ from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.properties import Distances, measured_property
-from evaluation.tasks.roundings import products_rounded_to
+from evaluation.tasks.roundings import disturbed_by, products_rounded_to
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.types import Argument, Case, Comparison
 
@@ -71,10 +71,14 @@ class Reference:
     def expected(self, inputs: Tensors, estimates: int = 1) -> dict[str, ExpectedOutput]:
         """Return the expected outputs for `inputs`, computed in float64.
 
-        The size of roundings is the largest of so many `estimates`.
+        The size of roundings is the largest of so many `estimates`. Every second of them disturbs
+        operations by as many roundings as the tolerance allows, and counts the change by one.
         """
         wide = widened(inputs)
-        sizes = [self._call("magnitude", wide) for _ in range(estimates)]
+        sizes = []
+        for number in range(estimates):
+            with disturbed_by(max(1.0, self._tolerance.c2) if number % 2 else 1.0):
+                sizes.append(self._call("magnitude", wide))
         largest = tuple(reduce(torch.maximum, of_output) for of_output in zip(*sizes, strict=True))
         return self._bounded(wide, self._call("exact", wide), largest, self._tolerance)
 

@@ -73,6 +73,7 @@ ADDENDS = {"addmm": 0, "baddbmm": 0, "addmv": 0, "convolution": 2}
 _product_unit: ContextVar[float] = ContextVar(
     "rounding of a product before its addend", default=0.0
 )
+_at_once: ContextVar[float] = ContextVar("roundings that disturb an operation", default=1.0)
 LINEAR_ALGEBRA = ("linalg_", "triangular_solve", "cholesky", "_linalg_", "lu_", "_fft")
 
 
@@ -88,6 +89,20 @@ def products_rounded_to(dtype: str) -> Iterator[None]:
         yield
     finally:
         _product_unit.reset(token)
+
+
+@contextmanager
+def disturbed_by(roundings: float) -> Iterator[None]:
+    """Disturb every operation by so many roundings meanwhile, and give the change by one of them.
+
+    The change of a smooth function is the same. Beside the corner of a clamp it is not: one rounding
+    may leave a number on the flat side where the roundings that a tolerance allows do not.
+    """
+    token = _at_once.set(roundings)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -264,10 +279,13 @@ def size_of_roundings(
             exact = outputs_of(reference(**given))
         sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
         if any(y.is_floating_point() for y in exact):
-            found = _probes(reference, given, Disturbed(generator), recorder.can_batch)
+            roundings = _at_once.get()
+            disturbed = Disturbed(generator, roundings)
+            found = _probes(reference, given, disturbed, recorder.can_batch)
             for number, y in enumerate(exact):
                 if y.is_floating_point():
-                    sizes[number] = _largest_change(y, [each[number] for each in found]) / UNIT
+                    change = _largest_change(y, [each[number] for each in found])
+                    sizes[number] = change / (UNIT * roundings)
         if rounded:
             found = []
             for _ in range(MANY_PROBES // PROBES):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,9 +14,11 @@ import torch
 from evaluation.errors import SubmissionError
 from evaluation.memory.poison import poison
 from evaluation.memory.verify import ESTIMATES, acceptable, compare, compare_launch
+from evaluation.tasks.defaults import complete
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.spec import Task
+from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.tracks.load import load_operator
 from evaluation.types import Argument, Case, Reason, Split
 
@@ -201,6 +204,22 @@ def test_values_beyond_the_largest_estimate_are_refused(
     with pytest.raises(SubmissionError, match=r"out\[0\] is wrong") as raised:
         launched(reference, 1e-1)
     assert raised.value.reason is Reason.WRONG_VALUES and not sizes
+
+
+def test_a_rounding_that_crosses_the_corner_of_a_clamp_is_right(task: Task) -> None:
+    """The exact value is cut off two roundings below zero; a float32 product comes out above."""
+    (x, out) = (Argument(*each, "float32", ("n",)) for each in [("x", "input"), ("out", "output")])
+    module: Any = ModuleType("clamped")
+    module.reference = lambda x: torch.relu(x * x - 1)
+    complete(module, (x, out), Path("reference.py"))
+    tolerance = {"float32": Tolerance(4.0, 6.0)}
+    operator = with_reference(task.operator, module, arguments=(x, out), tolerance=tolerance)
+    reference = Reference(operator, Case("mine", Split.SEEN, "nominal", "float32", {"n": 1}))
+    given = torch.full((1,), 1 - UNIT_ROUNDOFF["float32"])
+    for roundings, right in [(1.0, True), (100.0, False)]:
+        outputs = {"out": torch.full((1,), roundings * UNIT_ROUNDOFF["float32"])}
+        with nullcontext() if right else pytest.raises(SubmissionError, match="wrong"):
+            compare_launch(reference, {"x": given}, outputs, SECRET, "here")
 
 
 def test_empty_output_is_acceptable() -> None:

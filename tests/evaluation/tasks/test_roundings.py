@@ -9,7 +9,12 @@ import torch
 import torch.nn.functional as F
 
 from evaluation.tasks.float64 import lifted
-from evaluation.tasks.roundings import UNIT, products_rounded_to, size_of_roundings
+from evaluation.tasks.roundings import (
+    UNIT,
+    disturbed_by,
+    products_rounded_to,
+    size_of_roundings,
+)
 from evaluation.tasks.tolerance import Tolerance
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -101,6 +106,21 @@ def test_a_product_may_be_rounded_to_16_bits_before_its_addend(dtype: torch.dtyp
         assert largest_share() <= 1
     with products_rounded_to("float32"):
         assert largest_share() > 1
+
+
+def test_more_roundings_at_once_reach_over_the_corner_of_a_clamp() -> None:
+    below = torch.full((100,), 1 - 1.5 * UNIT, dtype=torch.float64)  # its square is 1 - 3 roundings
+    above = torch.full((100,), 2.0, dtype=torch.float64)
+    squares = lifted(lambda x: torch.relu(x * x - 1))
+
+    def size(x: torch.Tensor) -> torch.Tensor:
+        return size_of_roundings(squares, {"x": x}, torch.Generator().manual_seed(3))[0]
+
+    assert not size(below).any(), "one rounding keeps it on the flat side"
+    usual = size(above).mean()
+    with disturbed_by(8.0):
+        assert 0.1 < size(below).mean() < 5 / 8
+        assert float(size(above).mean()) == pytest.approx(float(usual), rel=0.1)
 
 
 def test_mean_of_a_bag_grows_with_its_longest_bag() -> None:
