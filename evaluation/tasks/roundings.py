@@ -32,6 +32,7 @@ MANY = 16.0
 MANY_PROBES = 24
 """Runs for those: a tie is decided the same way in all of them once in 2^24."""
 NOISE_ELEMENTS = 1 << 18
+PART_ELEMENTS = NOISE_ELEMENTS // 2
 MAX_BATCHED = 1 << 17
 """Elements of all tensors up to which the runs are batched."""
 UNIT, SMALLEST = UNIT_ROUNDOFF["float32"], SMALLEST_NORMAL["float32"]
@@ -95,8 +96,8 @@ def products_rounded_to(dtype: str) -> Iterator[None]:
 def disturbed_by(roundings: float) -> Iterator[None]:
     """Disturb every operation by so many roundings meanwhile, and give the change by one of them.
 
-    The change of a smooth function is the same. Beside the corner of a clamp it is not: one rounding
-    may leave a number on the flat side where the roundings that a tolerance allows do not.
+    The change of a smooth function is the same. Beside the corner of a clamp it is not: there, one
+    rounding may leave a number on the flat side where the roundings of a tolerance do not.
     """
     token = _at_once.set(roundings)
     try:
@@ -181,38 +182,52 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
 
     def _error(self, value: torch.Tensor, terms: float) -> torch.Tensor:
         """Return a random error of `value`: relative, and of a number that is flushed to zero."""
-        error = value.abs().contiguous().mul_(self._unit * math.sqrt(max(terms, 1))).add_(SMALLEST)
-        flat = error.view(-1)
-        for first, noise in self._parts_of_noise(len(flat)):
-            flat[first : first + len(noise)].mul_(noise)
-        return error.mul_(value != 0)
+        flat = value.contiguous().view(-1)
+        error = torch.empty_like(flat)
+        for part, noise, out in self._parts(flat, error):
+            self._error_of_part(part, noise, terms, out)
+        return error.view(value.shape)
+
+    def _error_of_part(
+        self, part: torch.Tensor, noise: torch.Tensor, terms: float, out: torch.Tensor
+    ) -> torch.Tensor:
+        torch.abs(part, out=out)
+        return out.mul_(self._scale(terms)).add_(SMALLEST).mul_(noise).mul_(part != 0)
+
+    def _scale(self, terms: float) -> float:
+        return self._unit * math.sqrt(max(terms, 1))
 
     def _disturbed(self, value: Any, terms: float) -> Any:
         if not torch.is_tensor(value) or value.dtype is not torch.float64:
             return value
-        if not value.numel() or float(value.abs().min()) < FAR_FROM_ZERO:
-            return value + self._error(value, terms)
-        # The same in one pass over memory.
-        scale, flat = self._unit * math.sqrt(max(terms, 1)), value.contiguous().view(-1)
-        result = torch.empty_like(flat)
-        for first, noise in self._parts_of_noise(len(flat)):
-            end = first + len(noise)
-            part = flat[first:end]
-            torch.addcmul(part, part, noise, value=scale, out=result[first:end])
+        flat = value.contiguous().view(-1)
+        result, scale = torch.empty_like(flat), self._scale(terms)
+        far_from_zero = all(float(part.abs().min()) >= FAR_FROM_ZERO for part in _parts(flat))
+        for part, noise, out in self._parts(flat, result):
+            if far_from_zero:
+                torch.addcmul(part, part, noise, value=scale, out=out)  # the same in one operation
+            else:
+                self._error_of_part(part, noise, terms, out).add_(part)
         return result.view(value.shape)
 
-    def _parts_of_noise(self, size: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield noise for parts of `size` numbers, with the start of each part."""
-        for first in range(0, size, NOISE_ELEMENTS // 2):
-            length = min(NOISE_ELEMENTS // 2, size - first)
-            start = self._random.randrange(NOISE_ELEMENTS - length + 1)
-            yield first, self._noise[start : start + length]
+    def _parts(
+        self, flat: torch.Tensor, out: torch.Tensor
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Yield parts of two tensors, with noise for each."""
+        for part, of_out in zip(_parts(flat), _parts(out), strict=True):
+            start = self._random.randrange(NOISE_ELEMENTS - len(part) + 1)
+            yield part, self._noise[start : start + len(part)], of_out
 
     def _in_place(self, result: Any, terms: float) -> Any:
         for value in result if isinstance(result, list | tuple) else (result,):
             if torch.is_tensor(value) and value.dtype is torch.float64:
                 value.add_(self._error(value, terms))
         return result
+
+
+def _parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return parts of a tensor that stay in a cache while several operations read them."""
+    return flat.split(PART_ELEMENTS) if len(flat) else ()
 
 
 def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:

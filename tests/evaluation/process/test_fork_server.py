@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.errors import Broken
-from evaluation.process.fork_server import ALLOCATOR_ENVIRONMENT, ForkServer
+from evaluation.process.fork_server import ALLOCATOR_ENVIRONMENT, ROOT, ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox import procfs
@@ -41,6 +41,15 @@ def test_allocator_environment_keeps_freed_memory_mapped(
         [sys.executable, "-c", CALLS], env=environment, capture_output=True, text=True, check=True
     )
     assert (int(completed.stdout) > 3) == again
+
+
+def test_judge_with_a_fork_server_keeps_freed_memory_mapped() -> None:
+    judge = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+    judge += "from evaluation.process.fork_server import ForkServer\nForkServer().close()\n" + CALLS
+    completed = subprocess.run(
+        [sys.executable, "-c", judge], env={}, capture_output=True, text=True, check=True
+    )
+    assert int(completed.stdout) <= 3
 
 
 def test_fork_server_starts_with_the_allocator_environment(fork_server: ForkServer) -> None:
