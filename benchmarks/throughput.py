@@ -13,7 +13,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import cycle
@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks.shared import ROOT
 from evaluation.devices.device import Device
 from evaluation.tasks.spec import Task
-from runners.process.supervisor import Child
-from runners.worker.bench import Bench
+from runners.process.supervisor import Child, Ended, Ending
+from runners.worker.bench import Bench, OnLines
 
 JUDGE = (sys.executable, "-m", "evaluation")
 BUILDERS, NICENESS = 2, "10"
@@ -83,45 +83,31 @@ def _build(request: dict[str, Any]) -> dict[str, Any]:
     """Build a request in a process of its own, and return it."""
     stdin = json.dumps({**request, "stage": "build"})
     command = ("nice", "-n", NICENESS, *JUDGE)
-    _follow(Child(command, on_lines=lambda lines: None, stdin=stdin, cwd=ROOT))
+    build = Child(command, on_lines=lambda lines: None, stdin=stdin, cwd=ROOT)
+    end = time.monotonic() + MAX_SECONDS
+    _check(build.follow(deadline=lambda: end))
     return request
 
 
 def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any]:
     """Return the report on a build, by the judge that waits or else by a new one."""
-    report: dict[str, Any] = {}
-    codes: list[int] = []
+    found: list[dict[str, Any]] = []
+
+    def start(added: Mapping[str, str], on_lines: OnLines) -> Child:
+        env = {**os.environ, **added}
+        return Child((*JUDGE, "wait"), on_lines=on_lines, stdin=None, cwd=ROOT, env=env)
+
     line = json.dumps({**request, "stage": "measure"})
-
-    def receive(lines: list[str]) -> None:
-        for message in map(json.loads, lines):
-            if message["type"] == "ready":
-                child.ask(line)
-            elif message["type"] == "report":
-                report.update(message)
-            elif message["type"] == "end":
-                codes.append(message["code"])
-
-    waiting = bench.judge()
-    env = {**os.environ, **bench.environment}
-    child = waiting or Child((*JUDGE, "wait"), on_lines=receive, stdin=None, cwd=ROOT, env=env)
-    child.on_lines = receive
-    if waiting:
-        waiting.ask(line)
-    _follow(child, codes)
-    bench.keep(child)
-    return report
+    _check(bench.answer(line, start, found.append, deadline=time.monotonic() + MAX_SECONDS))
+    return next(message for message in found if message["type"] == "report")
 
 
-def _follow(child: Child, codes: Sequence[int] = ()) -> None:
-    """Wait until a judge ends or has reported a code.
-
-    Raises: SystemExit if it is not 0, as with an honest source.
-    """
-    end = time.monotonic() + MAX_SECONDS
-    ended = child.follow(deadline=lambda: end, answered=lambda: bool(codes))
-    if code := (codes[0] if codes else ended.code):
-        raise SystemExit(f"a judge ended with status {code}: {ended.stderr[-2000:]}")
+def _check(ended: Ended) -> None:
+    """Raise SystemExit if a judge did not pass what is an honest source."""
+    if ended.ending is not Ending.EXITED or ended.code:
+        raise SystemExit(
+            f"a judge ended ({ended.ending}) with status {ended.code}: {ended.stderr[-2000:]}"
+        )
 
 
 @contextmanager

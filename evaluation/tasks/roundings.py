@@ -227,7 +227,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
 
 def _parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return parts of a tensor that stay in a cache while several operations read them."""
-    return flat.split(PART_ELEMENTS) if len(flat) else ()
+    return torch.split(flat, PART_ELEMENTS) if len(flat) else ()
 
 
 def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:

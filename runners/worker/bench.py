@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from runners.process.supervisor import Child, stopping
+from runners.process.supervisor import Child, Ended, Ending, stopping
 
+OnLines = Callable[[list[str]], None]
 POLL_SECONDS = 0.2
 MIN_CORES = 2
 """Cores of a judge and its processes. GPUs with fewer each share all cores."""
@@ -56,16 +59,47 @@ class Bench:
                 os.sched_setaffinity(0, self.cores)
             yield True
 
-    def judge(self) -> Child | None:
-        """Return the judge that waits, if it lives."""
-        child, self._judge = self._judge, None
-        return child if child and child.alive else None
+    def answer(
+        self,
+        request: str,
+        start: Callable[[Mapping[str, str], OnLines], Child],
+        on_message: Callable[[dict[str, Any]], None],
+        *,
+        deadline: float,
+        heartbeat: Callable[[], bool] = lambda: True,
+    ) -> Ended:
+        """Pass on what the judge that waits says to a request, a JSON line; else start one.
 
-    def keep(self, child: Child) -> None:
-        """Let a judge wait for its next turn, or end it after so many."""
-        self._judge, self._turns = child, self._turns + 1
+        `start` gets what is added to its environment, and who takes its lines. The exit code of the
+        result is that of the request: the judge itself stays for the next one.
+        """
+        codes: list[int] = []
+
+        def receive(lines: list[str]) -> None:
+            for message in map(json.loads, lines):
+                match message["type"]:
+                    case "ready":
+                        judge.ask(request)
+                    case "end":
+                        codes.append(message["code"])
+                    case _:
+                        on_message(message)
+
+        waiting, self._judge = self._judge, None
+        if waiting and waiting.alive:
+            judge, judge.on_lines = waiting, receive
+            judge.ask(request)
+        else:
+            judge, self._turns = start(self.environment, receive), 0
+        ended = judge.follow(
+            deadline=lambda: deadline, heartbeat=heartbeat, answered=lambda: bool(codes)
+        )
+        if ended.ending is not Ending.ANSWERED:
+            return ended
+        self._judge, self._turns = judge, self._turns + 1
         if self._turns >= TURNS:
             self.clear()
+        return replace(ended, ending=Ending.EXITED, code=codes[0])
 
     def clear(self) -> None:
         """End the judge that waits."""

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from arena.runs.states import EvaluationStatus, Scope
 from evaluation.building import nvcc
 from evaluation.types import GateResult, Profile, Report, from_json
 from runners.process.supervisor import Child, Ended, Ending, stopping
-from runners.worker.bench import Bench, here, taken
+from runners.worker.bench import Bench, OnLines, here, taken
 
 logger = logging.getLogger(__name__)
 
@@ -129,23 +129,21 @@ class _Judging:
         self.bench = bench
         self.report: Mapping[str, Any] | None = None
         self.error = ""
-        self.code: int | None = None
-        """Exit code of a request that a judge that stays has answered."""
 
     def carry_out(self) -> Mapping[str, Any] | None:
         """Return the report, or None when the build passed and measuring follows."""
-        waiting = self.bench.judge() if self.bench else None
-        self.child = waiting or self._start()
-        self.child.on_lines = self._receive
-        if waiting:
-            waiting.ask(json.dumps(self._request()))
-        end = time.monotonic() + self.stage.seconds
-        ended = self.child.follow(
-            deadline=lambda: end, heartbeat=self._heartbeat, answered=lambda: self.code is not None
-        )
-        if self.bench and ended.ending is Ending.ANSWERED:
-            self.bench.keep(self.child)
-            ended = replace(ended, ending=Ending.EXITED, code=self.code or PASSED)
+        request, end = json.dumps(self._request()), time.monotonic() + self.stage.seconds
+        if self.bench:
+            ended = self.bench.answer(
+                request,
+                lambda added, on_lines: self._start((*COMMAND, "wait"), None, added, on_lines),
+                self._receive,
+                deadline=end,
+                heartbeat=self._heartbeat,
+            )
+        else:
+            judge = self._start(COMMAND, request, {}, self._receive_lines)
+            ended = judge.follow(deadline=lambda: end, heartbeat=self._heartbeat)
         if ended.ending is not Ending.EXITED or ended.code not in (PASSED, NOT_PASSED):
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
@@ -154,19 +152,15 @@ class _Judging:
             raise JudgeBroke("The judge gave no report.")
         return self.report
 
-    def _start(self) -> Child:
-        """Start a judge that reports when it is ready; a build needs no preparation."""
-        if self.bench is None:
-            return self._child(COMMAND, json.dumps(self._request()), {})
-        return self._child((*COMMAND, "wait"), None, self.bench.environment)
-
-    def _child(self, command: Sequence[str], stdin: str | None, more: Mapping[str, str]) -> Child:
+    def _start(
+        self, command: Sequence[str], stdin: str | None, added: Mapping[str, str], on_lines: OnLines
+    ) -> Child:
         return Child(
             command,
-            on_lines=self._receive,
+            on_lines=on_lines,
             stdin=stdin,
             cwd=settings.BASE_DIR,
-            env={**environment(), **compiled_for(self.evaluation.hardware), **more},
+            env={**environment(), **compiled_for(self.evaluation.hardware), **added},
         )
 
     def _request(self) -> dict[str, Any]:
@@ -184,23 +178,21 @@ class _Judging:
             **({"profile": self.evaluation.case} if profile and self.stage is MEASURE else {}),
         }
 
-    def _receive(self, lines: list[str]) -> None:
+    def _receive_lines(self, lines: list[str]) -> None:
         for line in lines:
-            message = json.loads(line)
-            match message.pop("type"):
-                case "ready":
-                    self.child.ask(json.dumps(self._request()))
-                case "end":
-                    self.code = message["code"]
-                case "gate":
-                    if message["verdict"] == "broken":  # it is tried again, and this result dropped
-                        detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")
-                        logger.error("evaluation %s broke: %s", self.evaluation.pk, detail)
-                    services.record_gate(self.evaluation.pk, from_json(GateResult, message))
-                case "report" | "profile":
-                    self.report = message
-                case "error":
-                    self.error = message["message"]
+            self._receive(json.loads(line))
+
+    def _receive(self, message: dict[str, Any]) -> None:
+        match message.pop("type"):
+            case "gate":
+                if message["verdict"] == "broken":  # it is tried again, and this result dropped
+                    detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")
+                    logger.error("evaluation %s broke: %s", self.evaluation.pk, detail)
+                services.record_gate(self.evaluation.pk, from_json(GateResult, message))
+            case "report" | "profile":
+                self.report = message
+            case "error":
+                self.error = message["message"]
 
     def _heartbeat(self) -> bool:
         return services.heartbeat_evaluation(self.evaluation.pk, self.lease)
@@ -215,7 +207,7 @@ class _Judging:
                 return f"The judge {ended.excess}."
             case Ending.FLOOD | Ending.LONG_LINE:
                 return "The output of the judge exceeds its limit."
-            case Ending.EXITED | Ending.ANSWERED:
+            case _:
                 message = self.report["message"] if self.report else self.error
                 detail = message or (ended.stderr.splitlines() or ["nothing"])[-1]
                 return f"The judge ended with status {ended.code}: {detail}"

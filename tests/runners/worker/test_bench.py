@@ -7,14 +7,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from runners.process.supervisor import Child, Ending, stopping
+from runners.process.supervisor import Child, Ended, Ending, stopping
 from runners.worker import bench
-from runners.worker.bench import Bench, shares, taken
+from runners.worker.bench import Bench, OnLines, shares, taken
 from tests.runners.house import ROOT, House
 
 HOLDER = """
@@ -24,7 +25,19 @@ with Bench(lock=sys.argv[1]).held() as got:
     print(got, flush=True)
     time.sleep(float(sys.argv[2]))
 """
-ECHO = (sys.executable, "-c", "import sys\nfor line in sys.stdin: print(line, flush=True)")
+JUDGE = (
+    sys.executable,
+    "-c",
+    """
+import json, os, sys
+print(json.dumps({"type": "ready"}), flush=True)
+for line in sys.stdin:
+    if line == "die\\n":
+        sys.exit(9)
+    print(json.dumps({"type": "report", "of": line.strip(), "gpu": os.environ["GPU"]}))
+    print(json.dumps({"type": "end", "code": int(line)}), flush=True)
+""",
+)
 
 
 @pytest.fixture
@@ -39,10 +52,6 @@ def holder(name: str, seconds: float) -> subprocess.Popen[str]:
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout and process.stdout.readline() == "True\n"
     return process
-
-
-def child() -> Child:
-    return Child(ECHO, on_lines=lambda lines: None, stdin=None)
 
 
 def test_a_bench_is_held_by_one_process_at_a_time(name: str) -> None:
@@ -137,49 +146,63 @@ def test_where_cores_are_few_all_gpus_have_all() -> None:
     assert shares(16) == [frozenset(range(16))] * 16
 
 
-def ask(judge: Child, line: str) -> list[str]:
-    """Return the answer of a judge that stays."""
-    answer: list[str] = []
-    judge.on_lines = answer.extend
-    judge.ask(line)
-    ended = judge.follow(deadline=lambda: time.monotonic() + 60, answered=lambda: bool(answer))
-    assert ended.ending is Ending.ANSWERED
-    return answer
+class Asked:
+    """A bench with judges that answer a number with it as exit code, and `die` not at all."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.bench = Bench(environment={"GPU": "one"}, **fields)
+        self.judges: list[Child] = []
+
+    def start(self, added: Mapping[str, str], on_lines: OnLines) -> Child:
+        self.judges.append(Child(JUDGE, on_lines=on_lines, stdin=None, env={**added}))
+        return self.judges[-1]
+
+    def answer(self, request: str) -> tuple[Ended, list[dict[str, Any]]]:
+        messages: list[dict[str, Any]] = []
+        end = time.monotonic() + 60
+        return self.bench.answer(request, self.start, messages.append, deadline=end), messages
 
 
-def test_a_judge_waits_for_its_next_turn() -> None:
-    own, judge = Bench(), child()
-    assert own.judge() is None
-    assert ask(judge, "one") == ["one"]
-    own.keep(judge)
-    assert own.judge() is judge
-    assert own.judge() is None, "it is taken"
-    assert ask(judge, "two") == ["two"]
-    judge.end()
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    own = Asked()
+    yield own
+    own.bench.clear()
 
 
-def test_a_judge_that_died_while_it_waited_has_no_turn() -> None:
-    own, judge = Bench(), child()
-    own.keep(judge)
-    judge.end()
-    assert own.judge() is None
+def test_a_judge_stays_for_the_next_request(asked: Asked) -> None:
+    for request in ("0", "1"):
+        ended, messages = asked.answer(request)
+        assert (ended.ending, ended.code) == (Ending.EXITED, int(request))
+        assert messages == [{"type": "report", "of": request, "gpu": "one"}]
+    assert len(asked.judges) == 1 and asked.judges[0].alive
 
 
-def test_a_judge_ends_after_so_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_ends_without_an_answer_is_replaced(asked: Asked) -> None:
+    asked.answer("0")
+    ended, messages = asked.answer("die")
+    assert (ended.ending, ended.code, messages) == (Ending.EXITED, 9, [])
+    assert asked.answer("0")[0].code == 0 and len(asked.judges) == 2
+
+
+def test_a_judge_that_died_while_it_waited_is_replaced(asked: Asked) -> None:
+    asked.answer("0")
+    asked.judges[0].end()
+    assert asked.answer("1")[0].code == 1 and len(asked.judges) == 2
+
+
+def test_a_judge_ends_after_so_many_turns(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "TURNS", 2)
-    own, judge = Bench(), child()
-    own.keep(judge)
-    assert own.judge() is judge and judge.alive
-    own.keep(judge)
-    assert own.judge() is None and not judge.alive
+    for request in "012":
+        asked.answer(request)
+    assert [judge.alive for judge in asked.judges] == [False, True]
 
 
-def test_no_judge_waits_on_a_bench_that_is_cleared() -> None:
-    own, judge = Bench(), child()
-    own.keep(judge)
-    own.clear()
-    assert not judge.alive
-    own.clear()  # twice is as good as once
+def test_no_judge_waits_on_a_bench_that_is_cleared(asked: Asked) -> None:
+    asked.answer("0")
+    asked.bench.clear()
+    assert not asked.judges[0].alive
+    asked.bench.clear()  # twice is as good as once
 
 
 @pytest.fixture

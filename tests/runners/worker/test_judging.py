@@ -51,16 +51,10 @@ def test_where_the_judge_failed_is_logged_before_it_is_tried_again(
     kept = []
     monkeypatch.setattr(judging.services, "record_gate", lambda pk, gate: kept.append(gate))
     work = judging._Judging(SimpleNamespace(pk=7), judging.MEASURE, "lease", None)  # type: ignore[arg-type]
-    private = '{"error": "KeyError", "trace": "Traceback:\\n  line 3"}'
-    work._receive(
-        [f'{{"gate": "compile", "type": "gate", "verdict": "broken", "private": {private}}}']
-    )
-    work._receive(
-        [
-            '{"gate": "compile", "type": "gate", "verdict": "failed",'
-            ' "private": {"case": "hidden one"}}'
-        ]
-    )
+    private = {"error": "KeyError", "trace": "Traceback:\n  line 3"}
+    gate = {"gate": "compile", "type": "gate"}
+    work._receive({**gate, "verdict": "broken", "private": private})
+    work._receive({**gate, "verdict": "failed", "private": {"case": "hidden one"}})
     assert len(kept) == 2
     assert "evaluation 7 broke" in caplog.text and "\n  line 3" in caplog.text
     assert "hidden one" not in caplog.text
