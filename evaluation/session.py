@@ -92,6 +92,7 @@ class MeasurementSession:
         self._processes: dict[str, ProcessHandle] = {}
         self._overlap_detector = OverlapDetector()
         self._measured_cases: list[Case] = []
+        self._compiled: Path | None = None
         self._stack = ExitStack()
         self._stack.callback(self._memory.close)
         self._preferred: str | None = baselines[0].name if len(baselines) == 1 else None
@@ -129,9 +130,17 @@ class MeasurementSession:
             process = ProcessHandle(self._fork_server, limits, WindowClock())
             self._stack.enter_context(process)
             process.load(build.language, build.folder, self.operator.name)
+            if name == "candidate" and self._compiled:
+                process.add_compiled(self._compiled)
             self._processes[name] = process
             self._spend("start", time.perf_counter() - started)
         return self._processes[name]
+
+    def add_compiled(self, folder: Path) -> None:
+        """Give the candidate what was compiled for further cases."""
+        self._compiled = folder
+        if "candidate" in self._processes:
+            self._processes["candidate"].add_compiled(folder)
 
     def _spend(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds

@@ -1,7 +1,7 @@
 """Triton's compiled kernels, kept in an artefact and restored in the process that runs it.
 
 A GPU is idle while Triton compiles. So a build compiles the calls of all public cases, and keeps
-Triton's cache. Other calls are compiled when they are made.
+Triton's cache. Those of hidden cases are kept apart, where no candidate can read which they are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from evaluation.sandbox import untrusted_files
 
 FOLDER = "compiled"
+"""The folder of kept entries in an artefact."""
 RETAINED = (".cubin", ".json", ".so")
 """Suffixes of files that a launch needs."""
 TIMED = ".autotune.json"
@@ -23,13 +24,15 @@ GROUP = "__grp__"
 """Prefix of files that list the paths of others."""
 
 
-def keep(cache: Path, folder: Path) -> None:
-    """Copy Triton's cache from an untrusted folder into an artefact.
+def keep(cache: Path, folder: Path, beyond: Path | None = None) -> None:
+    """Copy Triton's cache from an untrusted folder, except entries that `beyond` has.
 
     Only well-formed entries are copied, and a limited number.
     """
     files_left, bytes_left = MAX_FILES, MAX_BYTES
     for entry in _list(cache):
+        if beyond and (beyond / entry.name).exists():
+            continue
         contents = {
             file.name: untrusted_files.read(file, bytes_left + 1)
             for file in _list(entry)
@@ -39,7 +42,7 @@ def keep(cache: Path, folder: Path) -> None:
         bytes_left -= sum(map(len, contents.values()))
         if min(files_left, bytes_left) < 0:
             return
-        target = folder / FOLDER / entry.name
+        target = folder / entry.name
         target.mkdir(parents=True)
         for name, content in contents.items():
             if content:  # else it was a link, a pipe, or empty
@@ -47,11 +50,11 @@ def keep(cache: Path, folder: Path) -> None:
 
 
 def restore(folder: Path, cache: Path) -> None:
-    """Copy the entries of an artefact to Triton's cache, each whole or not at all.
+    """Copy the entries that were kept to Triton's cache, each whole or not at all.
 
     A baseline's cache serves several processes at once. Triton compiles what cannot be copied.
     """
-    for entry in sorted((folder / FOLDER).glob("*")):
+    for entry in sorted(folder.glob("*")):
         with contextlib.suppress(OSError):
             cache.mkdir(parents=True, exist_ok=True)
             _copy(entry, cache / entry.name)

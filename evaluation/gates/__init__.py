@@ -37,6 +37,8 @@ class Trial:
     start: Callable[[Build], MeasurementSession]
     progress: Progress = lambda gate, done, total: None
     build: Build | None = None
+    compiled: Path | None = None
+    """What hidden cases need beyond the build."""
     _session: MeasurementSession | None = None
 
     @property

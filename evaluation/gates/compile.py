@@ -1,9 +1,11 @@
-"""Compile: builds the source in the sandbox."""
+"""Compile: builds the source in the sandbox, for a final verdict also what hidden cases need."""
 
 from __future__ import annotations
 
+from evaluation.building.cache_folder import machine_secret
 from evaluation.gates import Trial
-from evaluation.tracks.builds import build
+from evaluation.gates.generalization import lasting_cases
+from evaluation.tracks.builds import build, compile_cases
 from evaluation.types import GateName, GateResult, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.COMPILE, 20, "build", False
@@ -11,6 +13,9 @@ NAME, ORDER, STAGE, HIDDEN = GateName.COMPILE, 20, "build", False
 
 def judge(trial: Trial) -> GateResult:
     trial.build = build(trial.task, trial.task.track.target, trial.files, trial.cache)
+    if trial.final and trial.language.compiles_cases and not trial.untimed:
+        hidden = lasting_cases(trial.task, machine_secret(trial.cache))
+        trial.compiled = compile_cases(trial.task, trial.files, trial.build, hidden)
     outputs = trial.build.outputs
     warnings = sum(d.severity == "warning" for output in outputs for d in output.diagnostics)
     tools = ", ".join(f"{output.tool} for {output.arch}" for output in outputs)

@@ -49,6 +49,8 @@ def judge(trial: Trial) -> GateResult:
     plan = plan_for(trial.task.kind, final=False)
     result = partial(GateResult, NAME, total=len(cases), private=private)
     case = cases[0]
+    if trial.compiled:
+        trial.session.add_compiled(trial.compiled)
 
     def measure_again(measured_before: Case) -> Measurement:
         nonlocal case
@@ -125,19 +127,29 @@ def hidden_cases(
     others are drawn by `seed`. None has more than `max_elements`, and with such a limit nothing is
     timed.
     """
-    compared, constant, fresh = work_range(task), _random(secret, task), Random(seed)
+    known = task.cases(Split.UNSEEN, max_elements) if max_elements else lasting_cases(task, secret)
+    fresh, names = Random(seed), {f"sampled-{number}" for number in range(SAMPLED)}
+    drawn = [
+        task.operator.domain.sample(fresh, name, task.dtypes, max_elements)
+        for name in sorted(names - {case.name for case in known})
+    ]
+    return sorted([*known, *drawn], key=task.operator.elements)
+
+
+def lasting_cases(task: Task, secret: bytes) -> list[Case]:
+    """Return the hidden cases that are the same in every verdict on this machine, smallest first.
+
+    They are the unseen ones, and those sampled by `secret` that may be timed.
+    """
+    compared, random = work_range(task), _random(secret, task)
     sampled = []
-    for number in range(SAMPLED):
-        name = f"sampled-{number}"
-        timed = name in TIMED_NAMES and not max_elements
-        random = constant if timed else fresh
-        for _ in range(MAX_DRAWS if timed else 1):
-            case = task.operator.domain.sample(random, name, task.dtypes, max_elements)
+    for name in TIMED_NAMES:
+        for _ in range(MAX_DRAWS):
+            case = task.operator.domain.sample(random, name, task.dtypes)
             if case in compared:
                 break
         sampled.append(case)
-    unseen = task.cases(Split.UNSEEN, max_elements)
-    return sorted([*unseen, *sampled], key=task.operator.elements)
+    return sorted([*task.cases(Split.UNSEEN), *sampled], key=task.operator.elements)
 
 
 def _random(secret: bytes, task: Task) -> Random:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from evaluation.types import Argument, BufferSet, CompilerOutput, Launch
+from evaluation.types import Argument, BufferSet, Case, CompilerOutput, Launch
 
 if TYPE_CHECKING:
     from evaluation.tasks.operator import Operator
@@ -65,6 +65,8 @@ class Language(ABC):
     texts: Texts
     dtypes: frozenset[str] = frozenset({"float32", "float16", "bfloat16"})
     """Case dtypes on which the language is judged."""
+    compiles_cases: bool = False
+    """Whether `compile_cases` does something: a kernel is compiled for the sizes of its case."""
     kinds: tuple[str, ...] = ("gpu",)
     """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
 
@@ -95,6 +97,14 @@ class Language(ABC):
         Raises: `BuildError` (a `SubmissionError` with the compiler's output) for a faulty source.
         """
 
+    def compile_cases(  # noqa: B027 - most languages have one artefact for all cases
+        self, files: Mapping[str, str], task: Task, cases: Sequence[Case], made: Path, folder: Path
+    ) -> None:
+        """Compile what further cases need beyond the artefact `made` into `folder`, if anything.
+
+        A failure is none here: the process that runs the cases compiles again.
+        """
+
     def judged_here(self) -> str:
         """Return why this machine cannot time the language; empty when it can."""
         return ""
@@ -116,6 +126,9 @@ class Language(ABC):
 
         Raises: `SubmissionError(MISSING_ENTRY)` without `entry`.
         """
+
+    def add_compiled(self, folder: Path) -> None:  # noqa: B027 - most languages compile no cases
+        """Take over what `compile_cases` made, in the candidate process."""
 
 
 @cache

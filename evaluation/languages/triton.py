@@ -19,7 +19,7 @@ from evaluation.building.compile_jobs import run_compiler
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Language, Texts, TrivialSource
 from evaluation.languages._python import load_function
-from evaluation.sandbox import resource_watch, untrusted_files
+from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandboxed import build_triton
 from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.types import (
@@ -122,6 +122,7 @@ class Triton(Language):
     suffix = ".py"
     texts = TEXTS
     kinds = ("gpu", "cpu")
+    compiles_cases = True
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():
@@ -138,32 +139,13 @@ class Triton(Language):
         return kind == device_kind.GPU
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        work, request = folder / "work", folder / "request.json"
+        work = folder / "work"
         work.mkdir()
-        first, *others = _calls(task)
-        values = {
-            "source": str(folder / (task.operator.name + self.suffix)),
-            "entry": task.operator.name,
-            "targets": list(targets().values()),
-            "arguments": first,
-            "others": others,
-        }
-        request.write_text(json.dumps(values))
-        completed, milliseconds = run_compiler(
-            [sys.executable, "-I", str(_COMPILER), str(request), str(work / "result")],
-            work,
-            (sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
-            task.operator.limits.seconds,
-            env={
-                "TRITON_CACHE_DIR": str(work / "cache"),
-                "OMP_NUM_THREADS": "1",  # one thread for each core would exceed the address space
-            },
-        )
+        devices, calls = list(targets().values()), _calls(task)
+        completed, milliseconds = _compile(files, task, folder, devices, calls)
         text = completed.stdout.replace(f"{folder}/", "")[-16_000:]
         results = [_read_result(work / f"result.{n}") for n in range(len(targets()))]
-        triton_cache.keep(work / "cache.0", folder)
+        triton_cache.keep(work / "cache.0", folder / triton_cache.FOLDER)
         untrusted_files.remove(work)
         output = CompilerOutput(_version(), ", ".join(targets()), False, milliseconds, text)
         exceeded = completed.exceeded
@@ -175,6 +157,20 @@ class Triton(Language):
             message = f"the process that compiles ended with code {code} and no result"
             raise BuildError(message, [output])
         return _outputs(results, task, output)
+
+    def compile_cases(
+        self, files: Mapping[str, str], task: Task, cases: Sequence[Case], made: Path, folder: Path
+    ) -> None:
+        if self.judged_here() or not cases:
+            return
+        compiling, known = folder / "compiling", made / triton_cache.FOLDER
+        kept = compiling / "work" / "cache.0"
+        kept.parent.mkdir(parents=True)
+        triton_cache.restore(known, kept)
+        here, *_ = targets().values()
+        _compile(files, task, compiling, [here], [_call(task, case) for case in cases])
+        triton_cache.keep(kept, folder / triton_cache.FOLDER, beyond=known)
+        untrusted_files.remove(compiling)
 
     def judged_here(self) -> str:
         if device_kind.kind_of(self.kinds) == device_kind.GPU:
@@ -191,9 +187,12 @@ class Triton(Language):
         import torch
 
         if torch.cuda.is_available():
-            triton_cache.restore(folder, Path.home() / ".triton" / "cache")
+            self.add_compiled(folder)
         interpret_without_gpu()
         return TritonKernel(load_function(folder / f"{entry}.py", entry))
+
+    def add_compiled(self, folder: Path) -> None:
+        triton_cache.restore(folder / triton_cache.FOLDER, Path.home() / ".triton" / "cache")
 
 
 class TritonKernel:
@@ -235,6 +234,38 @@ def interpret_without_gpu() -> None:
     driver.set_active(build_triton.CompilingDriver(GPUTarget(backend, arch, warp), shared))
 
 
+def _compile(
+    files: Mapping[str, str],
+    task: Task,
+    folder: Path,
+    devices: Sequence[Target],
+    calls: Sequence[list[dict[str, Any]]],
+) -> tuple[launch.Completed, float]:
+    """Write `files` into `folder` and compile the kernels of these calls in its `work`."""
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    work, request = folder / "work", folder / "request.json"
+    first, *others = calls
+    values = {
+        "source": str(folder / (task.operator.name + LANGUAGE.suffix)),
+        "entry": task.operator.name,
+        "targets": devices,
+        "arguments": first,
+        "others": others,
+    }
+    request.write_text(json.dumps(values))
+    return run_compiler(
+        [sys.executable, "-I", str(_COMPILER), str(request), str(work / "result")],
+        work,
+        (sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
+        task.operator.limits.seconds,
+        env={
+            "TRITON_CACHE_DIR": str(work / "cache"),
+            "OMP_NUM_THREADS": "1",  # one thread for each core would exceed the address space
+        },
+    )
+
+
 def _in_order(arguments: Sequence[Argument]) -> list[Argument]:
     return sorted(arguments, key=lambda argument: argument.role == "scalar")
 
@@ -247,8 +278,11 @@ def _calls(task: Task) -> list[list[dict[str, Any]]]:
     first = min(task.cases(Split.SEEN), key=task.operator.elements)
     others = [] if LANGUAGE.judged_here() else task.checked_cases()
     cases = (first, *(case for case in others if case != first))
-    ordered = _in_order(task.operator.arguments)
-    return [[_value(argument, case) for argument in ordered] for case in cases]
+    return [_call(task, case) for case in cases]
+
+
+def _call(task: Task, case: Case) -> list[dict[str, Any]]:
+    return [_value(argument, case) for argument in _in_order(task.operator.arguments)]
 
 
 def _value(argument: Argument, case: Case) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import os
 import secrets
 import signal
 import socket
+import tarfile
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -120,6 +122,14 @@ class ProcessHandle:
         """
         self.connect()
         self.request({"do": "load", "language": language, "folder": str(folder), "entry": entry})
+
+    def add_compiled(self, folder: Path) -> None:
+        """Copy a folder that the process cannot read to it, with compiled code of its source."""
+        with tempfile.TemporaryFile() as file:
+            with tarfile.open(fileobj=file, mode="w") as archive:
+                archive.add(folder, arcname="")
+            file.seek(0)
+            self.request({"do": "add_compiled"}, [file.fileno()])
 
     def connect(self) -> None:
         """Open the GPU's memory, so that each reply waits for the GPU. Raises Broken."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import tarfile
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from evaluation.errors import Broken, SubmissionError
-from evaluation.languages import Kernel, languages
+from evaluation.languages import Kernel, Language, languages
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Layout, map_region
 from evaluation.process.channel import Message
@@ -37,6 +39,7 @@ class KernelRunner:
     """The state between requests: a loaded kernel, and launches bound to shared memory."""
 
     def __init__(self) -> None:
+        self.language: Language | None = None
         self.kernel: Kernel | None = None
         self.model: LiveModel | None = None
         """The kernel, where it is a live model."""
@@ -99,8 +102,16 @@ class KernelRunner:
         self.probe = cuda_ipc.as_tensor(cuda_ipc.open_block(request["handle"]), 1).new_zeros(1)
 
     def do_load(self, request: Message, descriptors: list[int]) -> None:
-        language = languages()[request["language"]]
-        self.kernel = language.load(Path(request["folder"]), request["entry"])
+        self.language = languages()[request["language"]]
+        self.kernel = self.language.load(Path(request["folder"]), request["entry"])
+
+    def do_add_compiled(self, request: Message, descriptors: list[int]) -> None:
+        """Take over what was compiled for further cases, from an archive."""
+        assert self.language is not None, "added to before it was loaded"
+        with tempfile.TemporaryDirectory() as folder, os.fdopen(descriptors.pop(0), "rb") as file:
+            with tarfile.open(fileobj=file) as archive:
+                archive.extractall(folder, filter="data")
+            self.language.add_compiled(Path(folder))
 
     def do_model(self, request: Message, descriptors: list[int]) -> None:
         """Build a live model, whose launches are forwards. Reports what was replaced."""

@@ -9,9 +9,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from evaluation.errors import BuildError
@@ -19,7 +18,7 @@ from evaluation.languages import languages
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.spec import Task
 from evaluation.tracks import torch_variants
-from evaluation.types import CompilerOutput, Diagnostic, to_json
+from evaluation.types import Case, CompilerOutput, Diagnostic, to_json
 
 logger = logging.getLogger(__name__)
 
@@ -72,15 +71,44 @@ def build(
     for part in (language, task.hash, maker.key(files, task), sources):
         digest.update(f"{len(part)}\0{part}".encode())
     folder = cache / "builds" / digest.hexdigest()[:40]
+    outputs = _made(folder, lambda workshop: maker.build(files, task, workshop))
     compiles, returns = maker.compiles(files, task.kind), maker.returns(files, task.operator)
-    made = partial(Build, name, language, folder, compiles=compiles, returns=returns)
+    return Build(name, language, folder, outputs, compiles=compiles, returns=returns)
+
+
+def compile_cases(
+    task: Task, files: Mapping[str, str], built: Build, cases: Sequence[Case]
+) -> Path:
+    """Return the folder with what further cases need beyond a build, made or found in the cache.
+
+    It is none that a candidate can read, because the cases may be hidden ones.
+    """
+    maker = languages()[built.language]
+    content = json.dumps([built.folder.name, [to_json(case) for case in cases]])
+    folder = built.folder.parent / hashlib.sha256(content.encode()).hexdigest()[:40]
+
+    def make(workshop: Path) -> Sequence[CompilerOutput]:
+        maker.compile_cases(files, task, cases, built.folder, workshop)
+        return ()
+
+    _made(folder, make)
+    return folder
+
+
+def _made(
+    folder: Path, make: Callable[[Path], Sequence[CompilerOutput]]
+) -> tuple[CompilerOutput, ...]:
+    """Let `make` fill a folder of the cache, unless it is there, and return its outputs.
+
+    Raises: `BuildError` of `make`, or where it takes too much room.
+    """
     if _found(folder):
-        return made(outputs=_read_outputs(folder))
+        return _read_outputs(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with untrusted_files.scratch(folder.parent, "building-") as scratch:
         workshop = scratch / "artefact"
         workshop.mkdir()
-        outputs = tuple(maker.build(files, task, workshop))
+        outputs = tuple(make(workshop))
         if (size := untrusted_files.size(workshop)) > MAX_RETAINED:
             message = f"the artefact takes {size >> 20} MiB; the limit is {MAX_RETAINED >> 20} MiB"
             raise BuildError(message, outputs)
@@ -92,11 +120,11 @@ def build(
             if not (folder / DONE).is_file():
                 raise
     try:
-        if _long_ago(cache / "room-made"):
+        if _long_ago(folder.parent.parent / "room-made"):
             make_room(folder.parent)
     except Exception:  # of others' builds: this one has no part in it
-        logger.exception("no room is made in %s", cache)
-    return made(outputs=outputs)
+        logger.exception("no room is made in %s", folder.parent)
+    return outputs
 
 
 def _found(folder: Path) -> bool:

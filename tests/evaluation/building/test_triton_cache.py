@@ -14,11 +14,15 @@ import pytest
 
 from evaluation import device_kind
 from evaluation.building import triton_cache
+from evaluation.gates import Trial
+from evaluation.gates import compile as compile_gate
+from evaluation.gates.generalization import lasting_cases
 from evaluation.languages import triton
 from evaluation.sandboxed import build_triton
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build, build
+from evaluation.tracks.builds import Build, build, compile_cases
 from evaluation.tracks.load import load_task
+from evaluation.types import Verdict
 from tests.evaluation.languages.test_triton import FOLDER, HONEST
 
 KERNEL = HONEST.replace("BLOCK=256", "BLOCK=triton.next_power_of_2(n)")
@@ -32,7 +36,8 @@ from evaluation.sandboxed.build_triton import CompilingDriver
 from evaluation.languages._python import load_function
 
 folder, elements = Path(sys.argv[1]), json.loads(sys.argv[2])
-triton_cache.restore(folder, Path.home() / ".triton" / "cache")
+for made in map(Path, (sys.argv[1], *sys.argv[3:])):
+    triton_cache.restore(made / triton_cache.FOLDER, Path.home() / ".triton" / "cache")
 triton.runtime.driver.set_active(CompilingDriver(GPUTarget("cuda", 90, 32), 232448))
 found = []
 triton.knobs.compilation.listener = lambda *, cache_hit, **rest: found.append(cache_hit)
@@ -43,10 +48,10 @@ print(json.dumps(found))
 """
 
 
-def ran(made: Build, home: Path, counts: Sequence[int]) -> list[bool]:
-    """Whether what a call of so many elements launches was found compiled."""
+def ran(made: Build, home: Path, counts: Sequence[int], *added: Path) -> list[bool]:
+    """Whether what a call of so many elements launches was found compiled, there or in `added`."""
     told = subprocess.run(
-        [sys.executable, "-c", RUN, str(made.folder), json.dumps(counts)],
+        [sys.executable, "-c", RUN, str(made.folder), json.dumps(counts), *map(str, added)],
         env={**os.environ, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[3])},
         capture_output=True,
         text=True,
@@ -84,6 +89,41 @@ def test_calls_that_everybody_knows_are_found_compiled(
     assert ran(made, tmp_path, [SMALL, HIDDEN]) == [True, False]
     assert ran(made, tmp_path, [HIDDEN]) == [True], "what was compiled is kept"
     assert not (made.folder / "work").exists()
+
+
+def test_what_hidden_cases_need_is_compiled_apart(task: Task, cache: Path, tmp_path: Path) -> None:
+    files = {"twice.py": KERNEL}
+    made, hidden = build(task, "triton", files, cache), lasting_cases(task, b"secret")
+    folder = compile_cases(task, files, made, hidden)
+    counts = [case["rows"] * case["cols"] for case in hidden]
+    assert HIDDEN in counts and len(counts) > 1
+    assert set(ran(made, tmp_path / "with", [SMALL, *counts], folder)) == {True}
+    assert not all(ran(made, tmp_path / "without", counts))
+    assert compile_cases(task, files, made, hidden) == folder, "found"
+    names = {path.name for path in folder.rglob("*")}
+    assert not {"compiling", "request.json"} & names, "nothing else names a hidden case"
+    known = {path.name for path in (made.folder / triton_cache.FOLDER).iterdir()}
+    assert not known & names and folder not in made.folder.parents
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_only_a_final_verdict_compiles_for_hidden_cases(
+    task: Task, cache: Path, final: bool
+) -> None:
+    trial = Trial(
+        task, {"twice.py": KERNEL}, cache, final, start=lambda made: pytest.fail("measured")
+    )
+    assert compile_gate.judge(trial).verdict is Verdict.PASSED
+    assert (trial.compiled is not None) is final
+
+
+def test_hidden_cases_that_fail_to_compile_fail_no_build(
+    task: Task, cache: Path, tmp_path: Path
+) -> None:
+    failing = KERNEL.replace("    n = x", f"    assert x.numel() != {HIDDEN}\n    n = x")
+    files = {"twice.py": failing}
+    made, hidden = build(task, "triton", files, cache), lasting_cases(task, b"secret")
+    compile_cases(task, files, made, hidden)
 
 
 def test_where_nothing_is_run_one_call_is_compiled(
@@ -147,7 +187,7 @@ def test_what_is_no_file_of_a_cache_is_left_behind(tmp_path: Path) -> None:
     (left / "linked").symlink_to(left / "first")
     (left / "last" / "scale.autotune.json").write_text("equal times")
     os.mkfifo(left / "last" / "pipe.json")
-    triton_cache.keep(left, folder)
+    triton_cache.keep(left, folder / "compiled")
     kept = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
     assert kept == {"compiled/first/kernel.cubin", "compiled/last/kernel.cubin"}
     triton_cache.keep(tmp_path / "nothing", tmp_path / "none")
@@ -162,7 +202,7 @@ def test_entries_are_kept_whole_while_there_is_room(
         (tmp_path / "cache" / name).mkdir(parents=True)
         for kind in ("cubin", "json"):
             (tmp_path / "cache" / name / f"kernel.{kind}").write_bytes(b"1")
-    triton_cache.keep(tmp_path / "cache", tmp_path)
+    triton_cache.keep(tmp_path / "cache", tmp_path / "compiled")
     assert sorted(path.name for path in (tmp_path / "compiled").iterdir()) == ["a", "b"]
     assert len(list((tmp_path / "compiled").glob("*/*"))) == 4
 
@@ -174,14 +214,14 @@ def test_entries_without_bytes_take_room_too(
     for number in range(9):
         (tmp_path / "cache" / str(number)).mkdir(parents=True)
         (tmp_path / "cache" / str(number) / "kernel.json").touch()
-    triton_cache.keep(tmp_path / "cache", tmp_path)
+    triton_cache.keep(tmp_path / "cache", tmp_path / "compiled")
     assert len(list((tmp_path / "compiled").iterdir())) == 2
 
 
 def test_what_cannot_be_copied_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "compiled" / "entry").mkdir(parents=True)
     (tmp_path / "home").write_text("in the way")
-    triton_cache.restore(tmp_path, tmp_path / "home" / "cache")
+    triton_cache.restore(tmp_path / "compiled", tmp_path / "home" / "cache")
     assert (tmp_path / "home").is_file()
 
 
@@ -190,5 +230,5 @@ def test_a_group_that_cannot_be_read_is_nobodys_end(tmp_path: Path) -> None:
     entry.mkdir(parents=True)
     for number, text in enumerate(["no JSON", "[]", '{"child_paths": [1]}', '{"child_paths": {}}']):
         (entry / f"__grp__{number}.json").write_text(text)
-    triton_cache.restore(tmp_path, tmp_path / "home")
+    triton_cache.restore(tmp_path / "compiled", tmp_path / "home")
     assert len(list((tmp_path / "home" / "entry").iterdir())) == 4

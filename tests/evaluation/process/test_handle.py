@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.building import triton_cache
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import cuda_ipc
 from evaluation.memory.host import HostMemory
@@ -314,3 +315,24 @@ def test_run_reply_with_another_token_is_a_protocol_error(
     with pytest.raises(SubmissionError, match="a reply to no request") as caught:
         process.run(0, 1)
     assert caught.value.reason is Reason.PROTOCOL
+
+
+def test_what_was_compiled_apart_is_handed_over_as_an_archive(
+    fork_server: ForkServer, limits: ProcessLimits, tmp_path: Path
+) -> None:
+    readable, apart = tmp_path / "readable", tmp_path / "apart"
+    readable.mkdir()
+    (readable / "twice.py").write_text(TWICE)
+    entry = apart / triton_cache.FOLDER / "entry"
+    entry.mkdir(parents=True)
+    (entry / "kernel.cubin").write_bytes(b"compiled")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    # The scratch folder of a candidate is seen by itself alone.
+    own = dataclasses.replace(limits, kind="cpu", trusted=True, folder=readable, scratch=scratch)
+    with ProcessHandle(fork_server, own, WindowClock()) as process:
+        process.load("triton", readable, "twice")
+        process.add_compiled(apart)
+        kept = scratch / ".triton" / "cache" / "entry" / "kernel.cubin"
+        assert kept.read_bytes() == b"compiled"
+        process.request(NOTHING)
