@@ -94,19 +94,26 @@ def test_empty_tensor_has_a_slot() -> None:
     region.close()
 
 
-def test_host_memory_is_shared_by_descriptor_and_new_for_every_region() -> None:
+def test_host_memory_is_shared_by_descriptor_and_reused_by_a_role() -> None:
     memory = HostMemory()
     layout = Layout.of(SPECS, slots=2)
-    first, second = memory.region("inputs", layout), memory.region("inputs", layout)
+    first, other = memory.region("inputs", layout), memory.region("outputs", layout)
     first.slot(0)["x"].fill_(7.0)
-    assert float(second.slot(0)["x"].abs().max()) == 0.0
+    assert float(other.slot(0)["x"].abs().max()) == 0.0
     description, (descriptor,) = first.share()
     shared = map_region(os.dup(descriptor), layout.size)
     assert torch.equal(Layout.from_json(description).views(shared, 0)["x"], first.slot(0)["x"])
     first.close()
-    first.close()
-    second.close()
+    again = memory.region("inputs", layout)
+    assert again.share()[1] == [descriptor] and float(again.slot(0)["x"].max()) == 7.0
+    larger = memory.region("inputs", Layout.of(SPECS, slots=20))
+    assert float(larger.slot(0)["x"].abs().max()) == 0.0
+    shared.fill_(1)
+    assert float(larger.slot(0)["x"].abs().max()) == 0.0, "the old one is another's"
     memory.close()
+    memory.close()
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(larger.share()[1][0])
     assert memory.device.type == "cpu"
 
 
