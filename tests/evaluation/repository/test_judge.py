@@ -1,0 +1,223 @@
+"""Verdicts on changed files of a repository, each failure with its reason and message."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from pathlib import Path
+
+import pytest
+
+from evaluation.errors import Broken
+from evaluation.repository import benchmark
+from evaluation.repository.judge import judge
+from evaluation.repository.task import RepositoryTask, load
+from evaluation.types import GateName, Reason, Report, Verdict
+from tests.evaluation.repository.conftest import write
+
+
+def judged(task: RepositoryTask, cache: Path, kernel: str, **options: object) -> Report:
+    return judge(task, {"kernel.sh": kernel}, cache, **options)  # type: ignore[arg-type]
+
+
+def failed(report: Report) -> tuple[GateName, Verdict, Reason | None]:
+    return report.gates[-1].gate, report.verdict, report.reason
+
+
+def test_faster_candidate_passes_with_its_speedup(answer: RepositoryTask, cache: Path) -> None:
+    report = judged(answer, cache, "answer=42\ntime=50\n")
+    assert report.verdict is Verdict.PASSED
+    assert [gate.gate for gate in report.gates] == list(GateName)[:4]
+    assert report.seen is not None
+    assert report.seen.speedup == pytest.approx(2)
+    assert report.seen.low < 2 < report.seen.high
+    assert report.unseen == report.seen
+    assert report.task_hash == answer.hash
+    performance = report.gates[-1]
+    assert performance.detail["clock"] == "suite"
+    assert "by the suite's own clock" in performance.message
+    (measurement,) = performance.measurements
+    assert (measurement.case, measurement.candidate_us, measurement.baseline_us) == ("one", 50, 100)
+
+
+def test_round_has_no_speedup_on_unseen_inputs(answer: RepositoryTask, cache: Path) -> None:
+    report = judged(answer, cache, "answer=42\ntime=50\n", final=False)
+    assert report.seen is not None
+    assert report.unseen is None
+
+
+def test_wrong_values_fail_with_the_last_line_of_the_tests(
+    answer: RepositoryTask, cache: Path
+) -> None:
+    report = judged(answer, cache, "answer=41\ntime=1\n")
+    assert failed(report) == (GateName.CORRECTNESS, Verdict.FAILED, Reason.WRONG_VALUES)
+    assert report.message == "the tests failed: it ended with code 1: answer is 41"
+    assert "answer is 41" in report.gates[-1].compiler[0].text
+
+
+def test_build_error_shows_the_output(answer: RepositoryTask, cache: Path) -> None:
+    report = judged(answer, cache, "answer=42\nif\n")
+    assert failed(report) == (GateName.COMPILE, Verdict.FAILED, Reason.BUILD_ERROR)
+    assert "Syntax error" in report.gates[-1].compiler[0].text
+    assert report.message.startswith("the build failed: it ended with code 2")
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict", "message"),
+    [
+        ("tests/check.sh", Verdict.REJECTED, "tests/check.sh may not be edited; what may: kernel"),
+        ("repository.toml", Verdict.REJECTED, "may not be edited"),
+        ("../outside.sh", Verdict.REJECTED, "no path below the repository"),
+        ("/etc/passwd", Verdict.REJECTED, "no path below the repository"),
+        ("more/../build.sh", Verdict.REJECTED, "no path below the repository"),
+        ("more/a\nb.sh", Verdict.FAILED, "no name for a file"),
+    ],
+)
+def test_file_that_may_not_be_edited_is_refused(
+    path: str, verdict: Verdict, message: str, answer: RepositoryTask, cache: Path
+) -> None:
+    report = judge(answer, {"kernel.sh": "", path: ""}, cache)
+    assert report.gates[-1].gate is GateName.INTEGRITY
+    assert report.verdict is verdict
+    assert message in report.message
+
+
+def test_file_in_place_of_a_folder_is_refused(tmp_path: Path, cache: Path) -> None:
+    folder = write(tmp_path, {"lib/x/y": "", "lib/file": ""})
+    toml = (folder / "repository.toml").read_text()
+    (folder / "repository.toml").write_text(toml.replace('"more/*.sh"', '"lib/**"'))
+    for path, message in (("lib/x", "lib/x is a folder"), ("lib/file/new", "lib/file is a file")):
+        report = judge(load(folder), {path: ""}, cache)
+        assert (report.reason, message in report.message) == (Reason.BAD_SOURCE, True)
+
+
+def test_new_file_of_a_glob_is_built(answer: RepositoryTask, cache: Path) -> None:
+    kernel = "answer=42\n. ./more/new.sh\n"
+    report = judge(answer, {"kernel.sh": kernel, "more/new.sh": "time=25\n"}, cache)
+    assert report.seen is not None
+    assert report.seen.speedup == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ('[ "$0" = build.sh ] || exit 0', "the benchmark printed no JSON line"),
+        ("answer=42; ARENA_NONCE=0; time=1", "the benchmark's nonce is not that of ARENA_NONCE"),
+        ("answer=42; time=0", "case one: its time must be microseconds above 0"),
+        (
+            'answer=42; time=1; printf \'{"nonce": "", "times_us": {}}\\n\'',
+            "the benchmark printed 2 JSON lines",
+        ),
+        ("answer=42; time='1, \"two\": 2'", "the cases are one, two; those of the baseline one"),
+    ],
+)
+def test_benchmark_without_one_right_line_is_refused(
+    kernel: str, message: str, answer: RepositoryTask, cache: Path
+) -> None:
+    report = judged(answer, cache, kernel)
+    assert failed(report) == (GateName.PERFORMANCE, Verdict.FAILED, Reason.PROTOCOL)
+    assert message in report.message
+
+
+def test_hanging_tests_time_out(answer: RepositoryTask, cache: Path) -> None:
+    report = judged(answer, cache, '[ "$0" = build.sh ] || sleep 60\nanswer=42\n')
+    assert failed(report) == (GateName.CORRECTNESS, Verdict.FAILED, Reason.TIMEOUT)
+    assert report.message == "the tests failed: it took longer than 2 s"
+
+
+def test_network_is_out_of_reach(answer: RepositoryTask, cache: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connect = f"import socket; socket.create_connection(('127.0.0.1', {port}), 1)"
+        report = judged(answer, cache, f'python3 -c "{connect}" && answer=42\ntime=1\n')
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert failed(report) == (GateName.CORRECTNESS, Verdict.FAILED, Reason.WRONG_VALUES)
+
+
+def test_build_cannot_change_the_tests(answer: RepositoryTask, cache: Path) -> None:
+    change = "echo exit 0 > tests/check.sh"
+    report = judged(answer, cache, f'[ "$0" = build.sh ] && {{ {change}; }}\nanswer=41\n')
+    assert failed(report) == (GateName.CORRECTNESS, Verdict.FAILED, Reason.WRONG_VALUES)
+
+
+def test_build_cannot_write_through_a_link(
+    answer: RepositoryTask, cache: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    link = f'[ "$0" = build.sh ] && {{ rm -rf tests; ln -s {outside} tests; }}\n'
+    assert judged(answer, cache, f"{link}answer=42\ntime=10\n").verdict is Verdict.PASSED
+    assert list(outside.iterdir()) == []
+
+
+def test_processes_leave_nothing_to_the_next(answer: RepositoryTask, cache: Path) -> None:
+    left = '[ "$0" = build.sh ] || { [ -e left ] && time=1; touch left "$HOME/left"; }\n'
+    report = judged(answer, cache, f"answer=42\ntime=100\n{left}")
+    assert report.seen is not None
+    assert report.seen.speedup == pytest.approx(1)
+
+
+def test_repository_that_fails_its_own_tests_is_not_the_candidates_fault(
+    tmp_path: Path, cache: Path
+) -> None:
+    task = load(write(tmp_path, {"tests/check.sh": "echo no compiler; exit 1\n"}))
+    report = judged(task, cache, "answer=42\ntime=1\n")
+    assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.JUDGE_ERROR)
+    assert report.message.startswith("of the unchanged repository, the tests failed")
+
+
+def test_stages_judge_once_each(answer: RepositoryTask, cache: Path) -> None:
+    files = {"kernel.sh": "answer=42\ntime=20\n"}
+    built = judge(answer, files, cache, stage="build")
+    assert [gate.gate for gate in built.gates] == [GateName.INTEGRITY, GateName.COMPILE]
+    assert built.gates[-1].compiler[0].text.startswith("$ sh build.sh")
+    measured = judge(answer, files, cache, stage="measure")
+    assert [g.gate for g in measured.gates] == [GateName.CORRECTNESS, GateName.PERFORMANCE]
+    assert measured.seen is not None
+    assert measured.seen.speedup == pytest.approx(5)
+
+
+def test_task_for_a_gpu_is_skipped_without_one(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evaluation.device_kind.gpu_vendor", lambda: "")
+    folder = write(tmp_path)
+    toml = (folder / "repository.toml").read_text()
+    (folder / "repository.toml").write_text(f'device = "gpu"\n{toml}')
+    report = judged(load(folder), cache, "answer=42\ntime=20\n")
+    assert failed(report) == (GateName.CORRECTNESS, Verdict.SKIPPED, Reason.NO_DEVICE)
+
+
+def test_both_commands_get_the_seed_of_the_verdict(tmp_path: Path, cache: Path) -> None:
+    bench = '. ./built.sh; printf \'{"nonce": "%s", "times_us": {"one": %s}}\\n\' '
+    task = load(
+        write(
+            tmp_path,
+            {
+                "tests/check.sh": '[ -n "$ARENA_SEED" ]\n',
+                "bench.sh": f'{bench} "$ARENA_NONCE" "${{ARENA_SEED}}1"\n',
+            },
+        )
+    )
+    report = judged(task, cache, "answer=42\n")
+    assert report.seen is not None
+    assert report.seen.speedup == pytest.approx(1)
+
+
+def test_measuring_ends_when_intervals_are_narrow_or_with_the_last_block() -> None:
+    extent = benchmark.Extent(2, 5, 0.05, 60.0)
+    steady = benchmark.blocks(lambda: {"one": 10.0}, lambda: {"one": 20.0}, extent)
+    assert len(steady["one"]) == 2
+    slower = itertools.count(1)
+    drifting = benchmark.blocks(lambda: {"one": 10.0 * next(slower)}, lambda: {"one": 20.0}, extent)
+    assert len(drifting["one"]) == 5
+
+
+def test_baseline_with_other_cases_each_time_is_broken() -> None:
+    names = itertools.count()
+    with pytest.raises(Broken, match="other cases each time"):
+        benchmark.blocks(
+            lambda: {"0": 1.0}, lambda: {str(next(names)): 1.0}, benchmark.Extent(1, 1, 1.0, 1.0)
+        )

@@ -1,0 +1,93 @@
+"""Folders of repository tasks: what is wrong with one names its file and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.errors import RequestError, TaskError
+from evaluation.repository import task as tasks
+from evaluation.repository.task import find_task, load
+from tests.evaluation.repository.conftest import TOML, write
+
+
+def test_load_returns_files_and_commands(tmp_path: Path) -> None:
+    task = load(write(tmp_path))
+    assert task.slug == "answer/repository"
+    assert (task.device, task.level, task.source) == ("cpu", 1, {})
+    assert task.files == (
+        "bench.sh", "build.sh", "kernel.sh", "more/helper.sh", "tests/check.sh",
+    )  # fmt: skip
+    assert task.target_files == ("kernel.sh", "more/helper.sh")
+    assert task.commands["benchmark"] == tasks.Command(("sh", "bench.sh"), 2)
+
+
+def test_hash_covers_files_and_modes(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    hashes = [load(folder).hash]
+    (folder / "tests" / "check.sh").write_text("exit 0\n")
+    hashes.append(load(folder).hash)
+    (folder / "build.sh").chmod(0o755)
+    hashes.append(load(folder).hash)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("no part of it\n")
+    assert hashes[-1] == load(folder).hash
+    assert len(set(hashes)) == 3
+
+
+def test_globs_match_whole_paths(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a/b/c.sh": "", "a/c.sh": ""})
+    (folder / "repository.toml").write_text(TOML.replace('"more/*.sh"', '"a/**/*.sh"'))
+    task = load(folder)
+    chosen = {name: task.is_editable(name) for name in ("a/c.sh", "a/b/c.sh", "b/a/c.sh", "a/c.h")}
+    assert chosen == {"a/c.sh": True, "a/b/c.sh": True, "b/a/c.sh": False, "a/c.h": False}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('title = "Answer"\n', "", "repository.toml: title: missing"),
+        ("editable = [", 'edit = ["x"]\neditable = [', "edit: unknown key"),
+        ('"kernel.sh"', '"kernel.py"', "editable: 'kernel.py' matches no file"),
+        ('"kernel.sh"', '"../kernel.sh"', "must be a path or glob below the repository"),
+        ("[benchmark]", "[bench]", "benchmark: missing; add a table"),
+        ("seconds = 20", "seconds = 6000", "build.seconds: must be at most 600"),
+        ('["sh", "build.sh"]', '"sh build.sh"', "build.command: must be a list of strings"),
+        ("[build]", 'device = "tpu"\n[build]', "device: must be one of cpu, gpu"),
+    ],
+)
+def test_wrong_task_file_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
+    folder = write(tmp_path, {"repository.toml": TOML.replace(old, new, 1)})
+    with pytest.raises(TaskError, match=message):
+        load(folder)
+
+
+def test_repository_without_a_build_is_accepted(tmp_path: Path) -> None:
+    first, _, rest = TOML.partition("[build]")
+    toml = first + rest[rest.index("[correctness]") :]
+    assert set(load(write(tmp_path, {"repository.toml": toml})).commands) == {
+        "correctness", "benchmark",
+    }  # fmt: skip
+
+
+def test_links_and_large_repositories_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path)
+    (folder / "tests" / "data").symlink_to("/etc")
+    with pytest.raises(TaskError, match="tests/data: not a regular file"):
+        load(folder)
+    (folder / "tests" / "data").unlink()
+    monkeypatch.setattr(tasks, "MAX_EDITABLE_BYTES", 20)
+    with pytest.raises(TaskError, match="editable: 28 bytes of files; at most 20"):
+        load(folder)
+    monkeypatch.setattr(tasks, "MAX_FILES", 3)
+    with pytest.raises(TaskError, match="more than 3 files"):
+        load(folder)
+
+
+def test_unknown_task_names_those_that_there_are(tmp_path: Path) -> None:
+    write(tmp_path)
+    with pytest.raises(RequestError, match="there are: answer"):
+        find_task(tmp_path, "question")
