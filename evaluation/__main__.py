@@ -6,6 +6,7 @@
     python -m evaluation admit rms_norm [torch-to-cpp]
     python -m evaluation import kernelbench ~/KernelBench --into .arena/imported
     python -m evaluation judge llama_rms_norm production model.py
+    python -m evaluation judge sparse_product repository FOLDER
     python -m evaluation production tasks|probe|fit|ceilings|describe
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
@@ -33,7 +34,13 @@ from typing import Any
 # imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import device_kind, pipeline, production_commands, report_text
+from evaluation import (
+    device_kind,
+    pipeline,
+    production_commands,
+    report_text,
+    repository_commands,
+)
 from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.errors import RequestError, TaskError
@@ -42,6 +49,7 @@ from evaluation.importing import command as importing
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.production.architectures import TRACK, not_admitted
+from evaluation.repository import task as repository
 from evaluation.tasks.spec import Task, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import GateResult, Profile, Report, TaskCheck, Verdict, to_json
@@ -151,6 +159,8 @@ def judge_sources(options: argparse.Namespace) -> int:
     """Judge the named files."""
     if options.track == TRACK:
         return production_commands.judge_sources(options)
+    if options.track == repository.TRACK:
+        return repository_commands.judge_sources(options)
     request = _request_of_files(options, options.scope)
     if options.json:
         return _exit_code(_emit_lines(request))
@@ -181,6 +191,8 @@ def profile_sources(options: argparse.Namespace) -> int:
     """Profile the named files on one seen case."""
     if options.track == TRACK:
         raise RequestError(production_commands.not_profiled(options.operator))
+    if options.track == repository.TRACK:
+        raise RequestError(repository_commands.not_profiled(options.operator))
     from evaluation.profiling import profile as profiling
 
     case = profiling.seen_case(_task(options), options.case)
@@ -195,6 +207,8 @@ def admit_tasks(options: argparse.Namespace) -> int:
     options.track = options.track or track
     if options.track == TRACK:
         raise RequestError(not_admitted(options.operator))
+    if options.track == repository.TRACK:
+        return repository_commands.admit_task(options)
     folder = folder_of(options.tasks, options.operator)
     tasks = [_task(options)] if options.track else load_tasks(folder)
     admitted = [_admit(task, options) for task in tasks]
@@ -291,6 +305,8 @@ def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
         if str(data["task"]).endswith(f"/{TRACK}"):
             cache = _cache(data.get("cache") or "")
             return production_commands.serve(data, cache, fork_server)
+        if str(data["task"]).endswith(f"/{repository.TRACK}"):
+            return repository_commands.serve(data, _cache(data.get("cache") or ""), TASKS)
         request = _request_of_json(data)
     except (RequestError, ValueError, KeyError, TypeError) as error:
         _print_json({"type": "error", "message": str(error)})

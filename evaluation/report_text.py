@@ -103,7 +103,7 @@ def gate(result: GateResult) -> str:
 def report(result: Report) -> str:
     """Return the summary of an evaluation."""
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in result.seconds.items())
-    rows = [("seen", _interval(result.seen)), ("unseen", _interval(result.unseen))]
+    rows = [("seen", interval(result.seen)), ("unseen", interval(result.unseen))]
     if result.roofline_share is not None:
         rows.append(("roofline", f"{result.roofline_share:.0%} of this device's measured peak"))
     rows += [("AgentKernelArena score", f"{result.aka_score:.0f}"), ("seconds", seconds)]
@@ -124,17 +124,18 @@ def attempt(judged: Attempt | TaskCheck) -> str:
 def admission(result: Admission) -> str:
     """Return the conclusion of an admission and its problems."""
     lines = [
-        f"    ratio of an honest speedup to itself, measured twice: {_interval(result.repeat)}",
+        f"    ratio of a speedup to itself, measured twice: {interval(result.repeat)}",
         *(f"  ! {problem}" for problem in result.problems),
         f"{result.task}: {'admitted' if result.admitted else 'not admitted'}",
     ]
     return "\n".join(lines)
 
 
-def _interval(interval: Interval | None) -> str:
-    if interval is None:
+def interval(found: Interval | None) -> str:
+    """Return a speedup with its interval."""
+    if found is None:
         return "not timed"
-    return f"{interval.speedup:.3f}x [{interval.low:.3f}, {interval.high:.3f}]"
+    return f"{found.speedup:.3f}x [{found.low:.3f}, {found.high:.3f}]"
 
 
 def profile(result: Profile) -> str:
