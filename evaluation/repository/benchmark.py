@@ -21,14 +21,12 @@ from typing import Any, NoReturn
 from evaluation.errors import Broken, SubmissionError
 from evaluation.intervals import half_width
 from evaluation.repository.builds import Checkout, ended
-from evaluation.repository.task import BENCHMARK
+from evaluation.repository.task import BENCHMARK, NONCE, SEED
 from evaluation.sandbox.launch import Completed
 from evaluation.timing.estimates import NOISY, Block, speedup_of
 from evaluation.timing.plan import CPU_SPREAD
 from evaluation.types import Measurement, Reason, Split
 
-NONCE, SEED = "ARENA_NONCE", "ARENA_SEED"
-"""Variables of the commands' environment. The seed is new for each verdict."""
 MAX_CASES = 100
 MAX_NAME = 100
 SHOWN = 300

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.building import nvcc
-from evaluation.device_kind import GPU
+from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import Broken, BuildError
 from evaluation.repository.task import BUILD, TRACK, Command, RepositoryTask, is_executable
 from evaluation.sandbox import launch, resource_watch, untrusted_files
@@ -125,25 +125,40 @@ def _run(
         # A GPU's driver reserves more addresses than any machine has memory.
         memory_bytes=0 if gpu else MAX_ADDRESS_BYTES,
         gpu=gpu,
+        pinned=True,
     )
-    return launch.run(
-        command.argv,
-        policy,
-        timeout=command.seconds,
-        cwd=copy,
-        env={
-            "PATH": ":".join((*tools, "/usr/local/bin", "/usr/bin", "/bin")),
-            "HOME": str(home),
-            "TMPDIR": str(home),
-            "USER": "candidate",
-            "LANG": "C.UTF-8",
-            "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
-            if gpu
-            else "",
-            **variables,
-        },
-        limits=resource_watch.BUILD_LIMITS,
-    )
+    with _pinned():
+        return launch.run(
+            command.argv,
+            policy,
+            timeout=command.seconds,
+            cwd=copy,
+            env={
+                "PATH": ":".join((*tools, "/usr/local/bin", "/usr/bin", "/bin")),
+                "HOME": str(home),
+                "TMPDIR": str(home),
+                "USER": "candidate",
+                "LANG": "C.UTF-8",
+                "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[
+                    0
+                ]
+                if gpu
+                else "",
+                **variables,
+            },
+            limits=resource_watch.BUILD_LIMITS,
+        )
+
+
+@contextlib.contextmanager
+def _pinned() -> Iterator[None]:
+    """Start processes on the cores of candidates, as those of other tasks are."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, candidate_cores())
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _build(task: RepositoryTask, copy: Path) -> CompilerOutput:
@@ -179,7 +194,7 @@ def ended(completed: Completed) -> str:
 
 def _why(output: CompilerOutput) -> str:
     lines = [line for line in output.text.splitlines() if line.strip()]
-    error = next((line for line in lines if "error" in line.lower()), "")
+    error = next((line for line in lines[1:-1] if "error" in line.lower()), "")
     return f"the build failed: {lines[-1]}" + (f"; {error.strip()[:300]}" if error else "")
 
 

@@ -22,7 +22,7 @@ from evaluation.gates.performance import interval_text, overall
 from evaluation.pipeline import Emit, failure
 from evaluation.repository import benchmark, submission
 from evaluation.repository.builds import Checkout, checkout, ended, log
-from evaluation.repository.task import BUILD, CORRECTNESS, RepositoryTask
+from evaluation.repository.task import BUILD, CORRECTNESS, SEED, RepositoryTask
 from evaluation.sandbox.features import isolation_features
 from evaluation.types import CompilerOutput, GateName, GateResult, Reason, Report, Verdict
 
@@ -151,7 +151,7 @@ def _correctness(trial: Trial) -> GateResult:
 def _tested(built: Checkout, seed: str) -> tuple[CompilerOutput, Reason | None, str]:
     """Run the correctness command; return its output, and why it failed."""
     command, started = built.task.commands[CORRECTNESS], time.perf_counter()
-    completed = built.run(command, {benchmark.SEED: seed})
+    completed = built.run(command, {SEED: seed})
     output = CompilerOutput(
         tool=CORRECTNESS,
         arch=platform.machine(),

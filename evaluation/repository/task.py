@@ -21,6 +21,8 @@ from evaluation.tasks.toml_reader import Table, read_text
 TRACK = "repository"
 FILE = "repository.toml"
 BUILD, CORRECTNESS, BENCHMARK = "build", "correctness", "benchmark"
+NONCE, SEED = "ARENA_NONCE", "ARENA_SEED"
+"""Variables of the commands' environment. The seed is new for each verdict."""
 MAX_SECONDS = {BUILD: 600.0, CORRECTNESS: 300.0, BENCHMARK: 40.0}
 """Largest time limits of the commands, with which a verdict ends before its stage does."""
 MAX_FILES, MAX_BYTES = 2000, 32 << 20
@@ -114,7 +116,8 @@ def load(folder: Path) -> RepositoryTask:
     """Return the task of a folder. Raises TaskError naming the file and the key."""
     path = folder / FILE
     table = Table.read(path)
-    files = tuple(_files(folder))
+    ignored = table.strings("ignore") if table.has("ignore") else ()
+    files = tuple(_files(folder, ignored))
     task = RepositoryTask(
         name=folder.name,
         title=table.string("title"),
@@ -165,24 +168,29 @@ def _source(table: Table) -> dict[str, str]:
     return source
 
 
-def _files(folder: Path) -> Iterator[str]:
-    """Yield the paths of the files of a repository. Raises TaskError for what it cannot hold."""
+def _files(folder: Path, ignored: Sequence[str]) -> Iterator[str]:
+    """Yield the paths of the files of a repository, but for those that a glob of `ignored` matches.
+
+    Raises: TaskError for what it cannot hold.
+    """
     count = size = 0
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         for name in sorted((*names, *(f for f in folders if Path(place, f).is_symlink()))):
             path = Path(place, name)
+            relative = path.relative_to(folder).as_posix()
+            if relative == FILE or any(_matches_glob(relative, glob) for glob in ignored):
+                continue
             status = path.lstat()
             if not stat.S_ISREG(status.st_mode):
-                raise TaskError(f"{path}: not a regular file; a repository task has no links")
+                raise TaskError(f"{path}: not a regular file; remove it, or name it in `ignore`")
             count, size = count + 1, size + status.st_size
             if count > MAX_FILES or size > MAX_BYTES:
                 raise TaskError(
                     f"{folder}: more than {MAX_FILES:,} files or {MAX_BYTES >> 20} MiB; leave out "
-                    "what its commands do not need"
+                    "what its commands do not need, by `ignore`"
                 )
-            if (relative := path.relative_to(folder).as_posix()) != FILE:
-                yield relative
+            yield relative
 
 
 def _hash(folder: Path, files: Sequence[str]) -> str:

@@ -25,6 +25,8 @@ IMPLEMENTATIONS = ("honest", "mutants")
 """Folders of implementations that test the judge; more of them leave a task's hash unchanged."""
 ROLES = ("input", "output", "scalar")
 DEFAULT_LANGUAGES = ("triton", "cuda")
+OTHERS = ("repository",)
+"""Folders whose subfolders are no operators, whatever files they have."""
 FITTED = "fitted.toml"
 """Constants of the tolerance that `python -m evaluation fit` writes."""
 
@@ -100,7 +102,7 @@ def _folders(root: Path) -> dict[str, str]:
     if not root.is_dir():
         raise TaskError(f"{root}: no such folder; name the folder that holds the operators")
     found: dict[str, str] = {}
-    outer = _subfolders(root)
+    outer = [path for path in _subfolders(root) if os.path.basename(path) not in OTHERS]
     for folder in (*outer, *(inner for each in outer for inner in _subfolders(each))):
         if not os.path.isfile(os.path.join(folder, "task.toml")):
             continue

@@ -8,7 +8,9 @@ import pytest
 
 from evaluation.errors import RequestError, TaskError
 from evaluation.repository import task as tasks
+from evaluation.repository.brief import brief
 from evaluation.repository.task import find_task, load
+from evaluation.tasks.spec import find_operators
 from tests.evaluation.repository.conftest import TOML, write
 
 
@@ -91,3 +93,25 @@ def test_unknown_task_names_those_that_there_are(tmp_path: Path) -> None:
     write(tmp_path)
     with pytest.raises(RequestError, match="there are: answer"):
         find_task(tmp_path, "question")
+
+
+def test_ignored_files_are_no_part_of_the_task(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"repository.toml": f'ignore = ["build/**", "*.md"]\n{TOML}'})
+    before = load(folder)
+    (folder / "build" / "deep").mkdir(parents=True)
+    (folder / "build" / "deep" / "output").write_text("made")
+    (folder / "build" / "link").symlink_to("deep")
+    (folder / "README.md").write_text("text")
+    after = load(folder)
+    assert (after.files, after.hash) == (before.files, before.hash)
+
+
+def test_repository_is_no_operator(tmp_path: Path) -> None:
+    write(tmp_path, {"task.toml": "its own"})
+    assert find_operators(tmp_path) == ()
+
+
+def test_brief_names_files_commands_and_the_clock(tmp_path: Path) -> None:
+    text = brief(load(write(tmp_path)))
+    for part in ("# Answer\n", "- `more/*.sh`", "| compile | `sh build.sh` | 20 |", "own clock"):
+        assert part in text
