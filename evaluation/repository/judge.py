@@ -19,7 +19,7 @@ from evaluation import JUDGE_VERSION, device_kind
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, BuildError, NoIsolation, SubmissionError
 from evaluation.gates.performance import interval_text, overall
-from evaluation.pipeline import Emit, failure
+from evaluation.pipeline import Emit, aka_score, failure
 from evaluation.repository import benchmark, submission
 from evaluation.repository.builds import Checkout, checkout, ended, log
 from evaluation.repository.task import BUILD, CORRECTNESS, SEED, RepositoryTask
@@ -240,7 +240,7 @@ def _report(trial: Trial, results: list[GateResult], seconds: Mapping[str, float
         unseen=speed if trial.final else None,
         roofline_share=None,
         noisy=any(m.noisy for m in last.measurements),
-        aka_score=0.0,
+        aka_score=aka_score(trial.built is not None, results, last.measurements),
         fingerprint=fingerprint(trial.task),
         seconds=seconds,
     )
