@@ -22,6 +22,10 @@ NATIVE = "native"
 """Name of the catalogue of this project, beside the suites that tasks are imported from."""
 PRODUCTION = "production"
 """Name of the suite of modules inside live models, which have boards of their own."""
+REPOSITORY = "repository"
+"""Name of the suite of repositories with commands of their own, which have boards of their own."""
+ONE_SPEEDUP = (PRODUCTION, REPOSITORY)
+"""Suites without held-out cases: each verdict draws its inputs anew, so there is one speedup."""
 RESERVED_SLUGS = ("new", DIRECT)
 """Slugs that no new agent can have: pages have their addresses."""
 
@@ -169,6 +173,16 @@ class Task(models.Model):
     def is_production(self) -> bool:
         """Return whether it replaces a module of a live model."""
         return self.track == PRODUCTION  # which is the track of this suite alone
+
+    @property
+    def is_repository(self) -> bool:
+        """Return whether a repository's own commands judge it, and its own clock times it."""
+        return self.track == REPOSITORY  # which is the track of this suite alone
+
+    @property
+    def has_one_speedup(self) -> bool:
+        """Return whether it has no held-out cases."""
+        return self.track in ONE_SPEEDUP
 
     @property
     def takes_runs(self) -> bool:

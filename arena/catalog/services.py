@@ -23,6 +23,7 @@ from arena.catalog.models import (
     DIRECT,
     EXTERNAL,
     NEWEST_FIRST,
+    REPOSITORY,
     Agent,
     Hardware,
     Harness,
@@ -32,7 +33,8 @@ from arena.catalog.models import (
     TaskVersion,
     Worker,
 )
-from arena.catalog.production import sync_production
+from arena.catalog.production import Synced, sync_production
+from arena.catalog.repositories import sync_repositories
 from arena.catalog.task_folders import write_files
 from arena.errors import Conflict, Invalid, NotFound
 from evaluation.errors import TaskError
@@ -110,14 +112,17 @@ def sync_tasks(root: Path, imported: Path | None = None) -> SyncReport:
         if taken := sorted(names.keys() & set(found)):
             report.problems.append(f"{each}: {taken[0]} is an operator elsewhere; rename one")
         names = dict.fromkeys(found, each) | names
-    _sync_folders(names, _sync_production(root, names, report), report)
+    production = _report(sync_production(root, names), report)
+    others = {*names, *(slug.partition("/")[0] for slug in production)}
+    repositories = _report(sync_repositories(root, imported, others), report)
+    _sync_folders(names, production | repositories, report)
     return report
 
 
-def _sync_production(root: Path, others: Collection[str], report: SyncReport) -> set[str]:
-    """Write the rows of production tasks, and return the slugs of those that are in the tree."""
+def _report(synced: Iterable[Synced], report: SyncReport) -> set[str]:
+    """Report what a sync changed, and return the slugs of the tasks that are in the tree."""
     found = set()
-    for each in sync_production(root, others):
+    for each in synced:
         found.add(each.slug)
         if each.problem:
             report.problems.append(each.problem)
@@ -131,7 +136,8 @@ def suite_roots(imported: Path | None) -> list[Path]:
     """Return the folders of suites, each of which holds the folders of operators."""
     if imported is None or not imported.is_dir():
         return []
-    return sorted(p for p in imported.iterdir() if p.is_dir() and not p.name.startswith("."))
+    folders = (p for p in imported.iterdir() if p.is_dir() and p.name != REPOSITORY)
+    return sorted(folder for folder in folders if not folder.name.startswith("."))
 
 
 def _sync_folders(names: Mapping[str, Path], found: set[str], report: SyncReport) -> None:

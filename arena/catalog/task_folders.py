@@ -13,7 +13,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from arena.catalog.models import PRODUCTION, TaskVersion
+from arena.catalog.models import PRODUCTION, REPOSITORY, Operator, TaskVersion
 from evaluation.sandbox import untrusted_files
 
 
@@ -23,20 +23,25 @@ def root_of(version: TaskVersion) -> Path:
     The hash that the judge reports shows whether it judged this version.
     """
     if version.folder is None:
-        return root_of_suite(version.task.operator.suite)
+        return root_of_operator(version.task.operator)
     root: Path = settings.ARENA_HOME / "tasks" / version.folder.content_hash
     if not (root / version.folder.operator).is_dir():
         _write(root, version.folder.operator, version.folder.files)
     return root
 
 
-def root_of_suite(suite: str) -> Path:
-    """Return the folder of the operators of a suite; of this project's for an empty one.
+def root_of_operator(operator: Operator | None) -> Path:
+    """Return the folder of the operators of a suite; of this project's for none.
 
-    Production tasks are in a folder of this project's.
+    Production tasks are in a folder of this project's; repositories there, or beside the suites.
     """
     tree: Path = settings.ARENA_TASKS
-    return tree if suite in ("", PRODUCTION) else settings.ARENA_IMPORTED / suite
+    imported: Path = settings.ARENA_IMPORTED
+    if operator is None or operator.suite in ("", PRODUCTION):
+        return tree
+    if operator.suite == REPOSITORY:
+        return imported if (imported / REPOSITORY / operator.slug).is_dir() else tree
+    return imported / operator.suite
 
 
 def _write(root: Path, operator: str, files: Mapping[str, str]) -> None:

@@ -260,6 +260,8 @@ def _check_model(agent: Agent, owner: User | None) -> None:
 
 def device_kinds(task: Task) -> tuple[str, ...]:
     """Return the kinds of device that can judge a task, best first."""
+    if task.is_repository and task.version:
+        return (task.version.public["kind"],)
     target = task.track.partition("-to-")[2]
     return languages()[target].kinds if target in languages() else ("gpu", "cpu")
 

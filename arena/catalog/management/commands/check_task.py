@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from arena.catalog.models import Operator, Task
+from arena.catalog.models import REPOSITORY, Operator, Task
 from arena.catalog.services import store_admission
-from arena.catalog.task_folders import root_of_suite
+from arena.catalog.task_folders import root_of_operator
 from evaluation.errors import RequestError
 from evaluation.production.architectures import TRACK, not_admitted
 
@@ -29,31 +30,41 @@ class Command(BaseCommand):
     def handle(self, *args: Any, slugs: list[str], **options: Any) -> None:
         # Not needed by other commands, and torch takes a second to import.
         from evaluation import report_text
-        from evaluation.admission.admit import Attempt, admit
-        from evaluation.errors import TaskError
+        from evaluation.admission import admit, repository
         from evaluation.languages import languages
+        from evaluation.repository.judge import not_judged_here
+        from evaluation.repository.task import find_task
         from evaluation.tracks.load import load_task
         from evaluation.types import TaskCheck, to_json
 
-        def log(attempt: Attempt | TaskCheck) -> None:
+        def log(attempt: admit.Attempt | TaskCheck) -> None:
             self.stdout.write(report_text.attempt(attempt))
 
-        suites = dict(Operator.objects.values_list("slug", "suite"))
+        operators = Operator.objects.in_bulk(field_name="slug")
+        cache = settings.ARENA_HOME / "judge"
         refused = []
         for slug in self._slugs(slugs):
             operator, _, track = slug.partition("/")
+            root = root_of_operator(operators.get(operator))
             try:
-                task = load_task(root_of_suite(suites.get(operator, "")), operator, track)
-                if reason := languages()[task.track.target].runs_here():
+                if track == REPOSITORY:
+                    of_repository = find_task(root, operator)
+                    reason = not_judged_here(of_repository)
+                    check = partial(repository.admit, of_repository, cache, log)
+                else:
+                    task = load_task(root, operator, track)
+                    reason = languages()[task.track.target].runs_here()
+                    check = partial(admit.admit, task, cache, log)
+                if reason:
                     self.stdout.write(f"{slug}: skipped: {reason}")
                     continue
-                admission = admit(task, settings.ARENA_HOME / "judge", log)
-            except TaskError as error:
+                admission = check()
+            except RequestError as error:
                 self.stderr.write(self.style.ERROR(str(error)))
                 refused.append(slug)
                 continue
             self.stdout.write(report_text.admission(admission))
-            if not store_admission(task.hash, to_json(admission), admission.admitted):
+            if not store_admission(admission.task_hash, to_json(admission), admission.admitted):
                 raise CommandError(
                     f"{slug} is newer than the catalog: run `python -m runners sync` first."
                 )
