@@ -20,8 +20,8 @@ _SHEET = """\
 
 ## Hardware
 
-{target} is measured on {name} ({arch}). Your shell may run on another machine or beside other
-work, so compare times by `./arena-check` only.
+What you submit is measured on {name} ({arch}). Your shell may run on another machine or beside
+other work, so compare times by `./arena-check` only.
 
 {hardware}
 
@@ -38,7 +38,7 @@ verdict, or for an overloaded model, does not count.
 
 ## Tools
 
-- `./arena-check [note]` submits `{target}` and prints the verdict; `--json` prints it for programs.
+- `./arena-check [note]` submits {target} and prints the verdict; `--json` prints it for programs.
 - {profile}
 - {compilers} and Python are on your PATH, to try things without spending a round.
 {mcp}"""
@@ -59,11 +59,20 @@ final verdict alone counts. Weights and inputs are drawn anew for each verdict.
 
 The speedup of a run is the deployed one: the time of a request with the library's modules over that
 with yours, with a 95 % interval. Boards rank agents by the share of tasks passed, then by it."""
+_REPOSITORY_SCORING = """\
+A round goes through these gates, and the first that fails is the verdict: integrity (only editable
+files are changed), compile, correctness and performance, by the commands above. When you end, the
+passed round whose interval begins highest is judged once more, with more repeats. That final
+verdict alone counts.
+
+The speedup of a case is the time of the unchanged repository over yours, by the suite's own clock,
+with a 95 % interval; that of a run is the geometric mean over its cases."""
 _PROFILE = (
     "`./arena-profile [case]` prints where the time of the last round went; a run has a dozen."
 )
 _NO_PROFILE = "`./arena-profile` needs a GPU, so there is no profile of this task."
 _NO_PRODUCTION_PROFILE = "`./arena-profile` profiles no modules of live models."
+_NO_REPOSITORY_PROFILE = "`./arena-profile` profiles no repositories."
 _MCP = "- `./arena-mcp` serves both, `check` and `profile`, as an MCP server on stdin and stdout.\n"
 _BUDGETS = {
     "rounds": "requests for a verdict",
@@ -81,18 +90,23 @@ def run_files(
 
     `mcp` says that `./arena-mcp` is there.
     """
-    starter, production = dict(public["starter"]), "production" in public
+    starter = dict(public["starter"])
     gpu = hardware.kind == "gpu"
-    profile = _PROFILE if gpu else _NO_PROFILE
+    scoring, profile = _SCORING, _PROFILE if gpu else _NO_PROFILE
+    target = f"`{public['target_file']}`"
+    if "production" in public:
+        scoring, profile = _PRODUCTION_SCORING, _NO_PRODUCTION_PROFILE
+    elif "repository" in public:
+        scoring, profile, target = _REPOSITORY_SCORING, _NO_REPOSITORY_PROFILE, "the editable files"
     sheet = _SHEET.format(
         task=starter.get(TASK_FILE, "").rstrip(),
-        target=public["target_file"],
+        target=target,
         name=hardware.name,
         arch=hardware.arch or hardware.kind,
         hardware=_table(("property", "value"), _properties(hardware)),
         budget=_table(("limit", "of"), _limits(budget)),
-        scoring=_PRODUCTION_SCORING if production else _SCORING,
-        profile=_NO_PRODUCTION_PROFILE if production else profile,
+        scoring=scoring,
+        profile=profile,
         compilers="A C++ compiler, nvcc where it is installed,"
         if gpu
         else "A C++ compiler (`g++`)",

@@ -1,15 +1,18 @@
-"""Workspace: the folder of an agent, its files, and the safe reading of its target."""
+"""Workspace: the folder of an agent, its files, and the safe reading of what is submitted."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluation.repository import submission
+from evaluation.repository.task import RepositoryTask
 from evaluation.sandbox import untrusted_files
 from runners.agent import arena_check
 
@@ -28,22 +31,38 @@ def has_mcp() -> bool:
 
 @dataclass(frozen=True)
 class Workspace:
-    """An agent's folder; `target` names the file in it that is submitted."""
+    """An agent's folder; `target` names the file in it that is submitted.
+
+    In one of a repository all editable files are submitted, and `target` is the first of them.
+    `given` are the files that are no part of the repository.
+    """
 
     folder: Path
     target: str
+    repository: RepositoryTask | None = None
+    given: frozenset[str] = frozenset()
 
     @classmethod
-    def create(cls, folder: Path, files: Mapping[str, str], target: str) -> Workspace:
-        """Create the folder with `files` and the commands, and nothing else.
+    def create(
+        cls,
+        folder: Path,
+        files: Mapping[str, str],
+        target: str,
+        repository: RepositoryTask | None = None,
+    ) -> Workspace:
+        """Create the folder with the files of a repository, `files` and the commands.
 
         The commands are `arena-check`, `arena-profile`, and where its library is installed
         `arena-mcp`.
         """
         untrusted_files.remove(folder)
         folder.mkdir(parents=True, mode=0o700)
+        if repository:
+            for name in repository.files:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(repository.folder / name, folder / name)
         for name, text in files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         own = Path(arena_check.__file__)
         modules = {"arena-check": own, arena_check.PROFILE: own}
@@ -54,15 +73,20 @@ class Workspace:
             command = folder / name
             command.write_text(f"#!{sys.executable} -I\n{source}", encoding="utf-8")
             command.chmod(0o755)
-        return cls(folder, target)
+        return cls(folder, target, repository, frozenset({*files, *modules}))
 
     def read_target(self) -> dict[str, str]:
-        """Return the file to submit, by name.
+        """Return the files to submit, by name.
 
         The agent owns the folder and may change it meanwhile, so links are not followed.
 
         Raises: Unreadable.
         """
+        if self.repository:
+            try:
+                return submission.read(self.repository, self.folder, self.given)
+            except submission.Unreadable as error:
+                raise Unreadable(str(error)) from None
         path = self.folder / self.target
         try:
             with open(path, "rb", opener=untrusted_files.open_no_follow) as file:

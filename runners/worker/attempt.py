@@ -23,6 +23,7 @@ from arena.runs.best import chosen_round, why_nothing_passed
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
+from evaluation.repository.task import find_task
 from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandbox.resource_watch import ResourceWatch
 from runners import agents, harnesses
@@ -99,12 +100,13 @@ class _Attempt:
         """End of the agent on the monotonic clock."""
         self._over = threading.Event()
         task, public = run.task_version.task, run.task_version.public
-        folder = root_of(run.task_version) / task.operator.slug
-        more = workspace_files(run.agent.adapter, folder, task.track)
+        root = root_of(run.task_version)
+        more = workspace_files(run.agent.adapter, root / task.operator.slug, task.track)
         self.workspace = Workspace.create(
             workspaces() / run.pk,
             {**run_files(public, run.hardware, run.budget, mcp=has_mcp()), **more},
             public["target_file"],
+            find_task(root, task.operator.slug) if task.is_repository else None,
         )
         self.control_socket = ControlSocket(self.workspace.folder, self._check, self._profile)
         self.recorder = Recorder(run.pk, f"agent:{lease}")
@@ -237,8 +239,8 @@ class _Attempt:
 
     def _profiled(self, case: str) -> Answer:
         """Answer with a profile of the last round, so that it replaces no verdict."""
-        if "production" in self.run.task_version.public:
-            return self._refuse("note", text="Modules of live models are not profiled.")
+        if self.run.task_version.task.has_one_speedup:
+            return self._refuse("note", text="Kernels are profiled, and not what they are part of.")
         submission = self.run.submissions.order_by("-round").first()
         if submission is None:
             text = "Nothing was handed in yet: ./arena-check does, and that round can be profiled."
@@ -292,14 +294,15 @@ class _Attempt:
         """Submit the target of an agent that requested no verdict, or keep why it cannot be."""
         if self.run.submissions.exists():
             return
-        target, given = self.workspace.target, self.run.task_version.public["starter"]
+        given = self.run.task_version.public["starter"]
         try:
             files = self.workspace.read_target()
         except Unreadable as error:
             self.unsent = f"Nothing was handed in: {error}."
             return
-        if files[target] == given.get(target):
-            self.unsent = f"Nothing was handed in: {target} is as it was given."
+        if all(given.get(name) == text for name, text in files.items()):
+            names = ", ".join(files)
+            self.unsent = f"Nothing was handed in: {names} is as it was given."
         else:
             services.submit(self.run.pk, files, UNASKED)
 

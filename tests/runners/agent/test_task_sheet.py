@@ -110,3 +110,15 @@ def test_sheet_of_a_module_of_a_live_model_scores_the_deployed_speedup() -> None
         assert "The speedup of a run is the deployed one" in sheet
         assert "profiles no modules of live models" in sheet
         assert "generalization" not in sheet and "a run has a dozen" not in sheet
+
+
+def test_sheet_of_a_repository_says_what_is_submitted_and_whose_clock_counts() -> None:
+    given = {"starter": {"TASK.md": "# It\n"}, "target_file": "src/a.cpp", "repository": {}}
+    sheet = run_files(given, GPU, BUDGET)["TASK.md"]
+    for text in (
+        "`./arena-check [note]` submits the editable files",
+        "by the suite's own clock",
+        "`./arena-profile` profiles no repositories.",
+    ):
+        assert text in sheet, text
+    assert "unseen" not in sheet

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.repository.task import load
 from runners.agent.workspace import MAX_FILE_BYTES, Unreadable, Workspace
+from tests.evaluation.repository.conftest import write
 
 TARGET = "rms_norm.cpp"
 
@@ -83,3 +85,35 @@ def test_read_target_not_a_regular_file_is_refused(workspace: Workspace, kind: s
             path.symlink_to("/dev/zero")
     with pytest.raises(Unreadable, match="must be a regular file"):
         workspace.read_target()
+
+
+@pytest.fixture
+def of_repository(tmp_path: Path) -> Workspace:
+    task = load(write(tmp_path, {"CLAUDE.md": "Its own.", "deep/er/run.sh": "true\n"}))
+    (task.folder / "deep" / "er" / "run.sh").chmod(0o755)
+    files = {"TASK.md": "Go.", "CLAUDE.md": "Read TASK.md.", "kernel.sh": "answer=42\n"}
+    return Workspace.create(tmp_path / "w", files, "kernel.sh", task)
+
+
+def test_workspace_of_a_repository_has_all_its_files(of_repository: Workspace) -> None:
+    folder = of_repository.folder
+    assert (folder / "tests" / "check.sh").is_file() and (folder / "arena-check").is_file()
+    assert os.access(folder / "deep" / "er" / "run.sh", os.X_OK)
+    assert (folder / "CLAUDE.md").read_text() == "Read TASK.md."
+    assert not (folder / "repository.toml").exists()
+
+
+def test_read_target_of_a_repository_returns_all_editable_files(of_repository: Workspace) -> None:
+    (of_repository.folder / "more" / "new.sh").write_text("new\n")
+    (of_repository.folder / "output").write_text("built\n")
+    assert of_repository.read_target() == {
+        "kernel.sh": "answer=42\n",
+        "more/helper.sh": "help=yes\n",
+        "more/new.sh": "new\n",
+    }
+
+
+def test_read_target_with_another_changed_file_is_refused(of_repository: Workspace) -> None:
+    (of_repository.folder / "bench.sh").write_text("echo fast\n")
+    with pytest.raises(Unreadable, match=r"bench\.sh is not editable, and it was changed"):
+        of_repository.read_target()
