@@ -185,6 +185,13 @@ class Task(models.Model):
         return self.track in ONE_SPEEDUP
 
     @property
+    def speedup_label(self) -> str:
+        """Return what pages call the speedup by which runs of the task are ranked."""
+        if self.is_repository:
+            return "Speedup, suite's own clock"
+        return "Deployed speedup" if self.is_production else "Speedup, held-out"
+
+    @property
     def takes_runs(self) -> bool:
         """Return whether runs of the task can start, as for those in `runnable`."""
         return self.status == Task.Status.PUBLISHED and self.in_tree

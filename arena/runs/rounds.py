@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from arena.catalog.models import Task
 from arena.runs.best import best_so_far
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Scope
@@ -85,16 +86,17 @@ def best_of(rounds: list[Round]) -> Round | None:
     return next((r for r in reversed(rounds) if r.is_best), None)
 
 
-def difference(rounds: list[Round], production: bool = False) -> str:
+def difference(rounds: list[Round], task: Task) -> str:
     """Say why the final verdict differs from the round that it judges; empty where it does not."""
-    quick, measured = (
-        ("in a quick verdict. The final verdict measures every phase and regime", "")
-        if production
-        else (
-            "on the public cases alone. The final verdict runs every gate and every held-out case",
-            " on the public cases",
+    measured = "" if task.has_one_speedup else " on the public cases"
+    if task.is_production:
+        quick = "in a quick verdict. The final verdict measures every phase and regime"
+    elif task.is_repository:
+        quick = "in a quick verdict. The final verdict runs the benchmark more often"
+    else:
+        quick = (
+            "on the public cases alone. The final verdict runs every gate and every held-out case"
         )
-    )
     judged = next((r for r in reversed(rounds) if r.final and r.final.verdict), None)
     if judged is None or judged.final is None or judged.speedup is None:
         return ""

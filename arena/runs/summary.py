@@ -25,8 +25,8 @@ from evaluation.types import GateName
 PARTS = ("now", "verdict", "funnel", "rounds", "cases", "code", "outline")
 """Ids of the elements that change while a run is live; all who see the run see the same."""
 GATES = tuple(name.value for name in GateName)
-MODEL_GATES = tuple(name for name in GATES if name != GateName.GENERALIZATION)
-"""Gates of a production task, which has no held-out cases."""
+PUBLIC_GATES = tuple(name for name in GATES if name != GateName.GENERALIZATION)
+"""Gates of a task without held-out cases."""
 
 
 def shown_runs(viewer: Viewer) -> QuerySet[Run]:
@@ -50,7 +50,7 @@ def summary_of(run: Run) -> dict[str, Any]:
         "run": run,
         "waiting": waiting_of(run),
         "rounds": rounds,
-        "difference": difference(rounds, run.task_version.task.is_production),
+        "difference": difference(rounds, run.task_version.task),
         "best": best_of(rounds),
         "final": next((r for r in rounds if r.final), None),
         "judged_round": judged_round,
@@ -88,8 +88,9 @@ def verdict_of(run: Run, evaluation: Evaluation | None) -> dict[str, Any]:
     results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
     cases = list(evaluation.measurements.public()) if evaluation else []
     judging = evaluation is not None and evaluation.ended_at is None
-    production = run.task_version.task.is_production
-    names = [name for name in GATES if not production or name in (*MODEL_GATES, *results)]
+    task = run.task_version.task
+    expected = (*PUBLIC_GATES, *results) if task.has_one_speedup else GATES
+    names = [name for name in GATES if name in expected]
     return {
         "evaluation": evaluation,
         "gates": [(name, results.get(name)) for name in names],
@@ -97,7 +98,7 @@ def verdict_of(run: Run, evaluation: Evaluation | None) -> dict[str, Any]:
         "cases": cases,
         "case_scale": Scale.over(cases),
         "hidden": results.get("generalization"),
-        **(_funnel(run, results) if production else {}),
+        **(_funnel(run, results) if task.is_production else {}),
     }
 
 

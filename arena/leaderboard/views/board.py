@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_date
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import NATIVE, PRODUCTION
+from arena.catalog.models import NATIVE, ONE_SPEEDUP, PRODUCTION, REPOSITORY
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
 from arena.leaderboard.boards import (
     FACETS,
@@ -73,12 +73,13 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "filters": filters,
         "narrowed": filters != plain,
         "production": filters.suite == PRODUCTION,
+        "repository": filters.suite == REPOSITORY,
         "problems": problems + unknown(asked, now),
         "generalization": GENERALIZATIONS[filters.generalization],
         "generalizations": [
             (label, _address(request, generalization=name), name == filters.generalization)
             for name, label in GENERALIZATIONS.items()
-            if filters.suite != PRODUCTION  # which has one speedup
+            if filters.suite not in ONE_SPEEDUP
         ],
         "tabs": [
             (option, _address(request, hardware=option.value), option.value == filters.hardware)
@@ -159,6 +160,7 @@ def _table(shown: Board, page: Page[Row], now: Snapshot) -> SafeString:
         "rows": rows,
         "lines": [(row, losing.get(row.agent.pk, 0)) for row in rows],
         "production": production,
+        "repository": shown.filters.suite == REPOSITORY,
         "scale": scale_of(rows),
         "spent": any(row.tokens is not None or row.cost is not None for row in shown.rows),
     }
@@ -180,7 +182,7 @@ def _selects(
 
 def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
     """Return name, title and address of the parts that have something to show."""
-    names = ["generalization"] if shown.filters.suite != PRODUCTION else []
+    names = ["generalization"] if shown.filters.suite not in ONE_SPEEDUP else []
     if frontier(shown.rows, shown.filters.generalization):
         names.append("frontier")
     if (

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
 from arena.catalog.models import NATIVE, PRODUCTION, Agent, Task, TaskQuerySet
+from arena.catalog.repositories import BRIEF
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
 from arena.leaderboard.boards import Filters, leaders, options
@@ -132,13 +133,19 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "version": version,
         "public": public,
         **(_production(public) if shown.is_production else {}),
+        "one_speedup": shown.speedup_label if shown.has_one_speedup else "",
         "hidden": sorted(public.get("hidden_cases", {}).items()),
         "prompt": mark_safe(MarkdownIt("js-default").render(shown.operator.prompt)),
-        "reference": highlighted("reference.py", shown.operator.reference_source),
+        "reference": highlighted(
+            "repository.toml" if shown.is_repository else "reference.py",
+            shown.operator.reference_source,
+        ),
         "starter": [
             (path, highlighted(path, text))
             for path, text in public.get("starter", {}).items()
-            if path == public.get("target_file") or path.endswith(".h")
+            if path == public.get("target_file")
+            or path.endswith(".h")
+            or (shown.is_repository and path != BRIEF)
         ],
         "records": task_records,
         "history": history,

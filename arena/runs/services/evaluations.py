@@ -175,6 +175,7 @@ def record_gate(evaluation_id: int, gate: types.GateResult) -> GateResult:
     compiler, measurements = data.pop("compiler"), data.pop("measurements")
     public = {key: value for key, value in data.items() if key != "private"}
     name = data.pop("gate")
+    source = "compiler" if name == types.GateName.COMPILE else name
     with transaction.atomic():
         result, _ = GateResult.objects.update_or_create(
             evaluation=evaluation, gate=name, defaults=data
@@ -183,8 +184,8 @@ def record_gate(evaluation_id: int, gate: types.GateResult) -> GateResult:
         if evaluation.scope == Scope.REJUDGE:
             return result
         drafts = [
-            EventDraft("compiler_output", output, id=f"{span}/compiler/{index}")
-            for index, output in enumerate(compiler)
+            EventDraft("compiler_output", text, id=f"{span}/{source}/{index}")
+            for index, text in enumerate(compiler)
         ]
         drafts += [_case_metric(span, about, m) for m in stored if m.split == Split.SEEN]
         drafts.append(EventDraft("gate_result", {**public, **about}, id=f"{span}/{name}"))
