@@ -61,7 +61,7 @@ def mcp_server(session: AgentSession) -> Server:
 def prompt(session: AgentSession, extra: str = "") -> str:
     """Return the instruction that every harness gets, and `extra` of its settings."""
     brief = session.brief
-    text = PROMPT.format(target=brief.target, rounds=brief.rounds).replace("\n", " ")
+    text = PROMPT.format(target=brief.subject, rounds=brief.rounds).replace("\n", " ")
     return f"{text}\n\n{extra}" if extra else text
 
 

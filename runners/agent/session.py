@@ -59,6 +59,12 @@ class TaskBrief:
     rounds: int
     seconds: float
 
+    @property
+    def subject(self) -> str:
+        """Return what is to be made faster, as prompts name it."""
+        of_repository = self.task.endswith("/repository")
+        return "the editable files" if of_repository else self.target
+
 
 @dataclass(frozen=True)
 class ModelAccess:

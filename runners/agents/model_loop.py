@@ -183,7 +183,7 @@ class Loop:
         session.message(f"All {settings.max_turns} turns of this sample are used.", role="system")
 
     def _prompt(self, session: AgentSession) -> str:
-        text = PROMPT.format(target=session.brief.target, rounds=session.rounds_left)
+        text = PROMPT.format(target=session.brief.subject, rounds=session.rounds_left)
         extra = self._settings.extra_prompt
         text = text.replace("\n", " ")
         return f"{text}\n\n{extra}" if extra else text

@@ -104,6 +104,12 @@ def test_prompt_names_the_target_the_rounds_and_the_extra_text(bench: Bench) -> 
     assert "Edit k.cpp" in text and "3 rounds" in text and text.endswith("\n\nThink first.")
 
 
+def test_prompt_of_a_repository_names_no_single_file(tmp_path: Path) -> None:
+    brief = TaskBrief("answer/repository", "kernel.sh", 3, 60)
+    text = prompt(AgentSession(tmp_path, brief, io.StringIO()))
+    assert "Edit the editable files, then" in text and "kernel.sh" not in text
+
+
 def test_server_of_tools_is_that_of_the_workspace(bench: Bench) -> None:
     with pytest.raises(HarnessFailed, match="arena-mcp is not in the workspace"):
         mcp_server(bench.session)
