@@ -304,7 +304,7 @@ class Measurement(models.Model):
     case = models.CharField(max_length=200)
     split = models.CharField(max_length=7, choices=Split)
     kind = models.CharField(max_length=50, blank=True)
-    dtype = models.CharField(max_length=20)
+    dtype = models.CharField(max_length=20, blank=True)
     symbols = models.JSONField(default=dict)
     baseline = models.CharField(max_length=100)
     candidate_us = models.FloatField()

@@ -11,7 +11,7 @@ import pytest
 from arena.catalog.services import sync_tasks
 from arena.leaderboard.results import snapshot
 from arena.runs import services
-from arena.runs.models import Event, Run
+from arena.runs.models import Event, Measurement, Run
 from evaluation.repository import benchmark
 from evaluation.repository.judge import judge
 from evaluation.repository.task import load
@@ -55,6 +55,8 @@ def text_of(client: Any, address: str) -> str:
 def test_pages_label_the_clock_wherever_the_speedup_is(judged: Judged, client: Any) -> None:
     slower, run = judged("answer=42\ntime=80\n"), judged("answer=42\ntime=50\n")
     assert (run.status, round(run.speedup or 0, 2)) == ("passed", 2.0)
+    for measurement in Measurement.objects.all():
+        measurement.clean_fields({"symbols"})  # as an import of results does
     snapshot()
     for address in (
         f"/tasks/{SLUG}/",
