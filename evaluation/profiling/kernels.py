@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from evaluation.types import KernelProfile
+from evaluation.untrusted_text import printable
 
 MAX_KERNELS = 32
 MAX_NAME_CHARACTERS = 160
@@ -57,12 +58,6 @@ def number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return parsed if math.isfinite(parsed) else None
-
-
-def printable(text: Any) -> str:
-    """Return untrusted text with U+FFFD for all but printable characters and line ends."""
-    odd = "\N{REPLACEMENT CHARACTER}"
-    return "".join(c if c.isprintable() or c == "\n" else odd for c in str(text))
 
 
 def kernel_name(text: Any) -> str:

@@ -17,7 +17,7 @@ from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
 from evaluation.memory.ring import ring_slots, values_of
 from evaluation.process.limits import ProcessLimits
-from evaluation.profiling.kernels import Unprofiled, merge, printable
+from evaluation.profiling.kernels import Unprofiled, merge
 from evaluation.profiling.tools import Tool, tools
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.policy import Policy
@@ -26,6 +26,7 @@ from evaluation.sandboxed import profile_kernel
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, build
 from evaluation.types import Case, Profile, Reason, Split, Verdict
+from evaluation.untrusted_text import printable
 
 MAX_START_SECONDS, MAX_SECONDS = 40.0, 100.0
 """Limits until the tool reaches the candidate, and of the whole run."""

@@ -100,8 +100,8 @@ def parse(text: str, nonce: str) -> Times:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not (number and 0 < value < math.inf):
             _refuse(f"case {name[:MAX_NAME]}: its time must be microseconds above 0")
-        if not name.strip() or len(name) > MAX_NAME:
-            _refuse(f"names of cases have 1 to {MAX_NAME} characters")
+        if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
+            _refuse(f"names of cases have 1 to {MAX_NAME} characters that can be printed")
     return {name: float(value) for name, value in cases.items()}
 
 

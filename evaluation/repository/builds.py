@@ -36,6 +36,8 @@ MAX_TEXT = 64_000
 """Characters of a command's output."""
 MAX_ADDRESS_BYTES = 16 << 30
 """Address space of each process on a CPU."""
+MAX_BUILT_FILES, MAX_BUILT_BYTES = 20_000, 512 << 20
+"""Limits on a built repository."""
 OLD = 1_577_836_800
 """Time of change of every file before the build: tools such as make then see outputs as newer."""
 BUILT, COPY, TEMPORARY, LOCK = "built", "copy", "temporary", "lock"
@@ -216,18 +218,29 @@ def _write_file(task: RepositoryTask, files: Mapping[str, str], name: str, folde
 
 
 def _clean(folder: Path) -> None:
-    """Leave only folders that can be entered, regular files and links; all processes have ended."""
+    """Leave only folders that can be entered, regular files and links; all processes have ended.
+
+    Raises: OSError for more than can be copied again and again, such as a large sparse file.
+    """
+    count = size = 0
     folder.chmod(0o755)
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=_raise):
         for name in (*folders, *names):
             path = Path(place, name)
-            mode = path.lstat().st_mode
+            status = path.lstat()
+            mode, count, size = status.st_mode, count + 1, size + status.st_size
+            if count > MAX_BUILT_FILES or size > MAX_BUILT_BYTES:
+                raise OSError(f"more than {MAX_BUILT_FILES:,} files or {MAX_BUILT_BYTES >> 20} MiB")
             if stat.S_ISDIR(mode):
                 path.chmod(0o755)
             elif stat.S_ISREG(mode):
                 path.chmod(0o755 if mode & stat.S_IXUSR else 0o644)
             elif not stat.S_ISLNK(mode):
                 path.unlink()
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _restore(task: RepositoryTask, files: Mapping[str, str], folder: Path) -> None:

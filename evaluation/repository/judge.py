@@ -25,6 +25,7 @@ from evaluation.repository.builds import Checkout, checkout, ended, log
 from evaluation.repository.task import BUILD, CORRECTNESS, SEED, RepositoryTask
 from evaluation.sandbox.features import isolation_features
 from evaluation.types import CompilerOutput, GateName, GateResult, Reason, Report, Verdict
+from evaluation.untrusted_text import printable
 
 CLOCK = "suite"
 """The clock of these times, in the details of the performance gate."""
@@ -94,7 +95,11 @@ def _run(name: GateName, trial: Trial) -> GateResult:
         result = failure(name, error)
         if type(error) is Broken:  # of the task, or of this machine: its owner can act on it
             result = dataclasses.replace(result, message=str(error))
-    return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
+    return dataclasses.replace(
+        result,
+        message=printable(result.message),  # it can quote what a command printed
+        duration_ms=(time.perf_counter() - started) * 1e3,
+    )
 
 
 def _integrity(trial: Trial) -> GateResult:

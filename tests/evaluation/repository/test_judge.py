@@ -152,6 +152,27 @@ def test_build_cannot_write_through_a_link(
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        "truncate -s 100M a b c d e f",
+        'for n in $(seq 40); do d=$(printf "%0200d" 0); mkdir "$d"; cd -P "$d"; done',
+    ],
+)
+def test_build_that_cannot_be_copied_is_refused(
+    build: str, answer: RepositoryTask, cache: Path
+) -> None:
+    kernel = f'[ "$0" = build.sh ] && ( {build} )\nanswer=42\ntime=1\n'
+    report = judged(answer, cache, kernel)
+    assert failed(report) == (GateName.COMPILE, Verdict.FAILED, Reason.BUILD_ERROR)
+    assert "what it built cannot be kept" in report.message
+
+
+def test_message_has_only_printable_characters(answer: RepositoryTask, cache: Path) -> None:
+    report = judged(answer, cache, r"answer=$(printf 'a\001b\033')")
+    assert report.message.endswith("answer is a\ufffdb\ufffd")
+
+
 def test_processes_leave_nothing_to_the_next(answer: RepositoryTask, cache: Path) -> None:
     left = '[ "$0" = build.sh ] || { [ -e left ] && time=1; touch left "$HOME/left"; }\n'
     report = judged(answer, cache, f"answer=42\ntime=100\n{left}")
