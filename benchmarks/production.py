@@ -31,6 +31,7 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production_judge
 from evaluation.production import library_source, phases
 from evaluation.production.architectures import Architecture, ModuleTask, find_task
+from evaluation.production.composition import Part
 from evaluation.types import Report
 
 COMMAND = "python benchmarks/production.py"
@@ -125,8 +126,7 @@ def verdict(
     """Return the figures of a final verdict."""
     report = production_judge.judge(
         architecture,
-        task,
-        {task.target_file: source},
+        [Part(task, {task.target_file: source})],
         kind,
         cache,
         phases.extent(kind, True, architecture.name),

@@ -7,7 +7,7 @@
     python -m evaluation import kernelbench ~/KernelBench --into .arena/imported
     python -m evaluation judge llama_rms_norm production model.py
     python -m evaluation judge sparse_product repository FOLDER
-    python -m evaluation production tasks|probe|fit|ceilings|describe
+    python -m evaluation production compose|tasks|probe|fit|ceilings|describe
     python -m evaluation hardware [--json]
     python -m evaluation            one JSON request on stdin, JSON lines on stdout
     python -m evaluation wait       the same for each line of stdin: {"type": "ready"} says that it
@@ -50,6 +50,7 @@ from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.production.architectures import TRACK, not_admitted
 from evaluation.repository import task as repository
+from evaluation.production.composition import COMPOSITION
 from evaluation.tasks.spec import Task, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import GateResult, Profile, Report, TaskCheck, Verdict, to_json
@@ -302,7 +303,7 @@ def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
     """Judge the request in `text`; every answer is a JSON line."""
     try:
         data = _parse(text)
-        if str(data["task"]).endswith(f"/{TRACK}"):
+        if str(data["task"]).endswith((f"/{TRACK}", f"/{COMPOSITION}")):
             cache = _cache(data.get("cache") or "")
             return production_commands.serve(data, cache, fork_server)
         if str(data["task"]).endswith(f"/{repository.TRACK}"):

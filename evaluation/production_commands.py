@@ -1,6 +1,7 @@
 """Commands of production tasks.
 
 python -m evaluation judge llama_rms_norm production model.py
+python -m evaluation production compose llama llama_rms_norm=norm.py llama_mlp=mlp.py
 python -m evaluation production tasks
 python -m evaluation production probe [NAME ...] [--write FILE]
 python -m evaluation production fit NAME [--write]
@@ -15,7 +16,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,10 @@ from evaluation.production.architectures import (
     FOLDER,
     TRACK,
     Architecture,
-    ModuleTask,
     architectures,
     find_task,
 )
+from evaluation.production.composition import COMPOSITION, Part, parts_of
 from evaluation.types import GateResult, Report, Verdict, to_json
 
 PASSED, NOT_PASSED, BROKEN = 0, 1, 3
@@ -46,6 +47,14 @@ def add_parser(
     """Add the command `production` and its actions."""
     command = commands.add_parser(TRACK, help="production tasks: list, probe, fit, describe")
     actions = command.add_subparsers(required=True, metavar="action")
+    composed = actions.add_parser("compose", help="judge files for several modules in one model")
+    composed.set_defaults(command=judge_together)
+    composed.add_argument("architecture", help="such as llama")
+    composed.add_argument("files", nargs="+", metavar="MODULE=FILE", help="a task and its file")
+    composed.add_argument(
+        "--scope", choices=pipeline.SCOPES, default="final", help="round: nothing is compiled"
+    )
+    composed.add_argument("--device", help="number, slug or UUID of a device; default: the first")
     listed = actions.add_parser("tasks", help="list production tasks and architectures")
     listed.set_defaults(command=show_tasks)
     probed = actions.add_parser("probe", help="build and run architectures on this machine")
@@ -66,7 +75,7 @@ def add_parser(
     described.add_argument("--again", action="store_true", help="also those that are described")
     described.add_argument("--no-ceilings", action="store_true", help="measure no ceilings")
     described.set_defaults(command=describe_tasks)
-    for action in (listed, probed, fit, ceilings, described):
+    for action in (composed, listed, probed, fit, ceilings, described):
         action.add_argument("--json", action="store_true", help="print JSON")
         action.add_argument("--cache", type=cache, default="", help="folder of artefacts")
 
@@ -76,20 +85,39 @@ def judge_sources(options: argparse.Namespace) -> int:
     architecture, task = find_task(options.operator)
     if len(options.sources) != 1:
         raise RequestError(f"{task.name}: a production task takes one file")
-    (path,) = options.sources
+    part = Part(task, {task.target_file: _source(options.sources[0])})
+    return _judge_parts(architecture, [part], options)
+
+
+def judge_together(options: argparse.Namespace) -> int:
+    """Judge files for several modules of an architecture in one model."""
+    architecture = _architecture(options.architecture)
+    pairs = [each.partition("=") for each in options.files]
+    for name, _, path in pairs:
+        if not path:
+            raise RequestError(f"{name}: name a module and its file, such as llama_mlp=mlp.py")
+    parts = parts_of(architecture, [(name, _source(Path(path))) for name, _, path in pairs])
+    return _judge_parts(architecture, parts, options)
+
+
+def _source(path: Path) -> str:
     try:
         content = path.read_bytes()[: MAX_BYTES + 1]
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror}; name the file to judge") from error
-    files = {task.target_file: content.decode("utf-8", errors="replace")}
+    return content.decode("utf-8", errors="replace")
 
+
+def _judge_parts(
+    architecture: Architecture, parts: Sequence[Part], options: argparse.Namespace
+) -> int:
     def emit(result: GateResult) -> None:
         if options.json:
             print(json.dumps({"type": "gate", **to_json(result)}), flush=True)
         else:
             print(report_text.gate(result), flush=True)
 
-    report = _judged(architecture, task, files, options.cache, options.scope, emit)
+    report = _judged(architecture, parts, options.cache, options.scope, emit)
     print(json.dumps({"type": "report", **to_json(report)}) if options.json else _summary(report))
     return _exit_code(report)
 
@@ -99,7 +127,12 @@ def not_profiled(name: str) -> str:
 
 
 def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None = None) -> int:
-    """Judge a JSON request; every answer is a JSON line. Raises RequestError."""
+    """Judge a JSON request; every answer is a JSON line.
+
+    That of a composition names an architecture, and each of its files a module.
+
+    Raises: RequestError.
+    """
 
     def emit(result: GateResult) -> None:
         print(json.dumps({"type": "gate", **to_json(result)}), flush=True)
@@ -111,17 +144,22 @@ def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None =
     if data.get("profile") is not None:
         raise RequestError(not_profiled(name))
     root = Path(data["tasks_root"]) / TRACK if data.get("tasks_root") else FOLDER
-    found = find_task(name, root)
     files = dict(data["files"])
-    report = _judged(*found, files, cache, scope, emit, stage=stage, fork_server=fork_server)
+    if data["task"].endswith(f"/{COMPOSITION}"):
+        architecture = _architecture(name, root)
+        sources = [(file.removesuffix(".py"), source) for file, source in files.items()]
+        parts = parts_of(architecture, sources)
+    else:
+        architecture, task = find_task(name, root)
+        parts = (Part(task, files),)
+    report = _judged(architecture, parts, cache, scope, emit, stage=stage, fork_server=fork_server)
     print(json.dumps({"type": "report", **to_json(report)}), flush=True)
     return _exit_code(report)
 
 
 def _judged(
     architecture: Architecture,
-    task: ModuleTask,
-    files: Mapping[str, str],
+    parts: Sequence[Part],
     cache: Path,
     scope: str,
     emit: Callable[[GateResult], None],
@@ -134,8 +172,7 @@ def _judged(
     unconfined = os.environ.get("ARENA_UNCONFINED") == "1"
     return production_judge.judge(
         architecture,
-        task,
-        files,
+        parts,
         kind,
         cache,
         measured,
@@ -159,7 +196,10 @@ def _summary(report: Report) -> str:
     detail = report.gates[-1].detail
     if "deployed" in detail:
         deployed, rows = detail["deployed"], []
-        rows.append(("alone", f"{detail['isolated']:.2f}x" if detail["isolated"] else "not taped"))
+        alone = {"": detail["isolated"]} if len(detail["modules"]) == 1 else detail["modules"]
+        for name, speedup in alone.items():
+            text = f"{speedup:.2f}x" if speedup else "not taped"
+            rows.append((f"alone, {name}" if name else "alone", text))
         if detail["predicted"]:
             rows.append(("predicted", f"{detail['predicted']:.2f}x by Amdahl's law"))
         for phase, interval in detail["ceilings"].items():
@@ -181,6 +221,9 @@ def _summary(report: Report) -> str:
                                  f"breaks; the library's {baseline['graphs']} and "
                                  f"{baseline['graph_breaks']}"))  # fmt: skip
         lines.append(report_text.table(rows))
+    elif detail.get("drop"):
+        blamed = ", ".join(detail["blamed"])
+        lines.append(report_text.table([("drop", detail["drop"]), ("to blame", blamed)]))
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in report.seconds.items())
     lines.append(report_text.table([("seconds", seconds)]))
     return "\n".join(lines)
@@ -215,11 +258,14 @@ def show_tasks(options: argparse.Namespace) -> int:
 
 
 def _named(names: list[str]) -> list[str]:
-    known = architectures()
-    for name in names:
-        if name not in known:
-            raise RequestError(f"{name}: no such architecture; there are: {', '.join(known)}")
-    return names or list(known)
+    return [_architecture(name).name for name in names] or list(architectures())
+
+
+def _architecture(name: str, folder: Path = FOLDER) -> Architecture:
+    known = architectures(folder)
+    if name not in known:
+        raise RequestError(f"{name}: no such architecture; there are: {', '.join(known)}")
+    return known[name]
 
 
 def probe_architectures(options: argparse.Namespace) -> int:
@@ -310,7 +356,7 @@ def show_ceilings(options: argparse.Namespace) -> int:
             raise RequestError(f"{name}: {why}")
         with (
             ForkServer() as server,
-            LiveSession(architecture, task, kind, server, options.cache) as session,
+            LiveSession(architecture, [task], kind, server, options.cache) as session,
         ):
             for phase in architecture.phases:
                 found = ceiling(session, phase, Regime.EAGER)

@@ -43,6 +43,7 @@ DROPS = {
     Drop.BUDGET: "The error of the model's output is above the limit of its architecture.",
     Drop.OVER_CEILING: "The model is faster than with a module that takes no time, so more than "
     "the module was changed; the verdict is disputed.",
+    Drop.CLASH: "Each of these kernels works by itself, and they fail together in one model.",
 }
 """One sentence for each reason for which a gain alone is lost in the model."""
 DROPS_BY_NAME = {drop.value: sentence for drop, sentence in DROPS.items()}

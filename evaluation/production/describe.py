@@ -74,7 +74,7 @@ def _processor() -> str:
 def _ceilings(architecture: Architecture, task: ModuleTask, cache: Path) -> dict[str, Interval]:
     """Return the ceiling of each phase in eager; none where no stored output can be returned."""
     found = {}
-    with ForkServer() as server, LiveSession(architecture, task, CPU, server, cache) as session:
+    with ForkServer() as server, LiveSession(architecture, [task], CPU, server, cache) as session:
         for phase in architecture.phases:
             try:
                 found[phase] = ceiling(session, phase, Regime.EAGER)

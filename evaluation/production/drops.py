@@ -24,6 +24,8 @@ class Drop(StrEnum):
     MEMORY = "memory"
     BUDGET = "budget"
     OVER_CEILING = "over_ceiling"
+    CLASH = "clash"
+    """Each module of a composition works without the others."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Verdict on one file with `ModelNew`: alone, end to end, decoy, times and ceiling, in order."""
+"""Verdict on files with `ModelNew`: alone, end to end, decoy, times and ceiling, in order.
+
+One file replaces the modules of one task. Several are judged together in one model.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,15 @@ from evaluation.gates.integrity import read
 from evaluation.languages.cuda import RULES
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import drops
-from evaluation.production.architectures import Architecture, ModuleTask
+from evaluation.production.architectures import TRACK, Architecture, ModuleTask
+from evaluation.production.composition import (
+    COMPOSITION,
+    Blamed,
+    Part,
+    blame,
+    blame_part,
+    check_disjoint,
+)
 from evaluation.production.limits import Ratios, limits_of
 from evaluation.production.phases import Extent, Regime
 from evaluation.production.trial import Trial
@@ -61,8 +72,7 @@ DECOY_WINDOWS = 2
 
 def judge(
     architecture: Architecture,
-    task: ModuleTask,
-    files: Mapping[str, str],
+    parts: Sequence[Part],
     kind: str,
     cache: Path,
     measured: Extent,
@@ -77,16 +87,19 @@ def judge(
 
     Stage `build` checks the rules and compiles native code, and imports no library. Stage
     `measure` does the rest, and reports the compile gate again with what was loaded. A machine
-    without the library skips it. A `final` verdict has a speedup on unseen inputs.
+    without the library skips it. A `final` verdict has a speedup on unseen inputs. The gate that a
+    composition fails names the tasks to blame in its detail.
 
-    Raises: RequestError where this machine cannot build the architecture, or it has no limits.
+    Raises: RequestError where this machine cannot build the architecture, it has no limits, or one
+    of several modules contains another.
     """
+    name = parts[0].task.name if len(parts) == 1 else architecture.name
     missing = architecture.missing()
     if missing and stage == "all":
-        raise RequestError(f"{task.name}: {missing}")
+        raise RequestError(f"{name}: {missing}")
     if limits_of(architecture.name) is None:
         raise RequestError(
-            f"{task.name}: no error limits are fitted for {architecture.name}; run "
+            f"{name}: no error limits are fitted for {architecture.name}; run "
             f"`python -m evaluation production fit {architecture.name} --write`, about a minute"
         )
     started = time.perf_counter()
@@ -96,22 +109,24 @@ def judge(
         trial: Trial | None = None
 
         def compile_alone() -> GateResult:
-            _, outputs = _built(files, task, cache, unconfined)
-            message = "native code is compiled" if extensions.requested(files) else "valid Python"
+            _, outputs = _built(parts, cache, unconfined)
+            native_code = any(extensions.requested(part.files) for part in parts)
+            message = "native code is compiled" if native_code else "valid Python"
             return _compiled(f"{message}; modules are loaded before they are measured", outputs)
 
         def prepare() -> GateResult:
             nonlocal trial
             if missing:
                 return GateResult(GateName.COMPILE, Verdict.SKIPPED, Reason.NO_DEVICE, missing)
-            built, outputs = _built(files, task, cache, unconfined)
+            built, outputs = _built(parts, cache, unconfined)
             from evaluation.production.session import LiveSession  # imports torch and a library
 
             server = fork_server or stack.enter_context(ForkServer())
-            session = stack.enter_context(LiveSession(architecture, task, kind, server, cache))
+            tasks = [part.task for part in parts]
+            session = stack.enter_context(LiveSession(architecture, tasks, kind, server, cache))
             session.built = built
-            trial = Trial(architecture, task, session, measured)
-            return _loaded(trial, outputs)
+            trial = Trial(architecture, session, measured)
+            return _blaming(trial, lambda trial: _loaded(trial, outputs))
 
         def step(run: Callable[[Trial], GateResult]) -> Callable[[], GateResult]:
             def call() -> GateResult:
@@ -120,10 +135,10 @@ def judge(
 
             return call
 
-        rules: Step = (GateName.INTEGRITY, lambda: _integrity(files, task))
+        rules: Step = (GateName.INTEGRITY, lambda: _integrity(parts))
         measurements: list[Step] = [
             (GateName.COMPILE, prepare),
-            (GateName.CORRECTNESS, step(_correct)),
+            (GateName.CORRECTNESS, step(lambda trial: _blaming(trial, _correct))),
             (GateName.PERFORMANCE, step(_times)),
         ]
         steps = {
@@ -131,27 +146,54 @@ def judge(
             "measure": measurements,
             "all": [rules, *measurements],
         }
-        for name, run in steps[stage]:
-            result = _run(name, run)
-            seconds[name.value] = result.duration_ms / 1e3
+        for gate, run in steps[stage]:
+            result = _run(gate, run)
+            seconds[gate.value] = result.duration_ms / 1e3
             results.append(result)
             emit(result)
             if result.verdict is not Verdict.PASSED:
                 break
     seconds["total"] = time.perf_counter() - started
-    return _report(architecture, task, results, seconds, final)
+    return _report(architecture, parts, results, seconds, final)
+
+
+def _blaming(trial: Trial, run: Callable[[Trial], GateResult]) -> GateResult:
+    """Run a step, and name the parts to blame where several fail. Raises SubmissionError."""
+    tasks = trial.session.tasks
+    try:
+        return run(trial)
+    except SubmissionError as error:
+        if len(tasks) == 1:
+            raise
+
+        def fails(some: Sequence[ModuleTask]) -> bool:
+            trial.session.restrict(some)
+            try:
+                _loaded(trial, ())  # a step begins with the processes of the one before
+                run(trial)
+            except SubmissionError:
+                return True
+            return False
+
+        raise Blamed(error, *blame(tasks, fails)) from error
 
 
 def _built(
-    files: Mapping[str, str], task: ModuleTask, cache: Path, unconfined: bool
-) -> tuple[Built, tuple[CompilerOutput, ...]]:
-    """Return the built candidate. Raises NoIsolation, BuildError."""
+    parts: Sequence[Part], cache: Path, unconfined: bool
+) -> tuple[dict[str, Built], tuple[CompilerOutput, ...]]:
+    """Return the built candidate of each task. Raises NoIsolation, BuildError, Blamed."""
     if not (unconfined or isolation_features().any):
         raise NoIsolation(
             "this machine has neither namespaces nor Landlock, so it runs no untrusted code; its "
             "owner may set ARENA_UNCONFINED=1"
         )
-    return build(files, task, cache)
+    found: dict[str, Built] = {}
+    outputs: tuple[CompilerOutput, ...] = ()
+    for part in parts:
+        with blame_part(parts, part):
+            found[part.task.name], more = build(part.files, part.task, cache)
+            outputs += more
+    return found, outputs
 
 
 def _compiled(message: str, outputs: tuple[CompilerOutput, ...], **detail: int) -> GateResult:
@@ -172,16 +214,25 @@ def _run(name: GateName, run: Callable[[], GateResult]) -> GateResult:
     started = time.perf_counter()
     try:
         result = run()
+    except RequestError:
+        raise
+    except Blamed as blamed:
+        result = failure(name, blamed.error)
+        message = f"{result.message}; {blamed}"
+        result = dataclasses.replace(result, message=message, detail=blamed.detail)
     except Exception as error:
         result = failure(name, error)
     return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
 
 
-def _integrity(files: Mapping[str, str], task: ModuleTask) -> GateResult:
-    """Return the result of the integrity gate. Raises SubmissionError."""
-    check_rules(files, task)
+def _integrity(parts: Sequence[Part]) -> GateResult:
+    """Return the result of the integrity gate. Raises SubmissionError, Blamed."""
+    for part in parts:
+        with blame_part(parts, part):
+            check_rules(part.files, part.task)
+    message, count = "no rule violations found", len(parts)
     return GateResult(
-        GateName.INTEGRITY, Verdict.PASSED, message="no rule violations found", passed=1, total=1
+        GateName.INTEGRITY, Verdict.PASSED, message=message, passed=count, total=count
     )
 
 
@@ -235,7 +286,10 @@ def build(
 
 
 def _loaded(trial: Trial, outputs: tuple[CompilerOutput, ...]) -> GateResult:
-    """Start the candidate, whose modules replace the library's. Raises SubmissionError."""
+    """Start the candidate, whose modules replace the library's.
+
+    Raises: SubmissionError; RequestError where one of several modules contains another.
+    """
     from evaluation.production import swap
     from evaluation.production.models import module_class
 
@@ -244,15 +298,18 @@ def _loaded(trial: Trial, outputs: tuple[CompilerOutput, ...]) -> GateResult:
         session.process("library")
     except SubmissionError as error:
         raise Broken(f"the judge's own model does not start: {error}") from error
+    places = {task.name: swap.places(session.model, module_class(task)) for task in session.tasks}
+    for task in session.tasks:
+        if not places[task.name]:
+            raise Broken(f"{trial.architecture.name} has no {task.module}")
+    check_disjoint(places)
     process = session.process("candidate")
-    paths = swap.places(session.model, module_class(trial.task))
     reported = drops.Reported.of(process.reported)
-    if not paths:
-        raise Broken(f"{trial.architecture.name} has no {trial.task.module}")
+    count = sum(map(len, places.values()))
     return _compiled(
-        f"loaded; replaces {len(paths)} modules",
+        f"loaded; replaces {count} modules",
         outputs,
-        modules=len(paths),
+        modules=count,
         reported_modules=reported.swapped,
     )
 
@@ -266,7 +323,9 @@ def _correct(trial: Trial) -> GateResult:
 
     limits = limits_of(trial.architecture.name)
     assert limits is not None, "refused before"
-    count, untaped, worst = tape.check_alone(trial.session)
+    alone = [tape.check_alone(trial.session, task) for task in trial.session.tasks]
+    count, worst = sum(each[0] for each in alone), max(each[2] for each in alone)
+    untaped = [why for each in alone for why in each[1]]
     phases = _end_to_end(trial, limits)
     ratio = max(found["median"] for found in phases.values())
     return GateResult(
@@ -328,16 +387,18 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
 
     from evaluation.production import models, swap, tape, windows
 
-    # The decoy is made with the arguments of the first module of the model.
-    first = swap.places(session.model, models.module_class(session.task))[0]
-    for call in (call for call in tape.record(session, phase).calls if call.path == first):
-        alone = tape.memory_of(session, call, slots=1)
-        try:
-            process = session.bind("decoy", alone, Regime.EAGER)
-            alone.write(0, call.slot)
-            process.run(0, 1)
-        finally:
-            alone.close()
+    for task in session.tasks:
+        # The decoy is made with the arguments of the first module of the model.
+        first = swap.places(session.model, models.module_class(task))[0]
+        calls = tape.record(session, task, phase).calls
+        for call in (call for call in calls if call.path == first):
+            alone = tape.memory_of(session, call, slots=1)
+            try:
+                process = session.bind("decoy", alone, Regime.EAGER)
+                alone.write(0, call.slot)
+                process.run(0, 1)
+            finally:
+                alone.close()
     pair = [
         windows.ModelWindows(session, mode, phase, memory, Regime.EAGER, repeatable=True)
         for mode in ("decoy", "library")
@@ -365,7 +426,7 @@ def _times(trial: Trial) -> GateResult:
 
 def _report(
     architecture: Architecture,
-    task: ModuleTask,
+    parts: Sequence[Part],
     results: Sequence[GateResult],
     seconds: Mapping[str, float],
     final: bool,
@@ -380,9 +441,10 @@ def _report(
     decisive = None if last.verdict is Verdict.PASSED else last
     detail = last.detail if last.gate is GateName.PERFORMANCE else {}
     deployed = detail.get("deployed")
+    task, one = parts[0].task, len(parts) == 1
     return Report(
-        task=f"{task.name}/production",
-        task_hash=architecture.task_hash(task),
+        task=f"{task.name}/{TRACK}" if one else f"{architecture.name}/{COMPOSITION}",
+        task_hash=architecture.task_hash(task) if one else architecture.hash,
         judge_version=JUDGE_VERSION,
         verdict=decisive.verdict if decisive else Verdict.PASSED,
         reason=decisive.reason if decisive else None,

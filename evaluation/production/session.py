@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -119,13 +119,13 @@ class LiveSession:
     def __init__(
         self,
         architecture: Architecture,
-        task: ModuleTask,
+        tasks: Sequence[ModuleTask],
         kind: str,
         fork_server: ForkServer,
         cache: Path,
         seed: int | None = None,
     ) -> None:
-        self.architecture, self.task, self.kind = architecture, task, kind
+        self.architecture, self.tasks, self.kind = architecture, tuple(tasks), kind
         self.size = architecture.sizes[kind]
         self.cache = cache
         self.device = "cuda" if kind == GPU else "cpu"
@@ -139,7 +139,8 @@ class LiveSession:
         self._stack.callback(self.memory.close)
         self._processes: dict[str, ProcessHandle] = {}
         self._folders: dict[str, Path] = {}
-        self.built: Built | None = None
+        self.built: dict[str, Built] = {}
+        """The built candidate of each task, by its name."""
         self._kept_code = KeptCode.of(cache, architecture.hash, torch.__version__)
         self._kept_code.create()
         self.fork_imports()
@@ -149,9 +150,10 @@ class LiveSession:
 
     def fork_imports(self) -> None:
         """Let the fork server import what every process of this session needs."""
-        names = self.architecture.library, self.task.module.rpartition(".")[0]
+        names = [self.architecture.library, models.model_class(self.data).__module__]
+        names += [task.module.rpartition(".")[0] for task in self.tasks]
         self._fork_server.prepare("torch")  # before a library imports the compiler with defaults
-        self._fork_server.import_modules((*names, models.model_class(self.data).__module__))
+        self._fork_server.import_modules(names)
 
     def _make_models(self) -> None:
         self.model: nn.Module = models.build(self.data, self.device)
@@ -186,10 +188,11 @@ class LiveSession:
             trusted = mode not in UNTRUSTED
             scratch = self._stack.enter_context(untrusted_files.scratch())
             self._folders[mode] = scratch
-            assert trusted or self.built, "no candidate is built"
-            folder = self.built.folder if self.built else scratch
+            built = [self.built[task.name] for task in self.tasks if self.built]
+            assert trusted or built, "no candidate is built"
+            folders = [each.folder for each in built] or [scratch]
             limits = ProcessLimits(
-                folder=folder,
+                folder=folders[0],
                 scratch=scratch,
                 memory_bytes=MEMORY_MB[self.kind] << 20,
                 seconds=REPLY_SECONDS,
@@ -197,29 +200,38 @@ class LiveSession:
                 trusted=trusted,
                 compiles=True,
                 kind=self.kind,
-                readable=(self._kept_code.code, self._kept_code.headers),
+                readable=(*folders[1:], self._kept_code.code, self._kept_code.headers),
             )
             process = ProcessHandle(self._fork_server, limits, WindowClock())
             self._stack.enter_context(process)
-            self._build(process, mode, folder)
+            self._build(process, mode)
             self._processes[mode] = process
         return self._processes[mode]
 
-    def _build(self, process: ProcessHandle, mode: str, folder: Path) -> None:
+    def _build(self, process: ProcessHandle, mode: str) -> None:
         layout, descriptors = self.weights.share()
         message = {
             "do": "model",
             "data": dataclasses.asdict(self.data),
             "device": self.device,
             "mode": mode,
-            "module": self.task.module,
-            "folder": str(folder),
-            "entry": self.built.entry if self.built else "",
+            "parts": [self._part(task) for task in self.tasks],
             "weights": layout,
             "kept_code": [str(self._kept_code.code), str(self._kept_code.headers)],
         }
         process.connect()
         process.request(message, descriptors)
+
+    def _part(self, task: ModuleTask) -> dict[str, str]:
+        built = self.built.get(task.name)
+        candidate = {"folder": str(built.folder), "entry": built.entry} if built else {}
+        return {"module": task.module, **candidate}
+
+    def restrict(self, tasks: Sequence[ModuleTask]) -> None:
+        """Replace the modules of these tasks alone from now on, in new processes."""
+        for mode in UNTRUSTED:
+            self.end(mode)
+        self.tasks = tuple(tasks)
 
     def keep_compiled(self) -> None:
         """Keep what the baseline has compiled, for other processes and later verdicts."""

@@ -15,6 +15,7 @@ from torch import nn
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.layout import TensorSpec
 from evaluation.production import calls, models, swap
+from evaluation.production.architectures import ModuleTask
 from evaluation.production.session import LiveSession, PhaseMemory
 from evaluation.tasks.input_families import dtype_name
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF
@@ -77,9 +78,9 @@ class Tape:
 
 
 @torch.inference_mode()
-def record(session: LiveSession, phase: str) -> Tape:
-    """Run the judge's own model on fresh inputs, and return the calls of the task's modules."""
-    cls = models.module_class(session.task)
+def record(session: LiveSession, task: ModuleTask, phase: str) -> Tape:
+    """Run the judge's own model on fresh inputs, and return the calls of a task's modules."""
+    cls = models.module_class(task)
     model = session.model
     found: dict[str, ModuleCall] = {}
     refused: list[str] = []
@@ -252,8 +253,10 @@ def _share(
     return worst, f"its worst element is {worsts[0]:.2g} off, the library's {worsts[1]:.2g}"
 
 
-def check_alone(session: LiveSession, mode: str = "candidate") -> tuple[int, list[str], float]:
-    """Check a candidate's modules on taped calls of every phase.
+def check_alone(
+    session: LiveSession, task: ModuleTask, mode: str = "candidate"
+) -> tuple[int, list[str], float]:
+    """Check a candidate's modules of one task on taped calls of every phase.
 
     Returns: the number of cases, the calls that cannot be taped, and the largest share of an
     allowed error. Raises: SubmissionError.
@@ -262,7 +265,7 @@ def check_alone(session: LiveSession, mode: str = "candidate") -> tuple[int, lis
 
     count, untaped, worst = 0, [], 0.0
     for phase in session.architecture.phases:
-        tape = record(session, phase)
+        tape = record(session, task, phase)
         untaped += [f"{phase}: {why}" for why in tape.untaped[:1]]
         for call in chosen(tape):
             memory = memory_of(session, call, slots=1)
@@ -280,5 +283,5 @@ def check_alone(session: LiveSession, mode: str = "candidate") -> tuple[int, lis
             finally:
                 memory.close()
     if not count:
-        raise Broken(f"no call of {session.task.module} can be taped: {'; '.join(untaped)}")
+        raise Broken(f"no call of {task.module} can be taped: {'; '.join(untaped)}")
     return count, untaped, worst

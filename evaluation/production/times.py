@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,11 +81,15 @@ def measured_times(trial: Trial) -> GateResult:
     plan = windows.PLANS[session.kind]
     limits = limits_of(trial.architecture.name)
     assert limits is not None, "the production gate came before"
-    alone = {
-        phase: timing
-        for phase in trial.architecture.phases
-        if (timing := windows.measure_module(session, phase, Regime.EAGER))
+    modules = {
+        task.name: {
+            phase: timing
+            for phase in trial.architecture.phases
+            if (timing := windows.measure_module(session, task, phase, Regime.EAGER))
+        }
+        for task in session.tasks
     }
+    alone = modules[session.tasks[0].name] if len(modules) == 1 else {}
     found: dict[str, dict[Regime, Timing]] = {}
     best: dict[str, Timing] = {}
     chosen: dict[str, tuple[Regime, Regime]] = {}
@@ -119,8 +123,7 @@ def measured_times(trial: Trial) -> GateResult:
             memory.close()
     reported = {mode: _reported(session, mode) for mode in ("candidate", "library")}
     deployed = combined(best, session.size.steps)
-    speeds = [timing.speedup.speedup for timing in alone.values()]
-    isolated = statistics.geometric_mean(speeds) if speeds else None
+    isolated = _isolated(timing for timings in modules.values() for timing in timings.values())
     ceilings = _ceilings(session, best, chosen)
     over = [phase for phase, ceiling in ceilings.items() if best[phase].speedup.low > ceiling.high]
     facts = drops.Facts(
@@ -136,9 +139,10 @@ def measured_times(trial: Trial) -> GateResult:
         not_compiled=bool(not_compiled),
     )
     reason = drops.drop(facts)
-    unexplained = _unexplained(session, alone, found)
+    unexplained = _unexplained(session, _fastest(modules), found)
     detail = {
         "isolated": isolated,
+        "modules": {name: _isolated(timings.values()) for name, timings in modules.items()},
         "deployed": to_json(deployed),
         "alone": {phase: to_json(timing) for phase, timing in alone.items()},
         "regimes": {
@@ -178,6 +182,24 @@ def measured_times(trial: Trial) -> GateResult:
             message=f"{', '.join(over)}: faster than the model with a module that takes no time",
         )
     return result
+
+
+def _isolated(timings: Iterable[Timing]) -> float | None:
+    """Return the geomean speedup of modules alone; None where none could be taped."""
+    speeds = [timing.speedup.speedup for timing in timings]
+    return statistics.geometric_mean(speeds) if speeds else None
+
+
+def _fastest(modules: Mapping[str, Mapping[str, Timing]]) -> dict[str, Timing]:
+    """Return the largest gain of any module alone in each phase that all are timed in.
+
+    A model gains at most as if each module had that speedup.
+    """
+    phases = set.intersection(*map(set, modules.values()))
+    return {
+        phase: max((t[phase] for t in modules.values()), key=lambda timing: timing.speedup.high)
+        for phase in phases
+    }
 
 
 def _candidate(
@@ -285,8 +307,8 @@ def ceiling(session: LiveSession, phase: str, regime: Regime) -> Interval:
     """Return the speedup of the model whose modules take no time, measured once per machine."""
     path = session.cache / "production" / CEILINGS
     key = "/".join(
-        (session.architecture.hash[:16], session.task.name, phase, regime.value, session.device,
-         torch.__version__)
+        (session.architecture.hash[:16], "+".join(sorted(task.name for task in session.tasks)),
+         phase, regime.value, session.device, torch.__version__)
     )  # fmt: skip
     known = _read(path)
     if key not in known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evaluation.production.architectures import Architecture, ModuleTask
+from evaluation.production.architectures import Architecture
 from evaluation.production.phases import Extent
 
 if TYPE_CHECKING:
@@ -17,6 +17,5 @@ class Trial:
     """One candidate on its way through the gates."""
 
     architecture: Architecture
-    task: ModuleTask
     session: LiveSession
     extent: Extent

@@ -17,6 +17,7 @@ import torch
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, SubmissionError
 from evaluation.production import budget, drops, tape
+from evaluation.production.architectures import ModuleTask
 from evaluation.production.limits import Ratios
 from evaluation.production.phases import Regime
 from evaluation.production.session import UNTRUSTED, LiveSession, PhaseMemory
@@ -304,10 +305,10 @@ class ModuleWindows:
 
 
 def measure_module(
-    session: LiveSession, phase: str, regime: Regime, mode: str = "candidate"
+    session: LiveSession, task: ModuleTask, phase: str, regime: Regime, mode: str = "candidate"
 ) -> Timing | None:
-    """Measure the first module of a phase alone; None where its call cannot be taped."""
-    tapes = [tape.record(session, phase) for _ in range(3)]
+    """Measure the first module of a task alone; None where its call cannot be taped."""
+    tapes = [tape.record(session, task, phase) for _ in range(3)]
     if not tapes[0].calls:
         return None
     path = tapes[0].calls[0].path

@@ -3,9 +3,11 @@
 Candidate, baseline, decoy and free model are processes of this one program. They differ by `mode`:
 
 - `library`: the library's own modules.
-- `candidate`: every module of the task's class is the candidate's.
-- `decoy`: the candidate is loaded and one module of it is made and called, but none is put in.
-- `free`: every module of the class returns a stored output at once, which gives the ceiling.
+- `candidate`: every module of each task's class is the candidate's.
+- `decoy`: the candidate is loaded and one module of each class is made and called; none is put in.
+- `free`: every module of the classes returns a stored output at once, which gives the ceiling.
+
+A part of a candidate is one file, which is loaded under a name of its own and replaces one class.
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ class LiveModel:
         os.environ.update(COMPILER)
         kept = KeptCode(*map(Path, request["kept_code"]))
         self.compiler_cache = ProcessCache(kept, self.device)
-        library: type[nn.Module] = models.import_path(request["module"])
-        with swap.recorded([library]) as made:
+        parts = request["parts"]
+        libraries: list[type[nn.Module]] = [models.import_path(part["module"]) for part in parts]
+        with swap.recorded(libraries) as made:
             self.model = models.build(self.data, self.device)
         self.model.load_state_dict(
             {name: value.to(self.device) for name, value in weights.items()},
@@ -55,21 +58,22 @@ class LiveModel:
             assign=True,
         )
         self.model.requires_grad_(False)
-        self.paths = swap.places(self.model, library)
         self.swapped = 0
-        self.decoy: nn.Module | None = None
-        if self.mode in ("candidate", "decoy"):
-            self._load(Path(request["folder"]), request["entry"], library, made)
-        elif self.mode == "free":
-            for path in self.paths:
-                swap.replace(self.model, path, FreeModule(self.model.get_submodule(path)))
+        self.decoys: dict[str, nn.Module] = {}
+        """Modules of a decoy that are called, by the path of the library's."""
+        for part, library in zip(parts, libraries, strict=True):
+            if self.mode in ("candidate", "decoy"):
+                self._load(Path(part["folder"]), part["entry"], library, made)
+            elif self.mode == "free":
+                for path in swap.places(self.model, library):
+                    swap.replace(self.model, path, FreeModule(self.model.get_submodule(path)))
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._decode: Decode | None = None
         if self.device == "cuda":
             torch.cuda.empty_cache()  # of weights that were replaced
 
     def _load(self, folder: Path, entry: str, library: type[nn.Module], made: swap.Calls) -> None:
-        """Load a candidate and put its modules in. Raises SubmissionError."""
+        """Load a part of a candidate and put its modules in. Raises SubmissionError."""
         if (folder / extensions.FOLDER).exists():
             extensions.replace_load_inline(folder)
         new = getattr(load_module(folder / f"{entry}.py"), swap.MODEL, None)
@@ -81,12 +85,13 @@ class LiveModel:
         swap.check_interface(new, library)
         with torch.device(self.device):
             if self.mode == "decoy":
-                self.decoy = swap.rebuilt(self.model.get_submodule(self.paths[0]), made, new)
-                fresh = [self.decoy]
+                path = swap.places(self.model, library)[0]
+                self.decoys[path] = swap.rebuilt(self.model.get_submodule(path), made, new)
+                fresh = [self.decoys[path]]
             else:
-                swap.swap(self.model, made, library, new)
-                fresh = [self.model.get_submodule(path) for path in self.paths]
-                self.swapped = len(fresh)
+                paths = swap.swap(self.model, made, library, new)
+                fresh = [self.model.get_submodule(path) for path in paths]
+                self.swapped += len(fresh)
         for module in fresh:
             if callable(prepare := getattr(module, PREPARE, None)):
                 prepare()
@@ -167,7 +172,7 @@ class LiveModel:
 
     def _module_launch(self, slots: Sequence[BufferSet], regime: Regime) -> Launch:
         path, tree = slots[0]["path"], slots[0]["tree"]
-        module = self.decoy if self.decoy is not None else self.model.get_submodule(path)
+        module = self.decoys[path] if path in self.decoys else self.model.get_submodule(path)
         function = self._in_regime(module, regime, f"module {path}")
         arguments = [calls.decoded(tree, slot) for slot in slots]
         outputs = [[slot[name] for name in slots[0]["outputs"]] for slot in slots]

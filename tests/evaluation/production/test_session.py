@@ -40,7 +40,7 @@ def session_of(name: str, cache: Path, fork_server: Any) -> LiveSession:
     architecture, task = find_task(name)
     if why := architecture.missing():
         skip_or_fail(why)
-    return LiveSession(architecture, task, CPU, fork_server, cache)
+    return LiveSession(architecture, [task], CPU, fork_server, cache)
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ def session(cache: Path) -> Iterator[LiveSession]:
 
 
 def test_process_opens_the_gpus_memory_before_it_builds_a_model(
-    session: LiveSession, tmp_path: Path
+    session: LiveSession,
 ) -> None:
     process: Any = Recorder()
-    session._build(process, "library", tmp_path)
+    session._build(process, "library")
     assert [what for what, _ in process.asked] == ["connect", "model"]
 
 
@@ -81,7 +81,7 @@ def test_decode_has_logits_of_every_token_of_the_model(cache: Path) -> None:
     sizes = {CPU: dataclasses.replace(size, inputs=inputs)}
     architecture = dataclasses.replace(architecture, sizes=sizes)
     fork_server: Any = Recorder()
-    with LiveSession(architecture, task, CPU, fork_server, cache) as session:
+    with LiveSession(architecture, [task], CPU, fork_server, cache) as session:
         memory = session.phase_memory("decode")
         drawn = session.draw("decode")
         logits = session.forward(session.model, drawn, "prefill")

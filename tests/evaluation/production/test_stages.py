@@ -16,6 +16,7 @@ from evaluation.__main__ import main
 from evaluation.errors import RequestError
 from evaluation.production import judge as production
 from evaluation.production.architectures import Architecture, find_task
+from evaluation.production.composition import Part
 from evaluation.types import GateResult, Reason, Verdict
 
 CANDIDATES = Path(__file__).parent / "candidates"
@@ -73,7 +74,7 @@ def test_terminal_names_the_missing_library(cache: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Architecture, "missing", lambda self: "transformers is not installed")
     architecture, task = find_task(NAME)
     with pytest.raises(RequestError, match="not installed"):
-        production.judge(architecture, task, {}, "cpu", cache, production.Extent(()))
+        production.judge(architecture, [Part(task, {})], "cpu", cache, production.Extent(()))
 
 
 def test_profile_and_unknown_stage_are_refused(cache: Path) -> None:
@@ -90,7 +91,7 @@ def test_deployed_speedup_of_a_final_verdict_is_unseen_as_well(final: bool, unse
     last = GateResult(
         production.GateName.PERFORMANCE, Verdict.PASSED, detail={"deployed": deployed}
     )
-    report = production._report(architecture, task, [last], {}, final)
+    report = production._report(architecture, [Part(task, {})], [last], {}, final)
     assert report.seen is not None and report.seen.speedup == 1.2
     assert (report.unseen == report.seen) is unseen
     assert report.roofline_share is None and report.aka_score == 0

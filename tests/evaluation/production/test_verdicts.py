@@ -12,6 +12,7 @@ from evaluation.device_kind import CPU
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production
 from evaluation.production.architectures import find_task
+from evaluation.production.composition import Part
 from evaluation.production.drops import Drop
 from evaluation.production.phases import Extent, Regime, extent
 from evaluation.production.session import LiveSession
@@ -57,11 +58,9 @@ def judged(
     name: str, candidate: str, cache: Path, fork_server: ForkServer, measured: Extent = EAGER
 ) -> Report:
     architecture, task = find_task(name)
-    files = {task.target_file: (CANDIDATES / f"{candidate}.py").read_text()}
+    part = Part(task, {task.target_file: (CANDIDATES / f"{candidate}.py").read_text()})
     started = time.monotonic()
-    report = production.judge(
-        architecture, task, files, CPU, cache, measured, fork_server=fork_server
-    )
+    report = production.judge(architecture, [part], CPU, cache, measured, fork_server=fork_server)
     took = time.monotonic() - started
     print(f"{name} {candidate}: {report.message} [{took:.1f} s]")
     assert report.verdict is not Verdict.BROKEN, report.gates[-1].private
@@ -72,7 +71,7 @@ def compile_baseline(name: str, cache: Path, fork_server: ForkServer) -> None:
     """Keep the library's compiled model, as the first verdict of a machine does."""
     architecture, task = find_task(name)
     phase = architecture.phases[-1]
-    with LiveSession(architecture, task, CPU, fork_server, cache) as session:
+    with LiveSession(architecture, [task], CPU, fork_server, cache) as session:
         memory = session.phase_memory(phase)
         ModelWindows(session, "library", phase, memory, Regime.COMPILE)
         session.keep_compiled()
