@@ -8,8 +8,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,15 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
     if evaluation is None:
         return
     try:
-        report = _Judging(evaluation, stage, lease, bench).carry_out()
+        report = Judging(
+            f"evaluation {evaluation_id}",
+            evaluation.hardware,
+            stage,
+            bench,
+            _request(evaluation, stage),
+            partial(services.heartbeat_evaluation, evaluation_id, lease),
+            partial(services.record_gate, evaluation_id),
+        ).carry_out()
     except JudgeBroke as broke:
         logger.warning("evaluation %s, %s: %s", evaluation_id, stage.name, broke)
         services.break_evaluation(evaluation_id, lease, str(broke))
@@ -119,31 +128,48 @@ def cache() -> Path:
     return path
 
 
-class _Judging:
-    def __init__(
-        self, evaluation: Evaluation, stage: Stage, lease: str, bench: Bench | None
-    ) -> None:
-        self.evaluation = evaluation
-        self.stage = stage
-        self.lease = lease
-        self.bench = bench
-        self.report: Mapping[str, Any] | None = None
-        self.error = ""
+def _request(evaluation: Evaluation, stage: Stage) -> dict[str, Any]:
+    version, scope = evaluation.judged_version, evaluation.scope
+    profile = scope == Scope.PROFILE and stage is MEASURE
+    return {
+        "task": version.task.slug,
+        "tasks_root": str(root_of(version)),
+        "files": evaluation.submission.files,
+        "stage": stage.name,
+        "scope": JUDGED_AS.get(scope, scope),
+        "cache": str(cache()),
+        **({"profile": evaluation.case} if profile else {}),
+    }
+
+
+@dataclass
+class Judging:
+    """A request to a judge, and what it has answered; `name` is for the log."""
+
+    name: str
+    hardware: Hardware
+    stage: Stage
+    bench: Bench | None
+    request: Mapping[str, Any]
+    heartbeat: Callable[[], bool]
+    record_gate: Callable[[GateResult], object] = lambda gate: None
+    report: Mapping[str, Any] | None = None
+    error: str = ""
 
     def carry_out(self) -> Mapping[str, Any] | None:
         """Return the report, or None when the build passed and measuring follows."""
-        request, end = json.dumps(self._request()), time.monotonic() + self.stage.seconds
+        request, end = json.dumps(self.request), time.monotonic() + self.stage.seconds
         if self.bench:
             ended = self.bench.answer(
                 request,
                 lambda added, on_lines: self._start((*COMMAND, "wait"), None, added, on_lines),
                 self._receive,
                 deadline=end,
-                heartbeat=self._heartbeat,
+                heartbeat=self.heartbeat,
             )
         else:
             judge = self._start(COMMAND, request, {}, self._receive_lines)
-            ended = judge.follow(deadline=lambda: end, heartbeat=self._heartbeat)
+            ended = judge.follow(deadline=lambda: end, heartbeat=self.heartbeat)
         if ended.ending is not Ending.EXITED or ended.code not in (PASSED, NOT_PASSED):
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
@@ -160,23 +186,8 @@ class _Judging:
             on_lines=on_lines,
             stdin=stdin,
             cwd=settings.BASE_DIR,
-            env={**environment(), **compiled_for(self.evaluation.hardware), **added},
+            env={**environment(), **compiled_for(self.hardware), **added},
         )
-
-    def _request(self) -> dict[str, Any]:
-        submission = self.evaluation.submission
-        scope = self.evaluation.scope
-        profile = scope == Scope.PROFILE
-        version = self.evaluation.judged_version
-        return {
-            "task": version.task.slug,
-            "tasks_root": str(root_of(version)),
-            "files": submission.files,
-            "stage": self.stage.name,
-            "scope": JUDGED_AS.get(scope, scope),
-            "cache": str(cache()),
-            **({"profile": self.evaluation.case} if profile and self.stage is MEASURE else {}),
-        }
 
     def _receive_lines(self, lines: list[str]) -> None:
         for line in lines:
@@ -187,15 +198,12 @@ class _Judging:
             case "gate":
                 if message["verdict"] == "broken":  # it is tried again, and this result dropped
                     detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")
-                    logger.error("evaluation %s broke: %s", self.evaluation.pk, detail)
-                services.record_gate(self.evaluation.pk, from_json(GateResult, message))
+                    logger.error("%s broke: %s", self.name, detail)
+                self.record_gate(from_json(GateResult, message))
             case "report" | "profile":
                 self.report = message
             case "error":
                 self.error = message["message"]
-
-    def _heartbeat(self) -> bool:
-        return services.heartbeat_evaluation(self.evaluation.pk, self.lease)
 
     def _explain(self, ended: Ended) -> str:
         match ended.ending:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -46,11 +46,13 @@ def test_what_a_candidate_may_take_is_over_before_its_judge_is_taken_to_have_fai
 
 
 def test_where_the_judge_failed_is_logged_before_it_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    kept = []
-    monkeypatch.setattr(judging.services, "record_gate", lambda pk, gate: kept.append(gate))
-    work = judging._Judging(SimpleNamespace(pk=7), judging.MEASURE, "lease", None)  # type: ignore[arg-type]
+    kept: list[Any] = []
+    here: Any = None
+    work = judging.Judging(
+        "evaluation 7", here, judging.MEASURE, None, {}, lambda: True, kept.append
+    )
     private = {"error": "KeyError", "trace": "Traceback:\n  line 3"}
     gate = {"gate": "compile", "type": "gate"}
     work._receive({**gate, "verdict": "broken", "private": private})
