@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,6 +23,7 @@ from arena.runs.models import GateResult, Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_JUDGED, Scope
 from evaluation.production.architectures import FAMILIES, FOLDER, Architecture, architectures
+from evaluation.production.composition import nested
 from evaluation.production.limits import limits_of
 from evaluation.types import GateName, Interval
 
@@ -125,7 +126,7 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Composition:
+class Prediction:
     """The predicted speedup of the model with several kernels; `nested` contain one another."""
 
     speedup: float
@@ -248,12 +249,12 @@ def _losing() -> Collection[str]:
     return frozenset(found.order_by().values_list(run, flat=True))
 
 
-def descriptions(entry: Entry) -> dict[int, dict[str, Any]]:
+def descriptions(modules: Iterable[Module]) -> dict[int, dict[str, Any]]:
     """Return what the newest version of each task says of its module, by task id.
 
     `kind` is the kind of device on which the judge measured the ceilings.
     """
-    tasks = Task.objects.filter(pk__in=[module.task for module in entry.modules])
+    tasks = Task.objects.filter(pk__in=[module.task for module in modules])
     newest = tasks.order_by().annotate(newest=TaskVersion.newest_of("pk")).values("newest")
     found = TaskVersion.objects.filter(pk__in=newest).order_by()
     rows = found.values_list("task", "public__kind", f"public__{PRODUCTION}")
@@ -275,9 +276,9 @@ def deployed_runs(entry: Entry, device: str, viewer: Viewer) -> RunQuerySet:
     return counted.with_names().order_by("-status", "-unseen_speedup", "-created_at", "pk")
 
 
-def composed(
+def predicted(
     gains: Sequence[tuple[Module, Interval]], paths: Callable[[Module], frozenset[str]]
-) -> Composition | None:
+) -> Prediction | None:
     """Return the speedup that Amdahl's law predicts for the best kernels together.
 
     Each kernel alone saves 1 - 1/speedup of the model's time, and the savings of disjoint modules
@@ -290,7 +291,7 @@ def composed(
     total = sum(saved[module] for module in chosen)
     if not chosen or total >= 1:
         return None
-    return Composition(1 / (1 - total), chosen, tuple(m for m in saved if m not in chosen))
+    return Prediction(1 / (1 - total), chosen, tuple(m for m in saved if m not in chosen))
 
 
 def _disjoint(
@@ -312,7 +313,4 @@ def _disjoint(
 
 def _nested(one: frozenset[str], other: frozenset[str]) -> bool:
     """Return whether a place of one module lies in the other; True where places are unknown."""
-    if not one or not other:
-        return True
-    pairs = ((f"{a}.", f"{b}.") for a in one for b in other)
-    return any(a.startswith(b) or b.startswith(a) for a, b in pairs)
+    return not one or not other or nested(one, other)

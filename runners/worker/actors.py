@@ -1,4 +1,4 @@
-"""Actors of dramatiq messages. `measure` and `check_draft` are sent to the queue of their hardware.
+"""Actors of dramatiq messages, those of one device in the queue of its hardware.
 
 Each claims its row first, so a doubled message does nothing.
 """
@@ -30,6 +30,13 @@ def build(evaluation_id: int) -> None:
 @dramatiq.actor(broker=broker, queue_name="measure")
 def measure(evaluation_id: int) -> None:
     judging.measure(evaluation_id)
+
+
+@dramatiq.actor(broker=broker, queue_name="measure")
+def compose(composition_id: int) -> None:
+    from runners.worker import composing  # an offline GPU box has no boards
+
+    composing.compose(composition_id)
 
 
 @dramatiq.actor(broker=broker, queue_name="measure")

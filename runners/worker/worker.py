@@ -110,18 +110,21 @@ def poll(*duties: Duty) -> None:
                         hardware=duty.hardware,
                         capabilities=found,
                     )
-            if count := runs.reap() + _advance_curation():
+            if count := runs.reap() + _advance_rest(duties):
                 logger.info("reaped or sent again: %s", count)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
 
 
-def _advance_curation() -> int:
+def _advance_rest(duties: Sequence[Duty]) -> int:
+    """Go on with what comes after runs: drafts, verdicts judged again, and compositions."""
     if settings.HEADLESS:
-        return 0  # an offline GPU box has no drafts
+        return 0  # an offline GPU box has runs alone
     from arena.curation import checks, rejudging
+    from arena.leaderboard import compositions
 
-    return checks.reap_checks() + rejudging.advance()
+    count = checks.reap_checks() + rejudging.advance() + compositions.reap()
+    return count + sum(compositions.advance(each.hardware) for each in duties if each.hardware)
 
 
 _found_at = -CAPABILITIES_SECONDS

@@ -16,6 +16,7 @@ from arena.catalog.models import Agent, Harness, Task, TaskFolder, TaskVersion, 
 from arena.curation import drafts, rejudging
 from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
+from arena.leaderboard.models import Composition
 from arena.runs.models import Blob, Experiment, ImportedFile, Run, Submission
 from tests.arena.factories import finished
 
@@ -57,6 +58,7 @@ def rows(root, start, bob) -> None:
     CheckStep.objects.create(check_of=check, number=1, body={"type": "error", "message": "m"})
     Review.objects.create(draft=draft, author=root, reviewer=bob, approved=True)
     rejudging.start(root, Filters(), "A test.", 1)
+    Composition.objects.create(architecture="llama", hardware=run.hardware, submissions={})
 
 
 def test_admin_list_search_filters_and_rows_of_every_model_open(client, root, rows):

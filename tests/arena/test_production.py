@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.leaderboard.production import Module, composed
+from arena.leaderboard.production import Module, predicted
 from evaluation.types import Interval
 from tests.arena.production import interval
 
@@ -16,7 +16,7 @@ def module(name: str) -> Module:
 def test_composed_kernels_add_their_savings() -> None:
     gains = [(module("norm"), Interval(1.25, 1.2, 1.3)), (module("mlp"), Interval(2.0, 1.9, 2.1))]
     places = {"norm": frozenset({"model.layers.*.norm"}), "mlp": frozenset({"model.layers.*.mlp"})}
-    found = composed(gains, lambda each: places[each.operator])
+    found = predicted(gains, lambda each: places[each.operator])
     assert found is not None and not found.nested
     assert found.speedup == pytest.approx(1 / (1 - 0.2 - 0.5))
 
@@ -27,7 +27,7 @@ def test_composed_kernels_of_nested_modules_count_where_they_save_most() -> None
     def chosen(layer: float) -> set[str]:
         speedups = {"layer": layer, "norm": 1.1, "mlp": 1.2}
         gains = [(module(n), Interval(s, s * 0.99, s * 1.01)) for n, s in speedups.items()]
-        found = composed(gains, lambda each: frozenset({names[each.operator]}))
+        found = predicted(gains, lambda each: frozenset({names[each.operator]}))
         assert found is not None
         assert {m.operator for m in found.nested} | {m.operator for m in found.modules} == {*names}
         return {each.operator for each in found.modules}
@@ -38,11 +38,11 @@ def test_composed_kernels_of_nested_modules_count_where_they_save_most() -> None
 
 def test_composed_kernels_that_do_not_gain_are_no_prediction() -> None:
     unsure = Interval(**interval(1.01))
-    assert composed([(module("norm"), unsure)], lambda _: frozenset()) is None
-    assert composed([], lambda _: frozenset()) is None
+    assert predicted([(module("norm"), unsure)], lambda _: frozenset()) is None
+    assert predicted([], lambda _: frozenset()) is None
 
 
 def test_composed_modules_of_unknown_places_do_not_add_up() -> None:
     gains = [(module(n), Interval(**interval(s))) for n, s in (("norm", 1.2), ("mlp", 1.3))]
-    found = composed(gains, lambda _: frozenset())
+    found = predicted(gains, lambda _: frozenset())
     assert found is not None and [each.operator for each in found.modules] == ["mlp"]

@@ -23,12 +23,12 @@ from arena.leaderboard.production import (
     Module,
     best_of,
     chosen_device,
-    composed,
     deployed_runs,
     descriptions,
     devices,
     entries,
     judged,
+    predicted,
 )
 from arena.leaderboard.results import Snapshot, snapshot
 from arena.runs.charts import funnel_chart
@@ -145,7 +145,7 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404
     now = snapshot()
     tabs, device, problems = _device(request, now)
-    described = descriptions(entry)
+    described = descriptions(entry.modules)
     same_kind = {pk: d for pk, d in described.items() if device and d["kind"] == device.kind}
     known = {pk: each.get("ceilings") for pk, each in same_kind.items()}
     slug = device.slug if device else ""
@@ -164,7 +164,7 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         for run in listed
         if run.pk in funnels
     ]
-    together = composed(
+    together = predicted(
         [(each.module, each.deployed) for each in best],
         lambda module: entry.paths(module, described.get(module.task, {}).get("paths")),
     )

@@ -1,0 +1,85 @@
+"""Table of compositions: the best kernels of an architecture, measured together on one device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
+
+from arena.catalog.models import Hardware
+from arena.runs.models import one_of
+from evaluation.types import Verdict
+
+
+class CompositionStatus(models.TextChoices):
+    QUEUED = "queued", "Queued"
+    RUNNING = "running", "Running"
+    DONE = "done", "Done"
+    BROKEN = "broken", "Broken"
+
+
+ACTIVE = (CompositionStatus.QUEUED, CompositionStatus.RUNNING)
+
+
+class Composition(models.Model):
+    """A measurement of one set of submissions in one model.
+
+    `submissions` has the id and the content hash of each, by its operator. `key` stands for the
+    hashes and the architecture's file. `gates` has the detail of each gate by its name.
+    """
+
+    Status = CompositionStatus
+
+    architecture = models.SlugField(max_length=60)
+    architecture_hash = models.CharField(max_length=64)
+    hardware = models.ForeignKey(Hardware, models.PROTECT, related_name="+")
+    key = models.CharField(max_length=64)
+    submissions: Any = models.JSONField()
+    status = models.CharField(
+        max_length=7, choices=CompositionStatus, default=CompositionStatus.QUEUED
+    )
+    verdict = models.CharField(max_length=10, blank=True)
+    message = models.TextField(blank=True)
+    gates: Any = models.JSONField(default=dict, blank=True)
+    judge_version = models.CharField(max_length=50, blank=True)
+    fingerprint: Any = models.JSONField(default=dict, blank=True)
+    attempts = models.PositiveIntegerField(default=0)
+    lease = models.CharField(max_length=100, blank=True)
+    heartbeat_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            one_of("status", CompositionStatus, "composition_status_known"),
+            models.UniqueConstraint(
+                fields=["hardware", "architecture", "key"], name="composition_unique"
+            ),
+            models.UniqueConstraint(
+                fields=["hardware"], condition=Q(status__in=ACTIVE), name="composition_one_active"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"composition of {self.architecture} on {self.hardware}"
+
+    def get_absolute_url(self) -> str:
+        return f"{reverse('architecture', args=[self.architecture])}?hardware={self.hardware.slug}"
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict == Verdict.PASSED
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether the judge could measure it, with whatever result."""
+        return self.status == CompositionStatus.DONE and self.verdict != Verdict.SKIPPED
+
+    @property
+    def active(self) -> bool:
+        return self.status in ACTIVE

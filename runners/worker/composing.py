@@ -1,0 +1,71 @@
+"""Composing: the judge measures several submissions in one model, while its device is idle."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+from arena.catalog.models import PRODUCTION
+from arena.catalog.task_folders import root_of_suite
+from arena.leaderboard import compositions
+from arena.leaderboard.models import Composition
+from arena.runs.models import Submission
+from arena.runs.services import new_lease
+from arena.runs.states import Scope
+from evaluation.production.composition import COMPOSITION
+from evaluation.types import Report, from_json
+from runners.worker.bench import Bench, here, taken
+from runners.worker.judging import MEASURE, JudgeBroke, Judging, cache
+
+logger = logging.getLogger(__name__)
+
+
+def compose(composition_id: int) -> None:
+    """Measure a queued composition, once a bench of its hardware is free."""
+    found = Composition.objects.filter(pk=composition_id).select_related("hardware").first()
+    benches = here.get(found.hardware.slug) if found else None
+    with taken(benches or [Bench()]) as bench:
+        if bench is None:
+            return
+        lease = new_lease()
+        if claimed := compositions.claim(composition_id, lease):
+            _carry_out(claimed, lease, bench)
+        if not benches:
+            bench.clear()  # nobody else knows it
+
+
+def _carry_out(composition: Composition, lease: str, bench: Bench) -> None:
+    try:
+        report = Judging(
+            str(composition),
+            composition.hardware,
+            MEASURE,
+            bench,
+            _request(composition),
+            partial(compositions.heartbeat, composition.pk, lease),
+        ).carry_out()
+        assert report is not None, "a measurement has a report"
+    except JudgeBroke as broke:
+        logger.warning("%s: %s", composition, broke)
+        compositions.put_back(composition.pk, lease, str(broke))
+    except Exception as error:
+        compositions.put_back(composition.pk, lease, f"{type(error).__name__}: {error}")
+        raise
+    else:
+        compositions.finish(composition, lease, from_json(Report, report))
+
+
+def _request(composition: Composition) -> dict[str, Any]:
+    chosen = [each["id"] for each in composition.submissions.values()]
+    files: dict[str, str] = {}
+    for submission in Submission.objects.filter(pk__in=chosen):
+        files |= submission.files
+    return {
+        "task": f"{composition.architecture}/{COMPOSITION}",
+        "tasks_root": str(root_of_suite(PRODUCTION)),
+        "files": files,
+        "stage": MEASURE.name,
+        "scope": Scope.FINAL,
+        "cache": str(cache()),
+    }
