@@ -16,11 +16,14 @@ from arena.catalog.models import Hardware
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
 from arena.leaderboard.boards import Option
+from arena.leaderboard.compositions import measured, together
+from arena.leaderboard.models import Composition
 from arena.leaderboard.production import (
     FAMILY_TITLES,
     Best,
     Entry,
     Module,
+    Prediction,
     best_of,
     chosen_device,
     deployed_runs,
@@ -28,15 +31,26 @@ from arena.leaderboard.production import (
     devices,
     entries,
     judged,
-    predicted,
 )
 from arena.leaderboard.results import Snapshot, snapshot
 from arena.runs.charts import funnel_chart
-from arena.runs.funnels import Cells, Funnel, Line, Phase, ceilings_of, funnels_of, regimes_of
+from arena.runs.funnels import (
+    DROPS_BY_NAME,
+    Cells,
+    Funnel,
+    Line,
+    Phase,
+    ceilings_of,
+    decode_windows,
+    funnel,
+    funnels_of,
+    regimes_of,
+)
 from arena.runs.models import Run
-from evaluation.types import Interval
+from evaluation.types import GateName, Interval
 
 SUBMISSIONS_A_PAGE = 12
+TOGETHER = "All best kernels"
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,35 @@ class Submission:
     def line(self) -> Line:
         """Return its line of the funnel chart."""
         return replace(self.funnel.lines[0], label=f"{self.name}<br>{self.who}")
+
+
+@dataclass(frozen=True)
+class Composed:
+    """The best kernels together: their prediction, and what was measured of this very set.
+
+    `funnel` is None where the model was not timed; `blamed` are the modules that made it fail.
+    """
+
+    prediction: Prediction
+    measured: Composition | None
+    funnel: Funnel | None
+    blamed: Sequence[str]
+    drop: str
+
+    @property
+    def passed(self) -> bool:
+        return self.funnel is not None and self.measured is not None and self.measured.passed
+
+    @property
+    def why(self) -> str:
+        """Return one sentence on why it failed: of its drop reason, else the judge's last line."""
+        message = self.measured.message if self.measured else ""
+        return DROPS_BY_NAME.get(self.drop) or message.strip().rpartition("\n")[2]
+
+    @property
+    def line(self) -> Line | None:
+        """Return its line of the funnel chart."""
+        return replace(self.funnel.lines[0], label=TOGETHER) if self.funnel else None
 
 
 @require_safe
@@ -164,10 +207,7 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         for run in listed
         if run.pk in funnels
     ]
-    together = predicted(
-        [(each.module, each.deployed) for each in best],
-        lambda module: entry.paths(module, described.get(module.task, {}).get("paths")),
-    )
+    composed = _composed(entry, now, device)
     context = {
         "entry": entry,
         "tabs": tabs,
@@ -176,9 +216,9 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         "unavailable": next((d for each in described.values() if (d := _text(each))), ""),
         "rows": [(row, row.shares(phases)) for row in rows],
         "phases": phases,
-        "composed": together if together and len(together.modules) > 1 else None,
-        **_regimes(rows),
-        **_submissions(submissions, page),
+        "composed": composed,
+        **_regimes(rows, composed),
+        **_submissions(submissions, page, composed),
     }
     return render(request, "production/architecture.html", context)
 
@@ -221,25 +261,50 @@ def _row(
     )
 
 
+def _composed(entry: Entry, now: Snapshot, device: Hardware | None) -> Composed | None:
+    """Return the best kernels of an architecture together; None where there are fewer than two."""
+    wanted = together(now, device.slug).get(entry.name) if device else None
+    if wanted is None or device is None:
+        return None
+    found = measured(entry.name, device, wanted)
+    gates = found.gates if found else {}
+    windows = decode_windows(entry.name, device.kind)
+    timed = funnel(gates.get(GateName.PERFORMANCE), gates.get(GateName.CORRECTNESS), None, windows)
+    failed: Mapping[str, Any] = next((each for each in gates.values() if "blamed" in each), {})
+    names = {module.operator: entry.short(module.title) for module in entry.modules}
+    return Composed(
+        prediction=wanted.prediction,
+        measured=found,
+        funnel=replace(timed, predicted=wanted.prediction.speedup) if timed else None,
+        blamed=[names.get(name, name) for name in failed.get("blamed", ())],
+        drop=timed.drop if timed else failed.get("drop", ""),
+    )
+
+
 def _text(described: Mapping[str, Any]) -> str:
     """Return why this machine cannot judge a module; empty if it can."""
     why = described.get("unavailable")
     return why if isinstance(why, str) else ""
 
 
-def _regimes(rows: Sequence[ModuleRow]) -> dict[str, Any]:
+def _regimes(rows: Sequence[ModuleRow], composed: Composed | None) -> dict[str, Any]:
     """Return the phases of the best kernels with their cells of the table of regimes."""
-    phases = [(row, phase) for row in rows if row.funnel for phase in row.funnel.phases]
+    funnels = [(row.name, row.funnel) for row in rows]
+    funnels += [(TOGETHER, composed.funnel)] if composed else []
+    phases = [(name, phase) for name, found in funnels if found for phase in found.phases]
     regimes = regimes_of([phase for _, phase in phases])
-    cells: list[tuple[ModuleRow, Phase, Cells]] = [
-        (row, phase, phase.cells(regimes)) for row, phase in phases
+    cells: list[tuple[str, Phase, Cells]] = [
+        (name, phase, phase.cells(regimes)) for name, phase in phases
     ]
     return {"regimes": regimes, "regime_rows": cells}
 
 
-def _submissions(submissions: Sequence[Submission], page: Page[Run]) -> dict[str, Any]:
-    lines = [each.line for each in submissions]
-    deployed = [each.funnel.deployed for each in submissions]
+def _submissions(
+    submissions: Sequence[Submission], page: Page[Run], composed: Composed | None
+) -> dict[str, Any]:
+    lines = [composed.line] if composed and composed.line else []
+    lines += [each.line for each in submissions]
+    deployed = [line.deployed for line in lines]
     losing = sum(each.funnel.loses for each in submissions)
     return {
         "page": page,
