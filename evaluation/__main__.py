@@ -49,8 +49,8 @@ from evaluation.importing import command as importing
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.production.architectures import TRACK, not_admitted
-from evaluation.repository import task as repository
 from evaluation.production.composition import COMPOSITION
+from evaluation.repository import task as repository
 from evaluation.tasks.spec import Task, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import GateResult, Profile, Report, TaskCheck, Verdict, to_json

@@ -6,8 +6,7 @@ import logging
 from functools import partial
 from typing import Any
 
-from arena.catalog.models import PRODUCTION
-from arena.catalog.task_folders import root_of_suite
+from arena.catalog.task_folders import root_of_operator
 from arena.leaderboard import compositions
 from arena.leaderboard.models import Composition
 from arena.runs.models import Submission
@@ -63,7 +62,7 @@ def _request(composition: Composition) -> dict[str, Any]:
         files |= submission.files
     return {
         "task": f"{composition.architecture}/{COMPOSITION}",
-        "tasks_root": str(root_of_suite(PRODUCTION)),
+        "tasks_root": str(root_of_operator(None)),
         "files": files,
         "stage": MEASURE.name,
         "scope": Scope.FINAL,
