@@ -7,6 +7,7 @@ reads a task, a seed or a reference. Each candidate or baseline process is a san
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -45,11 +46,17 @@ def serve_forks(descriptor: int) -> None:
                 languages()[request["prepare"]].prepare()
         elif "import" in request:
             _import(request["import"])
-        elif os.fork() == 0:
+        elif _fork() == 0:
             judge.close()
             _supervise(request, descriptors)
         for number in descriptors:
             os.close(number)
+
+
+def _fork() -> int:
+    """Fork with all objects so far exempt from collection, which would copy their memory."""
+    gc.freeze()
+    return os.fork()
 
 
 def _import(names: list[str]) -> None:

@@ -92,6 +92,30 @@ def test_forked_process_has_only_its_channel_open(tmp_path: Path) -> None:
     assert [str(path).partition(":")[0] for path in opened.values()] == ["socket"]
 
 
+COLLECTED = """
+import gc
+
+print(len(gc.get_objects()), flush=True)
+
+def answer(): ...
+"""
+
+
+def test_fork_collects_no_objects_of_the_fork_server(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    built, scratch = tmp_path / "built", tmp_path / "scratch"
+    built.mkdir()
+    scratch.mkdir()
+    (built / "answer.py").write_text(COLLECTED)
+    limits = ProcessLimits(
+        folder=built, scratch=scratch, memory_bytes=1 << 30, seconds=30, threads=1
+    )
+    with ProcessHandle(fork_server, limits, WindowClock()) as process:
+        process.load("torch", built, "answer")
+        assert int(process.log()) < 10_000  # PyTorch has 170,000
+
+
 BEFORE_AND_AFTER = """
 import os, pathlib, sys
 from evaluation.languages import languages
