@@ -8,6 +8,7 @@ fingerprint, or the reason of a refusal. Each problem has a process of its own.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -39,6 +40,7 @@ def main(requests: Path, folder: Path) -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     torch.ones(2, device="meta").add(1)  # imports what operations without data need
+    gc.freeze()  # collection in a fork would walk these objects and copy their memory
     seconds = asked["seconds"]
     for each in asked["problems"]:
         pid = os.fork()
