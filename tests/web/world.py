@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from arena.catalog import services as catalog
-from arena.catalog.models import Task
-from arena.runs import services
+from arena.catalog.models import Operator, Task, TaskVersion
+from arena.runs import services, standings
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
 from evaluation.tasks.spec import folder_of, self_tested
@@ -83,6 +83,22 @@ def tasks() -> TemporaryDirectory[str]:
     return folder
 
 
+_synced: dict[type[Operator | Task | TaskVersion], list[Any]] = {}
+"""Rows of the tasks, once this process has written them: another test gets copies."""
+
+
+def write_tasks() -> None:
+    """Write the rows of the tasks into an empty catalogue."""
+    if _synced:
+        for model, rows in _synced.items():
+            model.objects.bulk_create(rows)
+        standings.touch()
+        return
+    catalog.sync_tasks(Path(tasks().name))
+    for model in (Operator, Task, TaskVersion):
+        _synced[model] = list(model.objects.all())
+
+
 class World:
     """Builds runs through the services, as workers do, reproducibly from a seed."""
 
@@ -90,7 +106,7 @@ class World:
         self.dice = random.Random(seed)
 
     def build(self) -> None:
-        catalog.sync_tasks(Path(tasks().name))
+        write_tasks()
         specs = [
             catalog.AgentSpec(slug, title, slug, description=text)
             for slug, title, text, _ in AGENTS
