@@ -72,6 +72,11 @@ class Composition(models.Model):
         return f"{reverse('architecture', args=[self.architecture])}?hardware={self.hardware.slug}"
 
     @property
+    def parts(self) -> list[dict[str, Any]]:
+        """Return id and content hash of each submission."""
+        return list(self.submissions.values())
+
+    @property
     def passed(self) -> bool:
         return self.verdict == Verdict.PASSED
 

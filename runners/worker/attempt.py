@@ -240,7 +240,9 @@ class _Attempt:
     def _profiled(self, case: str) -> Answer:
         """Answer with a profile of the last round, so that it replaces no verdict."""
         if self.run.task_version.task.has_one_speedup:
-            return self._refuse("note", text="Kernels are profiled, and not what they are part of.")
+            return self._refuse(
+                "note", text="Kernels alone: modules and repositories are not profiled."
+            )
         submission = self.run.submissions.order_by("-round").first()
         if submission is None:
             text = "Nothing was handed in yet: ./arena-check does, and that round can be profiled."

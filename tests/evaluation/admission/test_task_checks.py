@@ -41,7 +41,7 @@ def test_numbers_of_the_example_are_accepted(tmp_path: Path) -> None:
     ("old", "new", "problem"),
     [
         ("n = 4097, a = 2.0", "n = 4096, a = 0.5", "cases: held-out cases that are seen: odd is"),
-        ("c1 = 4.0", "c1 = 4e9", "tolerance: inputs of 4 significant bits give float32"),
+        ("c1 = 4.0", "c1 = 4e12", "tolerance: inputs of 4 significant bits give float32"),
         ("return 3 * case", "return 300 * case", "cost: a float32 case moves 4.9152e+06 bytes"),
         ("return 3 * case", "return 0.5 * case", "cost: a float32 case moves 8192 bytes"),
         ('2 * case["n"]', 'float("inf")', "cost: `cost` counts inf operations"),

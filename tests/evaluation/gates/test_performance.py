@@ -41,7 +41,12 @@ def trial(task: Task, shares: list[float], tmp_path: Path) -> Trial:
         confirm_baseline=lambda measured, measure_again: (measured, 0),
     )
     stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}
-    stub |= {"cache": tmp_path, "max_elements": None, "progress": lambda *counted: None}
+    stub |= {
+        "compiled": None,
+        "cache": tmp_path,
+        "max_elements": None,
+        "progress": lambda *counted: None,
+    }
     trial = SimpleNamespace(**stub)
     return cast(Trial, trial)
 
