@@ -115,6 +115,7 @@ def judged(cache: Path, server: ForkServer, *candidates: str) -> Report:
 
 
 @pytest.mark.slow
+@pytest.mark.serial  # beside other work, two short blocks can look faster than a free module
 def test_model_with_two_kernels_is_checked_and_timed(
     cache: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +139,11 @@ def test_model_with_two_kernels_is_checked_and_timed(
 
 @pytest.mark.slow
 def test_kernels_that_clash_are_named(cache: Path, server: ForkServer) -> None:
-    """Operators of PyTorch have one name for each process."""
+    """Operators of PyTorch have one name for each process.
+
+    Each file calls its operator by name, and finds the other's. A call of one that another has
+    replaced would be undefined: it ends with one error or another.
+    """
     report = judged(cache, server, "operator_norm", "operator_mlp")
     assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.CALL_ERROR)
     failed = report.gates[-1]

@@ -18,4 +18,4 @@ class ModelNew(torch.nn.Module):
         self.down_proj = torch.nn.Linear(*reversed(sizes), bias=False)
 
     def forward(self, x):
-        return self.down_proj(kernel(self.gate_proj(x), self.up_proj(x)))
+        return self.down_proj(torch.ops.candidate.kernel(self.gate_proj(x), self.up_proj(x)))

@@ -16,4 +16,4 @@ class ModelNew(torch.nn.Module):
         self.variance_epsilon = eps
 
     def forward(self, hidden_states):
-        return kernel(hidden_states, self.weight, self.variance_epsilon)
+        return torch.ops.candidate.kernel(hidden_states, self.weight, self.variance_epsilon)
