@@ -106,11 +106,8 @@ def _continues(result: GateResult) -> bool:
 def _run(gate: Gate, trial: Trial, unconfined: bool) -> GateResult:
     started = time.perf_counter()
     try:
-        if gate.NAME is not GateName.INTEGRITY and not (unconfined or isolation_features().any):
-            raise NoIsolation(
-                "this machine has neither namespaces nor Landlock, so it runs no untrusted code; "
-                "its owner may set ARENA_UNCONFINED=1"
-            )
+        if gate.NAME is not GateName.INTEGRITY:
+            require_isolation(unconfined)
         if gate.STAGE == "measure" and (why := _not_run_here(trial.task)):
             result = GateResult(gate.NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
         else:
@@ -118,6 +115,18 @@ def _run(gate: Gate, trial: Trial, unconfined: bool) -> GateResult:
     except Exception as error:
         result = failure(gate.NAME, error)
     return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
+
+
+def require_isolation(unconfined: bool) -> None:
+    """Require that untrusted code is isolated here, or that the machine's owner does without.
+
+    Raises: NoIsolation.
+    """
+    if not (unconfined or isolation_features().any):
+        raise NoIsolation(
+            "this machine has neither namespaces nor Landlock, so it runs no untrusted code; its "
+            "owner may set ARENA_UNCONFINED=1"
+        )
 
 
 def failure(gate: GateName, error: Exception) -> GateResult:

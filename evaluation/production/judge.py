@@ -20,7 +20,6 @@ from evaluation.building import extensions, native, static_analysis
 from evaluation.errors import (
     Broken,
     BuildError,
-    NoIsolation,
     Rejected,
     RequestError,
     SubmissionError,
@@ -182,11 +181,9 @@ def _built(
     parts: Sequence[Part], cache: Path, unconfined: bool
 ) -> tuple[dict[str, Built], tuple[CompilerOutput, ...]]:
     """Return the built candidate of each task. Raises NoIsolation, BuildError, Blamed."""
-    if not (unconfined or isolation_features().any):
-        raise NoIsolation(
-            "this machine has neither namespaces nor Landlock, so it runs no untrusted code; its "
-            "owner may set ARENA_UNCONFINED=1"
-        )
+    from evaluation.pipeline import require_isolation
+
+    require_isolation(unconfined)
     found: dict[str, Built] = {}
     outputs: tuple[CompilerOutput, ...] = ()
     for part in parts:

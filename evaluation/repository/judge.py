@@ -17,9 +17,9 @@ from typing import Any
 
 from evaluation import JUDGE_VERSION, device_kind
 from evaluation.device_kind import GPU
-from evaluation.errors import Broken, BuildError, NoIsolation, SubmissionError
+from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.gates.performance import interval_text, overall
-from evaluation.pipeline import Emit, aka_score, failure
+from evaluation.pipeline import Emit, aka_score, failure, require_isolation
 from evaluation.repository import benchmark, submission
 from evaluation.repository.builds import Checkout, checkout, ended, log
 from evaluation.repository.task import BUILD, CORRECTNESS, SEED, RepositoryTask
@@ -114,11 +114,7 @@ def _compile(trial: Trial) -> GateResult:
 
     Raises: BuildError; Broken where the unchanged repository does not build either; NoIsolation.
     """
-    if not (trial.unconfined or isolation_features().any):
-        raise NoIsolation(
-            "this machine has neither namespaces nor Landlock, so it runs no untrusted code; its "
-            "owner may set ARENA_UNCONFINED=1"
-        )
+    require_isolation(trial.unconfined)
     try:
         trial.built = checkout(trial.task, trial.files, trial.cache)
     except BuildError:
