@@ -27,6 +27,7 @@ import select
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,19 @@ from evaluation import (
     report_text,
     repository_commands,
 )
+from evaluation.answers import (
+    BAD_REQUEST,
+    BROKEN,
+    NOT_PASSED,
+    PASSED,
+    admitted,
+    is_unconfined,
+    judged,
+    judged_in_lines,
+    print_json,
+    source_of,
+    stage_and_scope,
+)
 from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.errors import RequestError, TaskError
@@ -53,11 +67,10 @@ from evaluation.production.composition import COMPOSITION
 from evaluation.repository import task as repository
 from evaluation.tasks.spec import Task, folder_of
 from evaluation.tracks.load import load_task, load_tasks
-from evaluation.types import GateResult, Profile, Report, TaskCheck, Verdict, to_json
+from evaluation.types import GateResult, Profile, Report, to_json
 
 # Functions import what takes seconds: torch, by way of sessions, profiles and admission.
 
-PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
 IDLE_SECONDS = 3.0
 """After this time without a request, a waiting judge imports what only some requests need."""
@@ -163,27 +176,21 @@ def judge_sources(options: argparse.Namespace) -> int:
     if options.track == repository.TRACK:
         return repository_commands.judge_sources(options)
     request = _request_of_files(options, options.scope)
-    if options.json:
-        return _exit_code(_emit_lines(request))
-    report = _judged_on_a_terminal(request) if sys.stderr.isatty() else _judged(request)
-    print(report_text.report(report))
-    return _exit_code(report)
+    on_terminal = sys.stderr.isatty() and not options.json
+    judge = partial(_judged_on_a_terminal if on_terminal else pipeline.evaluate, request)
+    return judged(judge, options.json, report_text.report)
 
 
-def _judged(request: pipeline.Request) -> Report:
-    return pipeline.evaluate(request, lambda result: print(report_text.gate(result), flush=True))
-
-
-def _judged_on_a_terminal(request: pipeline.Request) -> Report:
+def _judged_on_a_terminal(request: pipeline.Request, emit: pipeline.Emit) -> Report:
     """Judge, and show on stderr which case is judged now: a gate takes up to a minute."""
     line = report_text.ProgressLine(sys.stderr)
 
-    def emit(result: GateResult) -> None:
+    def emit_below(result: GateResult) -> None:
         line.clear()
-        print(report_text.gate(result), flush=True)
+        emit(result)
 
     try:
-        return pipeline.evaluate(request, emit, progress=line.show)
+        return pipeline.evaluate(request, emit_below, progress=line.show)
     finally:
         line.clear()
 
@@ -212,8 +219,8 @@ def admit_tasks(options: argparse.Namespace) -> int:
         return repository_commands.admit_task(options)
     folder = folder_of(options.tasks, options.operator)
     tasks = [_task(options)] if options.track else load_tasks(folder)
-    admitted = [_admit(task, options) for task in tasks]
-    return PASSED if all(admitted) else NOT_PASSED
+    found = [_admitted(task, options) for task in tasks]
+    return PASSED if all(found) else NOT_PASSED
 
 
 def fit_operators(options: argparse.Namespace) -> int:
@@ -233,40 +240,17 @@ def fit_operators(options: argparse.Namespace) -> int:
     return NOT_PASSED if refused else PASSED
 
 
-def _admit(task: Task, options: argparse.Namespace) -> bool:
+def _admitted(task: Task, options: argparse.Namespace) -> bool:
     """Return false for a task that is refused; true also for one that cannot be judged here."""
-    from evaluation.admission.admit import Attempt, admit, implementations
+    from evaluation.admission.admit import admit, implementations
 
-    def emit(kind: str, data: Mapping[str, Any]) -> None:
-        if options.stream:
-            _print_json({"type": kind, "task": task.slug, **data})
-
-    def report(found: Attempt | TaskCheck) -> None:
-        if options.stream:
-            emit("check" if isinstance(found, TaskCheck) else "attempt", to_json(found))
-        elif not options.json:
-            print(report_text.attempt(found), flush=True)
-
-    if why := languages()[task.track.target].runs_here() or _misplaced(task, options):
-        emit("skipped", {"message": why})
-        print(f"{task.slug}: skipped: {why}", file=sys.stderr)
-        return True
-    if not (options.json or options.stream):
-        print(f"{task.slug}: judging every implementation kept beside it", flush=True)
-    try:
-        emit("task", {"count": sum(1 for _ in implementations(task))})
-        admission = admit(task, options.cache, report)
-    except TaskError as error:
-        if not options.stream:
-            raise
-        emit("error", {"message": str(error)})
-        return False
-    if options.stream:
-        emit("admission", to_json(admission))
-    else:
-        text = json.dumps(to_json(admission)) if options.json else report_text.admission(admission)
-        print(text, flush=True)
-    return admission.admitted
+    return admitted(
+        task.slug,
+        options,
+        languages()[task.track.target].runs_here() or _misplaced(task, options),
+        partial(admit, task, options.cache),
+        lambda: sum(1 for _ in implementations(task)),
+    )
 
 
 def show_hardware(options: argparse.Namespace) -> int:
@@ -286,14 +270,14 @@ def wait_for_requests() -> int:
     from evaluation.session import MeasurementSession  # noqa: F401 - takes long to import
 
     with ForkServer() as fork_server:
-        _print_json({"type": "ready"})
+        print_json("ready", {})
         if device_kind.gpu_vendor() in device_kind.JUDGED:
             fork_server.prepare("triton")
             if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
                 fork_server.prepare("torch")
         for line in iter(sys.stdin.readline, ""):
             code = serve_request(line, fork_server)
-            _print_json({"type": "end", "code": code})
+            print_json("end", {"code": code})
             if code == BROKEN:
                 return BROKEN
     return PASSED
@@ -310,17 +294,17 @@ def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
             return repository_commands.serve(data, _cache(data.get("cache") or ""), TASKS)
         request = _request_of_json(data)
     except (RequestError, ValueError, KeyError, TypeError) as error:
-        _print_json({"type": "error", "message": str(error)})
+        print_json("error", {"message": str(error)})
         return BAD_REQUEST
     try:
         if data.get("profile") is not None:
             return _emit_profile(request, str(data["profile"]))
-        return _exit_code(_emit_lines(request, fork_server))
+        return judged_in_lines(lambda emit: pipeline.evaluate(request, emit, fork_server))
     except RequestError as error:
-        _print_json({"type": "error", "message": str(error)})
+        print_json("error", {"message": str(error)})
         return BAD_REQUEST
     except Exception as error:
-        _print_json({"type": "error", "message": f"{type(error).__name__}: {error}"})
+        print_json("error", {"message": f"{type(error).__name__}: {error}"})
         traceback.print_exc()
         return BROKEN
 
@@ -339,23 +323,21 @@ def _parse(text: str) -> dict[str, Any]:
 
 def _request_of_json(data: Mapping[str, Any]) -> pipeline.Request:
     operator, _, track = data["task"].partition("/")
-    stage, scope = data.get("stage", "all"), data.get("scope", "final")
-    if stage not in pipeline.STAGES or scope not in pipeline.SCOPES:
-        raise RequestError(f"stage is one of {pipeline.STAGES}, scope one of {pipeline.SCOPES}")
+    stage, scope = stage_and_scope(data)
     return pipeline.Request(
         task=load_task(Path(data.get("tasks_root") or TASKS), operator, track),
         files=dict(data["files"]),
         cache=_cache(data.get("cache") or ""),
         stage=stage,
         scope=scope,
-        unconfined=_unconfined(),
+        unconfined=is_unconfined(),
     )
 
 
 def _request_of_files(options: argparse.Namespace, scope: str = "final") -> pipeline.Request:
     task = _task(options)
     files = read_sources(task, options.sources)
-    return pipeline.Request(task, files, options.cache, scope=scope, unconfined=_unconfined())
+    return pipeline.Request(task, files, options.cache, scope=scope, unconfined=is_unconfined())
 
 
 def _task(options: argparse.Namespace) -> Task:
@@ -375,19 +357,6 @@ def _misplaced(task: Task, options: argparse.Namespace) -> str:
     return "" if device.kind == task.kind else f"is judged on {kind}, and {device.slug} is not one"
 
 
-def _unconfined() -> bool:
-    return os.environ.get("ARENA_UNCONFINED") == "1"
-
-
-def _emit_lines(request: pipeline.Request, fork_server: ForkServer | None = None) -> Report:
-    def emit(result: GateResult) -> None:
-        _print_json({"type": "gate", **to_json(result)})
-
-    report = pipeline.evaluate(request, emit, fork_server)
-    _print_json({"type": "report", **to_json(report)})
-    return report
-
-
 def _emit_profile(request: pipeline.Request, case_name: str) -> int:
     """Answer with a profile of the seen case of that name, by default the largest."""
     from evaluation.profiling import profile as profiling
@@ -398,37 +367,23 @@ def _emit_profile(request: pipeline.Request, case_name: str) -> int:
         profile = Profile(case_name, message=str(error))
     else:
         profile = profiling.profile_submission(request, case)
-    _print_json({"type": "profile", **to_json(profile), "text": report_text.profile(profile)})
+    print_json("profile", {**to_json(profile), "text": report_text.profile(profile)})
     return PASSED if profile.kernels else NOT_PASSED
-
-
-def _print_json(data: Mapping[str, Any]) -> None:
-    print(json.dumps(data), flush=True)
-
-
-def _exit_code(report: Report) -> int:
-    return {Verdict.PASSED: PASSED, Verdict.BROKEN: BROKEN}.get(report.verdict, NOT_PASSED)
 
 
 def read_sources(task: Task, paths: Sequence[Path]) -> dict[str, str]:
     """Return the files to judge by name. A single file can have any name.
-
-    Bytes that are not UTF-8 become U+FFFD, for the integrity gate to refuse.
 
     Raises: RequestError for an unreadable file, or one of another language.
     """
     suffix = Path(task.target_file).suffix
     files: dict[str, str] = {}
     for path in paths:
-        try:
-            with path.open("rb") as file:
-                content = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise RequestError(f"{path}: {error.strerror}; name the file to judge") from error
+        source = source_of(path, MAX_BYTES)
         if len(paths) == 1 and path.suffix != suffix:
             raise RequestError(f"{path}: {task.slug} takes a file that ends in {suffix}")
         name = task.target_file if len(paths) == 1 else path.name
-        files[name] = content.decode("utf-8", errors="replace")
+        files[name] = source
     return files
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -22,6 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import pipeline, report_text
+from evaluation.answers import (
+    NOT_PASSED,
+    PASSED,
+    is_unconfined,
+    judged,
+    judged_in_lines,
+    source_of,
+    stage_and_scope,
+)
 from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MAX_BYTES
@@ -36,9 +44,7 @@ from evaluation.production.architectures import (
     find_task,
 )
 from evaluation.production.composition import COMPOSITION, Part, parts_of
-from evaluation.types import GateResult, Report, Verdict, to_json
-
-PASSED, NOT_PASSED, BROKEN = 0, 1, 3
+from evaluation.types import GateResult, Report
 
 
 def add_parser(
@@ -85,7 +91,7 @@ def judge_sources(options: argparse.Namespace) -> int:
     architecture, task = find_task(options.operator)
     if len(options.sources) != 1:
         raise RequestError(f"{task.name}: a production task takes one file")
-    part = Part(task, {task.target_file: _source(options.sources[0])})
+    part = Part(task, {task.target_file: source_of(options.sources[0], MAX_BYTES)})
     return _judge_parts(architecture, [part], options)
 
 
@@ -96,30 +102,15 @@ def judge_together(options: argparse.Namespace) -> int:
     for name, _, path in pairs:
         if not path:
             raise RequestError(f"{name}: name a module and its file, such as llama_mlp=mlp.py")
-    parts = parts_of(architecture, [(name, _source(Path(path))) for name, _, path in pairs])
-    return _judge_parts(architecture, parts, options)
-
-
-def _source(path: Path) -> str:
-    try:
-        content = path.read_bytes()[: MAX_BYTES + 1]
-    except OSError as error:
-        raise RequestError(f"{path}: {error.strerror}; name the file to judge") from error
-    return content.decode("utf-8", errors="replace")
+    sources = [(name, source_of(Path(path), MAX_BYTES)) for name, _, path in pairs]
+    return _judge_parts(architecture, parts_of(architecture, sources), options)
 
 
 def _judge_parts(
     architecture: Architecture, parts: Sequence[Part], options: argparse.Namespace
 ) -> int:
-    def emit(result: GateResult) -> None:
-        if options.json:
-            print(json.dumps({"type": "gate", **to_json(result)}), flush=True)
-        else:
-            print(report_text.gate(result), flush=True)
-
-    report = _judged(architecture, parts, options.cache, options.scope, emit)
-    print(json.dumps({"type": "report", **to_json(report)}) if options.json else _summary(report))
-    return _exit_code(report)
+    judge = functools.partial(_judged, architecture, parts, options.cache, options.scope)
+    return judged(judge, options.json, _summary)
 
 
 def not_profiled(name: str) -> str:
@@ -134,13 +125,8 @@ def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None =
     Raises: RequestError.
     """
 
-    def emit(result: GateResult) -> None:
-        print(json.dumps({"type": "gate", **to_json(result)}), flush=True)
-
     name = str(data["task"]).partition("/")[0]
-    stage, scope = data.get("stage", "all"), data.get("scope", "final")
-    if stage not in pipeline.STAGES or scope not in pipeline.SCOPES:
-        raise RequestError(f"stage is one of {pipeline.STAGES}, scope one of {pipeline.SCOPES}")
+    stage, scope = stage_and_scope(data)
     if data.get("profile") is not None:
         raise RequestError(not_profiled(name))
     root = Path(data["tasks_root"]) / TRACK if data.get("tasks_root") else FOLDER
@@ -152,9 +138,11 @@ def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None =
     else:
         architecture, task = find_task(name, root)
         parts = (Part(task, files),)
-    report = _judged(architecture, parts, cache, scope, emit, stage=stage, fork_server=fork_server)
-    print(json.dumps({"type": "report", **to_json(report)}), flush=True)
-    return _exit_code(report)
+    return judged_in_lines(
+        functools.partial(
+            _judged, architecture, parts, cache, scope, stage=stage, fork_server=fork_server
+        )
+    )
 
 
 def _judged(
@@ -169,7 +157,6 @@ def _judged(
 ) -> Report:
     kind, final = kind_of((GPU, CPU)), scope == "final"
     measured = phases.extent(kind, final, architecture.name)
-    unconfined = os.environ.get("ARENA_UNCONFINED") == "1"
     return production_judge.judge(
         architecture,
         parts,
@@ -178,14 +165,10 @@ def _judged(
         measured,
         emit,
         fork_server,
-        unconfined,
+        is_unconfined(),
         stage=stage,
         final=final,
     )
-
-
-def _exit_code(report: Report) -> int:
-    return {Verdict.PASSED: PASSED, Verdict.BROKEN: BROKEN}.get(report.verdict, NOT_PASSED)
 
 
 def _summary(report: Report) -> str:

@@ -1,0 +1,133 @@
+"""Answers of the judge's commands, for every kind of task: exit codes, JSON lines and text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation import pipeline, report_text
+from evaluation.errors import RequestError, TaskError
+from evaluation.types import GateResult, Report, TaskCheck, Verdict, to_json
+
+if TYPE_CHECKING:
+    from evaluation.admission.admit import Admission, Attempt
+
+PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
+
+
+def exit_code(report: Report) -> int:
+    """Return the exit code of a verdict."""
+    return {Verdict.PASSED: PASSED, Verdict.BROKEN: BROKEN}.get(report.verdict, NOT_PASSED)
+
+
+def print_json(kind: str, data: Mapping[str, Any]) -> None:
+    """Print a JSON line."""
+    print(json.dumps({"type": kind, **data}), flush=True)
+
+
+def print_gate(result: GateResult) -> None:
+    """Print a gate's result as text."""
+    print(report_text.gate(result), flush=True)
+
+
+def print_gate_line(result: GateResult) -> None:
+    """Print a gate's result as a JSON line."""
+    print_json("gate", to_json(result))
+
+
+def judged(
+    judge: Callable[[pipeline.Emit], Report], as_json: bool, summary: Callable[[Report], str]
+) -> int:
+    """Judge, print each gate's result and the report, and return the exit code."""
+    if as_json:
+        return judged_in_lines(judge)
+    report = judge(print_gate)
+    print(summary(report))
+    return exit_code(report)
+
+
+def judged_in_lines(judge: Callable[[pipeline.Emit], Report]) -> int:
+    """Judge, print each gate's result and the report as JSON lines, and return the exit code."""
+    report = judge(print_gate_line)
+    print_json("report", to_json(report))
+    return exit_code(report)
+
+
+def admitted(
+    slug: str,
+    options: argparse.Namespace,
+    unavailable: str,
+    admit: Callable[[Callable[[Attempt | TaskCheck], None]], Admission],
+    count: Callable[[], int] | None = None,
+) -> bool:
+    """Check a task for admission, print what is found, and return whether it is admitted.
+
+    It is true also for a task that is `unavailable` here. `count` returns the number of attempts.
+
+    Raises: TaskError, unless lines are asked for, where it is one.
+    """
+
+    def emit(kind: str, data: Mapping[str, Any]) -> None:
+        if options.stream:
+            print_json(kind, {"task": slug, **data})
+
+    def report(found: Attempt | TaskCheck) -> None:
+        if options.stream:
+            emit("check" if isinstance(found, TaskCheck) else "attempt", to_json(found))
+        elif not options.json:
+            print(report_text.attempt(found), flush=True)
+
+    if unavailable:
+        emit("skipped", {"message": unavailable})
+        print(f"{slug}: skipped: {unavailable}", file=sys.stderr)
+        return True
+    if count and not (options.json or options.stream):
+        print(f"{slug}: judging every implementation kept beside it", flush=True)
+    try:
+        if count:
+            emit("task", {"count": count()})
+        admission = admit(report)
+    except TaskError as error:
+        if not options.stream:
+            raise
+        emit("error", {"message": str(error)})
+        return False
+    if options.stream:
+        emit("admission", to_json(admission))
+    else:
+        text = json.dumps(to_json(admission)) if options.json else report_text.admission(admission)
+        print(text, flush=True)
+    return admission.admitted
+
+
+def stage_and_scope(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Return stage and scope of a request. Raises RequestError."""
+    stage, scope = data.get("stage", "all"), data.get("scope", "final")
+    if stage not in pipeline.STAGES or scope not in pipeline.SCOPES:
+        raise RequestError(f"stage is one of {pipeline.STAGES}, scope one of {pipeline.SCOPES}")
+    return stage, scope
+
+
+def is_unconfined() -> bool:
+    """Return whether the owner of this machine allows judging without isolation."""
+    return os.environ.get("ARENA_UNCONFINED") == "1"
+
+
+def source_of(path: Path, max_bytes: int, advice: str = "name the file to judge") -> str:
+    """Return a file to judge, and no more than shows that it is too large.
+
+    Bytes that are not UTF-8 become U+FFFD, for the integrity gate to refuse.
+
+    Raises: RequestError for an unreadable file.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror}; {advice}") from error
+    return content.decode("utf-8", errors="replace")
