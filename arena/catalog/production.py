@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.db import transaction
-from django.utils import timezone
-
-from arena.catalog.models import NEWEST_FIRST, PRODUCTION, Operator, Task, TaskVersion
+from arena.catalog.models import NEWEST_FIRST, PRODUCTION, TaskVersion
+from arena.catalog.versions import UNCHANGED, is_current, write_version
 from evaluation.device_kind import CPU
 from evaluation.errors import TaskError
 from evaluation.production.architectures import TRACK, Architecture, ModuleTask, architectures
@@ -91,12 +89,10 @@ def _synced(
     values = _operator(architecture, task)
     if (
         kept is not None
-        and kept.content_hash == content_hash
+        and is_current(kept, content_hash, values, can_be_judged)
         and kept.public["production"]["key"] == key
-        and kept.task.in_tree == can_be_judged
-        and all(getattr(kept.task.operator, name) == value for name, value in values.items())
     ):
-        return "unchanged"
+        return UNCHANGED
     brief = brief_of(architecture, task, folder)
     source = {
         "architecture": architecture.name,
@@ -106,20 +102,8 @@ def _synced(
         "model": architecture.model,
     }
     values |= {"prompt": brief.prompt, "reference_source": brief.reference, "source": source}
-    with transaction.atomic():
-        operator, _ = Operator.objects.update_or_create(slug=task.name, defaults=values)
-        row, added = Task.objects.update_or_create(
-            operator=operator,
-            track=TRACK,
-            defaults={"in_tree": can_be_judged},
-            create_defaults={"in_tree": can_be_judged, "status": Task.Status.PUBLISHED},
-        )
-        _, is_new = TaskVersion.objects.update_or_create(
-            task=row,
-            content_hash=content_hash,
-            defaults={"synced_at": timezone.now(), "public": _public(task, brief)},
-        )
-    return "added" if added else "changed" if is_new else "unchanged"
+    public = _public(task, brief)
+    return write_version(task.name, TRACK, content_hash, values, public, can_be_judged).change
 
 
 def _operator(architecture: Architecture, task: ModuleTask) -> dict[str, Any]:

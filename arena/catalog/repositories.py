@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from django.db import transaction
-from django.utils import timezone
-
-from arena.catalog.models import NEWEST_FIRST, REPOSITORY, Operator, Task, TaskVersion
+from arena.catalog.models import REPOSITORY
 from arena.catalog.production import Synced
+from arena.catalog.versions import UNCHANGED, is_current, newest_version, write_version
 from evaluation.errors import TaskError
 from evaluation.repository.brief import brief
 from evaluation.repository.task import FILE, RepositoryTask, find_tasks, load, starter_files
@@ -42,31 +40,10 @@ def sync_repositories(
 
 def _synced(task: RepositoryTask) -> str:
     """Write the rows of a task unless they are current."""
-    newest = TaskVersion.objects.filter(task__operator__slug=task.name, task__track=REPOSITORY)
-    kept = newest.select_related("task__operator").order_by(*NEWEST_FIRST).first()
-    values, public = _operator(task), _public(task)
-    if (
-        kept is not None
-        and kept.content_hash == task.hash
-        and kept.public == public
-        and kept.task.in_tree
-        and all(getattr(kept.task.operator, name) == value for name, value in values.items())
-    ):
-        return "unchanged"
-    with transaction.atomic():
-        operator, _ = Operator.objects.update_or_create(slug=task.name, defaults=values)
-        row, added = Task.objects.update_or_create(
-            operator=operator,
-            track=REPOSITORY,
-            defaults={"in_tree": True},
-            create_defaults={"status": Task.Status.PUBLISHED},
-        )
-        _, is_new = TaskVersion.objects.update_or_create(
-            task=row,
-            content_hash=task.hash,
-            defaults={"synced_at": timezone.now(), "public": public},
-        )
-    return "added" if added else "changed" if is_new else "unchanged"
+    kept, values, public = newest_version(task.name, REPOSITORY), _operator(task), _public(task)
+    if kept and is_current(kept, task.hash, values) and kept.public == public:
+        return UNCHANGED
+    return write_version(task.name, REPOSITORY, task.hash, values, public).change
 
 
 def _operator(task: RepositoryTask) -> dict[str, Any]:

@@ -22,12 +22,10 @@ from arena.catalog.agent_settings import problems_text, settings_problems
 from arena.catalog.models import (
     DIRECT,
     EXTERNAL,
-    NEWEST_FIRST,
     REPOSITORY,
     Agent,
     Hardware,
     Harness,
-    Operator,
     Task,
     TaskFolder,
     TaskVersion,
@@ -36,6 +34,7 @@ from arena.catalog.models import (
 from arena.catalog.production import Synced, sync_production
 from arena.catalog.repositories import sync_repositories
 from arena.catalog.task_folders import write_files
+from arena.catalog.versions import is_current, newest_version, write_version
 from arena.errors import Conflict, Invalid, NotFound
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import Task as LoadedTask
@@ -427,38 +426,17 @@ def _sync_task(folder: LoadedTask, public: dict[str, Any], report: SyncReport) -
     values["suite"] = source.source.suite if source.source else ""
     values["reference_source"] = read_text(source.folder / "reference.py")
     track = folder.track.slug
-    newest = TaskVersion.objects.select_related("task__operator").order_by(*NEWEST_FIRST)
-    kept = newest.filter(task__operator__slug=source.name, task__track=track).first()
-    if kept and _is_current(kept, folder.hash, public, values):
+    kept = newest_version(source.name, track)
+    if kept and is_current(kept, folder.hash, values) and kept.public == _as_stored(public):
         report.unchanged.append(folder.slug)
         return kept
-    operator, _ = Operator.objects.update_or_create(slug=source.name, defaults=values)
-    task, added = Task.objects.update_or_create(
-        operator=operator,
-        track=track,
-        defaults={"in_tree": True},
-        create_defaults={"status": Task.Status.PUBLISHED},
-    )
-    version, new_version = TaskVersion.objects.update_or_create(
-        task=task,
-        content_hash=folder.hash,
-        defaults={"synced_at": timezone.now(), "public": public},
-    )
-    changes = report.added if added else report.changed if new_version else report.unchanged
-    changes.append(folder.slug)
-    return version
+    written = write_version(source.name, track, folder.hash, values, public)
+    getattr(report, written.change).append(folder.slug)
+    return written.version
 
 
-def _is_current(
-    kept: TaskVersion, content_hash: str, public: Mapping[str, Any], operator: Mapping[str, Any]
-) -> bool:
-    """Tell whether the newest version of a task and its operator have these values."""
-    return (
-        kept.content_hash == content_hash
-        and kept.task.in_tree
-        and kept.public == json.loads(json.dumps(public))
-        and all(getattr(kept.task.operator, name) == value for name, value in operator.items())
-    )
+def _as_stored(public: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(public))
 
 
 def _public(folder: LoadedTask) -> dict[str, Any]:
