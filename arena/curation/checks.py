@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -13,16 +12,13 @@ from arena import queue
 from arena.accounts.models import User
 from arena.audit.services import record
 from arena.catalog.models import Hardware, Worker
-from arena.curation.models import ACTIVE, Check, CheckStatus, CheckStep, Draft
+from arena.curation.models import Check, CheckStatus, CheckStep, Draft
 from arena.curation.validation import problems_of, targets_of
 from arena.errors import Conflict, NotFound
+from arena.leases import MAX_ATTEMPTS, SILENT
 
 ACTOR = "check_draft"
-LEASE = timedelta(seconds=30)
-MESSAGE_GRACE = timedelta(seconds=20)
-MAX_ATTEMPTS = 2
 MAX_STEPS = 5_000
-SILENT = "Its worker stopped answering."
 
 
 def hardware_for_checks() -> list[Hardware]:
@@ -66,26 +62,21 @@ def request_check(draft: Draft, user: User, hardware_slug: str = "") -> Check:
 
 def claim_check(check_id: int, lease: str) -> Check | None:
     """Claim a queued check; None where it is not queued."""
-    now = timezone.now()
-    claimed = Check.objects.filter(pk=check_id, status=CheckStatus.QUEUED).update(
-        status=CheckStatus.RUNNING,
-        lease=lease,
-        heartbeat_at=now,
-        started_at=now,
-        attempts=F("attempts") + 1,
-    )
-    return Check.objects.select_related("draft", "hardware").get(pk=check_id) if claimed else None
+    if not Check.objects.claim(check_id, lease):
+        return None
+    check: Check = Check.objects.select_related("draft", "hardware").get(pk=check_id)
+    return check
 
 
 def heartbeat_check(check_id: int, lease: str) -> bool:
     """Renew the lease of a check; False if it is lost."""
-    return bool(_held(check_id, lease).update(heartbeat_at=timezone.now()))
+    return Check.objects.renew(check_id, lease)
 
 
 def add_steps(check_id: int, lease: str, bodies: list[dict[str, Any]]) -> None:
     """Append what the judge printed. Raises OverflowError beyond MAX_STEPS."""
     with transaction.atomic():
-        if not _held(check_id, lease).exists():
+        if not Check.objects.held(check_id, lease).exists():
             return
         steps = CheckStep.objects.filter(check_of=check_id)
         last = steps.aggregate(last=Max("number"))["last"] or 0
@@ -102,16 +93,16 @@ def add_steps(check_id: int, lease: str, bodies: list[dict[str, Any]]) -> None:
 def finish_check(check_id: int, lease: str, admitted: bool, message: str = "") -> bool:
     """End a check with its result; False if the lease is lost."""
     status = CheckStatus.PASSED if admitted else CheckStatus.FAILED
-    return _end(check_id, lease, status, message)
+    return Check.objects.end(check_id, lease, status, message=message)
 
 
 def break_check(check_id: int, lease: str, reason: str) -> bool:
     """Retry a check that failed by the arena's fault, or end it. False if the lease is lost."""
     check = Check.objects.select_related("hardware").get(pk=check_id)
     if check.attempts >= MAX_ATTEMPTS:
-        return _end(check_id, lease, CheckStatus.BROKEN, reason)
+        return Check.objects.end(check_id, lease, CheckStatus.BROKEN, message=reason)
     with transaction.atomic():
-        if not _held(check_id, lease).update(status=CheckStatus.QUEUED, lease="", total=0):
+        if not Check.objects.queue_again(check_id, lease, total=0):
             return False
         check.steps.all().delete()
         queue.enqueue(ACTOR, check.hardware.queue, check_id)
@@ -120,36 +111,19 @@ def break_check(check_id: int, lease: str, reason: str) -> bool:
 
 def reap_checks() -> int:
     """End checks whose worker is silent, and send messages again that nobody has claimed."""
-    now = timezone.now()
-    silent = Check.objects.filter(status=CheckStatus.RUNNING, heartbeat_at__lt=now - LEASE)
-    count = sum(break_check(pk, lease, SILENT) for pk, lease in silent.values_list("pk", "lease"))
-    waiting = Check.objects.filter(status=CheckStatus.QUEUED, heartbeat_at__lt=now - MESSAGE_GRACE)
-    for check in waiting.select_related("hardware"):
-        same = Check.objects.filter(
-            pk=check.pk, status=CheckStatus.QUEUED, heartbeat_at=check.heartbeat_at
-        )
-        if same.update(heartbeat_at=now):
+    silent = Check.objects.silent().values_list("pk", "lease")
+    count = sum(break_check(pk, lease, SILENT) for pk, lease in silent)
+    for check in Check.objects.unclaimed().select_related("hardware"):
+        if Check.objects.sends_again(check):
             queue.enqueue(ACTOR, check.hardware.queue, check.pk)
             count += 1
     return count
 
 
-def _held(check_id: int, lease: str) -> Any:
-    return Check.objects.filter(pk=check_id, lease=lease, status=CheckStatus.RUNNING)
-
-
-def _end(check_id: int, lease: str, status: CheckStatus, message: str) -> bool:
-    return bool(
-        _held(check_id, lease).update(
-            status=status, message=message, lease="", ended_at=timezone.now()
-        )
-    )
-
-
 def cancel_check(check: Check, user: User) -> None:
     """End a check that waits or runs; its worker stops at its next heartbeat. Raises Conflict."""
     with transaction.atomic():
-        active = Check.objects.filter(pk=check.pk, status__in=ACTIVE)
+        active = Check.objects.active().filter(pk=check.pk)
         text = f"Cancelled by {user.get_username()}."
         if not active.update(
             status=CheckStatus.BROKEN, message=text, lease="", ended_at=timezone.now()

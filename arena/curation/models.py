@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Hardware
+from arena.leases import ACTIVE, Leased, LeasedQuerySet
 from arena.runs.models import Evaluation, one_of
 
 OPEN = ("draft", "review", "approved")
-ACTIVE = ("queued", "running")
 
 
 class DraftState(models.TextChoices):
@@ -79,7 +79,7 @@ class Draft(models.Model):
         return self.content_hash[:12]
 
 
-class Check(models.Model):
+class Check(Leased):
     """One admission of a draft's content on one hardware; `total` is its number of steps."""
 
     Status = CheckStatus
@@ -93,12 +93,8 @@ class Check(models.Model):
     status = models.CharField(max_length=7, choices=CheckStatus, default=CheckStatus.QUEUED)
     message = models.TextField(blank=True)
     total = models.PositiveIntegerField(default=0)
-    attempts = models.PositiveIntegerField(default=0)
-    lease = models.CharField(max_length=100, blank=True)
-    heartbeat_at = models.DateTimeField(default=timezone.now)
-    created_at = models.DateTimeField(default=timezone.now)
-    started_at = models.DateTimeField(null=True, blank=True)
-    ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = LeasedQuerySet.as_manager()
 
     class Meta:
         ordering = ["-pk"]

@@ -10,16 +10,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
-from django.utils import timezone
 
 from arena import queue
 from arena.catalog.models import PRODUCTION, Hardware
-from arena.leaderboard.models import ACTIVE, Composition, CompositionStatus
+from arena.leaderboard.models import Composition, CompositionStatus
 from arena.leaderboard.production import (
     Best,
     Entry,
@@ -30,6 +27,7 @@ from arena.leaderboard.production import (
     predicted,
 )
 from arena.leaderboard.results import Snapshot, computed, snapshot
+from arena.leases import MAX_ATTEMPTS, SILENT
 from arena.runs.models import Evaluation, Run, Standing
 from arena.runs.states import EVALUATION_ACTIVE
 from arena.runs.trace.redaction import clean
@@ -38,10 +36,6 @@ from evaluation.production.composition import MIN_PARTS
 from evaluation.types import Report, Verdict, to_json
 
 ACTOR = "compose"
-LEASE = timedelta(seconds=30)
-MESSAGE_GRACE = timedelta(seconds=20)
-MAX_ATTEMPTS = 2
-SILENT = "Its worker stopped answering."
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ def advance(hardware: Hardware) -> bool:
     of_device = Composition.objects.filter(hardware=hardware)
     if is_busy(hardware):
         return False
-    if active := of_device.filter(status__in=ACTIVE).first():
+    if active := of_device.active().first():
         return _sent_again(active)
     if not Standing.objects.filter(hardware=hardware, task__track=PRODUCTION).exists():
         return False
@@ -133,12 +127,9 @@ def _request(name: str, hardware: Hardware, wanted: Together) -> bool:
 
 
 def _sent_again(composition: Composition) -> bool:
-    """Send a message again that nobody has claimed for MESSAGE_GRACE."""
-    now = timezone.now()
-    lost = Composition.objects.filter(
-        pk=composition.pk, status=CompositionStatus.QUEUED, heartbeat_at__lt=now - MESSAGE_GRACE
-    )
-    if not lost.update(heartbeat_at=now):
+    """Send the message of a composition again if nobody has claimed it."""
+    unclaimed = Composition.objects.unclaimed().filter(pk=composition.pk).first()
+    if unclaimed is None or not Composition.objects.sends_again(unclaimed):
         return False
     queue.enqueue(ACTOR, composition.hardware.queue, composition.pk)
     return True
@@ -155,24 +146,15 @@ def claim(pk: int, lease: str) -> Composition | None:
 
     While its device is busy it stays queued, and `advance` sends its message again.
     """
-    now = timezone.now()
-    found = Composition.objects.filter(pk=pk, status=CompositionStatus.QUEUED)
-    composition = found.select_related("hardware").first()
+    composition = Composition.objects.select_related("hardware").filter(pk=pk).first()
     if composition is None or is_busy(composition.hardware):
         return None
-    claimed = found.update(
-        status=CompositionStatus.RUNNING,
-        lease=lease,
-        heartbeat_at=now,
-        started_at=now,
-        attempts=F("attempts") + 1,
-    )
-    return composition if claimed else None
+    return composition if Composition.objects.claim(pk, lease) else None
 
 
 def heartbeat(pk: int, lease: str) -> bool:
     """Renew the lease of a composition; False if it is lost."""
-    return bool(_held(pk, lease).update(heartbeat_at=timezone.now()))
+    return Composition.objects.renew(pk, lease)
 
 
 def finish(composition: Composition, lease: str, report: Report) -> bool:
@@ -183,7 +165,7 @@ def finish(composition: Composition, lease: str, report: Report) -> bool:
         reason = "The architecture changed on disk; start the workers again."
         return put_back(composition.pk, lease, reason)
     data = clean(to_json(report))
-    return _end(
+    return Composition.objects.end(
         composition.pk,
         lease,
         CompositionStatus.DONE,
@@ -202,9 +184,9 @@ def put_back(pk: int, lease: str, reason: str) -> bool:
     """
     composition = Composition.objects.select_related("hardware").get(pk=pk)
     if composition.attempts >= MAX_ATTEMPTS:
-        return _end(pk, lease, CompositionStatus.BROKEN, message=clean(reason))
+        return Composition.objects.end(pk, lease, CompositionStatus.BROKEN, message=clean(reason))
     with transaction.atomic():
-        if not _held(pk, lease).update(status=CompositionStatus.QUEUED, lease=""):
+        if not Composition.objects.queue_again(pk, lease):
             return False
         queue.enqueue(ACTOR, composition.hardware.queue, pk)
     return True
@@ -212,15 +194,5 @@ def put_back(pk: int, lease: str, reason: str) -> bool:
 
 def reap() -> int:
     """Put compositions back whose worker is silent, and return their number."""
-    running = Composition.objects.filter(status=CompositionStatus.RUNNING)
-    silent = running.filter(heartbeat_at__lt=timezone.now() - LEASE)
-    return sum(put_back(pk, lease, SILENT) for pk, lease in silent.values_list("pk", "lease"))
-
-
-def _held(pk: int, lease: str) -> Any:
-    return Composition.objects.filter(pk=pk, lease=lease, status=CompositionStatus.RUNNING)
-
-
-def _end(pk: int, lease: str, status: CompositionStatus, **values: Any) -> bool:
-    ended = {"status": status, "lease": "", "ended_at": timezone.now()}
-    return bool(_held(pk, lease).update(**ended, **values))
+    silent = Composition.objects.silent().values_list("pk", "lease")
+    return sum(put_back(pk, lease, SILENT) for pk, lease in silent)

@@ -7,9 +7,9 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
-from django.utils import timezone
 
 from arena.catalog.models import Hardware
+from arena.leases import ACTIVE, Leased, LeasedQuerySet
 from arena.runs.models import one_of
 from evaluation.types import Verdict
 
@@ -21,10 +21,7 @@ class CompositionStatus(models.TextChoices):
     BROKEN = "broken", "Broken"
 
 
-ACTIVE = (CompositionStatus.QUEUED, CompositionStatus.RUNNING)
-
-
-class Composition(models.Model):
+class Composition(Leased):
     """A measurement of one set of submissions in one model.
 
     `submissions` has the id and the content hash of each, by its operator. `key` stands for the
@@ -46,12 +43,8 @@ class Composition(models.Model):
     gates: Any = models.JSONField(default=dict, blank=True)
     judge_version = models.CharField(max_length=50, blank=True)
     fingerprint: Any = models.JSONField(default=dict, blank=True)
-    attempts = models.PositiveIntegerField(default=0)
-    lease = models.CharField(max_length=100, blank=True)
-    heartbeat_at = models.DateTimeField(default=timezone.now)
-    created_at = models.DateTimeField(default=timezone.now)
-    started_at = models.DateTimeField(null=True, blank=True)
-    ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = LeasedQuerySet.as_manager()
 
     class Meta:
         ordering = ["-pk"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arena import queue
+from arena import leases, queue
 from arena.catalog.models import Agent, Hardware
 from arena.leaderboard import compositions
 from arena.leaderboard.models import Composition
@@ -150,7 +150,7 @@ def test_lost_message_is_sent_again(sent: list[Any]) -> None:
     best(MLP)
     found = requested()
     assert not compositions.advance(device())
-    old = found.heartbeat_at - compositions.MESSAGE_GRACE - timedelta(seconds=1)
+    old = found.heartbeat_at - leases.MESSAGE_GRACE - timedelta(seconds=1)
     Composition.objects.update(heartbeat_at=old)
     assert compositions.advance(device())
     assert sent == [("compose", "hw.test-cpu", found.pk)] * 2
@@ -164,13 +164,13 @@ def test_silent_worker_loses_its_composition_and_the_second_ends_it(sent: list[A
         assert compositions.claim(found.pk, LEASE)
         assert compositions.claim(found.pk, "another") is None
         assert compositions.reap() == 0
-        old = found.heartbeat_at - compositions.LEASE - timedelta(seconds=1)
+        old = found.heartbeat_at - leases.LEASE - timedelta(seconds=1)
         Composition.objects.update(heartbeat_at=old)
         assert compositions.reap() == 1
         assert not compositions.heartbeat(found.pk, LEASE)
         found.refresh_from_db()
         assert found.status == status
-    assert found.message == compositions.SILENT
+    assert found.message == leases.SILENT
     assert not compositions.advance(device()), "its kernels are the same"
 
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from arena import queue, sockets
 from arena.errors import Conflict, TooLarge, UserError
+from arena.leases import MAX_ATTEMPTS
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.services.rejudging import drop_rejudging, outcome_of, replace_verdict
@@ -24,7 +25,6 @@ from arena.runs.trace.redaction import clean
 from evaluation import types
 from evaluation.types import Profile, to_json
 
-MAX_ATTEMPTS = 2
 MAX_FILES_BYTES = 1_000_000
 
 

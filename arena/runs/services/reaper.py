@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from arena import queue
 from arena.catalog.models import EXTERNAL, Worker
+from arena.leases import LEASE, MESSAGE_GRACE, SILENT
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.continuation import interrupt_run
 from arena.runs.services.evaluations import break_evaluation
@@ -21,11 +22,8 @@ from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatu
 
 logger = logging.getLogger(__name__)
 
-LEASE = timedelta(seconds=30)
-MESSAGE_GRACE = timedelta(seconds=20)
 QUEUE_HEAD = 32
 """Messages of one kind that are sent again at a time, more than a worker has threads."""
-SILENT = "Its worker stopped answering."
 
 
 def reap() -> int:
