@@ -205,8 +205,8 @@ def _summary(report: Report) -> str:
                                  f"{baseline['graph_breaks']}"))  # fmt: skip
         lines.append(report_text.table(rows))
     elif detail.get("drop"):
-        blamed = ", ".join(detail["blamed"])
-        lines.append(report_text.table([("drop", detail["drop"]), ("to blame", blamed)]))
+        causes = ", ".join(detail["caused_by"])
+        lines.append(report_text.table([("drop", detail["drop"]), ("caused by", causes)]))
     seconds = ", ".join(f"{name} {value:.1f}" for name, value in report.seconds.items())
     lines.append(report_text.table([("seconds", seconds)]))
     return "\n".join(lines)

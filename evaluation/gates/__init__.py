@@ -38,7 +38,7 @@ class Trial:
     progress: Progress = lambda gate, done, total: None
     build: Build | None = None
     compiled: Path | None = None
-    """What hidden cases need beyond the build."""
+    """Folder with the code that hidden cases need beyond the build."""
     _session: MeasurementSession | None = None
 
     @property

@@ -66,7 +66,7 @@ class Language(ABC):
     dtypes: frozenset[str] = frozenset({"float32", "float16", "bfloat16"})
     """Case dtypes on which the language is judged."""
     compiles_cases: bool = False
-    """Whether `compile_cases` does something: a kernel is compiled for the sizes of its case."""
+    """True where kernels are compiled for the sizes of a case, by `compile_cases`."""
     kinds: tuple[str, ...] = ("gpu",)
     """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
 

@@ -26,31 +26,31 @@ class Part:
     files: Mapping[str, str]
 
 
-class Blamed(Exception):
+class PartsFailed(Exception):
     """Raised for an error of a composition.
 
-    `tasks` name the submissions to blame, as far as the judge can tell. `drop` is CLASH where each
-    of them works without the others.
+    `tasks` name the submissions that cause it, as far as the judge can tell. `drop` is CLASH where
+    each of them works without the others.
     """
 
     def __init__(
         self, error: SubmissionError, tasks: Sequence[str], drop: Drop | None = None
     ) -> None:
-        names = f"to blame: {', '.join(tasks) or 'no single module'}"
+        names = f"caused by: {', '.join(tasks) or 'no single module'}"
         super().__init__(f"none fails by itself; {names}" if drop else names)
         self.error = error
-        self.detail = {"drop": drop.value if drop else "", "blamed": list(tasks)}
+        self.detail = {"drop": drop.value if drop else "", "caused_by": list(tasks)}
 
 
 @contextmanager
-def blame_part(parts: Sequence[Part], part: Part) -> Iterator[None]:
-    """Blame one of several parts for what is raised. Raises SubmissionError, Blamed."""
+def attributed_to(parts: Sequence[Part], part: Part) -> Iterator[None]:
+    """Attribute what is raised to one of several parts. Raises SubmissionError, PartsFailed."""
     try:
         yield
     except SubmissionError as error:
         if len(parts) == 1:
             raise
-        raise Blamed(error, [part.task.name]) from error
+        raise PartsFailed(error, [part.task.name]) from error
 
 
 def parts_of(architecture: Architecture, files: Iterable[tuple[str, str]]) -> tuple[Part, ...]:
@@ -90,7 +90,7 @@ def check_disjoint(places: Mapping[str, Sequence[str]]) -> None:
                 raise RequestError(f"{message}; leave one of them out of the composition")
 
 
-def blame(
+def causes(
     tasks: Sequence[ModuleTask], fails: Callable[[Sequence[ModuleTask]], bool]
 ) -> tuple[list[str], Drop | None]:
     """Return the tasks of submissions without which a failed composition works, and its drop.

@@ -31,10 +31,10 @@ from evaluation.production import drops
 from evaluation.production.architectures import TRACK, Architecture, ModuleTask
 from evaluation.production.composition import (
     COMPOSITION,
-    Blamed,
     Part,
-    blame,
-    blame_part,
+    PartsFailed,
+    attributed_to,
+    causes,
     check_disjoint,
 )
 from evaluation.production.limits import Ratios, limits_of
@@ -87,7 +87,7 @@ def judge(
     Stage `build` checks the rules and compiles native code, and imports no library. Stage
     `measure` does the rest, and reports the compile gate again with what was loaded. A machine
     without the library skips it. A `final` verdict has a speedup on unseen inputs. The gate that a
-    composition fails names the tasks to blame in its detail.
+    composition fails names the tasks that cause it in its detail.
 
     Raises: RequestError where this machine cannot build the architecture, it has no limits, or one
     of several modules contains another.
@@ -125,7 +125,7 @@ def judge(
             session = stack.enter_context(LiveSession(architecture, tasks, kind, server, cache))
             session.built = built
             trial = Trial(architecture, session, measured)
-            return _blaming(trial, lambda trial: _loaded(trial, outputs))
+            return _attributing(trial, lambda trial: _loaded(trial, outputs))
 
         def step(run: Callable[[Trial], GateResult]) -> Callable[[], GateResult]:
             def call() -> GateResult:
@@ -137,7 +137,7 @@ def judge(
         rules: Step = (GateName.INTEGRITY, lambda: _integrity(parts))
         measurements: list[Step] = [
             (GateName.COMPILE, prepare),
-            (GateName.CORRECTNESS, step(lambda trial: _blaming(trial, _correct))),
+            (GateName.CORRECTNESS, step(lambda trial: _attributing(trial, _correct))),
             (GateName.PERFORMANCE, step(_times)),
         ]
         steps = {
@@ -156,8 +156,8 @@ def judge(
     return _report(architecture, parts, results, seconds, final)
 
 
-def _blaming(trial: Trial, run: Callable[[Trial], GateResult]) -> GateResult:
-    """Run a step, and name the parts to blame where several fail. Raises SubmissionError."""
+def _attributing(trial: Trial, run: Callable[[Trial], GateResult]) -> GateResult:
+    """Run a step, and name the parts that cause a failure of several. Raises SubmissionError."""
     tasks = trial.session.tasks
     try:
         return run(trial)
@@ -174,20 +174,20 @@ def _blaming(trial: Trial, run: Callable[[Trial], GateResult]) -> GateResult:
                 return True
             return False
 
-        raise Blamed(error, *blame(tasks, fails)) from error
+        raise PartsFailed(error, *causes(tasks, fails)) from error
 
 
 def _built(
     parts: Sequence[Part], cache: Path, unconfined: bool
 ) -> tuple[dict[str, Built], tuple[CompilerOutput, ...]]:
-    """Return the built candidate of each task. Raises NoIsolation, BuildError, Blamed."""
+    """Return the built candidate of each task. Raises NoIsolation, BuildError, PartsFailed."""
     from evaluation.pipeline import require_isolation
 
     require_isolation(unconfined)
     found: dict[str, Built] = {}
     outputs: tuple[CompilerOutput, ...] = ()
     for part in parts:
-        with blame_part(parts, part):
+        with attributed_to(parts, part):
             found[part.task.name], more = build(part.files, part.task, cache)
             outputs += more
     return found, outputs
@@ -213,19 +213,19 @@ def _run(name: GateName, run: Callable[[], GateResult]) -> GateResult:
         result = run()
     except RequestError:
         raise
-    except Blamed as blamed:
-        result = failure(name, blamed.error)
-        message = f"{result.message}; {blamed}"
-        result = dataclasses.replace(result, message=message, detail=blamed.detail)
+    except PartsFailed as failed:
+        result = failure(name, failed.error)
+        message = f"{result.message}; {failed}"
+        result = dataclasses.replace(result, message=message, detail=failed.detail)
     except Exception as error:
         result = failure(name, error)
     return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
 
 
 def _integrity(parts: Sequence[Part]) -> GateResult:
-    """Return the result of the integrity gate. Raises SubmissionError, Blamed."""
+    """Return the result of the integrity gate. Raises SubmissionError, PartsFailed."""
     for part in parts:
-        with blame_part(parts, part):
+        with attributed_to(parts, part):
             check_rules(part.files, part.task)
     message, count = "no rule violations found", len(parts)
     return GateResult(

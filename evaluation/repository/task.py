@@ -55,7 +55,7 @@ class RepositoryTask:
     commands: Mapping[str, Command]
     """By their names; a repository without a build has none."""
     source: Mapping[str, str]
-    """Where the repository comes from: `repository`, `commit` and `licence`, each if stated."""
+    """Origin of the repository: `repository`, `commit` and `licence`, each if stated."""
     folder: Path
     files: tuple[str, ...]
     """The paths of its files, sorted."""

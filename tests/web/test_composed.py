@@ -16,7 +16,7 @@ from tests.arena.production import performance, production_run
 from tests.web.test_production import LLAMA, text_of
 
 pytestmark = pytest.mark.django_db
-FAILED = {"correctness": {"drop": "clash", "blamed": ["llama_mlp", "llama_rms_norm"]}}
+FAILED = {"correctness": {"drop": "clash", "caused_by": ["llama_mlp", "llama_rms_norm"]}}
 FACT = "All best kernels, measured"
 
 
@@ -70,7 +70,7 @@ def test_funnel_begins_with_the_best_kernels_together(client: Any) -> None:
     assert "All best kernels" in chart.partition("</figure>")[0]
 
 
-def test_composition_that_fails_names_who_is_to_blame(client: Any) -> None:
+def test_composition_that_fails_names_the_modules_that_cause_it(client: Any) -> None:
     composition(verdict="failed", gates=FAILED, message="An operator was registered twice.")
     page = text_of(client, LLAMA)
     assert "they do not work together" in page and DROPS[Drop.CLASH] in page

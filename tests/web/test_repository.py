@@ -73,9 +73,7 @@ def test_pages_label_the_clock_wherever_the_speedup_is(judged: Judged, client: A
     assert "2.00×" not in text_of(client, "/leaderboard/")
 
 
-def test_page_of_a_task_says_what_may_be_edited_and_what_is_run(
-    judged: Judged, client: Any
-) -> None:
+def test_page_of_a_task_shows_editable_files_and_commands(judged: Judged, client: Any) -> None:
     page = text_of(client, f"/tasks/{SLUG}/")
     for text in ("more/*.sh", "sh tests/check.sh", "repository.toml", "starter file", "20 s"):
         assert text in page

@@ -114,13 +114,13 @@ class Submission:
 class Composed:
     """The best kernels together: their prediction, and what was measured of this very set.
 
-    `funnel` is None where the model was not timed; `blamed` are the modules that made it fail.
+    `funnel` is None where the model was not timed; `caused_by` are the modules that made it fail.
     """
 
     prediction: Prediction
     measured: Composition | None
     funnel: Funnel | None
-    blamed: Sequence[str]
+    caused_by: Sequence[str]
     drop: str
 
     @property
@@ -270,13 +270,13 @@ def _composed(entry: Entry, now: Snapshot, device: Hardware | None) -> Composed 
     gates = found.gates if found else {}
     windows = decode_windows(entry.name, device.kind)
     timed = funnel(gates.get(GateName.PERFORMANCE), gates.get(GateName.CORRECTNESS), None, windows)
-    failed: Mapping[str, Any] = next((each for each in gates.values() if "blamed" in each), {})
+    failed: Mapping[str, Any] = next((each for each in gates.values() if "caused_by" in each), {})
     names = {module.operator: entry.short(module.title) for module in entry.modules}
     return Composed(
         prediction=wanted.prediction,
         measured=found,
         funnel=replace(timed, predicted=wanted.prediction.speedup) if timed else None,
-        blamed=[names.get(name, name) for name in failed.get("blamed", ())],
+        caused_by=[names.get(name, name) for name in failed.get("caused_by", ())],
         drop=timed.drop if timed else failed.get("drop", ""),
     )
 

@@ -49,7 +49,7 @@ print(json.dumps(found))
 
 
 def ran(made: Build, home: Path, counts: Sequence[int], *added: Path) -> list[bool]:
-    """Whether what a call of so many elements launches was found compiled, there or in `added`."""
+    """Return for each number of elements whether its call was found compiled, or in `added`."""
     told = subprocess.run(
         [sys.executable, "-c", RUN, str(made.folder), json.dumps(counts), *map(str, added)],
         env={**os.environ, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[3])},

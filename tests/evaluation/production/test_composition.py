@@ -1,4 +1,4 @@
-"""Submissions for several modules in one model: requests, verdicts, and the parts to blame."""
+"""Submissions for several modules in one model: requests, verdicts, and causes of a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evaluation.errors import RequestError
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production
 from evaluation.production.architectures import ModuleTask, architectures
-from evaluation.production.composition import blame, check_disjoint, parts_of
+from evaluation.production.composition import causes, check_disjoint, parts_of
 from evaluation.production.drops import Drop
 from evaluation.production.phases import Extent, Regime
 from evaluation.types import GateName, Reason, Report, Verdict
@@ -77,13 +77,13 @@ def test_modules_that_contain_one_another_are_refused() -> None:
         ([{NORM, MLP, ATTENTION}], ([NORM.name, MLP.name, ATTENTION.name], Drop.CLASH)),
     ],
 )
-def test_parts_without_which_the_rest_works_are_to_blame(
+def test_parts_without_which_the_rest_works_cause_a_failure(
     broken: list[set[ModuleTask]], expected: tuple[list[str], Drop | None]
 ) -> None:
     def fails(some: Sequence[ModuleTask]) -> bool:
         return any(together <= set(some) for together in broken)
 
-    assert blame([NORM, MLP, ATTENTION], fails) == expected
+    assert causes([NORM, MLP, ATTENTION], fails) == expected
 
 
 def test_two_that_work_alone_clash_without_another_try() -> None:
@@ -93,7 +93,7 @@ def test_two_that_work_alone_clash_without_another_try() -> None:
         tried.append(len(some))
         return len(some) > 1
 
-    assert blame([NORM, MLP], fails) == ([NORM.name, MLP.name], Drop.CLASH)
+    assert causes([NORM, MLP], fails) == ([NORM.name, MLP.name], Drop.CLASH)
     assert tried == [1, 1]
 
 
@@ -148,12 +148,12 @@ def test_kernels_that_clash_are_named(cache: Path, server: ForkServer) -> None:
     assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.CALL_ERROR)
     failed = report.gates[-1]
     assert failed.gate is GateName.CORRECTNESS
-    assert failed.detail == {"drop": "clash", "blamed": ["llama_rms_norm", "llama_mlp"]}
-    assert "none fails by itself; to blame: llama_rms_norm, llama_mlp" in report.message
+    assert failed.detail == {"drop": "clash", "caused_by": ["llama_rms_norm", "llama_mlp"]}
+    assert "none fails by itself; caused by: llama_rms_norm, llama_mlp" in report.message
 
 
 def test_part_that_breaks_the_rules_is_named(cache: Path, server: ForkServer) -> None:
     report = judged(cache, server, "dropped_expert", "silu_mlp")
     assert report.verdict is Verdict.REJECTED
-    assert report.gates[-1].detail == {"drop": "", "blamed": ["llama_rms_norm"]}
-    assert "to blame: llama_rms_norm" in report.message
+    assert report.gates[-1].detail == {"drop": "", "caused_by": ["llama_rms_norm"]}
+    assert "caused by: llama_rms_norm" in report.message

@@ -112,7 +112,7 @@ def test_sheet_of_a_module_of_a_live_model_scores_the_deployed_speedup() -> None
         assert "generalization" not in sheet and "a run has a dozen" not in sheet
 
 
-def test_sheet_of_a_repository_says_what_is_submitted_and_whose_clock_counts() -> None:
+def test_sheet_of_a_repository_names_the_submitted_files_and_the_clock() -> None:
     given = {"starter": {"TASK.md": "# It\n"}, "target_file": "src/a.cpp", "repository": {}}
     sheet = run_files(given, GPU, BUDGET)["TASK.md"]
     for text in (
