@@ -27,7 +27,7 @@ SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """Command that ends mini-swe-agent."""
 SUBMITTED = Script((*JUDGED.turns[:-1], Turn(ENDING, (SUBMIT,))))
 WAIT = "sleep 1234 & sleep 1235"
-FAILS = Fault("status", status=418, times=99, message="I am a teapot")
+FAILS = Fault("status", status=418, times=99, retry_after=0.1, message="I am a teapot")
 SCRIPTS = {
     "judged": JUDGED,
     "submitted": SUBMITTED,
