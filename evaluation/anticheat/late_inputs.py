@@ -55,7 +55,7 @@ class LateInputs:
         """When to inject which inputs, as shares of the window's expected time."""
         slots = [(first + launch) % ring.slots for launch in self.launches]
         parts = [secret_slice(ring.inputs.layout.stride, MAX_BYTES[device]) for _ in slots]
-        drawn = [secrets.randbelow(ring.slots) for _ in slots]
+        drawn = [(first + secrets.randbelow(launches)) % ring.slots for _ in slots]
         others = [first if slot in slots else slot for slot in drawn]  # the first is never late
         self._slices, self._decoys = (
             [ring.inputs.row(slot)[part] for slot, part in zip(of, parts, strict=True)]

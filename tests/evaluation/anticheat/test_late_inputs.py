@@ -261,6 +261,17 @@ def test_decoys_are_the_inputs_of_other_launches(ring: BufferRing) -> None:
         ring.inputs.bytes.copy_(before)
 
 
+def test_decoys_are_inputs_that_were_written_for_the_window(ring: BufferRing) -> None:
+    """What another case left in the other slots may be no index that a launch can use."""
+    for _ in range(20):
+        ring.inputs.bytes.fill_(0x7F)
+        ring.refill(5, 4)
+        late = LateInputs(ring, 5, 4)
+        late.write_decoys()
+        for slot in range(5, 9):
+            assert float(ring.inputs.slot(slot)["x"].abs().max()) < 1e6
+
+
 def test_structured_inputs_are_whole_in_every_launch() -> None:
     operator = load_operator(TASKS / "LinearAlgebra" / "cholesky")
     case = min(operator.cases, key=operator.elements)
