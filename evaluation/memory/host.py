@@ -17,9 +17,7 @@ F_SEAL_FUTURE_WRITE = 0x10
 class HostMemory:
     """Shared host memory, with one allocation for each role, such as "inputs".
 
-    Cases reuse an allocation, which grows. It is cleared, as Linux clears a new one in five times
-    the time: a launch may start before late inputs are written, and would then take what another
-    case left for indices.
+    Cases reuse an allocation, which grows: Linux clears each page of a new one.
     """
 
     device = torch.device("cpu")
@@ -34,8 +32,6 @@ class HostMemory:
             if block:
                 block.free()
             block = self._blocks[role] = HostBlock(layout.size + layout.size // 4)
-        else:
-            block.memory[: layout.size].zero_()
         return HostRegion(layout, block=block)
 
     def close(self) -> None:

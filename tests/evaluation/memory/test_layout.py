@@ -105,7 +105,7 @@ def test_host_memory_is_shared_by_descriptor_and_reused_by_a_role() -> None:
     assert torch.equal(Layout.from_json(description).views(shared, 0)["x"], first.slot(0)["x"])
     first.close()
     again = memory.region("inputs", layout)
-    assert again.share()[1] == [descriptor] and float(again.slot(0)["x"].abs().max()) == 0.0
+    assert again.share()[1] == [descriptor] and float(again.slot(0)["x"].max()) == 7.0
     larger = memory.region("inputs", Layout.of(SPECS, slots=20))
     assert float(larger.slot(0)["x"].abs().max()) == 0.0
     shared.fill_(1)
