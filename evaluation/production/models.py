@@ -166,18 +166,19 @@ def draw_weights(model: nn.Module, seed: int) -> None:
 def draw_inputs(
     specs: tuple[InputSpec, ...], dtype: torch.dtype, generator: torch.Generator
 ) -> dict[str, torch.Tensor]:
-    """Return fresh inputs of one forward, on the CPU."""
+    """Return fresh inputs of one forward, on the generator's device."""
     return {spec.name: _draw(spec, dtype, generator) for spec in specs}
 
 
 def _draw(spec: InputSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     own = torch_dtype(spec.dtype) if spec.dtype else None
     if spec.values:
-        return torch.tensor(spec.values, dtype=own)
+        return torch.tensor(spec.values, dtype=own, device=generator.device)
     if spec.below:
-        values = torch.randint(spec.below, spec.shape, generator=generator)
+        values = torch.randint(spec.below, spec.shape, generator=generator, device=generator.device)
         return values.to(own) if own else values
-    return torch.randn(spec.shape, generator=generator).to(own or dtype)
+    drawn = torch.randn(spec.shape, generator=generator, device=generator.device)
+    return drawn.to(own or dtype)
 
 
 def call(model: nn.Module, inputs: Inputs, options: Mapping[str, Any], **more: Any) -> Any:

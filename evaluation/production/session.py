@@ -84,9 +84,13 @@ class PhaseMemory:
         self._written[slot] = dict(inputs)
         for output in self.outputs.slot(slot).values():
             poison(output.view(-1), self.secret)
+        if self.inputs.bytes.is_cuda:
+            torch.cuda.synchronize()  # or a launch of another process could come before
 
-    def read(self, slot: int, where: str) -> dict[str, torch.Tensor]:
-        """Return copies of the outputs of a slot, on the CPU.
+    def read(self, slot: int, where: str, launches: int = 0) -> dict[str, torch.Tensor]:
+        """Return copies of the outputs of a slot, where they are.
+
+        The first `launches` slots are searched for elements that were not written, too.
 
         Raises: SubmissionError for elements not written, guards or inputs changed.
         """
@@ -94,16 +98,17 @@ class PhaseMemory:
             if gap := region.overwritten():
                 message = f"{where}: wrote outside its tensors, {gap}"
                 raise SubmissionError(Reason.OUT_OF_BOUNDS, message)
-        views = self.inputs.slot(slot)
-        for name, value in self._written[slot].items():
-            if not torch.equal(views[name].cpu(), value.to(views[name].dtype).cpu()):
-                raise SubmissionError(Reason.INPUT_MUTATED, f"{where}: changed the input {name}")
-        found = {}
-        for name, output in self.outputs.slot(slot).items():
-            if bool(unwritten(output, self.secret).any()):
-                raise SubmissionError(Reason.STALE_OUTPUT, f"{where}: {name} was not written")
-            found[name] = output.cpu().clone()
-        return found
+        for number in {slot, *range(launches)}:
+            views = self.inputs.slot(number)
+            for name, value in self._written[number].items():
+                given = value.to(views[name].device, views[name].dtype)
+                if not torch.equal(views[name], given):
+                    message = f"{where}: changed the input {name}"
+                    raise SubmissionError(Reason.INPUT_MUTATED, message)
+            for name, output in self.outputs.slot(number).items():
+                if bool(unwritten(output, self.secret).any()):
+                    raise SubmissionError(Reason.STALE_OUTPUT, f"{where}: {name} was not written")
+        return {name: output.clone() for name, output in self.outputs.slot(slot).items()}
 
     def close(self) -> None:
         for region in self.regions:
@@ -130,7 +135,8 @@ class LiveSession:
         self.cache = cache
         self.device = "cuda" if kind == GPU else "cpu"
         self.data = ModelData.of(architecture, self.size)
-        self.generator = torch.Generator().manual_seed(secrets.randbits(62))
+        # Inputs are drawn, and outputs checked, where the model is: a GPU does it in no time.
+        self.generator = torch.Generator(self.device).manual_seed(secrets.randbits(62))
         self._fork_server = fork_server
         self._seed = secrets.randbits(62) if seed is None else seed
         self._stack = ExitStack()
@@ -254,8 +260,8 @@ class LiveSession:
         process.bind(memory.arguments(), memory.regions, values)
         return process
 
-    def phase_memory(self, phase: str) -> PhaseMemory:
-        """Return memory for one launch of a phase of the whole model."""
+    def phase_memory(self, phase: str, slots: int = 1) -> PhaseMemory:
+        """Return memory for launches of a phase of the whole model, one in each slot."""
         drawn = self.draw(phase)
         inputs = [TensorSpec.of(name, value) for name, value in drawn.items()]
         if phase == "decode":
@@ -269,15 +275,16 @@ class LiveSession:
                 shape = tuple(self.forward(self.model, drawn, phase).shape)
             outputs = [TensorSpec("output", shape, dtype_name(self._output_dtype))]
         names = [spec.name for spec in self.size.inputs]
-        return PhaseMemory(self.memory, inputs, outputs, 1, {"phase": phase, "inputs": names})
+        return PhaseMemory(self.memory, inputs, outputs, slots, {"phase": phase, "inputs": names})
 
     def draw(self, phase: str) -> dict[str, torch.Tensor]:
         """Return fresh secret inputs of a phase."""
         inputs = models.draw_inputs(self.size.inputs, self.dtype, self.generator)
         if phase == "decode":
-            vocabulary = self.vocabulary
-            inputs["first_token"] = torch.randint(vocabulary, (1,), generator=self.generator)
-            uniform = torch.rand(self.size.steps, vocabulary, generator=self.generator)
+            steps, vocabulary = self.size.steps, self.vocabulary
+            where: dict[str, Any] = {"generator": self.generator, "device": self.device}
+            inputs["first_token"] = torch.randint(vocabulary, (1,), **where)
+            uniform = torch.rand(steps, vocabulary, **where)
             # Gumbel noise: the largest of logits + noise is a sample of their softmax.
             inputs["noise"] = -torch.log(-torch.log(uniform.clamp(1e-9, 1 - 1e-7)))
         return inputs
@@ -291,11 +298,11 @@ class LiveSession:
     def forward(
         self, model: nn.Module, inputs: Mapping[str, torch.Tensor], phase: str
     ) -> torch.Tensor:
-        """Return what a forward of the judge's own model returns in this phase, on the CPU."""
+        """Return what a forward of the judge's own model returns in this phase."""
         given = models.cast(self.size.inputs, inputs, models.float_dtype(model), self.device)
         result = models.forward(model, given, self.data)
         self._output_dtype = result.dtype
-        return (result[:, -LOGIT_ROWS:] if phase == "prefill" else result).cpu()
+        return result[:, -LOGIT_ROWS:] if phase == "prefill" else result
 
     def __enter__(self) -> Self:
         return self

@@ -33,7 +33,9 @@ MAX_MISMATCH = 0.02
 FAMILIES: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
     "taped": lambda x, generator: x,
     "outliers": lambda x, generator: torch.where(
-        torch.rand(x.shape, generator=generator) < 0.01, x * 30, x
+        torch.rand(x.shape, generator=generator, device=generator.device).to(x.device) < 0.01,
+        x * 30,
+        x,
     ),
     "small": lambda x, generator: x * 1e-3,
 }
@@ -99,8 +101,8 @@ def record(session: LiveSession, task: ModuleTask, phase: str) -> Tape:
                 path,
                 phase,
                 tree,
-                tuple(value.detach().cpu().clone() for value in given),
-                tuple(value.detach().cpu().clone() for value in calls.tensors(result)),
+                tuple(value.detach().clone() for value in given),
+                tuple(value.detach().clone() for value in calls.tensors(result)),
             )
 
         return after
@@ -206,7 +208,7 @@ class Truth:
     def _run(self, module: nn.Module, call: ModuleCall) -> list[torch.Tensor]:
         slot = {name: value.to(self._device) for name, value in call.slot.items()}
         positional, named = calls.decoded(call.tree, slot)
-        return [value.cpu() for value in calls.tensors(module(*positional, **named))]
+        return [value.to(self._device) for value in calls.tensors(module(*positional, **named))]
 
 
 def compare(

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from evaluation.device_kind import CPU
+from evaluation.errors import SubmissionError
 from evaluation.memory.host import HostMemory
 from evaluation.memory.layout import Layout, Region, TensorSpec
 from evaluation.production.architectures import find_task
@@ -104,3 +106,20 @@ def test_memory_of_a_module_is_not_that_of_its_model() -> None:
     for phase in ("module", "prefill"):
         PhaseMemory(Memory(), [spec], [spec], 1, {"phase": phase}).close()
     assert len(set(roles)) == len(roles) == 4
+
+
+def test_every_launch_of_a_window_is_searched_for_what_it_did_not_write() -> None:
+    spec = TensorSpec("x", (4,), "float32")
+    memory = PhaseMemory(HostMemory(), [spec], [spec], 3, {"phase": "forward"})
+    for slot in range(3):
+        memory.write(slot, {"x": torch.full((4,), float(slot))})
+    for slot in range(2):
+        memory.outputs.slot(slot)["x"].fill_(slot)
+    assert memory.read(1, "here", 2)["x"].tolist() == [1.0] * 4
+    with pytest.raises(SubmissionError, match="x was not written"):
+        memory.read(1, "here", 3)
+    memory.outputs.slot(2)["x"].fill_(2)
+    memory.inputs.slot(2)["x"][0] = 7
+    with pytest.raises(SubmissionError, match="changed the input x"):
+        memory.read(1, "here", 3)
+    memory.close()
