@@ -61,7 +61,7 @@ class Facts:
     """All that a drop reason is found from."""
 
     isolated: float
-    """Speedup of the module alone, against the library's in eager."""
+    """Speedup of the module alone, against the library's in the same regime."""
     deployed: Interval
     compiled: float | None
     """Speedup of the compiled model against the compiled baseline."""
@@ -113,8 +113,9 @@ def of_request(phases: Iterable[tuple[float, float]]) -> float:
 
 
 def is_unexplained(model: Interval, alone: Interval, ceiling: Interval) -> bool:
-    """Return whether a model in eager gains more than its module does, outside all intervals.
+    """Return whether a model gains more than its module does, outside all intervals.
 
-    In eager no module changes the time of another one, so Amdahl's law holds.
+    Not for compiled models: otherwise no module changes the time of another one, so Amdahl's law
+    holds.
     """
     return model.low > max(1.0, predicted(max(alone.high, 1.0), ceiling.high))

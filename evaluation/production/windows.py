@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from evaluation.device_kind import GPU
+from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, SubmissionError
 from evaluation.production import budget, drops, tape
 from evaluation.production.architectures import ModuleTask
@@ -28,11 +28,19 @@ from evaluation.types import Interval, Reason
 
 SPREAD = Spread(0.03, 0.01)
 PLANS = {
-    "cpu": Plan(0.05, 5, 15, 0.02, 3.0, SPREAD),
-    "gpu": Plan(0.05, 5, 15, 0.005, 2.0, SPREAD),
+    CPU: Plan(0.05, 5, 15, 0.02, 3.0, SPREAD),
+    GPU: Plan(0.015, 5, 15, 0.005, 2.0, SPREAD),
 }
-MODULE_PLAN = Plan(0.004, 7, 21, 0.02, 0.8, SPREAD)
-MAX_MODULE_LAUNCHES = 64
+MODULE_PLANS = {
+    CPU: Plan(0.004, 7, 21, 0.02, 0.8, SPREAD),
+    GPU: Plan(0.008, 5, 15, 0.015, 0.4, SPREAD),
+}
+MODULE_REGIMES = {CPU: (Regime.EAGER,), GPU: (Regime.GRAPH, Regime.EAGER)}
+"""Regimes of a module alone. Most take a GPU less time than Python takes to launch them."""
+SLOTS = {CPU: 1, GPU: 16}
+"""Most launches of a window of a whole forward. On a GPU, handing it over takes half a millisecond.
+"""
+MAX_MODULE_SLOTS, MAX_MODULE_LAUNCHES = 64, 1024
 MAX_PREFILL_RATIO = 2.0
 """The untimed prefill of a decode may take this many times the baseline's; more is added."""
 MAX_GAP = 1e-3
@@ -70,6 +78,10 @@ class ModelWindows:
         self.checked = Checked()
         self.prefills: list[float] = []
         """Nanoseconds of each untimed prefill."""
+        self.launches = 1
+        """Launches of a window, each on inputs of its own."""
+        self.launch_ns = 0.0
+        """Nanoseconds of a launch in the last window."""
         self.captured = False
         self.refusal = ""
         """Why the launch could not be captured."""
@@ -97,42 +109,58 @@ class ModelWindows:
             if self.phase == "decode":
                 # The launch before the capture decodes once: its cache must have room again.
                 self.process.request({"do": "ready", "slot": 0})
-            self.captured = self.process.capture(0, 1)
+            self.captured = self.process.capture(0, self.launches)
             self.refusal = self.process.refusal
 
+    def start(self, launches: int) -> None:
+        """Take the process from another `ModelWindows`, for windows of so many launches."""
+        self.bind()
+        self.launches = launches
+        if self.regime is Regime.GRAPH:
+            self.capture()
+        self.prefills.clear()
+
     def window(self) -> float:
-        """Return the nanoseconds of one launch on fresh inputs, and check its outputs."""
-        return self.run(self.session.draw(self.phase))[0]
+        """Return the nanoseconds of one launch on fresh inputs, and check an output."""
+        return self.run(*(self.session.draw(self.phase) for _ in range(self.launches)))[0]
 
     def overhead(self) -> float:
-        """Return the nanoseconds of a window without a launch, after the same use of the GPU."""
+        """Return what a window without launches takes, for each launch, in nanoseconds."""
         with _attribute_failure(self):
-            self.memory.write(0, self.written)
-            return float(self.process.run(0, 0))
+            self._write(self._written)
+            return self.process.run(0, 0) / self.launches
 
     def run(
-        self, inputs: Mapping[str, torch.Tensor], fixed: bool = False
+        self, *inputs: Mapping[str, torch.Tensor], fixed: bool = False
     ) -> tuple[float, dict[str, torch.Tensor]]:
-        """Return the nanoseconds of one launch on these inputs, and its outputs.
+        """Return the nanoseconds of one launch, and the outputs of a secret one of all launches.
 
-        A decode gets fresh noise unless the inputs are `fixed`, to compare two processes.
+        There is one launch for each of the inputs. A decode gets fresh noise unless the inputs are
+        `fixed`, to compare two processes.
         """
         with _attribute_failure(self):
-            self.memory.write(0, inputs)
             if self.phase == "decode":
+                (given,) = inputs
+                self._write(inputs)
                 hidden = self.process.request({"do": "ready", "slot": 0})
                 self.prefills.append(float(hidden))
                 # Noise and first token are written after the prefill, which cannot use them.
                 drawn = {} if fixed else self.session.draw("decode")
-                inputs = {**inputs, **{n: drawn[n] for n in ("noise", "first_token") if drawn}}
-            self.process.prepare(0, 1)
-            self.memory.write(0, inputs)
-            self.written = inputs
-            elapsed = self.process.run(0, 1, replay=self.captured)
+                inputs = ({**given, **{n: drawn[n] for n in ("noise", "first_token") if drawn}},)
+            self.process.prepare(0, len(inputs))
+            self._write(inputs)
+            elapsed = self.process.run(0, len(inputs), replay=self.captured)
             self.process.require_idle()
-            outputs = self.memory.read(0, f"{self.phase}, {self.regime}")
-            self._check(inputs, outputs)
-        return float(elapsed), outputs
+            slot = secrets.randbelow(len(inputs))
+            outputs = self.memory.read(slot, f"{self.phase}, {self.regime}", len(inputs))
+            self._check(inputs[slot], outputs)
+        self.launch_ns = elapsed / len(inputs)
+        return self.launch_ns, outputs
+
+    def _write(self, inputs: Sequence[Mapping[str, torch.Tensor]]) -> None:
+        for slot, given in enumerate(inputs):
+            self.memory.write(slot, given)
+        self._written = inputs
 
     @torch.inference_mode()
     def _check(
@@ -210,14 +238,18 @@ class Timing:
     """Standard deviation of the blocks' log ratios."""
 
 
+@dataclass(frozen=True)
+class ModuleTiming(Timing):
+    """A module alone against the library's, both in one regime."""
+
+    regime: Regime
+
+
 def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timing:
     """Measure A B B A blocks. A decode's prefill beyond the allowed time is added."""
-    candidate.bind()
-    baseline.bind()
-    for windows in (candidate, baseline):
-        if windows.regime is Regime.GRAPH:
-            windows.capture()
-        windows.prefills.clear()
+    launches = launches_of(plan, baseline.launch_ns, baseline.memory.slots)
+    candidate.start(launches)
+    baseline.start(launches)
     blocks = measured_blocks(candidate, baseline, plan)
     if candidate.prefills:
         allowed = MAX_PREFILL_RATIO * statistics.median(baseline.prefills)
@@ -253,6 +285,11 @@ def without_overhead(blocks: Sequence[Block], overheads: Sequence[float]) -> lis
     return [Block(block.candidate - overhead, block.baseline - overhead) for block in blocks]
 
 
+def launches_of(plan: Plan, launch_ns: float, most: int) -> int:
+    """Return the launches of a window that takes as long as planned, 1 to `most`."""
+    return max(1, min(most, round(plan.window_seconds * 1e9 / max(launch_ns, 1.0))))
+
+
 def timing_of(blocks: Sequence[Block], plan: Plan) -> Timing:
     ratios = [block.log_ratio for block in blocks]
     return Timing(
@@ -274,26 +311,33 @@ class ModuleWindows:
         self.session, self.mode, self.calls, self.memory = session, mode, calls, memory
         self.regime, self.truth = regime, truth
         self.process = session.bind(mode, memory, regime)
-        self.count = memory.slots
-        self.window()
+        self.captured = False
+        self.start(memory.slots)
+        self.launch_ns = self.window()
+
+    def start(self, launches: int) -> None:
+        """Let a window have so many launches. More than there are slots take turns on these."""
+        self.count = launches
+        if self.regime is Regime.GRAPH:
+            self.captured = self.process.capture(0, launches)
 
     def window(self) -> float:
-        """Return the nanoseconds of one launch, of as many as there are slots."""
-        made = [self._fresh() for _ in range(self.count)]
+        """Return the nanoseconds of one launch, the mean of a window."""
+        made = [self._fresh() for _ in range(self.memory.slots)]
         self.process.prepare(0, self.count)
         for slot, call in enumerate(made):
             self.memory.write(slot, call.slot)
-        elapsed = self.process.run(0, self.count)
+        elapsed = self.process.run(0, self.count, replay=self.captured)
         self.process.require_idle()
         if self.mode == "candidate":
-            slot = secrets.randbelow(self.count)
+            slot = secrets.randbelow(len(made))
             where = f"{made[slot].name}, timed"
             self.truth.check(made[slot], self.memory.read(slot, where), where)
         return elapsed / self.count
 
     def overhead(self) -> float:
-        """Return what a window without a launch takes, for each of as many as there are slots."""
-        for slot in range(self.count):
+        """Return what a window without launches takes, for each launch, in nanoseconds."""
+        for slot in range(self.memory.slots):
             self.memory.write(slot, self._fresh().slot)
         return self.process.run(0, 0) / self.count
 
@@ -305,9 +349,16 @@ class ModuleWindows:
 
 
 def measure_module(
-    session: LiveSession, task: ModuleTask, phase: str, regime: Regime, mode: str = "candidate"
-) -> Timing | None:
-    """Measure the first module of a task alone; None where its call cannot be taped."""
+    session: LiveSession,
+    task: ModuleTask,
+    phase: str,
+    regimes: Sequence[Regime] = (),
+    mode: str = "candidate",
+) -> ModuleTiming | None:
+    """Measure the first module of a task alone; None where its call cannot be taped.
+
+    It is measured in the first of `regimes` that both run in, usually those of its kind of device.
+    """
     tapes = [tape.record(session, task, phase) for _ in range(3)]
     if not tapes[0].calls:
         return None
@@ -316,14 +367,29 @@ def measure_module(
     size = sum(
         value.numel() * value.element_size() for value in (*calls[0].inputs, *calls[0].outputs)
     )
-    slots = max(4, min(MAX_MODULE_LAUNCHES, math.floor((64 << 20) / max(size, 1))))
+    slots = max(4, min(MAX_MODULE_SLOTS, math.floor((64 << 20) / max(size, 1))))
     memory = tape.memory_of(session, calls[0], slots)
     truth = tape.Truth(session, calls[0])
     try:
-        candidate, baseline = (
-            ModuleWindows(session, name, calls, memory, regime, truth) for name in (mode, "library")
-        )
-        blocks = measured_blocks(candidate, baseline, MODULE_PLAN)
+        for regime in regimes or MODULE_REGIMES[session.kind]:
+            pair = candidate, baseline = [
+                ModuleWindows(session, name, calls, memory, regime, truth)
+                for name in (mode, "library")
+            ]
+            if regime is not Regime.GRAPH or all(each.captured for each in pair):
+                break
+        return _measured_module(candidate, baseline)
     finally:
         memory.close()
-    return timing_of(blocks, MODULE_PLAN)
+
+
+def _measured_module(candidate: ModuleWindows, baseline: ModuleWindows) -> ModuleTiming:
+    kind = candidate.session.kind
+    plan = MODULE_PLANS[kind]
+    if kind == GPU:
+        launch_ns = max(baseline.launch_ns - baseline.overhead(), baseline.launch_ns / 4)
+        launches = launches_of(plan, launch_ns, MAX_MODULE_LAUNCHES)
+        candidate.start(launches)
+        baseline.start(launches)
+    timing = timing_of(measured_blocks(candidate, baseline, plan), plan)
+    return ModuleTiming(**vars(timing), regime=candidate.regime)

@@ -16,5 +16,6 @@ if sys.argv[1:] == ["wait"]:  # a build measures nothing, and imports no torch
     phases.CPU_COMPILED = ()
     for kind, plan in windows.PLANS.items():
         windows.PLANS[kind] = dataclasses.replace(plan, min_blocks=3, max_blocks=3)
-    windows.MODULE_PLAN = dataclasses.replace(windows.MODULE_PLAN, min_blocks=3, max_blocks=3)
+    for kind, plan in windows.MODULE_PLANS.items():
+        windows.MODULE_PLANS[kind] = dataclasses.replace(plan, min_blocks=3, max_blocks=3)
 sys.exit(main(sys.argv[1:]))

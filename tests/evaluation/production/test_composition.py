@@ -123,8 +123,8 @@ def test_model_with_two_kernels_is_checked_and_timed(
 
     few = {"min_blocks": 2, "max_blocks": 2}
     monkeypatch.setitem(windows.PLANS, CPU, dataclasses.replace(windows.PLANS[CPU], **few))
-    short = dataclasses.replace(windows.MODULE_PLAN, **few)
-    monkeypatch.setattr(windows, "MODULE_PLAN", short)
+    short = dataclasses.replace(windows.MODULE_PLANS[CPU], **few)
+    monkeypatch.setitem(windows.MODULE_PLANS, CPU, short)
     report = judged(cache, server, "fused_norm", "silu_mlp")
     assert report.verdict is Verdict.PASSED, report.message
     assert (report.task, report.task_hash) == ("llama/composition", LLAMA.hash)

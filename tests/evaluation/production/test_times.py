@@ -50,3 +50,33 @@ def test_candidate_is_captured_where_it_is_in_each_phase_that_the_baseline_is(
     found = graphs(*captured)
     assert times._all_captured(found, "candidate") is ours
     assert times._all_captured(found, "library") is baseline
+
+
+def timing(candidate_us: float, baseline_us: float) -> Any:
+    return SimpleNamespace(candidate_us=candidate_us, baseline_us=baseline_us)
+
+
+def test_module_is_measured_again_where_its_model_does_not_run_in_its_regime(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def module(regime: Regime) -> Any:
+        return SimpleNamespace(regime=regime)
+
+    asked: list[Any] = []
+
+    def measure_module(session: Any, task: Any, phase: str, regimes: Any) -> Any:
+        asked.append((task.name, phase))
+        return module(*regimes)
+
+    monkeypatch.setattr(times.windows, "measure_module", measure_module)
+    session: Any = SimpleNamespace(tasks=[SimpleNamespace(name="norm")])
+    modules = {"norm": {"prefill": module(Regime.GRAPH), "decode": module(Regime.GRAPH)}}
+    one = timing(1, 1)
+    times._measure_again(
+        session, modules, {"prefill": {Regime.GRAPH: one}, "decode": {Regime.EAGER: one}}
+    )
+    assert asked == [("norm", "decode")]
+    assert {phase: each.regime for phase, each in modules["norm"].items()} == {
+        "prefill": Regime.GRAPH,
+        "decode": Regime.EAGER,
+    }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from evaluation.device_kind import CPU, GPU
-from evaluation.production import windows
+from evaluation.production import tape, windows
 from evaluation.production.phases import Regime
 from evaluation.production.windows import ModelWindows
 from evaluation.timing.estimates import Block
@@ -18,10 +20,47 @@ from evaluation.timing.estimates import Block
 class Memory:
     """Memory of a launch, which nothing reads."""
 
+    slots = 1
+
     def write(self, slot: int, inputs: Any) -> None: ...
 
-    def read(self, slot: int, where: str) -> dict[str, Any]:
+    def read(self, slot: int, where: str, launches: int) -> dict[str, Any]:
         return {}
+
+
+class Process:
+    """A process in which each launch takes a millisecond, and a window half of one more."""
+
+    refusal = ""
+
+    def __init__(self, captures: bool = True) -> None:
+        self.captures = captures
+        self.captured: list[int] = []
+        self.ran: list[int] = []
+
+    def prepare(self, first: int, count: int) -> None: ...
+
+    def require_idle(self) -> None: ...
+
+    def capture(self, first: int, count: int) -> bool:
+        self.captured.append(count)
+        return self.captures
+
+    def run(self, first: int, count: int, replay: bool = False) -> int:
+        self.ran.append(count)
+        return 500_000 + 1_000_000 * count
+
+
+def model_windows(regime: Regime, slots: int, process: Process) -> ModelWindows:
+    drawn = iter(range(1000))
+    session: Any = SimpleNamespace(
+        kind=GPU,
+        bind=lambda mode, memory, regime, repeatable: process,
+        draw=lambda phase: {"x": next(drawn)},
+    )
+    memory: Any = Memory()
+    memory.slots = slots
+    return ModelWindows(session, "free", "forward", memory, regime)
 
 
 def test_free_module_stores_its_outputs_before_it_is_compiled() -> None:
@@ -30,11 +69,7 @@ def test_free_module_stores_its_outputs_before_it_is_compiled() -> None:
 
     def bind(mode: str, memory: Any, regime: Regime, repeatable: bool) -> Any:
         bound.append(regime)
-        return SimpleNamespace(
-            prepare=lambda first, count: None,
-            run=lambda first, count, replay=False: 1000,
-            require_idle=lambda: None,
-        )
+        return Process()
 
     session: Any = SimpleNamespace(bind=bind, draw=lambda phase: {})
     memory: Any = Memory()
@@ -51,7 +86,9 @@ def test_time_of_handing_over_a_gpu_is_left_out(
             session=SimpleNamespace(kind=kind),
             regime=Regime.EAGER,
             prefills=[],
-            bind=lambda: None,
+            memory=SimpleNamespace(slots=1),
+            launch_ns=nanoseconds,
+            start=lambda launches: None,
             window=lambda: nanoseconds,
             overhead=lambda: 2000.0,
         )
@@ -74,3 +111,49 @@ def test_spread_is_that_of_the_blocks_log_ratios(ratios: list[float], spread: fl
     blocks = [Block(1000.0, 1000.0 * ratio) for ratio in ratios]
     timing = windows.timing_of(blocks, windows.PLANS[CPU])
     assert timing.spread == pytest.approx(spread) and timing.blocks == len(ratios)
+
+
+@pytest.mark.parametrize(("seconds", "slots", "launches"), [(0.01, 16, 7), (1, 16, 16), (0, 16, 1)])
+def test_window_has_as_many_launches_as_take_the_planned_time(
+    seconds: float, slots: int, launches: int
+) -> None:
+    plan = dataclasses.replace(
+        windows.PLANS[GPU], window_seconds=seconds, min_blocks=1, max_blocks=1
+    )
+    processes = Process(), Process()
+    candidate, baseline = (model_windows(Regime.GRAPH, slots, each) for each in processes)
+    timing = windows.measure(candidate, baseline, plan)
+    for process in processes:
+        assert process.captured == [1, launches]
+    assert processes[0].ran[-2:] == [launches] * 2
+    assert timing.candidate_us == pytest.approx(1000)  # without half a millisecond of each window
+
+
+def test_window_runs_each_launch_on_inputs_of_its_own() -> None:
+    found = model_windows(Regime.EAGER, 4, Process())
+    found.start(4)
+    written: dict[int, Any] = {}
+    found.memory.write = lambda slot, inputs: written.update({slot: inputs})  # type: ignore[method-assign]
+    found.window()
+    assert [written[slot]["x"] for slot in range(4)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("captured", [(True, True), (False, True), (True, False)])
+def test_module_is_measured_as_a_graph_where_both_are_captured(
+    captured: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = torch.zeros(8)
+    call = tape.ModuleCall("norm", "forward", [], (value,), (value,))
+    monkeypatch.setattr(tape, "record", lambda *_: tape.Tape((call,), ()))
+    monkeypatch.setattr(tape, "Truth", lambda *_: SimpleNamespace(check=lambda *_: 0.0))
+    memory = SimpleNamespace(slots=4, write=lambda *_: None, read=lambda *_: {}, close=lambda: None)
+    monkeypatch.setattr(tape, "memory_of", lambda *_, **__: memory)
+    processes = dict(zip(("candidate", "library"), map(Process, captured), strict=True))
+    session: Any = SimpleNamespace(kind=GPU, bind=lambda mode, memory, regime: processes[mode])
+    task: Any = None
+    timing = windows.measure_module(session, task, "forward")
+    assert timing is not None
+    assert timing.regime is (Regime.GRAPH if all(captured) else Regime.EAGER)
+    assert timing.candidate_us == pytest.approx(1000)
+    launches = processes["library"].ran[-1]
+    assert launches == round(windows.MODULE_PLANS[GPU].window_seconds * 1e3)
