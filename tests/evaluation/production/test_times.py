@@ -56,6 +56,17 @@ def timing(candidate_us: float, baseline_us: float) -> Any:
     return SimpleNamespace(candidate_us=candidate_us, baseline_us=baseline_us)
 
 
+def test_regimes_close_to_the_best_of_either_side_are_measured_in_full() -> None:
+    found = {
+        Regime.EAGER: timing(300, 290),
+        Regime.COMPILE: timing(119, 200),
+        Regime.GRAPH: timing(100, 150),
+    }
+    assert times.close_to_best(found) == [Regime.COMPILE, Regime.GRAPH]
+    found[Regime.EAGER] = timing(300, 170)
+    assert times.close_to_best(found) == list(Regime)
+
+
 def test_module_is_measured_again_where_its_model_does_not_run_in_its_regime(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
