@@ -1,138 +1,324 @@
 """Verdicts on production tasks of some architectures: each module alone and deployed.
 
     python benchmarks/production.py [PATTERN ...] [--within SECONDS] [--cache FOLDER]
-                                    [--output FILE]
+                                    [--output FILE] [--repeats N]
 
-Judges submissions for one module of each architecture: the library's own source, the same
-below `torch.compile`, and a Triton kernel where there is one. PATTERNS choose among
+Judges submissions for three modules of architectures of all families: a Triton kernel where there
+is one, and a copy of the library's class, below `torch.compile` and as it is. PATTERNS choose among
 `task/submission`. A final verdict measures each alone and deployed, in eager, compiled and as a
-CUDA graph. No verdict is started later than SECONDS after the start; those in FILE are skipped.
+CUDA graph. One submission of each module comes first, then N rounds of some again, then the others.
+
+On a GPU the library's models are compiled in parallel before. No verdict is started later than
+SECONDS after the start; those in FILE are skipped. Each GPU needs a process of its own, which sees
+no other (`CUDA_VISIBLE_DEVICES`) and has cores of its own (`taskset`).
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import functools
 import hashlib
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.shared import ROOT, now, provenance, resumable_parser, write_json
+from benchmarks.shared import ROOT, now, provenance, resumable_parser, variation, write_json
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production_judge
-from evaluation.production import library_source, phases
-from evaluation.production.architectures import Architecture, ModuleTask, find_task
+from evaluation.production import library_source, phases, warm
+from evaluation.production.architectures import Architecture, ModuleTask, architectures
 from evaluation.production.composition import Part
+from evaluation.sandbox.launch import tail
 from evaluation.types import Report
 
 COMMAND = "python benchmarks/production.py"
 KERNELS = ROOT / "benchmarks/production_kernels"
-TASKS = {
-    "dit_layer_norm": "layer_norm",
-    "llama_rms_norm": "rms_norm",
-    "qwen3_moe_rms_norm": "rms_norm",
-}
-"""Tasks, and the Triton kernel of each; empty for none."""
-DEPTHS = ("num_hidden_layers", "num_layers")
-MAX_LAYERS = 4
-"""Layers of a model on a GPU, whose width is the architecture's: each takes time to compile."""
+SUBMISSIONS = ("triton", "compile", "library")
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """An architecture's depth on a GPU, where each layer takes time to compile, and its modules."""
+
+    depth: Mapping[str, Any]
+    kernels: Mapping[str, str]
+    """The Triton kernel of each task; empty for none."""
+
+
+LAYERS = {"num_hidden_layers": 2}
+CHOSEN = {
+    "dit": Chosen(
+        {"num_layers": 4},
+        {"dit_layer_norm": "layer_norm", "dit_gelu": "gelu", "dit_ada_layer_norm_zero": ""},
+    ),
+    "llama": Chosen(
+        LAYERS, {"llama_rms_norm": "rms_norm", "llama_mlp": "swiglu", "llama_rotary_embedding": ""}
+    ),
+    "clip_text": Chosen(
+        {"num_hidden_layers": 4},
+        {"clip_text_layer_norm": "layer_norm", "clip_text_mlp": "clip_mlp",
+         "clip_text_embeddings": ""},
+    ),
+    "convnextv2": Chosen(
+        {"depths": [1, 1, 3, 1]},
+        {"convnextv2_layer_norm": "convnext_layer_norm", "convnextv2_grn": "",
+         "convnextv2_embeddings": ""},
+    ),
+    "esm2": Chosen(
+        {"num_hidden_layers": 4},
+        {"esm2_layer_norm": "layer_norm", "esm2_rotary_embedding": "", "esm2_embeddings": ""},
+    ),
+    "modernbert": Chosen(
+        {"num_hidden_layers": 4},
+        {"modernbert_mlp": "modernbert_mlp", "modernbert_layer_norm": "layer_norm",
+         "modernbert_rotary_embedding": ""},
+    ),
+    "vjepa2": Chosen(
+        {"num_hidden_layers": 3, "pred_num_hidden_layers": 1},
+        {"vjepa2_layer_norm": "layer_norm", "vjepa2_mlp": "vjepa2_mlp", "vjepa2_embeddings": ""},
+    ),
+    "lfm2": Chosen(
+        {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]},
+        {"lfm2_rms_norm": "rms_norm", "lfm2_mlp": "lfm2_mlp", "lfm2_short_conv": ""},
+    ),
+    "latte": Chosen(
+        {"num_layers": 2},
+        {"latte_layer_norm": "layer_norm", "latte_gelu": "gelu",
+         "latte_ada_layer_norm_single": ""},
+    ),
+    "decision_transformer": Chosen(
+        {"n_layer": 4},
+        {"decision_transformer_layer_norm": "layer_norm",
+         "decision_transformer_gpt2_mlp": "decision_transformer_mlp",
+         "decision_transformer_conv1d": ""},
+    ),
+    "gemma3": Chosen(
+        LAYERS, {"gemma3_rms_norm": "gemma_rms_norm", "gemma3_mlp": "geglu",
+                 "gemma3_rotary_embedding": ""},
+    ),
+    "sd3": Chosen(
+        {"num_layers": 2}, {"sd3_gelu": "gelu", "sd3_ada_layer_norm_zero": "", "sd3_conv2d": ""}
+    ),
+    "whisper": Chosen(
+        {"encoder_layers": 2, "decoder_layers": 2},
+        {"whisper_layer_norm": "layer_norm", "whisper_conv1d": "",
+         "whisper_positional_embedding": ""},
+    ),
+    "dinov3_vit": Chosen(
+        {"num_hidden_layers": 4},
+        {"dinov3_vit_layer_norm": "layer_norm", "dinov3_vit_embeddings": "",
+         "dinov3_vit_conv2d": ""},
+    ),
+    "mobilevit": Chosen(
+        {"n_attn_blocks": [1, 1, 1]},
+        {"mobilevit_group_norm": "group_norm", "mobilevit_conv_layer": "",
+         "mobilevit_linear_self_attention": ""},
+    ),
+}  # fmt: skip
+REPEATED = ("dit_layer_norm/triton", "llama_rms_norm/triton", "clip_text_mlp/triton")
+"""Submissions that are judged again, for the variation between verdicts."""
+COMPILER_CORES = 2
+"""Cores of a process that compiles a model: one for the judge, and one for the compiler."""
+COMPILE_SECONDS = 200.0
+MAX_LOG_BYTES = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class Submission:
+    """A file for a task, with a name of its own."""
+
+    slug: str
+    architecture: Architecture
+    task: ModuleTask
+    source: str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge the chosen submissions; the exit code is 0 if all passed."""
     parser = resumable_parser(__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=0, metavar="N")
+    parser.add_argument("--compile-only", metavar="ARCHITECTURE", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     started, cache = time.monotonic(), options.cache.absolute()
+    if options.compile_only:
+        architecture = shallow(architectures()[options.compile_only], GPU)
+        print(json.dumps(warm.compile_library(architecture, GPU, cache)))
+        return 0
     gpus = [device for device in detect.devices(cache, (GPU,)) if not device.unjudged]
     device = (gpus or detect.devices(cache, (CPU,)))[0]
-    output = options.output or ROOT / f"benchmarks/results/production-{device.kind}.json"
-    found = json.loads(output.read_text())["verdicts"] if output.is_file() else {}
+    kind = device.kind
+    output = options.output or ROOT / f"benchmarks/results/production-{kind}.json"
+    data = json.loads(output.read_text()) if output.is_file() else {}
+    found, compiled = data.get("verdicts", {}), data.get("compiled", {})
+    repeats = data.get("repeats", {})
+    chosen = [
+        each
+        for each in submissions(kind)
+        if any(fnmatchcase(each.slug, p) for p in options.patterns)
+    ]
+
+    def save() -> None:
+        every = {"verdicts": found, "repeats": repeats, "compiled": compiled}
+        write_json(output, {"command": COMMAND, **provenance(device), **every})
+
+    if kind == GPU:
+        compiled |= compile_libraries([each.architecture for each in chosen], cache)
+        save()
     with ForkServer() as fork_server:
-        for slug, (architecture, task, source) in submissions(device.kind).items():
-            chosen = any(fnmatchcase(slug, pattern) for pattern in options.patterns)
-            if slug in found or not chosen or time.monotonic() - started > options.within:
+        judge_one = functools.partial(judged, kind=kind, cache=cache, fork_server=fork_server)
+        for each, number in order(chosen, options.repeats):
+            if time.monotonic() - started > options.within:
+                break
+            known = repeats.setdefault(each.slug, []) if number else []
+            if len(known) >= number and (number or each.slug in found):
                 continue
-            began = time.perf_counter()
-            try:
-                result = verdict(architecture, task, source, device.kind, cache, fork_server)
-            except Exception as error:  # of one architecture; the others are judged
-                result = {"error": f"{type(error).__name__}: {error}", "trace": last_lines(error)}
-            found[slug] = {"at": now(), **result, "wall": time.perf_counter() - began}
-            print(slug, json.dumps(found[slug], indent=1), flush=True)
-            write_json(output, {"command": COMMAND, **provenance(device), "verdicts": found})
+            result = {"card": device.uuid, **judge_one(each, final=not number)}
+            if number:
+                known.append(result)
+            else:
+                found[each.slug] = result
+            print(each.slug, number or "", summary(result), flush=True)
+            save()
+    for slug, verdicts in repeats.items():
+        speedups = [each["deployed"]["speedup"] for each in verdicts if "deployed" in each]
+        if len(speedups) > 1:
+            print(f"{slug}: CV {variation(speedups):.2%} of {len(speedups)} rounds")
     wrong = [slug for slug, each in found.items() if each.get("verdict") != "passed"]
     print(f"{len(found) - len(wrong)} of {len(found)} passed; not: {', '.join(wrong)}")
     return 1 if wrong else 0
 
 
-def submissions(kind: str) -> dict[str, tuple[Architecture, ModuleTask, str]]:
-    """Return the submissions of all tasks, by `task/submission`."""
-    found = {}
-    for name, kernel in TASKS.items():
-        architecture, task = find_task(name)
-        architecture = shallow(architecture, kind) if kind == GPU else architecture
-        for submission, source in sources(task, kernel):
-            if submission != "triton" or kind == GPU:
-                found[f"{name}/{submission}"] = architecture, task, source
+def order(chosen: Sequence[Submission], repeats: int) -> list[tuple[Submission, int]]:
+    """Return what is judged: one submission of each module, the repeated ones, then the others.
+
+    The number is that of the repetition, and 0 for a final verdict.
+    """
+    first = list({each.task.name: each for each in reversed(chosen)}.values())
+    again = [
+        (each, number + 1) for number in range(repeats) for each in chosen if each.slug in REPEATED
+    ]
+    final = [
+        [(each, 0) for each in chosen if (each in first) is wanted] for wanted in (True, False)
+    ]
+    return [*final[0], *again, *final[1]]
+
+
+def compile_libraries(chosen: Sequence[Architecture], cache: Path) -> dict[str, Any]:
+    """Compile the library's models in parallel, and return the seconds or the error of each.
+
+    Each process has cores of its own, since the judge pins threads to the first ones. A model that
+    takes longer than COMPILE_SECONDS is compiled by its first verdict.
+    """
+    by_name = {each.name: each for each in chosen}
+    waiting = [name for name, each in by_name.items() if not warm.is_compiled(each, cache)]
+    cores = sorted(os.sched_getaffinity(0))
+    free = [cores[at : at + COMPILER_CORES] for at in range(0, len(cores), COMPILER_CORES)]
+    running: dict[str, tuple[float, list[int], IO[str], subprocess.Popen[str]]] = {}
+    found: dict[str, Any] = {}
+    with ExitStack() as logs:
+        while waiting or running:
+            while waiting and free:
+                name, own = waiting.pop(0), free.pop(0)
+                log = logs.enter_context(tempfile.TemporaryFile("w+"))
+                command = [sys.executable, __file__, "--compile-only", name, "--cache", str(cache)]
+                process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
+                os.sched_setaffinity(process.pid, own)  # it has no other thread yet
+                running[name] = time.monotonic(), own, log, process
+            time.sleep(0.1)
+            for name, (began, own, log, process) in list(running.items()):
+                seconds = time.monotonic() - began
+                if process.poll() is None and seconds < COMPILE_SECONDS:
+                    continue
+                process.kill()
+                text = tail(log.fileno(), MAX_LOG_BYTES)
+                printed = [line for line in text.splitlines() if line.startswith('{"')]
+                done = not process.wait() and printed
+                result = json.loads(printed[-1]) if done else {"error": text}
+                found[name] = {**result, "wall": round(seconds, 1)}
+                print("compiled", name, json.dumps(found[name]), flush=True)
+                running.pop(name)
+                free.append(own)
+    return found
+
+
+def submissions(kind: str) -> list[Submission]:
+    """Return all submissions, those of an architecture together, and the first of each module."""
+    found: list[Submission] = []
+    known = architectures()
+    for name, chosen in CHOSEN.items():
+        architecture = shallow(known[name], kind)
+        for task_name, kernel in chosen.kernels.items():
+            task = architecture.task(task_name)
+            texts = sources(task, kernel if kind == GPU else "")
+            found += [
+                Submission(f"{task_name}/{submission}", architecture, task, source)
+                for submission, source in texts.items()
+            ]
     return found
 
 
 def shallow(architecture: Architecture, kind: str) -> Architecture:
-    """Return an architecture of at most MAX_LAYERS layers, with a hash of its own."""
-    size = architecture.sizes[kind]
-    settings = {
-        name: min(value, MAX_LAYERS) if name in DEPTHS else value[:MAX_LAYERS]
-        for name, value in size.settings.items()
-        if name in (*DEPTHS, "layer_types")
-    }
-    merged = {**size.settings, **settings}
-    digest = hashlib.sha256(f"{architecture.hash}{sorted(settings.items())}".encode()).hexdigest()
-    sizes = {**architecture.sizes, kind: dataclasses.replace(size, settings=merged)}
-    return dataclasses.replace(architecture, sizes=sizes, hash=digest)
+    """Return an architecture of the chosen depth on a GPU, with a hash of its own."""
+    if kind != GPU:
+        return architecture
+    size, depth = architecture.sizes[kind], CHOSEN[architecture.name].depth
+    digest = hashlib.sha256(f"{architecture.hash}{sorted(depth.items())}".encode()).hexdigest()
+    size = dataclasses.replace(size, settings={**size.settings, **depth})
+    return dataclasses.replace(architecture, sizes={**architecture.sizes, kind: size}, hash=digest)
 
 
-def sources(task: ModuleTask, kernel: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of a task's submissions."""
-    library = library_source.copied(task.module)
-    yield "library", library
-    yield "compile", compiled(library)
-    if kernel:
-        yield "triton", (KERNELS / f"{kernel}.py").read_text()
+def sources(task: ModuleTask, kernel: str) -> dict[str, str]:
+    """Return the texts of a task's submissions, the one that comes first at the beginning."""
+    found = {"triton": (KERNELS / f"{kernel}.py").read_text()} if kernel else {}
+    try:
+        library = library_source.copied(task.module)
+    except library_source.NotPortable:  # the class needs more of its library than a file can have
+        return found
+    return {**found, "compile": compiled(library), "library": library}
 
 
 def compiled(source: str) -> str:
     """Return a copy of a library's class whose forward is compiled."""
-    head, found, rest = source.rpartition("    def forward(self")
+    head, found, rest = source.rpartition("    def forward(")
+    assert found, "a class without a forward"
     return f"{head}    @torch.compile(dynamic=False)\n{found}{rest}"
 
 
-def verdict(
-    architecture: Architecture,
-    task: ModuleTask,
-    source: str,
-    kind: str,
-    cache: Path,
-    fork_server: ForkServer,
+def judged(
+    submission: Submission, kind: str, cache: Path, fork_server: ForkServer, final: bool
 ) -> dict[str, Any]:
-    """Return the figures of a final verdict."""
-    report = production_judge.judge(
-        architecture,
-        [Part(task, {task.target_file: source})],
-        kind,
-        cache,
-        phases.extent(kind, True, architecture.name),
-        fork_server=fork_server,
-    )
-    return figures(report)
+    """Return the figures of a verdict, or the error of a judge that failed."""
+    began = time.perf_counter()
+    architecture, task = submission.architecture, submission.task
+    try:
+        report = production_judge.judge(
+            architecture,
+            [Part(task, {task.target_file: submission.source})],
+            kind,
+            cache,
+            phases.extent(kind, final, architecture.name),
+            fork_server=fork_server,
+            final=final,
+        )
+        result = figures(report)
+    except Exception as error:  # of one architecture; the others are judged
+        trace = "".join(traceback.format_exception(error))
+        result = {"error": {"error": f"{type(error).__name__}: {error}", "trace": trace}}
+    return {"at": now(), **result, "wall": round(time.perf_counter() - began, 2)}
 
 
 def figures(report: Report) -> dict[str, Any]:
@@ -143,15 +329,33 @@ def figures(report: Report) -> dict[str, Any]:
         "verdict": report.verdict.value,
         "reason": report.reason and report.reason.value,
         "message": report.message,
-        **({"error": last.private} if last.private else {}),
-        "seconds": report.seconds,
+        **({"error": dict(last.private)} if last.private else {}),
+        "seconds": {name: round(value, 2) for name, value in report.seconds.items()},
         "errors": correctness.get("phases"),
         **{name: value for name, value in last.detail.items() if "deployed" in last.detail},
     }
 
 
-def last_lines(error: Exception) -> str:
-    return "".join(traceback.format_exception(error))[-3000:]
+def summary(result: Mapping[str, Any]) -> str:
+    """Return the verdict, its seconds, what each regime took, and all of an error."""
+    seconds = {name: value for name, value in result.get("seconds", {}).items() if value > 0.1}
+    regimes = {
+        f"{phase} {regime}": [
+            *(round(timing[f"{side}_us"]) for side in ("baseline", "candidate")),
+            round(timing["spread"], 4), timing["blocks"],
+        ]
+        for phase, timings in result.get("regimes", {}).items()
+        for regime, timing in timings.items()
+    }  # fmt: skip
+    refused = {
+        f"{phase} {regime}": each["refusal"]
+        for phase, engaged in result.get("engaged", {}).items()
+        for regime, each in engaged.items()
+        if each["refusal"]
+    }
+    error = result.get("error", {})
+    text = f"\n{error['trace']}" if error else ""
+    return f"{result.get('message')} {result['wall']} s {seconds} {regimes} {refused}{text}"
 
 
 if __name__ == "__main__":

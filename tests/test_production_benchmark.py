@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from benchmarks import production
 from evaluation.device_kind import CPU, GPU
-from evaluation.production.architectures import find_task
+from evaluation.production.architectures import FAMILIES, architectures
+from evaluation.types import GateName, GateResult, Reason, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = json.loads((ROOT / "benchmarks/results/production-gpu.json").read_text())
@@ -36,16 +40,85 @@ def test_both_sides_of_each_committed_verdict_were_captured_and_fastest_as_a_gra
             assert all(verdict["engaged"][phase]["graph"]["captured"].values())
 
 
-@pytest.mark.parametrize("name", production.TASKS)
+@pytest.mark.parametrize("name", production.CHOSEN)
 def test_depth_of_a_model_is_cut_and_its_width_is_not(name: str) -> None:
-    architecture, _ = find_task(name)
+    architecture = architectures()[name]
     cut = production.shallow(architecture, GPU)
     before, after = (each.sizes[GPU].settings for each in (architecture, cut))
-    changed = {key for key in before if before[key] != after[key]}
-    assert changed <= {*production.DEPTHS, "layer_types"} and after.keys() == before.keys()
-    assert all(after[key] <= production.MAX_LAYERS for key in production.DEPTHS if key in after)
+    depth = production.CHOSEN[name].depth
+    assert {key for key in after if before.get(key) != after[key]} == depth.keys()
+    for key in depth.keys() & before.keys():
+        assert sum_of(after[key]) < sum_of(before[key])
     assert cut.hash != architecture.hash  # compiled code of another depth is not reused
-    assert cut.sizes[CPU] == architecture.sizes[CPU]
+    assert production.shallow(architecture, CPU) is architecture
+
+
+def sum_of(depth: Any) -> int:
+    """Return the layers that a setting stands for: a number, numbers of stages, or names."""
+    if isinstance(depth, int):
+        return depth
+    return sum(1 if isinstance(each, str) else each for each in depth)
+
+
+def test_three_modules_of_thirteen_architectures_in_all_families_have_submissions() -> None:
+    slugs = {each.slug: each for each in production.submissions(GPU)}
+    assert len(production.CHOSEN) >= 13
+    assert {architectures()[name].family for name in production.CHOSEN} == set(FAMILIES)
+    for name, chosen in production.CHOSEN.items():
+        assert len(chosen.kernels) == 3 and any(chosen.kernels.values())
+        for task, kernel in chosen.kernels.items():
+            assert slugs[f"{task}/{'triton' if kernel else 'compile'}"].architecture.name == name
+    assert slugs.keys() >= set(production.REPEATED)
+    assert not any("triton" in each.slug for each in production.submissions(CPU))
+
+
+def test_one_submission_of_each_module_comes_first_and_then_the_repeated_ones() -> None:
+    chosen = production.submissions(GPU)
+    found = [(each.slug, number) for each, number in production.order(chosen, 2)]
+    modules = sum(len(each.kernels) for each in production.CHOSEN.values())
+    first, again = found[:modules], found[modules:][: 2 * len(production.REPEATED)]
+    assert len({slug.partition("/")[0] for slug, _ in first}) == modules
+    assert again == [(slug, number) for number in (1, 2) for slug in production.REPEATED]
+    assert sorted(slug for slug, number in found if not number) == sorted(e.slug for e in chosen)
+
+
+def test_models_are_compiled_side_by_side_on_cores_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The child is a program that prints its cores, or fails."""
+    child = tmp_path / "child.py"
+    child.write_text(
+        "import json, os, sys, time\n"
+        "time.sleep(0.3)\n"
+        "name = sys.argv[sys.argv.index('--compile-only') + 1]\n"
+        "if name == 'dit': sys.exit('no such model')\n"
+        "print(json.dumps({'cores': sorted(os.sched_getaffinity(0))}))\n"
+        "print('a warning')\n"
+    )
+    monkeypatch.setattr(production, "__file__", str(child))
+    monkeypatch.setattr(production, "COMPILER_CORES", 1)
+    chosen = [architectures()[name] for name in ("dit", "llama", "clip_text")]
+    found = production.compile_libraries([*chosen, *chosen], tmp_path)
+    assert "no such model" in found.pop("dit")["error"]
+    cores = sorted(os.sched_getaffinity(0))
+    assert found.keys() == {"llama", "clip_text"}
+    assert all(len(each["cores"]) == 1 and each["cores"][0] in cores for each in found.values())
+    if len(cores) >= 3:
+        assert found["llama"]["cores"] != found["clip_text"]["cores"]
+
+
+def test_error_of_a_judge_is_kept_and_printed_in_full() -> None:
+    trace = "Traceback\n" + "line\n" * 1000
+    gate = GateResult(
+        GateName.PERFORMANCE, Verdict.BROKEN, Reason.JUDGE_ERROR, "the judge failed",
+        private={"error": "Broken: why", "trace": trace},
+    )  # fmt: skip
+    report: Any = SimpleNamespace(
+        gates=(gate,), verdict=gate.verdict, reason=gate.reason, message=gate.message, seconds={},
+    )  # fmt: skip
+    result = {**production.figures(report), "wall": 1.0}
+    assert json.loads(json.dumps(result))["error"]["trace"] == trace
+    assert trace in production.summary(result)
 
 
 def test_compiled_submission_is_the_class_with_its_forward_compiled() -> None:

@@ -6,15 +6,18 @@ import triton.language as tl
 
 
 @triton.jit
-def layer_norm(x, weight, bias, out, cols, eps, AFFINE: tl.constexpr, BLOCK: tl.constexpr):
+def layer_norm(
+    x, weight, bias, out, cols, eps, WEIGHT: tl.constexpr, BIAS: tl.constexpr, BLOCK: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64) * cols
     places = tl.arange(0, BLOCK)
     inside = places < cols
     values = tl.load(x + row + places, mask=inside, other=0.0).to(tl.float32)
     centred = tl.where(inside, values - tl.sum(values) / cols, 0.0)
     normed = centred * tl.rsqrt(tl.sum(centred * centred) / cols + eps)
-    if AFFINE:
+    if WEIGHT:
         normed *= tl.load(weight + places, mask=inside, other=0.0).to(tl.float32)
+    if BIAS:
         normed += tl.load(bias + places, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + row + places, normed, mask=inside)
 
@@ -36,15 +39,12 @@ class ModelNew(torch.nn.Module):
                 self.bias = torch.nn.Parameter(torch.zeros(self.normalized_shape, **values))
 
     def forward(self, input):  # noqa: A002 - the library's name
-        if self.elementwise_affine and self.bias is None:
-            shape, weight = self.normalized_shape, self.weight
-            return torch.nn.functional.layer_norm(input, shape, weight, None, self.eps)
         x = input.contiguous()
         out = torch.empty_like(x)
         cols = x.shape[-1]
-        weight, bias = (self.weight, self.bias) if self.elementwise_affine else (x, x)
+        weight, bias = (x if each is None else each for each in (self.weight, self.bias))
         layer_norm[(x.numel() // cols,)](
-            x, weight, bias, out, cols, self.eps, self.elementwise_affine,
+            x, weight, bias, out, cols, self.eps, self.weight is not None, self.bias is not None,
             BLOCK=triton.next_power_of_2(cols),
         )  # fmt: skip
         return out
