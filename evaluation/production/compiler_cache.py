@@ -74,9 +74,17 @@ class ProcessCache:
             if source.is_file() and _is_whole(source) and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
-        # Inductor asks openssl for the hash of a header.
-        if self._device == "cpu" and shutil.which("openssl"):
+        if self._device != "cpu":
+            self._load_kernels_from_their_source()
+        elif shutil.which("openssl"):  # Inductor asks it for the hash of a header
             self._precompile_headers()
+
+    def _load_kernels_from_their_source(self) -> None:
+        """Keep no Triton kernel as an object: that writes to the folder of whoever compiled it."""
+        import torch._inductor.config
+
+        config: Any = torch._inductor.config
+        config.use_static_cuda_launcher = False
 
     def _precompile_headers(self) -> None:
         """Let g++ precompile PyTorch's headers, which take it longer than a kernel.
