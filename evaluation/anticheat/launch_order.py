@@ -4,8 +4,7 @@ The time of concurrent launches would be taken for that of one. The candidate's 
 its launches (see `sandboxed.cuda_graph`), where native code can change that. So the judge samples
 the outputs while a window is under way: a GPU's copy engine reads memory while another process's
 kernels write it. Launches in order have written all before some launch and nothing after it. Those
-that overlap a little look ordered in most samples, so every window is sampled, and once one is out
-of order, later ones are sampled more.
+that overlap a little look ordered in most samples, so every window is sampled.
 
 Limitation: a sample reads memory while it is written, and other copies delay it, so it can be
 wrong. One window alone proves nothing.
@@ -13,7 +12,6 @@ wrong. One window alone proves nothing.
 
 from __future__ import annotations
 
-import functools
 import secrets
 
 import torch
@@ -30,10 +28,8 @@ from evaluation.timing.gpu_clock import (
 )
 from evaluation.types import Reason
 
-SAMPLES, MORE_SAMPLES, LATEST = 12, 48, 0.7
-"""Samples of a window, those once one window of the verdict was out of order, and the last moment
-for one as a share of the window's expected time.
-"""
+SAMPLES, LATEST = 12, 0.7
+"""Samples of a window, and the last moment for one as a share of its expected time."""
 MAX_LAUNCHES, PLACES = 512, 4
 """Launches that a sample reads, and places in each, evenly spaced. More would slow a kernel."""
 WORD_BYTES = 8
@@ -48,12 +44,12 @@ and 2 of 2,000 beside copies that fill the bus.
 
 
 class LaunchOrderSamples:
-    """Samples an output during a window at secret moments. They are evaluated afterwards."""
+    """Samples a secret stretch of the outputs during a window. They are evaluated afterwards."""
 
-    def __init__(self, region: Region, secret: int, count: int, samples: int = SAMPLES) -> None:
-        """Choose an output, places in it and moments of a window of the first `count` slots.
+    def __init__(self, region: Region, secret: int, count: int) -> None:
+        """Choose a stretch of the first `count` slots, which lie in order, and an output.
 
-        The slots lie in order. A sample reads a stretch around the one that should be written then.
+        It begins early enough that most of it is written by LATEST.
         """
         layout = region.layout
         spec, offset = secrets.choice(observable_outputs(layout))
@@ -62,34 +58,35 @@ class LaunchOrderSamples:
         unwritten = bytearray(poisoned(spec, width, secret))
         self._unwritten = torch.frombuffer(unwritten, dtype=self._word)
         self._launches = min(MAX_LAUNCHES, count)
-        self._last = count - self._launches
-        self._pitch = layout.stride // PLACES
+        latest = max(0, int(LATEST * count) - self._launches)
+        first = secrets.randbelow(latest + 1)
+        pitch = layout.stride // PLACES
         start = offset + secret_place(spec)
-        self._start, self._step = start % self._pitch, layout.stride
-        places = torch.arange(PLACES) * self._pitch + self._start
+        places = torch.arange(PLACES) * pitch + start % pitch
         self._inside = (places >= offset) & (places + width <= offset + spec.bytes)
-        self._bytes = region.bytes
+        self._rows = region.bytes.as_strided(
+            (self._launches * PLACES, width), (pitch, 1), first * layout.stride + start % pitch
+        )
         self._found = torch.empty(
-            (self._launches * PLACES, width), dtype=torch.uint8, pin_memory=region.bytes.is_cuda
+            self._rows.shape, dtype=torch.uint8, pin_memory=region.bytes.is_cuda
         )
         self._seen: list[bytes] = []
-        shares = sorted(secrets.SystemRandom().uniform(0, LATEST) for _ in range(samples))
-        firsts = (int(share * count) - self._launches // 2 for share in shares)
-        self.moments: list[Moment] = [
-            (share, functools.partial(self.sample, min(max(first, 0), self._last)))
-            for share, first in zip(shares, firsts, strict=True)
-        ]
-        """When to take the samples, as shares of the window's expected time."""
+        begin, end = first / count, min(LATEST, (first + self._launches) / count)
+        shares = (secrets.SystemRandom().uniform(begin, end) for _ in range(SAMPLES))
+        self.moments: list[Moment] = [(share, self.sample) for share in sorted(shares)]
+        """When to take the samples, as shares of the window's expected time: while the stretch
+        should be written.
+        """
 
-    def sample(self, first: int = 0) -> None:
-        self._seen.append(self._read(first))
+    def sample(self) -> None:
+        self._seen.append(self._read())
 
     def written(self) -> torch.Tensor:
-        """Return where a secret stretch is written now: bool, shape [launches, places]."""
-        return self._evaluated([self._read(secrets.randbelow(self._last + 1))])[0]
+        """Return where the stretch is written now: bool, shape [launches, places]."""
+        return self._evaluated([self._read()])[0]
 
     def partial(self) -> torch.Tensor:
-        """Return where stretches were written in the samples that show one half done.
+        """Return where it was written in the samples that show it half done.
 
         Returns: bool, shape [samples, launches, places].
         """
@@ -97,13 +94,11 @@ class LaunchOrderSamples:
         places = written.flatten(1)
         return written[places.any(1) & ~places.all(1)]
 
-    def _read(self, first: int) -> bytes:
-        at = first * self._step + self._start
-        rows = self._bytes.as_strided(self._found.shape, (self._pitch, 1), at)
-        if rows.is_cuda:
-            cuda_ipc.copy_to_host(rows, self._found)
+    def _read(self) -> bytes:
+        if self._rows.is_cuda:
+            cuda_ipc.copy_to_host(self._rows, self._found)
         else:
-            self._found.copy_(rows)
+            self._found.copy_(self._rows)
         return self._found.numpy().tobytes()
 
     def _evaluated(self, seen: list[bytes]) -> torch.Tensor:
@@ -129,11 +124,6 @@ class OverlapDetector:
 
     def __init__(self) -> None:
         self.out_of_order = 0
-
-    @property
-    def samples(self) -> int:
-        """Return how many samples to take of the next window."""
-        return MORE_SAMPLES if self.out_of_order else SAMPLES
 
     def add(self, samples: LaunchOrderSamples, where: str) -> None:
         """Count a window. Raises SubmissionError once enough had concurrent launches."""

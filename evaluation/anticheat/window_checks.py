@@ -29,9 +29,7 @@ class WindowChecks(Observation):
         ring = timer.ring
         self._late_inputs = LateInputs(ring, first, launches)
         self._samples = (
-            LaunchOrderSamples(ring.outputs, ring.secret, launches, detector.samples)
-            if timer.gpu_clocked
-            else None
+            LaunchOrderSamples(ring.outputs, ring.secret, launches) if timer.gpu_clocked else None
         )
         moments = [*self._late_inputs.moments, *(self._samples.moments if self._samples else ())]
         self.moments = sorted(moments, key=lambda moment: moment[0])
