@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -296,27 +296,26 @@ def size_of_roundings(
         if any(y.is_floating_point() for y in exact):
             roundings = _at_once.get()
             disturbed = Disturbed(generator, roundings)
-            found = _probes(reference, given, disturbed, recorder.can_batch)
-            for number, y in enumerate(exact):
-                if y.is_floating_point():
-                    change = _largest_change(y, [each[number] for each in found])
-                    sizes[number] = change / (UNIT * roundings)
-        if rounded:
-            found = []
-            for _ in range(MANY_PROBES // PROBES):
-                disturbed = Disturbed(generator, MANY)
-                found += _probes(reference, given, disturbed, recorder.can_batch)
-            for number in rounded:
-                sizes[number] = _largest_change(exact[number], [each[number] for each in found])
+            for found in _probes(reference, given, disturbed, recorder.can_batch):
+                for size, y, other in zip(sizes, exact, found, strict=True):
+                    if y.is_floating_point():
+                        _raise_to_change(size, y, other)
+            for size in sizes:
+                size.div_(UNIT * roundings)
+        for number in rounded:
+            sizes[number].zero_()
+        for _ in range(MANY_PROBES // PROBES if rounded else 0):
+            disturbed = Disturbed(generator, MANY)
+            for found in _probes(reference, given, disturbed, recorder.can_batch):
+                for number in rounded:
+                    _raise_to_change(sizes[number], exact[number], found[number])
     return tuple(sizes)
 
 
-def _largest_change(exact: torch.Tensor, found: Sequence[torch.Tensor]) -> torch.Tensor:
-    largest = torch.zeros_like(exact, dtype=torch.float64)
-    for other in found:
-        change = (other.double() - exact.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
-        torch.maximum(largest, change, out=largest)
-    return largest
+def _raise_to_change(size: torch.Tensor, exact: torch.Tensor, other: torch.Tensor) -> None:
+    """Raise `size` to the change of each element that is larger."""
+    change = (other.double() - exact.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
+    torch.maximum(size, change, out=size)
 
 
 def _probes(
@@ -324,8 +323,11 @@ def _probes(
     given: Mapping[str, Any],
     disturbed: Disturbed,
     can_batch: bool,
-) -> list[tuple[torch.Tensor, ...]]:
-    """Return the outputs of each disturbed run; of small tensors, all are made in one batch."""
+) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Yield the outputs of each disturbed run; those of small tensors are made in one batch.
+
+    Of large ones no more than those of one run are kept, which a GPU has memory for.
+    """
     tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
     others = {name: value for name, value in given.items() if name not in tensors}
     if can_batch and sum(value.numel() for value in tensors.values()) <= MAX_BATCHED:
@@ -338,11 +340,11 @@ def _probes(
             with disturbed, warnings.catch_warnings():
                 warnings.simplefilter("error")  # an operation that is not batched is slower so
                 batched = torch.vmap(run)(*stacked)
-            return list(zip(*(y.unbind() for y in batched), strict=True))
+            yield from zip(*(y.unbind() for y in batched), strict=True)
+            return
         except (RuntimeError, UserWarning):  # an operation has no batching rule
             pass
-    found = []
     for _ in range(PROBES):
         with disturbed:
-            found.append(outputs_of(reference(**given)))
-    return found
+            found = outputs_of(reference(**given))
+        yield found
