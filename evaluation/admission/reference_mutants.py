@@ -182,9 +182,34 @@ def mutants(operator: Operator) -> Iterator[tuple[str, Mutant]]:
         for value in ("zero", "one", "mean"):
             yield f"{argument.name} replaced by {value}", partial(_replaced, argument.name, value)
         yield f"{argument.name} in bfloat16", partial(_coarse, argument.name)
+    if not any(argument.shape for argument in operator.outputs):
+        yield from _with_parts_of_inputs(operator)
     for scalar in operator.scalars:
         yield f"another {scalar.name}", partial(_other_scalar, scalar.name, scalar.dtype)
     yield from _edits(operator)
+
+
+def _with_parts_of_inputs(operator: Operator) -> Iterator[tuple[str, Mutant]]:
+    """Yield what outputs without dimensions have no part for: mistakes along axes of inputs."""
+    changes: list[tuple[str, Callable[..., torch.Tensor]]] = [
+        *((f"the last {tail} left out", partial(_without_tail, tail=tail)) for tail in TAILS),
+        ("shifted by one", _shifted),
+        ("reversed", _reversed),
+    ]
+    for argument in operator.inputs:
+        for axis in range(len(argument.shape)):
+            for name, change in changes:
+                change_of_axis = partial(change, axis=axis)
+                yield (
+                    f"{argument.name}, axis {axis}: {name}",
+                    partial(_with_input, argument.name, change_of_axis),
+                )
+
+
+def _with_input(
+    name: str, change: Callable[[torch.Tensor], torch.Tensor], launch: Launch
+) -> Outputs:
+    return outputs_of(launch.reference(**{**launch.given, name: change(launch.given[name])}))
 
 
 def _mapped(change: Callable[[torch.Tensor], torch.Tensor], launch: Launch) -> Outputs:

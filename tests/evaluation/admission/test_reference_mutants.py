@@ -72,6 +72,18 @@ def test_mutants_of_a_good_operator_all_fail(place: Path) -> None:
     assert "wrong implementations made from the reference fail" in found.message
 
 
+def test_operator_with_one_value_has_mutants_along_axes_of_inputs(place: Path) -> None:
+    (place / "task.toml").write_text(
+        TOML.replace('"output", shape = ["rows"]', '"output", shape = []')
+    )
+    operator = written(place, "a * (x.sum(-1) + bias).sum()")
+
+    found = {name for name, _ in mutants(operator)}
+
+    assert {"x, axis 1: the last 1 left out", "bias, axis 0: reversed"} <= found
+    assert check_mutants(operator).ok, check_mutants(operator).message
+
+
 def test_loose_tolerance_lets_mutants_pass_and_is_refused(place: Path) -> None:
     found = check_mutants(written(place, "a * x.sum(-1) + bias + 1", c2=1e6))
     assert not found.ok
