@@ -42,6 +42,7 @@ class Checker:
     def __init__(self, written: Written, folder: Path) -> None:
         self.written, self.folder = written, folder
         self.flags: list[str] = []
+        self._why_infinite = "the result is not finite"
 
     def run(self) -> None:
         """Write the folder's files. Raises Unsupported with the reason of a refusal."""
@@ -91,7 +92,7 @@ class Checker:
             left = self._infinite()
         left += [family for family in FAMILIES[1:] if not self._fits_in_float16(family)]
         if "nominal" in left:
-            raise Unsupported("the result is not finite")
+            raise Unsupported(self._why_infinite)
         self._keep([name for name in FAMILIES if name not in left])
         self._degenerate()
 
@@ -99,10 +100,15 @@ class Checker:
         return [family for family in FAMILIES if not self._is_finite(family)]
 
     def _is_finite(self, family: str) -> bool:
-        """Return whether results are finite; a reference may also raise OverflowError."""
+        """Return whether results are finite; a reference may also raise an error.
+
+        It does where a matrix is singular, or a number is outside the domain of a function.
+        """
         try:
             outputs = self._exact(family, 1)
-        except OverflowError:
+        except Exception as error:  # a problem's code raises anything
+            if family == FAMILIES[0]:
+                self._why_infinite = f"{type(error).__name__}: {error}"
             return False
         return all(
             bool((torch.isfinite(y) | self._is_infinity(y)).all())

@@ -72,3 +72,13 @@ def test_code_that_ends_its_parent_refuses_itself_alone(monkeypatch):
     first, second = convert.convert_all([kills, GOOD], KERNELBENCH, 100)
     assert isinstance(first, Refused) and "ended the process" in str(first)
     assert isinstance(second, Converted)
+
+
+def test_problem_that_raises_for_normal_inputs_draws_what_its_suite_draws():
+    result = (
+        'nn.functional.binary_cross_entropy(x, torch.sigmoid(x * self.weight), reduction="none")'
+    )
+    entropy = (Problem("entropy", "entropy.py", "Entropy", 1, "Loss"), Files(problem(result)))
+    found = converted(entropy)["entropy"]
+    assert isinstance(found, Converted), str(found)
+    assert list(found.flags) == ["inputs from [0, 1) only: normal inputs have no finite result"]
