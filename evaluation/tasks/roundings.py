@@ -61,9 +61,15 @@ KEPT = frozenset(
     " logcumsumexp _cdist_forward _embedding_bag _embedding_bag_forward_only".split()
 )
 """Operations that are disturbed as they are, although PyTorch can decompose them."""
-POWERS = frozenset("exp exp2 expm1 sigmoid".split())
-"""Operations whose argument is rounded as well: exp(x) is computed as 2^(x log2(e)), so that the
-rounding of the product counts x times. Source: CUDA C++ programming guide, error of `__expf`.
+WITH_ARGUMENT = frozenset(
+    "exp exp2 expm1 sigmoid sinh cosh i0 i1 lgamma digamma bessel_i0 bessel_i1 bessel_j0 bessel_j1"
+    " special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1".split()
+)
+"""Operations whose argument is rounded as well.
+
+exp(x) is computed as 2^(x log2(e)), so that the rounding of the product counts x times. Source:
+CUDA C++ programming guide, error of `__expf`. Bessel functions are off beside their zeros, where
+they are small, by as much as elsewhere.
 """
 PLACES = ("arange", "linspace")
 """Operations whose results do not depend on an input."""
@@ -163,7 +169,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             if found is not NotImplemented:
                 return found
         terms = _terms(name, args, named)
-        if terms > 1 or name.rstrip("_") in POWERS:
+        if terms > 1 or name.rstrip("_") in WITH_ARGUMENT:
             args = tree_map(lambda value: self._disturbed(value, terms), args)
         result = func(*args, **named)
         if name in ADDENDS and _product_unit.get():
