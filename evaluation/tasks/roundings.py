@@ -259,7 +259,7 @@ def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
             return float(math.prod(args[1]) ** (1 if len(args[1]) > 1 else 2))
         case "_adaptive_avg_pool2d" | "_adaptive_avg_pool3d":
             sizes = zip(args[0].shape[-len(args[1]) :], args[1], strict=True)
-            return float(math.prod(-(-size // cells) for size, cells in sizes))
+            return float(math.prod(_largest_window(size, cells) for size, cells in sizes))
         case "index_add" | "scatter_add" | "scatter_add_" | "index_add_" | "_cdist_forward":
             return float(max(1, args[-1].numel() // max(1, args[0].numel()))) + 1
         case "_embedding_bag" | "_embedding_bag_forward_only":
@@ -269,6 +269,12 @@ def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
         shapes = [a.shape for a in args if torch.is_tensor(a)]
         return float(max((max(shape, default=1) for shape in shapes), default=1))
     return 1.0
+
+
+def _largest_window(size: int, cells: int) -> int:
+    """Return the size of the largest window of adaptive pooling, whose windows may overlap."""
+    starts, ends = range(0, size * cells, size), range(size, size * (cells + 1), size)
+    return max(-(-end // cells) - start // cells for start, end in zip(starts, ends, strict=True))
 
 
 def _reduced(args: Any, kwargs: Mapping[str, Any]) -> float:

@@ -172,3 +172,12 @@ def test_bessel_function_beside_its_zero_is_off_by_a_rounding_of_its_argument():
 
     slope = 3.8317 * 0.4028  # of J1 there, for a relative change
     assert 0.5 * slope < float(size.min()) and float(size.max()) < 1.01 * slope
+
+
+def test_overlapping_windows_of_adaptive_pooling_are_sums():
+    x = torch.tensor([[[[1.0, -1.0], [1.0, -1.0]]]], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+
+    (size,) = size_of_roundings(lambda x: F.adaptive_avg_pool2d(x, 3), {"x": x}, generator)
+
+    assert float(size[0, 0, 1, 1]) > 0.1, "the middle of three windows is over all, which cancel"
