@@ -37,9 +37,17 @@ def isolation_features() -> IsolationFeatures:
     return found
 
 
-def _works(trial: IsolationFeatures) -> bool:
+@functools.cache
+def isolates_ranks() -> bool:
+    """Return whether several ranks can have a network here that nothing else is in."""
+    found = isolation_features()
+    return found.namespaces and found.read_only_system and _works(found, ranks=True)
+
+
+def _works(trial: IsolationFeatures, ranks: bool = False) -> bool:
     """Return whether `true` runs with these features."""
-    return run(["/bin/true"], Policy(features=trial), timeout=20).returncode == 0
+    policy = Policy(features=trial, ranks=ranks, minimal_root=ranks)
+    return run(["/bin/true"], policy, timeout=20).returncode == 0
 
 
 _USER_TRIAL = """

@@ -9,11 +9,9 @@ import os
 import struct
 from pathlib import Path
 
-from evaluation.sandbox.mounts import DEVICE_PATHS, SYSTEM_PATHS
+from evaluation.sandbox.mounts import DEVICE_PATHS, GPU_NODES, GPU_PATHS, SYSTEM_PATHS
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import checked, libc
-
-GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read files, list folders
@@ -31,7 +29,7 @@ def restrict(policy: Policy) -> None:
     """Limit this process to the paths of a policy, irrevocably."""
     abi = policy.features.landlock
     every = max(rights for version, rights in _ALL_RIGHTS.items() if version <= abi)
-    network = 3 if abi >= 4 and not policy.loopback else 0
+    network = 3 if abi >= 4 and not (policy.loopback or policy.ranks) else 0
     scope = 3 if abi >= 6 else 0
     attributes = struct.pack("QQQ", every, network, scope)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8

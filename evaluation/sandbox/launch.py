@@ -47,9 +47,11 @@ def contain(policy: Policy, body: Callable[[], None]) -> int:
     user = FIRST_UNPRIVILEGED_UID + os.getpid() if other_user else 0
     if policy.features.namespaces:
         mounts.enter_namespaces(policy.features.user_namespace)
-    if policy.loopback:
+    if policy.loopback or policy.ranks:
         if not policy.features.namespaces:
             raise OSError("a loopback network needs network namespaces, and this machine has none")
+        loopback.bring_up()
+    if policy.loopback:
         loopback.open_in_sandbox(policy.loopback_control)
     init = os.fork()
     if init == 0:

@@ -43,14 +43,18 @@ class Attempt:
         return f"{self.protocol} connection to {self.address}:{self.port}"
 
 
+def bring_up() -> None:
+    """Bring the loopback interface of this process's network namespace up. Raises OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
+
+
 def open_in_sandbox(control: int) -> None:
     """Make the loopback network of this process's namespace, and hand its sockets out.
 
-    `control` is the descriptor of a Unix socket; `receive` has its other end.
+    Its interface is up. `control` is the descriptor of a Unix socket; `receive` has its other end.
     Raises: OSError.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as any_socket:
-        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
     _take_every_address(socket.if_nametoindex("lo"))
     with (
         socket.socket(fileno=control) as out,

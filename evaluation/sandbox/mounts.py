@@ -16,6 +16,7 @@ SYSTEM_PATHS = (
     " /etc/nsswitch.conf /dev/random /dev/urandom"
 ).split()
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
+GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
 DEVICE_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 """From `/dev` to `/proc/self`."""
 KERNEL_PATHS = "/proc/acpi /proc/bus /proc/fs /proc/irq /proc/scsi /proc/sysrq-trigger".split()
@@ -60,7 +61,7 @@ def arrange(policy: Policy, user: int) -> None:
         cwd = os.getcwd()
         granted = (*policy.readable, *policy.writable)
         if policy.minimal_root:
-            _hide_others((*SYSTEM_PATHS, *DEVICE_PATHS, *granted))
+            _hide_others((*SYSTEM_PATHS, *DEVICE_PATHS, *granted, *gpu_paths(policy.gpu)))
         elif user:
             _make_reachable(granted)
         for path in policy.writable:
@@ -72,6 +73,12 @@ def arrange(policy: Policy, user: int) -> None:
         for path in (*policy.writable, *(("/proc",) if writes_proc else ())):
             _set_read_only(path, on=False, recursive=False)
         os.chdir(cwd)
+
+
+def gpu_paths(gpu: bool) -> tuple[str, ...]:
+    """Return the device files of GPUs, and what their drivers read; nothing without a `gpu`."""
+    nodes = (str(n) for pattern in GPU_NODES for n in Path("/dev").glob(pattern))
+    return (*nodes, *GPU_PATHS) if gpu else ()
 
 
 def _hide_others(paths: Iterable[str]) -> None:

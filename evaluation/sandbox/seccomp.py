@@ -59,7 +59,7 @@ _DENIED = NUMBERS.keys() - {*_STARTS_PROCESS, *_FILTERED, "sched_setaffinity"}
 _CLONE_THREAD = 0x10000
 _CLONE_NEW = 0x7E020000
 """All namespaces that clone makes: in a new user namespace a process has all capabilities."""
-_AF_INET, _AF_INET6 = 2, 10
+_AF_INET, _AF_INET6, _AF_NETLINK, _NETLINK_ROUTE = 2, 10, 16, 0
 _AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCKET_TYPES = 1, 2, 5, 15
 _MADV_COLLAPSE = 25
 """It would give a candidate huge pages where the judge has small ones in shared memory."""
@@ -76,10 +76,11 @@ def supported() -> bool:
 
 def restrict(policy: Policy) -> None:
     """Install the filter of a policy on this process, irrevocably."""
-    unix = "any" if policy.unix_sockets else "packets" if policy.gpu else ""
+    ranks = policy.ranks
+    unix = "any" if policy.unix_sockets or ranks else "packets" if policy.gpu else ""
     architecture = ARCHITECTURES[platform.machine()]
     code = ctypes.create_string_buffer(
-        program(policy.fork, unix, policy.pinned, architecture, policy.loopback)
+        program(policy.fork, unix, policy.pinned, architecture, policy.loopback or ranks, ranks)
     )
     header = struct.pack("HxxxxxxP", (len(code) - 1) // 8, ctypes.addressof(code))
     checked(libc.prctl(PR_SET_SECCOMP, _FILTER_MODE, header, 0, 0), "seccomp")
@@ -91,11 +92,13 @@ def program(
     pinned: bool,
     architecture: Architecture,
     loopback: bool = False,
+    routes: bool = False,
 ) -> bytes:
     """Return the filter as a BPF program.
 
     `fork` allows new processes and programs; `pinned` refuses a change of CPU affinity.
-    `loopback` allows sockets of IP, beside Unix sockets of any kind.
+    `loopback` allows sockets of IP, beside Unix sockets of any kind, and `routes` those by which
+    the C library lists the network interfaces.
     `unix_sockets` is `any`, `packets` or empty for none. A GPU's driver opens sockets of
     SOCK_SEQPACKET; services listen on streams. A pair of datagram sockets counts as a socket, since
     either end can be connected anew.
@@ -125,6 +128,10 @@ def program(
         families = (_AF_UNIX, _AF_INET, _AF_INET6) if loopback else (_AF_UNIX,)
         tests = [op(_EQUAL, name, len(families) - n, 0) for n, name in enumerate(families)]
         sockets = [op(_LOAD, _ARGUMENT), *tests, refuse, allow]
+        if routes:
+            of_routes = allow_if(2, _EQUAL, _NETLINK_ROUTE)
+            netlink = [op(_EQUAL, _AF_NETLINK, 0, len(of_routes)), *of_routes]
+            sockets = [op(_LOAD, _ARGUMENT), *netlink, *sockets[1:]]
     elif unix_sockets:
         packets = allow_if(1, _EQUAL, _SOCK_SEQPACKET, _SOCKET_TYPES)
         sockets = [op(_LOAD, _ARGUMENT), op(_EQUAL, _AF_UNIX, 1, 0), refuse, *packets]

@@ -45,9 +45,15 @@ class Machine:
     audit: int
 
     def program(
-        self, fork: bool, sockets: str, pinned: bool = False, loopback: bool = False
+        self,
+        fork: bool,
+        sockets: str,
+        pinned: bool = False,
+        loopback: bool = False,
+        routes: bool = False,
     ) -> bytes:
-        return seccomp.program(fork, sockets, pinned, seccomp.ARCHITECTURES[self.name], loopback)
+        architecture = seccomp.ARCHITECTURES[self.name]
+        return seccomp.program(fork, sockets, pinned, architecture, loopback, routes)
 
     def verdict(self, program: bytes, call: str, *arguments: int) -> int:
         return verdict(program, self.audit, CALLS[self.name][call], *arguments)
@@ -182,8 +188,23 @@ def test_filter_with_a_loopback_network_allows_ip_and_unix_sockets_only(
     assert machine.verdict(program, "socket", NETLINK | UNIX << 32, kind) == NOT_PERMITTED
 
 
-def test_filter_with_a_loopback_network_differs_in_sockets_only(machine: Machine) -> None:
-    with_network = machine.program(True, "any", loopback=True)
+def test_filter_for_ranks_also_lists_network_interfaces(machine: Machine) -> None:
+    program = machine.program(True, "any", loopback=True, routes=True)
+    allowed = {
+        (domain, protocol)
+        for domain in range(64)
+        for protocol in range(32)
+        if machine.verdict(program, "socket", domain, RAW, protocol) == ALLOWED
+    }
+    every = {(domain, protocol) for domain in (UNIX, INET, INET6) for protocol in range(32)}
+    assert allowed == {*every, (NETLINK, 0)}
+
+
+@pytest.mark.parametrize("routes", [False, True])
+def test_filter_with_a_loopback_network_differs_in_sockets_only(
+    machine: Machine, routes: bool
+) -> None:
+    with_network = machine.program(True, "any", loopback=True, routes=routes)
     without = machine.program(True, "any")
     for call in range(600):
         if call != CALLS[machine.name]["socket"]:
