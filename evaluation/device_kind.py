@@ -44,7 +44,25 @@ def kind_of(kinds: tuple[str, ...]) -> str:
     return next((kind for kind in kinds if kind in here), kinds[0])
 
 
-def candidate_cores() -> list[int]:
-    """Return the cores for candidates and baselines: all but the first, which the judge uses."""
+def candidate_cores(ranks: int = 1) -> list[int]:
+    """Return the cores for candidates and baselines: all but the first, which the judge uses.
+
+    It is added where there would be none for each of the ranks.
+    """
     cores = sorted(os.sched_getaffinity(0))
-    return cores[1:] or cores
+    return cores[1:] if judge_has_core(ranks) else cores
+
+
+def judge_has_core(ranks: int = 1) -> bool:
+    """Return whether the judge has a core of its own beside those of the ranks."""
+    return len(os.sched_getaffinity(0)) > ranks
+
+
+def gpu_count() -> int:
+    """Return the number of GPUs that the judge sees, without a call of the driver."""
+    if gpu_vendor() not in JUDGED:
+        return 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([name for name in visible.split(",") if name.strip()])
+    return len([*DEVICES.glob(VENDORS[gpu_vendor()][0])])

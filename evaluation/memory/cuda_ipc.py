@@ -70,23 +70,26 @@ class DeviceMemory:
 
     device = DEVICE
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: int = 0) -> None:
+        self._gpu = gpu
         self._blocks: dict[str, DeviceBlock] = {}
         self._outgrown: list[DeviceBlock] = []
 
     def region(self, role: str, layout: Layout) -> Region:
         """Return a region that replaces the role's earlier ones. Raises Broken without memory."""
-        block = self._blocks.get(role)
-        if block is None or block.size < layout.size:
-            self._outgrown += [block] if block else []
-            block = self._blocks[role] = DeviceBlock(allocation_bytes(layout.size))
-        return DeviceRegion(layout, block)
+        with torch.cuda.device(self._gpu):
+            block = self._blocks.get(role)
+            if block is None or block.size < layout.size:
+                self._outgrown += [block] if block else []
+                block = self._blocks[role] = DeviceBlock(allocation_bytes(layout.size))
+            return DeviceRegion(layout, block)
 
     def close(self) -> None:
         """Free all blocks. One that another process has open stays until that process ends."""
-        torch.cuda.synchronize()
-        for block in (*self._outgrown, *self._blocks.values()):
-            block.free()
+        with torch.cuda.device(self._gpu):
+            torch.cuda.synchronize()
+            for block in (*self._outgrown, *self._blocks.values()):
+                block.free()
         self._outgrown, self._blocks = [], {}
         torch.cuda.empty_cache()
 
@@ -122,24 +125,26 @@ class DeviceRegion(Region):
 
 
 @functools.cache
-def empty_handle() -> str:
+def empty_handle(gpu: int = 0) -> str:
     """Return the IPC handle of a block without data, to test whether a process can open one."""
-    return DeviceBlock(LARGE_PAGE).handle
+    with torch.cuda.device(gpu):
+        return DeviceBlock(LARGE_PAGE).handle
 
 
 class MemoryMeter:
     """Measures the GPU memory of one process by the free memory while it alone runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: int = 0) -> None:
+        self._gpu = gpu
         self._before = self._now = self._free = 0
 
     def begin(self) -> None:
         """Sample the free memory just before the process resumes."""
-        self._before, self._free = self._now, _free_bytes()
+        self._before, self._free = self._now, _free_bytes(self._gpu)
 
     def bytes(self) -> int:
         """Return the bytes of the process, which runs or was just suspended."""
-        self._now = self._before + self._free - _free_bytes()
+        self._now = self._before + self._free - _free_bytes(self._gpu)
         return self._now
 
 
@@ -149,8 +154,8 @@ def max_process_bytes() -> int:
     return torch.cuda.mem_get_info()[1] // 2
 
 
-def _free_bytes() -> int:
-    return torch.cuda.mem_get_info()[0]
+def _free_bytes(gpu: int) -> int:
+    return torch.cuda.mem_get_info(gpu)[0]
 
 
 def copy_to_host(source: torch.Tensor, target: torch.Tensor) -> None:
@@ -236,20 +241,20 @@ def reset_persisting_l2() -> None:
     call("cudaCtxResetPersistingL2Cache")
 
 
-def gpu_is_idle() -> bool:
+def gpu_is_idle(gpu: int = 0) -> bool:
     """Return whether most of a few round trips to the GPU are as short as on an idle one."""
     return any(
-        sorted(_round_trip_seconds() for _ in range(5))[2] < MAX_IDLE_SECONDS
+        sorted(_round_trip_seconds(gpu) for _ in range(5))[2] < MAX_IDLE_SECONDS
         for _ in range(IDLE_TRIES)
     )
 
 
-def _round_trip_seconds() -> float:
+def _round_trip_seconds(gpu: int) -> float:
     started = time.perf_counter()
-    _scalar().add_(1).item()
+    _scalar(gpu).add_(1).item()
     return time.perf_counter() - started
 
 
 @functools.cache
-def _scalar() -> torch.Tensor:
-    return torch.zeros((), device=DEVICE)
+def _scalar(gpu: int) -> torch.Tensor:
+    return torch.zeros((), device=torch.device("cuda", gpu))

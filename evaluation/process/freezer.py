@@ -18,9 +18,10 @@ POLL_SECONDS = 0.0002
 class Freezer:
     """All processes below one init process, suspended and resumed together."""
 
-    def __init__(self, init: int) -> None:
+    def __init__(self, init: int, ranks: int = 1) -> None:
         self.init = init
         """The pid of the init process, which is never suspended itself."""
+        self._ranks = ranks
         self.pids: tuple[int, ...] = ()
         """The processes found by the last `wait_suspended`."""
         self._pinned: set[int] = set()
@@ -85,12 +86,13 @@ class Freezer:
         """Pin each new thread to a core of its own, as far as there are cores.
 
         The kernel often puts threads that resume together on one core. A team that waits for its
-        slowest member is then several times slower for a whole window.
+        slowest member is then several times slower for a whole window. Ranks share the cores.
         """
-        cores = candidate_cores()
-        for pid in self.pids:
+        cores = candidate_cores(self._ranks)
+        share = len(cores) // self._ranks if self._ranks > 1 else 0
+        for number, pid in enumerate(self.pids):
             for index, thread in enumerate(procfs.threads(pid)):
                 if thread not in self._pinned:
                     self._pinned.add(thread)
                     with contextlib.suppress(ProcessLookupError):  # the next request reports it
-                        os.sched_setaffinity(thread, {cores[index % len(cores)]})
+                        os.sched_setaffinity(thread, {cores[(number * share + index) % len(cores)]})

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from evaluation.device_kind import GPU
+from evaluation.device_kind import GPU, judge_has_core
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Region
@@ -31,6 +31,7 @@ from evaluation.process.failure import failure_of_end, reported_failure
 from evaluation.process.fork_server import MAX_START_SECONDS, ForkServer
 from evaluation.process.freezer import Freezer
 from evaluation.process.limits import ProcessLimits
+from evaluation.process.rank_channels import BY_RANK, RankChannels, RankTimeout
 from evaluation.sandbox import procfs
 from evaluation.sandbox.launch import tail
 from evaluation.types import Argument, Reason
@@ -74,6 +75,9 @@ class Clock(Protocol):
 class ProcessHandle:
     """One process, from fork to end. It is suspended except while it handles a request.
 
+    Of a model that is split over ranks it is all of them: each gets every request, and the reply is
+    there when all have answered.
+
     All methods that send a request raise SubmissionError when the process reports a failure, ends,
     replies too late, exceeds a limit or breaks the protocol.
     """
@@ -86,15 +90,20 @@ class ProcessHandle:
         self._prepared: tuple[int, int] | None = None
         """First slot and number of the launches that are prepared."""
         self._ended = False
+        shares = limits.ranks > 1 and not judge_has_core(limits.ranks)
+        self._spin_seconds = 0.0 if shares else SPIN_SECONDS
         self.refusal = ""
         """The error of the last capture, where it failed."""
         self.reported: Any = None
         """Data of the last reply beside its result; as untrusted as its process."""
         limited = limits.kind == GPU and not limits.trusted
-        self._gpu_memory = cuda_ipc.MemoryMeter() if limited else None
-        channel, channel_end = socket.socketpair()
+        gpus = range(limits.ranks) if limited else ()
+        self._gpu_memory = [cuda_ipc.MemoryMeter(gpu) for gpu in gpus]
+        pairs = [socket.socketpair() for _ in range(limits.ranks)]
+        channels = [Channel(end) for end, _ in pairs]
+        self._channel = channels[0] if limits.ranks == 1 else RankChannels(channels)
         status, status_end = socket.socketpair()
-        self._channel, self._status = Channel(channel), Channel(status)
+        self._status = Channel(status)
         self._log = os.memfd_create("log", os.MFD_CLOEXEC)
         request = {
             "policy": limits.policy().to_json(),
@@ -102,11 +111,14 @@ class ProcessHandle:
             "folder": str(limits.scratch),
             "threads": limits.threads,
         }
-        fork_server.fork(request, [channel_end.fileno(), self._log, status_end.fileno()])
-        channel_end.close()
-        status_end.close()
+        ends = [end for _, end in pairs]
+        descriptors = [*(end.fileno() for end in ends), self._log, status_end.fileno()]
+        fork_server.fork(request, descriptors)
+        for end in (*ends, status_end):
+            end.close()
         try:
-            self._freezer = Freezer(int(self._status.receive(MAX_START_SECONDS)[0]["init"]))
+            init = int(self._status.receive(MAX_START_SECONDS)[0]["init"])
+            self._freezer = Freezer(init, limits.ranks)
         except ChannelError as error:
             raise Broken(f"the sandboxed process did not start: {self.log()}") from error
 
@@ -132,25 +144,38 @@ class ProcessHandle:
             self.request({"do": "add_compiled"}, [file.fileno()])
 
     def connect(self) -> None:
-        """Open the GPU's memory, so that each reply waits for the GPU. Raises Broken."""
-        handle = cuda_ipc.empty_handle() if self.limits.kind == GPU else ""
+        """Open the GPU's memory, so that each reply waits for the GPU; connect the ranks.
+
+        Raises: Broken.
+        """
+        ranks, gpu = range(self.limits.ranks), self.limits.kind == GPU
+        handles = [cuda_ipc.empty_handle(rank) if gpu else "" for rank in ranks]
+        message = {"do": "connect", "handle": handles[0], "rank": 0, "ranks": len(ranks)}
+        own = [{"handle": handle, "rank": rank} for rank, handle in enumerate(handles)]
         try:
-            self.request({"do": "connect", "handle": handle})
+            self.request({**message, BY_RANK: own} if len(ranks) > 1 else message)
         except SubmissionError as error:
             raise Broken(f"the sandboxed process does not start: {error}") from error
 
     def bind(
         self, arguments: Sequence[Argument], regions: Sequence[Region], values: Mapping[str, Any]
     ) -> None:
-        """Share the memory of a case; each slot of `regions` becomes one launch."""
+        """Share the memory of a case; each slot of `regions` becomes one launch.
+
+        Those of several ranks follow one another, the same number for each.
+        """
         self._shared_bytes = sum(region.layout.size for region in regions)
         shared = [region.share() for region in regions]
-        message = {
+        message: Message = {
             "do": "bind",
             "arguments": [dataclasses.asdict(argument) for argument in arguments],
             "regions": [region for region, _ in shared],
             "values": dict(values),
         }
+        if self.limits.ranks > 1:
+            described, share = message.pop("regions"), len(regions) // self.limits.ranks
+            starts = range(0, len(regions), share)
+            message[BY_RANK] = [{"regions": described[n : n + share]} for n in starts]
         self.request(message, [number for _, descriptors in shared for number in descriptors])
 
     def prepare(self, first: int, count: int) -> int:
@@ -193,7 +218,7 @@ class ProcessHandle:
         reply, elapsed = self._round_trip(
             lambda: self._channel.send_token(token),
             lambda: self._channel.receive_token(
-                self.limits.seconds, self._check_limits, spin=SPIN_SECONDS
+                self.limits.seconds, self._check_limits, spin=self._spin_seconds
             ),
             observe,
             sampler,
@@ -245,7 +270,7 @@ class ProcessHandle:
         reply, elapsed = self._round_trip(
             lambda: self._channel.send({**message, "nonce": nonce}, descriptors),
             lambda: self._channel.receive(
-                self.limits.seconds, self._check_limits, spin=SPIN_SECONDS
+                self.limits.seconds, self._check_limits, spin=self._spin_seconds
             )[0],
             observe,
             sampler,
@@ -254,6 +279,8 @@ class ProcessHandle:
         if reply.get("echo") != nonce:
             raise self._protocol_error("sent a reply to no request")
         if reply.get("reason") is not None:
+            if self.limits.ranks > 1:
+                self.kill_and_wait()  # the other ranks may wait for the one that failed
             raise reported_failure(reply["reason"], reply.get("message", ""))
         self.reported = reply.get("report")
         return elapsed
@@ -271,8 +298,8 @@ class ProcessHandle:
         Returns: the reply, and the nanoseconds on the clock.
         """
         self.check_suspended()
-        if self._gpu_memory:
-            self._gpu_memory.begin()
+        for meter in self._gpu_memory:
+            meter.begin()
         try:
             self._clock.start()
             send()
@@ -285,9 +312,10 @@ class ProcessHandle:
             elapsed = self._clock.stop()
         except ChannelClosed:
             raise self._end_failure() from None
-        except ChannelTimeout:
+        except ChannelTimeout as error:
             self.kill()
-            message = f"no answer within {self.limits.seconds:g} s"
+            late = isinstance(error, RankTimeout)
+            message = str(error) if late else f"no answer within {self.limits.seconds:g} s"
             raise SubmissionError(Reason.TIMEOUT, message) from None
         except ChannelError as error:
             raise self._protocol_error(f"broke the protocol: {error}") from None
@@ -314,10 +342,11 @@ class ProcessHandle:
 
         Raises: SubmissionError when ending the process makes it idle, Broken otherwise.
         """
-        if self.limits.kind != GPU or cuda_ipc.gpu_is_idle():
+        gpus = range(self.limits.ranks)
+        if self.limits.kind != GPU or all(map(cuda_ipc.gpu_is_idle, gpus)):
             return
         self.kill_and_wait()
-        if not cuda_ipc.gpu_is_idle():
+        if not all(map(cuda_ipc.gpu_is_idle, gpus)):
             raise Broken("another process keeps the GPU busy, so nothing can be timed on it")
         message = "left work running on the GPU after it had answered"
         raise SubmissionError(Reason.FORBIDDEN, message)
@@ -340,15 +369,15 @@ class ProcessHandle:
     def _check_limits(self, pids: Sequence[int] | None = None) -> None:
         """End the process when it and its descendants exceed their limits."""
         pids = self.pids() if pids is None else pids
-        limit, over = self.limits.memory_bytes, None
+        limit, over = self.limits.memory_bytes * self.limits.ranks, None
         # The kernel's limit on threads does not hold for root, which a baseline runs as.
         threads = sum(len(procfs.threads(pid)) for pid in pids)
         if threads > MAX_THREADS and not self.limits.trusted:
             over = Reason.FORBIDDEN, f"started more than {MAX_THREADS} threads"
         elif sum(procfs.resident_bytes(pid) for pid in pids) > limit + self._shared_bytes:
             over = Reason.OUT_OF_MEMORY, f"took more than its {limit >> 20} MiB of memory"
-        elif self._gpu_memory and self._gpu_memory.bytes() > (
-            most := min(limit, cuda_ipc.max_process_bytes())
+        elif self._gpu_memory and max(meter.bytes() for meter in self._gpu_memory) > (
+            most := min(self.limits.memory_bytes, cuda_ipc.max_process_bytes())
         ):
             over = Reason.OUT_OF_MEMORY, f"took more than its {most >> 20} MiB of the GPU's memory"
         if over:

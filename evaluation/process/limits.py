@@ -17,6 +17,22 @@ LOG_BYTES, TRUSTED_FILE_BYTES = 16 << 20, 1 << 30
 COMPILER_FILE_BYTES = 256 << 20
 """Of a process that compiles: precompiled headers of PyTorch exceed 16 MiB."""
 SCRATCH_BYTES, COMPILER_SCRATCH_BYTES = 32 << 20, 512 << 20
+SHARED_MEMORY = "/dev/shm"
+"""A folder that NCCL needs."""
+RANK_ENVIRONMENT = {
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+    "NCCL_IB_DISABLE": "1",
+    "NCCL_RAS_ENABLE": "0",
+    "NCCL_CUMEM_ENABLE": "0",  # GPUs share memory by CUDA IPC, without descriptors
+    "NCCL_CUMEM_HOST_ENABLE": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",  # it would end a rank that was suspended for minutes
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+}
+"""Ranks meet on the loopback interface. Multicast over NVLink, in the last three, can put the GPUs
+of a shared host out of service."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +56,17 @@ class ProcessLimits:
     environment: Mapping[str, str] = field(default_factory=dict)
     readable: tuple[Path, ...] = ()
     """Other folders that it can read."""
+    ranks: int = 1
+    """Processes that a model is split over, each with a GPU of its own if it uses one."""
 
     def variables(self) -> dict[str, str]:
         """Return its whole environment.
 
-        It sees only the GPU that the judge measures on: the first of those that the judge sees.
+        It sees only the GPU that the judge measures on: the first of those that the judge sees, or
+        the first ones of several ranks.
         """
-        first_gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+        every = ",".join(map(str, range(self.ranks)))
+        gpus = os.environ.get("CUDA_VISIBLE_DEVICES", every).split(",")[: self.ranks]
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.scratch),
@@ -54,13 +74,16 @@ class ProcessLimits:
             "USER": "candidate",  # libraries ask for a name, which its user id does not have
             "TMPDIR": str(self.scratch),
             "OMP_NUM_THREADS": str(self.threads),
-            "CUDA_VISIBLE_DEVICES": first_gpu if self.kind == GPU else "",
+            "CUDA_VISIBLE_DEVICES": ",".join(gpus) if self.kind == GPU else "",
+            **(RANK_ENVIRONMENT if self.ranks > 1 else {}),
             **self.environment,
         }
 
     def policy(self) -> Policy:
         """Return its sandbox policy, with the isolation features of this machine."""
         scratch_bytes = COMPILER_SCRATCH_BYTES if self.compiles else SCRATCH_BYTES
+        ranks = self.ranks > 1
+        shared = (SHARED_MEMORY,) if ranks and self.kind == GPU else ()
         return Policy(
             features=isolation_features(),
             readable=(
@@ -68,13 +91,15 @@ class ProcessLimits:
                 sys.base_prefix,
                 *map(str, (PACKAGE, self.folder, *self.readable)),
             ),
-            writable=(str(self.scratch),),
+            writable=(str(self.scratch), *shared),
             # A GPU's driver reserves more addresses than any machine has memory.
             memory_bytes=0 if self.kind == GPU else self.memory_bytes * 2,
             file_bytes=self._file_bytes(),
-            scratch_bytes=0 if self.trusted else scratch_bytes,
+            scratch_bytes=0 if self.trusted and not shared else scratch_bytes,
             fork=self.compiles,
             pinned=True,
+            ranks=ranks,
+            minimal_root=ranks,  # so that ranks reach no socket but their own
             gpu=self.kind == GPU,
             unprivileged_user=not self.trusted,
         )

@@ -22,7 +22,7 @@ from evaluation.process.channel import TOKEN_BYTES, Channel, ChannelError, Messa
 from evaluation.sandbox import launch
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import die_with_parent
-from evaluation.sandboxed import runner
+from evaluation.sandboxed import ranks, runner
 
 FAILED = bytes(TOKEN_BYTES)
 """The token that reports failed launches; `explain` gives the reason."""
@@ -75,7 +75,7 @@ def _import(names: list[str]) -> None:
 
 def _supervise(request: Message, descriptors: list[int]) -> None:
     """Start the sandboxed process of a request, and report how it ended. Never returns."""
-    channel, log, status = descriptors
+    *channels, log, status = descriptors
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         die_with_parent()
@@ -88,13 +88,15 @@ def _supervise(request: Message, descriptors: list[int]) -> None:
             os.dup2(source, target)
 
         def body() -> None:
+            channel = channels[0] if len(channels) == 1 else ranks.fork_each(channels)
             os.closerange(3, channel)  # nothing else of the fork server's stays open
             os.closerange(channel + 1, 1 << 16)
             judge = Channel(socket.socket(fileno=channel), accepts_descriptors=True)
             serve(judge, request["threads"])
 
         init = launch.contain(Policy.from_json(request["policy"]), body)
-        os.close(channel)
+        for channel in channels:
+            os.close(channel)
         reporter = Channel(socket.socket(fileno=status))
         reporter.send({"init": init})
         reporter.send({"exit": launch.exit_code(os.waitpid(init, 0)[1])})

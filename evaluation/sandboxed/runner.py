@@ -96,10 +96,15 @@ class KernelRunner:
         return {"reason": None} if report is None else {"reason": None, "report": report}
 
     def do_connect(self, request: Message, descriptors: list[int]) -> None:
-        """On a GPU, open memory of the judge's."""
-        if not request["handle"]:
-            return
-        self.probe = cuda_ipc.as_tensor(cuda_ipc.open_block(request["handle"]), 1).new_zeros(1)
+        """On a GPU, open memory of the judge's. Join the other ranks, if there are any."""
+        rank, ranks = request["rank"], request["ranks"]
+        if request["handle"]:
+            torch.cuda.set_device(rank)
+            self.probe = cuda_ipc.as_tensor(cuda_ipc.open_block(request["handle"]), 1).new_zeros(1)
+        if ranks > 1:
+            from evaluation.sandboxed.ranks import join
+
+            join(rank, ranks, torch.device("cpu") if self.probe is None else self.probe.device)
 
     def do_load(self, request: Message, descriptors: list[int]) -> None:
         self.language = languages()[request["language"]]

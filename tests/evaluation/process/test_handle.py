@@ -47,7 +47,7 @@ class Device:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 64 * GIB
-        monkeypatch.setattr(cuda_ipc, "_free_bytes", lambda: self.free)
+        monkeypatch.setattr(cuda_ipc, "_free_bytes", lambda gpu: self.free)
         monkeypatch.setattr(cuda_ipc, "max_process_bytes", lambda: 32 * GIB)
 
 
@@ -135,7 +135,7 @@ def test_require_idle_busy_gpu_fails_the_process_or_the_judge(
     error: str | None,
 ) -> None:
     answers = list(quiet_replies)
-    monkeypatch.setattr(cuda_ipc, "gpu_is_idle", lambda: answers.pop(0))
+    monkeypatch.setattr(cuda_ipc, "gpu_is_idle", lambda gpu: answers.pop(0))
     with ProcessHandle(fork_server, limits, WindowClock()) as process:
         process.request(NOTHING)
         if error is None:
@@ -189,7 +189,7 @@ def test_capture_that_fails_keeps_its_reason() -> None:
 def test_load_without_access_to_the_gpu_raises_broken(
     fork_server: ForkServer, limits: ProcessLimits, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_ipc, "empty_handle", lambda: "00" * cuda_ipc.IPC_HANDLE_BYTES)
+    monkeypatch.setattr(cuda_ipc, "empty_handle", lambda gpu: "00" * cuda_ipc.IPC_HANDLE_BYTES)
     with (
         ProcessHandle(fork_server, limits, WindowClock()) as process,
         pytest.raises(Broken, match="does not start"),

@@ -55,3 +55,17 @@ def test_policy_limits_addresses_on_a_cpu_and_opens_devices_on_a_gpu() -> None:
     assert (cpu.memory_bytes, cpu.gpu) == (2 << 30, False)
     assert (gpu.memory_bytes, gpu.gpu) == (0, True)
     assert not cpu.unix_sockets and not gpu.unix_sockets
+
+
+def test_ranks_see_a_gpu_each_and_meet_on_the_loopback_interface(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1,2")
+    ranks = limits(kind="gpu", ranks=2, trusted=True)
+    variables, policy = ranks.variables(), ranks.policy()
+    assert variables["CUDA_VISIBLE_DEVICES"] == "3,1"
+    assert variables["NCCL_NVLS_ENABLE"] == "0" and variables["NCCL_SOCKET_IFNAME"] == "lo"
+    assert policy.ranks and policy.minimal_root
+    assert policy.writable == ("/scratch", "/dev/shm") and policy.scratch_bytes > 0
+    assert "NCCL_NVLS_ENABLE" not in limits(kind="gpu").variables()
+    assert not limits().policy().ranks and not limits().policy().minimal_root
