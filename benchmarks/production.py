@@ -310,7 +310,7 @@ def judged(
             [Part(task, {task.target_file: submission.source})],
             kind,
             cache,
-            phases.extent(kind, final, architecture.name),
+            phases.extent(kind, final, architecture.name, architecture.ranks),
             fork_server=fork_server,
             final=final,
         )

@@ -156,7 +156,7 @@ def _judged(
     fork_server: ForkServer | None = None,
 ) -> Report:
     kind, final = kind_of((GPU, CPU)), scope == "final"
-    measured = phases.extent(kind, final, architecture.name)
+    measured = phases.extent(kind, final, architecture.name, architecture.ranks)
     return production_judge.judge(
         architecture,
         parts,

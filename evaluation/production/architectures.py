@@ -29,6 +29,11 @@ CATEGORIES = (
     "normalization", "mlp", "attention", "router", "experts", "state-space", "linear-attention",
     "rotary", "embedding", "convolution", "block", "detection",
 )  # fmt: skip
+COLLECTIVES = (
+    "ReduceOp", "all_gather", "all_gather_into_tensor", "all_reduce", "broadcast", "get_rank",
+    "get_world_size", "reduce_scatter_tensor",
+)  # fmt: skip
+"""What a module that is split over ranks may use of `torch.distributed`."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,19 @@ class ModuleTask:
 
 
 @dataclass(frozen=True)
+class Parallel:
+    """Tensor parallelism of a model: the number of ranks, and what each has a part of."""
+
+    ranks: int
+    divided: tuple[str, ...]
+    """Integers of the settings, of which each rank has an equal part."""
+    column: tuple[str, ...]
+    """Names of linear layers of which a rank has a part of the outputs."""
+    row: tuple[str, ...]
+    """Names of linear layers of which a rank has a part of the inputs; ranks add the results."""
+
+
+@dataclass(frozen=True)
 class Architecture:
     """A model of a library, built from its config class with random weights."""
 
@@ -93,6 +111,13 @@ class Architecture:
     sizes: Mapping[str, Size]
     tasks: tuple[ModuleTask, ...]
     hash: str = field(compare=False)
+    parallel: Parallel | None = None
+    """None where one process has the whole model."""
+
+    @property
+    def ranks(self) -> int:
+        """The processes of the model, each with a GPU of its own where it uses one."""
+        return self.parallel.ranks if self.parallel else 1
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -165,8 +190,12 @@ def load(path: Path) -> Architecture:
         sizes=sizes,
         tasks=tuple(map(_task, table.tables("tasks"))) if table.has("tasks") else (),
         hash=hashlib.sha256(read_text(path).encode()).hexdigest(),
+        parallel=_parallel(table.table("parallel")) if table.has("parallel") else None,
     )
     table.finish()
+    if architecture.parallel:
+        for kind, size in sizes.items():
+            _check_divisible(path, kind, size, architecture.parallel)
     if architecture.kind == "causal" and architecture.cache == "none":
         raise TaskError(f"{path}: cache: a causal model needs one of {', '.join(CACHES[:-1])}")
     return architecture
@@ -179,6 +208,30 @@ def _size(table: Table, shared: Mapping[str, Any]) -> Size:
     steps = table.integer("steps") if table.has("steps") else 16
     table.finish()
     return Size(settings, specs, steps)
+
+
+def _parallel(table: Table) -> Parallel:
+    parallel = Parallel(
+        ranks=table.integer("ranks"),
+        divided=table.strings("divided"),
+        column=table.strings("column"),
+        row=table.strings("row"),
+    )
+    if parallel.ranks < 2:
+        table.fail("ranks", "must be 2 or more; leave out `parallel` for one process")
+    table.finish()
+    return parallel
+
+
+def _check_divisible(path: Path, kind: str, size: Size, parallel: Parallel) -> None:
+    """Require settings that can be divided. Raises TaskError."""
+    for name in parallel.divided:
+        value = size.settings.get(name)
+        if not isinstance(value, int) or value % parallel.ranks:
+            raise TaskError(
+                f"{path}: parallel.divided: {kind}.settings.{name} is {value}; it must be a "
+                f"multiple of the {parallel.ranks} ranks"
+            )
 
 
 def _input(table: Table, name: str) -> InputSpec:

@@ -13,7 +13,15 @@ from typing import Any
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.production import library_source
-from evaluation.production.architectures import FOLDER, TRACK, Architecture, InputSpec, ModuleTask
+from evaluation.production.architectures import (
+    COLLECTIVES,
+    FOLDER,
+    TRACK,
+    Architecture,
+    InputSpec,
+    ModuleTask,
+    Parallel,
+)
 from evaluation.production.descriptions import COPY, Description, description_of
 from evaluation.production.library_source import LibrarySource
 from evaluation.production.limits import Ratios, limits_of
@@ -41,7 +49,7 @@ of the library's module, and loads its weights. If there is a method
 weights there. Weights cannot be written.
 
 {start}
-
+{ranks}
 ## Where it is used
 
 {paths}
@@ -63,10 +71,7 @@ At the size of a CPU the model makes these calls. Times are measured at these sh
 {phases}
 
 Weights are drawn anew for each verdict, and inputs for each launch. Candidate and library
-alternate. On a CPU both run in eager{compiled}. On a GPU both also run in `torch.compile` and as
-a CUDA graph. A round leaves `torch.compile` out. The deployed speedup compares the best regime of
-`ModelNew` with the best regime of the library. It is the number that ranks. A kernel that is faster
-alone can slow the model: it may break the graph, or undo a fusion that the compiler had made.
+alternate. {regimes}
 
 {ceilings}
 
@@ -89,7 +94,7 @@ computed ahead.
 
 - Imports: torch, triton, and `math`, `typing`, `functools` and the like. The library itself cannot
   be imported, so what `ModelNew` needs of it must be in the file.
-- C++ and CUDA only as text in `load_inline`; custom operators by `torch.library`.
+- {native}
 - No access to files, processes, the network, or to other modules of the model.
 - One source file, `{file}`; other files are not handed in.
 
@@ -99,6 +104,30 @@ Run `./arena-check` in this folder. It hands in `{file}` as it stands, prints wh
 and the speedups, and counts as one round of your budget. A verdict takes about half a minute on a
 CPU. There is no `./arena-profile` of a production task.
 """
+_RANKS = """
+## Ranks
+
+The model is split over {ranks} ranks, which are processes that run at the same time, on a GPU with
+one each. Each makes its own `ModelNew`, with 1/{ranks} of {divided} in the config, and loads its
+part of the weights: of {column} a part of the outputs, of {row} a part of the inputs. What
+`forward` gets and returns is whole, and the same on every rank. So the results of {row} must be
+added over the ranks, by `torch.distributed.all_reduce` or in another way.
+
+The process group is ready: gloo on a CPU, NCCL on a GPU. The clock ends when every rank has
+answered, and the results of every rank are checked. The shapes below are those of the whole model.
+"""
+_REGIMES = (
+    "On a CPU both run in eager{compiled}. On a GPU both also run in `torch.compile` and as a CUDA "
+    "graph. A round leaves `torch.compile` out. The deployed speedup compares the best regime of "
+    "`ModelNew` with the best regime of the library. It is the number that ranks. A kernel that is "
+    "faster alone can slow the model: it may break the graph, or undo a fusion that the compiler "
+    "had made."
+)
+_RANK_REGIMES = "Both run in eager alone. The deployed speedup is the number that ranks."
+_NATIVE = "C++ and CUDA only as text in `load_inline`; custom operators by `torch.library`."
+_RANK_NATIVE = (
+    "No C++ and no CUDA; custom operators by `torch.library`. Of `torch.distributed`: {names}."
+)
 _COPY = "The file holds a copy of the library's class. It passes: make it faster."
 _SKELETON = "The file is a skeleton: its methods must be written, after `reference.py`."
 _SKELETON_FILE = '''\
@@ -171,7 +200,8 @@ def brief_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER
         "family": architecture.family,
         "phases": list(architecture.phases),
         "regimes": {
-            kind: [*map(str, extent(kind, True, architecture.name).regimes)] for kind in (CPU, GPU)
+            kind: [*map(str, extent(kind, True, architecture.name, architecture.ranks).regimes)]
+            for kind in (CPU, GPU)
         },
         "module": task.module,
         "places": described.places,
@@ -253,32 +283,56 @@ def _files(
             for e in described.shapes
         ),
         sizes=_sizes(architecture),
+        ranks=_ranks(architecture.parallel),
+        regimes=_regimes(architecture),
+        native=_native(architecture),
         phases=" ".join(
             _PHASES[phase].format(steps=architecture.sizes[CPU].steps)
             for phase in architecture.phases
         ),
-        compiled=_compiled_on_cpu(architecture),
         ceilings=_ceilings(described),
         median=limits.median,
         tail=limits.tail,
     )
     if is_copy:
-        target = _copied(task)
+        target = _copied(task, architecture)
     else:
         target = _SKELETON_FILE.format(title=task.title, init=init, forward=forward)
     return {task.target_file: target, "TASK.md": text, "reference.py": source.annotated}
 
 
-def _compiled_on_cpu(architecture: Architecture) -> str:
+def _ranks(parallel: Parallel | None) -> str:
+    """Return the section on the ranks of a model that is split."""
+    if parallel is None:
+        return ""
+    layers = {name: _listed(getattr(parallel, name)) for name in ("divided", "column", "row")}
+    return _RANKS.format(ranks=parallel.ranks, **layers)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _regimes(architecture: Architecture) -> str:
+    if architecture.parallel:
+        return _RANK_REGIMES
     measured = extent(CPU, True, architecture.name)
     compiled = [p for p in architecture.phases if Regime.COMPILE in measured.of(p)]
-    return f", the {' and the '.join(compiled)} also in `torch.compile`" if compiled else ""
+    also = f", the {' and the '.join(compiled)} also in `torch.compile`" if compiled else ""
+    return _REGIMES.format(compiled=also)
 
 
-def _copied(task: ModuleTask) -> str:
+def _native(architecture: Architecture) -> str:
+    if not architecture.parallel:
+        return _NATIVE
+    return _RANK_NATIVE.format(names=_listed(COLLECTIVES))
+
+
+def _copied(task: ModuleTask, architecture: Architecture) -> str:
     """Return a copy of the library's class, which `describe` has tried. Raises TaskError."""
+    copied = library_source.copied_rank if architecture.parallel else library_source.copied
     try:
-        return library_source.copied(task.module)
+        return copied(task.module)
     except library_source.NotPortable as error:
         raise TaskError(f"{task.name}: {error}; describe it again") from error
 

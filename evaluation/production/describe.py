@@ -183,6 +183,9 @@ class _Described:
         """Return `copy` if a copy of the class has the library's results and keeps the rules."""
         try:
             text = library_source.copied(task.module)
+            if (ranks := self.architecture.ranks) > 1:  # tried without the sum over the ranks
+                summed = library_source.copied_rank(task.module)
+                judge.check_rules({task.target_file: summed}, task, ranks)
             judge.check_rules({task.target_file: text}, task)
             namespace: dict[str, Any] = {"__name__": task.name}
             exec(compile(text, task.target_file, "exec"), namespace)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import JUDGE_VERSION
 from evaluation.building import extensions, native, static_analysis
+from evaluation.device_kind import GPU, gpu_count
 from evaluation.errors import (
     Broken,
     BuildError,
@@ -28,7 +29,7 @@ from evaluation.gates.integrity import read
 from evaluation.languages.cuda import RULES
 from evaluation.process.fork_server import ForkServer
 from evaluation.production import drops
-from evaluation.production.architectures import TRACK, Architecture, ModuleTask
+from evaluation.production.architectures import COLLECTIVES, TRACK, Architecture, ModuleTask
 from evaluation.production.composition import (
     COMPOSITION,
     Part,
@@ -41,7 +42,7 @@ from evaluation.production.limits import Ratios, limits_of
 from evaluation.production.phases import Extent, Regime
 from evaluation.production.trial import Trial
 from evaluation.sandbox import untrusted_files
-from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.features import isolates_ranks, isolation_features
 from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ EXEMPT = frozenset(
         "torch.library.register_fake", "torch.utils.cpp_extension", "torch.utils",
     }
 )  # fmt: skip
+DISTRIBUTED = frozenset(("torch.distributed", *(f"torch.distributed.{n}" for n in COLLECTIVES)))
+"""Names of PyTorch that a module which is split over ranks may use as well."""
 HOOKS = (
     "register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook",
     "named_modules", "__class__",
@@ -93,7 +96,7 @@ def judge(
     of several modules contains another.
     """
     name = parts[0].task.name if len(parts) == 1 else architecture.name
-    missing = architecture.missing()
+    missing = architecture.missing() or _missing_for_ranks(architecture, kind)
     if missing and stage == "all":
         raise RequestError(f"{name}: {missing}")
     if limits_of(architecture.name) is None:
@@ -134,7 +137,7 @@ def judge(
 
             return call
 
-        rules: Step = (GateName.INTEGRITY, lambda: _integrity(parts))
+        rules: Step = (GateName.INTEGRITY, lambda: _integrity(parts, architecture.ranks))
         measurements: list[Step] = [
             (GateName.COMPILE, prepare),
             (GateName.CORRECTNESS, step(lambda trial: _attributing(trial, _correct))),
@@ -154,6 +157,18 @@ def judge(
                 break
     seconds["total"] = time.perf_counter() - started
     return _report(architecture, parts, results, seconds, final)
+
+
+def _missing_for_ranks(architecture: Architecture, kind: str) -> str:
+    """Return why this machine cannot run the ranks of a model; empty where it can."""
+    ranks = architecture.ranks
+    if ranks == 1:
+        return ""
+    if kind == GPU and (count := gpu_count()) < ranks:
+        return f"it takes {ranks} GPUs, and the judge sees {count} here"
+    if not isolates_ranks():
+        return "its ranks need namespaces for a network of their own, which do not work here"
+    return ""
 
 
 def _attributing(trial: Trial, run: Callable[[Trial], GateResult]) -> GateResult:
@@ -222,29 +237,37 @@ def _run(name: GateName, run: Callable[[], GateResult]) -> GateResult:
     return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
 
 
-def _integrity(parts: Sequence[Part]) -> GateResult:
+def _integrity(parts: Sequence[Part], ranks: int) -> GateResult:
     """Return the result of the integrity gate. Raises SubmissionError, PartsFailed."""
     for part in parts:
         with attributed_to(parts, part):
-            check_rules(part.files, part.task)
+            check_rules(part.files, part.task, ranks)
     message, count = "no rule violations found", len(parts)
     return GateResult(
         GateName.INTEGRITY, Verdict.PASSED, message=message, passed=count, total=count
     )
 
 
-def check_rules(files: Mapping[str, str], task: ModuleTask) -> None:
-    """Refuse plain violations of the rules. Raises SubmissionError."""
+def check_rules(files: Mapping[str, str], task: ModuleTask, ranks: int = 1) -> None:
+    """Refuse plain violations of the rules. Raises SubmissionError.
+
+    A module of several ranks may use collectives, and no native code: that could start multicast
+    over NVLink, which can put the GPUs of a shared host out of service.
+    """
     read(files, task.target_file)
     if len(files) > 1:
         raise SubmissionError(Reason.BAD_SOURCE, "a production task takes one file")
     for name, text in files.items():
         source = static_analysis.Source(name, text)
         modules = static_analysis.PURE_MODULES | {"torch", "triton"}
-        static_analysis.check_source(source, modules, EXEMPT)
+        static_analysis.check_source(
+            source, modules, EXEMPT | (DISTRIBUTED if ranks > 1 else set())
+        )
         for hook in HOOKS:
             if hook in text:
                 raise Rejected("patching", f"{name}: `{hook}` reaches other modules of the model")
+    if extensions.requested(files) and ranks > 1:
+        raise Rejected("native", f"{task.name}: a module of several ranks takes no native code")
     if extensions.requested(files):
         native.check_rules(files, tuple(rule for rule in RULES if rule[0] != "library-wrapper"))
 
@@ -406,7 +429,8 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
         for each in pair:
             each.bind()
             found.append(each.run(inputs, fixed=True)[1])
-        if any(not torch.equal(found[0][name], found[1][name]) for name in found[1]):
+        pairs = zip(*found, strict=True)  # decoy and library of each rank
+        if any(not torch.equal(one[name], other[name]) for one, other in pairs for name in other):
             raise SubmissionError(
                 Reason.FORBIDDEN,
                 f"{phase}: the model's outputs differ while the candidate is loaded but not put "

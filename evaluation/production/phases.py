@@ -44,11 +44,14 @@ CPU_COMPILED_PHASES = ("decode", "forward")
 """
 
 
-def extent(kind: str, final: bool, architecture: str) -> Extent:
+def extent(kind: str, final: bool, architecture: str, ranks: int = 1) -> Extent:
     """Return what a round or a final verdict measures of an architecture on a kind of device.
 
-    A round compiles nothing, which takes longer than all else.
+    A round compiles nothing, which takes longer than all else. Models of several ranks are measured
+    in eager alone.
     """
+    if ranks > 1:
+        return Extent((Regime.EAGER,))
     compiles = final and (kind == GPU or architecture in CPU_COMPILED)
     regimes = (Regime.EAGER, *((Regime.COMPILE,) if compiles else ()))
     if kind == GPU:

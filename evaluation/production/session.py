@@ -22,7 +22,7 @@ from evaluation.memory.poison import poison, unwritten
 from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
-from evaluation.production import models
+from evaluation.production import models, split
 from evaluation.production.architectures import Architecture, ModuleTask
 from evaluation.production.compiler_cache import KeptCode
 from evaluation.production.models import ModelData
@@ -85,7 +85,9 @@ class PhaseMemory:
         for output in self.outputs.slot(slot).values():
             poison(output.view(-1), self.secret)
         if self.inputs.bytes.is_cuda:
-            torch.cuda.synchronize()  # or a launch of another process could come before
+            torch.cuda.synchronize(
+                self.inputs.bytes.device
+            )  # or a launch of another process could come before
 
     def read(self, slot: int, where: str, launches: int = 0) -> dict[str, torch.Tensor]:
         """Return copies of the outputs of a slot, where they are.
@@ -110,9 +112,53 @@ class PhaseMemory:
                     raise SubmissionError(Reason.STALE_OUTPUT, f"{where}: {name} was not written")
         return {name: output.clone() for name, output in self.outputs.slot(slot).items()}
 
+    def read_all(self, slot: int, where: str, launches: int = 0) -> list[dict[str, torch.Tensor]]:
+        """Return the outputs of every rank, here of one. Raises as `read`."""
+        return [self.read(slot, where, launches)]
+
     def close(self) -> None:
         for region in self.regions:
             region.close()
+
+
+class RankMemory:
+    """Memory of one phase for every rank: all get the same inputs, and each has its outputs."""
+
+    def __init__(self, ranks: Sequence[PhaseMemory]) -> None:
+        self._ranks = tuple(ranks)
+        self.slots, self.values = ranks[0].slots, ranks[0].values
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return tuple(region for rank in self._ranks for region in rank.regions)
+
+    def arguments(self) -> list[Argument]:
+        return self._ranks[0].arguments()
+
+    def write(self, slot: int, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Write the inputs of a slot for every rank, before any of them goes on."""
+        for rank in self._ranks:
+            rank.write(slot, inputs)
+
+    def read_all(self, slot: int, where: str, launches: int = 0) -> list[dict[str, torch.Tensor]]:
+        """Return the outputs of every rank, as `PhaseMemory.read` does of one, on one device."""
+        device, found = self._ranks[0].outputs.bytes.device, []
+        for number, rank in enumerate(self._ranks):
+            outputs = rank.read(slot, at_rank(where, number, len(self._ranks)), launches)
+            found.append({name: output.to(device) for name, output in outputs.items()})
+        return found
+
+    def close(self) -> None:
+        for rank in self._ranks:
+            rank.close()
+
+
+Memory = PhaseMemory | RankMemory
+
+
+def at_rank(where: str, rank: int, ranks: int) -> str:
+    """Return where something was found, with the rank if there are several."""
+    return f"{where}, rank {rank}" if ranks > 1 else where
 
 
 class LiveSession:
@@ -141,8 +187,13 @@ class LiveSession:
         self._seed = secrets.randbits(62) if seed is None else seed
         self._stack = ExitStack()
         self._stack.callback(self._free_models)
-        self.memory = DeviceMemory() if kind == GPU else HostMemory()
-        self._stack.callback(self.memory.close)
+        self.parallel = architecture.parallel
+        self._memories = [
+            DeviceMemory(rank) if kind == GPU else HostMemory()
+            for rank in range(architecture.ranks)
+        ]
+        for memory in self._memories:
+            self._stack.callback(memory.close)
         self._processes: dict[str, ProcessHandle] = {}
         self._folders: dict[str, Path] = {}
         self.built: dict[str, Built] = {}
@@ -166,12 +217,15 @@ class LiveSession:
         models.draw_weights(self.model, self._seed)
         self.dtype = models.float_dtype(self.model)
         state = self.model.state_dict()
-        specs = [TensorSpec.of(name, value) for name, value in state.items()]
-        # Sealed on a CPU and on a GPU alike; a process on a GPU copies them to the device.
-        self.weights = HostRegion(Layout.of(specs, 1), read_only=True)
-        self._stack.callback(self.weights.close)
-        for name, view in self.weights.slot(0).items():
-            view.copy_(state[name])
+        parallel, ranks = self.parallel, range(self.architecture.ranks)
+        shards = [split.shard(state, parallel, n) for n in ranks] if parallel else [state]
+        self.weights = [self._sealed(each) for each in shards]
+        self._rank_models: list[nn.Module] = []
+        if parallel:
+            for each in shards:
+                built = models.build(split.rank_data(self.data, parallel), self.device)
+                built.load_state_dict(each)
+                self._rank_models.append(built.requires_grad_(False))
         exact = "float64" if self.dtype == torch.float32 else "float32"
         self.reference = models.build(dataclasses.replace(self.data, dtype=exact), self.device)
         if self.architecture.library == "torch_geometric":
@@ -181,9 +235,37 @@ class LiveSession:
         self.model.requires_grad_(False)
         self.reference.requires_grad_(False)
 
+    def _sealed(self, state: Mapping[str, torch.Tensor]) -> HostRegion:
+        """Return weights that no process can write, also where it copies them to its GPU."""
+        specs = [TensorSpec.of(name, value) for name, value in state.items()]
+        region = HostRegion(Layout.of(specs, 1), read_only=True)
+        self._stack.callback(region.close)
+        for name, view in region.slot(0).items():
+            view.copy_(state[name])
+        return region
+
+    def library_modules(self, path: str) -> list[nn.Module]:
+        """Return the library's module at a path, or those of all ranks, whose results are added."""
+        whole = self.model.get_submodule(path)
+        if self.parallel and any(split.row_parallel(whole, self.parallel.row)):
+            return [model.get_submodule(path) for model in self._rank_models]
+        return [whole]
+
+    def new_memory(
+        self,
+        inputs: list[TensorSpec],
+        outputs: list[TensorSpec],
+        slots: int,
+        values: Mapping[str, Any],
+    ) -> Memory:
+        """Return memory for launches, for each rank where there are several."""
+        ranks = [PhaseMemory(each, inputs, outputs, slots, values) for each in self._memories]
+        return RankMemory(ranks) if len(ranks) > 1 else ranks[0]
+
     def _free_models(self) -> None:
         """Free the models, as the next session needs the GPU's memory."""
         del self.model, self.reference
+        self._rank_models = []
         if self.kind == GPU:
             gc.collect()
             torch.cuda.empty_cache()
@@ -197,16 +279,18 @@ class LiveSession:
             built = [self.built[task.name] for task in self.tasks if self.built]
             assert trusted or built, "no candidate is built"
             folders = [each.folder for each in built] or [scratch]
+            ranks = self.architecture.ranks
             limits = ProcessLimits(
                 folder=folders[0],
                 scratch=scratch,
                 memory_bytes=MEMORY_MB[self.kind] << 20,
                 seconds=REPLY_SECONDS,
-                threads=len(candidate_cores()),
+                threads=max(1, len(candidate_cores(ranks)) // ranks),
                 trusted=trusted,
                 compiles=True,
                 kind=self.kind,
                 readable=(*folders[1:], self._kept_code.code, self._kept_code.headers),
+                ranks=ranks,
             )
             process = ProcessHandle(self._fork_server, limits, WindowClock())
             self._stack.enter_context(process)
@@ -215,18 +299,21 @@ class LiveSession:
         return self._processes[mode]
 
     def _build(self, process: ProcessHandle, mode: str) -> None:
-        layout, descriptors = self.weights.share()
+        shared = [region.share() for region in self.weights]
+        parallel = self.parallel
+        data = split.rank_data(self.data, parallel) if parallel else self.data
         message = {
             "do": "model",
-            "data": dataclasses.asdict(self.data),
+            "data": dataclasses.asdict(data),
+            "added": list(parallel.row) if parallel else [],
             "device": self.device,
             "mode": mode,
             "parts": [self._part(task) for task in self.tasks],
-            "weights": layout,
+            "weights": shared[0][0],
             "kept_code": [str(self._kept_code.code), str(self._kept_code.headers)],
         }
         process.connect()
-        process.request(message, descriptors)
+        process.request(message, [number for _, descriptors in shared for number in descriptors])
 
     def _part(self, task: ModuleTask) -> dict[str, str]:
         built = self.built.get(task.name)
@@ -249,7 +336,7 @@ class LiveSession:
             self._processes.pop(mode).kill_and_wait()
 
     def bind(
-        self, mode: str, memory: PhaseMemory, regime: Regime, repeatable: bool = False
+        self, mode: str, memory: Memory, regime: Regime, repeatable: bool = False
     ) -> ProcessHandle:
         """Bind the process of a mode to the memory of a phase.
 
@@ -260,7 +347,7 @@ class LiveSession:
         process.bind(memory.arguments(), memory.regions, values)
         return process
 
-    def phase_memory(self, phase: str, slots: int = 1) -> PhaseMemory:
+    def phase_memory(self, phase: str, slots: int = 1) -> Memory:
         """Return memory for launches of a phase of the whole model, one in each slot."""
         drawn = self.draw(phase)
         inputs = [TensorSpec.of(name, value) for name, value in drawn.items()]
@@ -275,7 +362,7 @@ class LiveSession:
                 shape = tuple(self.forward(self.model, drawn, phase).shape)
             outputs = [TensorSpec("output", shape, dtype_name(self._output_dtype))]
         names = [spec.name for spec in self.size.inputs]
-        return PhaseMemory(self.memory, inputs, outputs, slots, {"phase": phase, "inputs": names})
+        return self.new_memory(inputs, outputs, slots, {"phase": phase, "inputs": names})
 
     def draw(self, phase: str) -> dict[str, torch.Tensor]:
         """Return fresh secret inputs of a phase."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.layout import TensorSpec
 from evaluation.production import calls, models, swap
 from evaluation.production.architectures import ModuleTask
-from evaluation.production.session import LiveSession, PhaseMemory
+from evaluation.production.session import LiveSession, Memory, at_rank
 from evaluation.tasks.input_families import dtype_name
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF
 from evaluation.types import Reason
@@ -144,7 +144,7 @@ def chosen(tape: Tape) -> list[ModuleCall]:
     return [tape.calls[number] for number in sorted(picked)][:MAX_PATHS]
 
 
-def memory_of(session: LiveSession, call: ModuleCall, slots: int) -> PhaseMemory:
+def memory_of(session: LiveSession, call: ModuleCall, slots: int) -> Memory:
     """Return memory for launches of one module."""
     inputs = [TensorSpec.of(name, value) for name, value in call.slot.items()]
     outputs = [TensorSpec.of(f"output{n}", value) for n, value in enumerate(call.outputs)]
@@ -155,18 +155,20 @@ def memory_of(session: LiveSession, call: ModuleCall, slots: int) -> PhaseMemory
         "inputs": [spec.name for spec in inputs],
         "outputs": [spec.name for spec in outputs],
     }
-    return PhaseMemory(session.memory, inputs, outputs, slots, values)
+    return session.new_memory(inputs, outputs, slots, values)
 
 
 class Truth:
     """The library's module in float64, and its own error in the model's dtype.
+
+    The error of a split module has that of the sum over its ranks.
 
     Some products of matrices do not exist in float64; such a module is computed in float32.
     """
 
     def __init__(self, session: LiveSession, call: ModuleCall) -> None:
         module = session.model.get_submodule(call.path)
-        self._module = module
+        self._modules = session.library_modules(call.path)
         self._exact = copy.deepcopy(module).double()
         self._device = session.device
         self._own = session.dtype
@@ -195,7 +197,8 @@ class Truth:
     @torch.inference_mode()
     def library(self, call: ModuleCall) -> list[torch.Tensor]:
         """Return the results of the library's module as the model runs it."""
-        return self._run(self._module, call)
+        ranks = [self._run(module, call) for module in self._modules]
+        return [sum(parts[1:], start=parts[0]) for parts in zip(*ranks, strict=True)]
 
     def check(self, call: ModuleCall, found: Mapping[str, torch.Tensor], where: str) -> float:
         """Return the largest share of an allowed error that the outputs of a call take.
@@ -204,6 +207,15 @@ class Truth:
         """
         got = [found[f"output{n}"] for n in range(len(call.outputs))]
         return compare(got, self.library(call), self.expected(call), where)
+
+    def check_all(
+        self, call: ModuleCall, ranks: Sequence[Mapping[str, torch.Tensor]], where: str
+    ) -> float:
+        """Return what `check` does, for the outputs of every rank. Raises SubmissionError."""
+        return max(
+            self.check(call, found, at_rank(where, rank, len(ranks)))
+            for rank, found in enumerate(ranks)
+        )
 
     def _run(self, module: nn.Module, call: ModuleCall) -> list[torch.Tensor]:
         slot = {name: value.to(self._device) for name, value in call.slot.items()}
@@ -280,7 +292,7 @@ def check_alone(
                     process.run(0, 1)
                     process.require_idle()
                     where = f"{call.name}, {family} inputs"
-                    worst = max(worst, truth.check(changed, memory.read(0, where), where))
+                    worst = max(worst, truth.check_all(changed, memory.read_all(0, where), where))
                     count += 1
             finally:
                 memory.close()

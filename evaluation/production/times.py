@@ -35,7 +35,7 @@ from evaluation.types import (
 )
 
 if TYPE_CHECKING:
-    from evaluation.production.session import LiveSession, PhaseMemory
+    from evaluation.production.session import LiveSession, Memory
     from evaluation.production.trial import Trial
 
 CEILINGS = "ceilings.json"
@@ -238,9 +238,7 @@ def _slots(session: LiveSession, phase: str) -> int:
     return 1 if phase == "decode" else windows.SLOTS[session.kind]
 
 
-def _candidate(
-    session: LiveSession, phase: str, memory: PhaseMemory, regime: Regime
-) -> ModelWindows:
+def _candidate(session: LiveSession, phase: str, memory: Memory, regime: Regime) -> ModelWindows:
     """Return the candidate in a regime, or in eager where it does not compile in time."""
     if regime is not Regime.COMPILE:
         return ModelWindows(session, "candidate", phase, memory, regime)

@@ -31,7 +31,7 @@ def compile_library(architecture: Architecture, kind: str, cache: Path) -> dict[
     the choice of a kernel's fastest variant, is not kept; a verdict chooses for itself.
     """
     seconds = {}
-    extent = phases.extent(kind, True, architecture.name)
+    extent = phases.extent(kind, True, architecture.name, architecture.ranks)
     kept = KeptCode.of(cache, architecture.hash, torch.__version__)
     with (
         ForkServer() as fork_server,

@@ -7,6 +7,7 @@ import math
 import secrets
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from evaluation.production import budget, drops, tape
 from evaluation.production.architectures import ModuleTask
 from evaluation.production.limits import Ratios
 from evaluation.production.phases import Regime
-from evaluation.production.session import UNTRUSTED, LiveSession, PhaseMemory
+from evaluation.production.session import UNTRUSTED, LiveSession, Memory, at_rank
 from evaluation.timing import estimates
 from evaluation.timing.estimates import Block
 from evaluation.timing.plan import Plan, Spread
@@ -39,6 +40,8 @@ MODULE_PLANS = {
 }
 MODULE_REGIMES = {CPU: (Regime.EAGER,), GPU: (Regime.GRAPH, Regime.EAGER)}
 """Regimes of a module alone. Most take a GPU less time than Python takes to launch them."""
+RANK_REGIMES = (Regime.EAGER,)
+"""Those of a module that is split over ranks."""
 SLOTS = {CPU: 1, GPU: 16}
 """Most launches of a window of a whole forward. On a GPU, handing it over takes half a millisecond.
 """
@@ -69,7 +72,7 @@ class ModelWindows:
         session: LiveSession,
         mode: str,
         phase: str,
-        memory: PhaseMemory,
+        memory: Memory,
         regime: Regime,
         repeatable: bool = False,
     ) -> None:
@@ -77,7 +80,8 @@ class ModelWindows:
         self.session, self.mode, self.phase, self.memory = session, mode, phase, memory
         self.regime, self.repeatable = regime, repeatable
         self.trusted = mode not in UNTRUSTED
-        self.checked = Checked()
+        self.checked: defaultdict[int, Checked] = defaultdict(Checked)
+        """By rank."""
         self.prefills: list[float] = []
         """Nanoseconds of each untimed prefill."""
         self.launches = 1
@@ -134,8 +138,8 @@ class ModelWindows:
 
     def run(
         self, *inputs: Mapping[str, torch.Tensor], fixed: bool = False
-    ) -> tuple[float, dict[str, torch.Tensor]]:
-        """Return the nanoseconds of one launch, and the outputs of a secret one of all launches.
+    ) -> tuple[float, list[dict[str, torch.Tensor]]]:
+        """Return the nanoseconds of a launch, and the outputs of each rank of a secret launch.
 
         There is one launch for each of the inputs. A decode gets fresh noise unless the inputs are
         `fixed`, to compare two processes.
@@ -154,26 +158,43 @@ class ModelWindows:
             elapsed = self.process.run(0, len(inputs), replay=self.captured)
             self.process.require_idle()
             slot = secrets.randbelow(len(inputs))
-            outputs = self.memory.read(slot, f"{self.phase}, {self.regime}", len(inputs))
-            self._check(inputs[slot], outputs)
+            where = f"{self.phase}, {self.regime}"
+            ranks = self.memory.read_all(slot, where, len(inputs))
+            self._check_agreement(ranks)
+            for rank, outputs in enumerate(ranks):
+                self._check(inputs[slot], outputs, self.checked[rank])
         self.launch_ns = elapsed / len(inputs)
-        return self.launch_ns, outputs
+        return self.launch_ns, ranks
 
     def _write(self, inputs: Sequence[Mapping[str, torch.Tensor]]) -> None:
         for slot, given in enumerate(inputs):
             self.memory.write(slot, given)
         self._written = inputs
 
+    def _check_agreement(self, ranks: Sequence[Mapping[str, torch.Tensor]]) -> None:
+        """Require the same tokens of every rank: one that differs has another cache from then on.
+
+        Raises: SubmissionError.
+        """
+        tokens = [outputs["tokens"] for outputs in ranks if "tokens" in outputs]
+        for rank, other in enumerate(tokens):
+            if self.mode != "free" and not torch.equal(tokens[0], other):
+                message = f"{self.phase}: ranks 0 and {rank} chose different tokens"
+                raise SubmissionError(Reason.WRONG_VALUES, message)
+
     @torch.inference_mode()
     def _check(
-        self, inputs: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        outputs: Mapping[str, torch.Tensor],
+        checked: Checked,
     ) -> None:
         if self.mode == "free":
             return  # its outputs are wrong by design
         session = self.session
         if self.phase != "decode":
             want = session.forward(session.reference, inputs, self.phase)
-            self.checked.errors.append(budget.row_errors(outputs["output"], want))
+            checked.errors.append(budget.row_errors(outputs["output"], want))
             return
         tokens, logits = outputs["tokens"], outputs["logits"].float()
         noise = inputs["noise"]
@@ -187,12 +208,12 @@ class ModelWindows:
         fed = torch.cat([inputs["first_token"].view(-1), tokens[:-1]]).view(1, -1)
         whole = {**inputs, "input_ids": torch.cat([inputs["input_ids"], fed], dim=1)}
         want = session.forward(session.reference, whole, "forced")[0, -len(tokens) :].float()
-        self.checked.errors.append(budget.row_errors(logits, want))
+        checked.errors.append(budget.row_errors(logits, want))
         exact = want + noise
         best = exact.max(1).values - exact.gather(1, tokens.view(-1, 1))[:, 0]
-        self.checked.gap = max(self.checked.gap, float(best.max()))
-        self.checked.agreed += int((best == 0).sum())
-        self.checked.tokens += len(tokens)
+        checked.gap = max(checked.gap, float(best.max()))
+        checked.agreed += int((best == 0).sum())
+        checked.tokens += len(tokens)
 
 
 @contextmanager
@@ -208,10 +229,22 @@ def _attribute_failure(windows: ModelWindows) -> Iterator[None]:
 
 
 def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios) -> dict[str, Any]:
-    """Return the error ratios of a candidate. Raises SubmissionError beyond the limits."""
-    errors = candidate.checked.errors, baseline.checked.errors
+    """Return the error ratios of a candidate, of several ranks those of the worst.
+
+    Raises: SubmissionError beyond the limits.
+    """
+    ranks = sorted(candidate.checked)
+    found = [_budget_of(rank, candidate, baseline, limits) for rank in ranks]
+    return max(found, key=lambda each: float(each["median"]))
+
+
+def _budget_of(
+    rank: int, candidate: ModelWindows, baseline: ModelWindows, limits: Ratios
+) -> dict[str, Any]:
+    checked = candidate.checked[rank]
+    errors = checked.errors, baseline.checked[rank].errors
     found, least = budget.ratios(*errors), budget.lower_ratios(*errors)
-    where = f"{candidate.phase}, {candidate.regime}"
+    where = at_rank(f"{candidate.phase}, {candidate.regime}", rank, len(candidate.checked))
     if not least.within(limits):
         raise SubmissionError(
             Reason.WRONG_VALUES,
@@ -219,7 +252,6 @@ def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios
             f"(90th percentile {least.tail:.2f}); allowed are {limits.median:.2f} "
             f"({limits.tail:.2f}): {drops.Drop.BUDGET}",
         )
-    checked = candidate.checked
     return {
         **dataclasses.asdict(found),
         "tokens": checked.tokens,
@@ -308,7 +340,7 @@ class ModuleWindows:
 
     def __init__(
         self, session: LiveSession, mode: str, calls: Sequence[tape.ModuleCall],
-        memory: PhaseMemory, regime: Regime, truth: tape.Truth,
+        memory: Memory, regime: Regime, truth: tape.Truth,
     ) -> None:  # fmt: skip
         self.session, self.mode, self.calls, self.memory = session, mode, calls, memory
         self.regime, self.truth = regime, truth
@@ -334,7 +366,7 @@ class ModuleWindows:
         if self.mode == "candidate":
             slot = secrets.randbelow(len(made))
             where = f"{made[slot].name}, timed"
-            self.truth.check(made[slot], self.memory.read(slot, where), where)
+            self.truth.check_all(made[slot], self.memory.read_all(slot, where), where)
         return elapsed / self.count
 
     def overhead(self) -> float:
@@ -373,7 +405,8 @@ def measure_module(
     memory = tape.memory_of(session, calls[0], slots)
     truth = tape.Truth(session, calls[0])
     try:
-        for regime in regimes or MODULE_REGIMES[session.kind]:
+        usual = MODULE_REGIMES[session.kind] if session.architecture.ranks == 1 else RANK_REGIMES
+        for regime in regimes or usual:
             pair = candidate, baseline = [
                 ModuleWindows(session, name, calls, memory, regime, truth)
                 for name in (mode, "library")

@@ -25,7 +25,7 @@ from evaluation.errors import SubmissionError
 from evaluation.languages._python import load_module
 from evaluation.languages.torch import COMPILER
 from evaluation.process.channel import Message
-from evaluation.production import calls, models, swap
+from evaluation.production import calls, models, split, swap
 from evaluation.production.compiler_cache import KeptCode, ProcessCache
 from evaluation.production.models import ModelData
 from evaluation.production.phases import LOGIT_ROWS, MODES, Regime
@@ -58,6 +58,7 @@ class LiveModel:
             assign=True,
         )
         self.model.requires_grad_(False)
+        split.add_over_ranks(self.model, request["added"])
         self.swapped = 0
         self.decoys: dict[str, nn.Module] = {}
         """Modules of a decoy that are called, by the path of the library's."""

@@ -90,6 +90,24 @@ def test_malformed_architecture_is_refused(
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        (1, "parallel.ranks: must be 2 or more"),
+        (3, "cpu.settings.hidden_size is 64; it must be a multiple of the 3 ranks"),
+    ],
+)
+def test_model_that_cannot_be_split_is_refused(tmp_path: Path, ranks: int, message: str) -> None:
+    path = tmp_path / "tiny.toml"
+    parallel = '\n[parallel]\nranks = {}\ndivided = ["hidden_size"]\ncolumn = ["q"]\nrow = ["o"]\n'
+    path.write_text(FILE + parallel.format(2))
+    tiny = load(path)
+    assert tiny.ranks == 2 and tiny.parallel and tiny.parallel.row == ("o",)
+    path.write_text(FILE + parallel.format(ranks))
+    with pytest.raises(TaskError, match=re.escape(message)):
+        load(path)
+
+
 def test_unknown_task_is_refused_with_the_command_that_lists_them() -> None:
     with pytest.raises(RequestError, match="production tasks"):
         find_task("no_such_task")

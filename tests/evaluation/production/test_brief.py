@@ -57,7 +57,7 @@ def test_starter_files_pass_static_analysis_and_most_copy_the_class() -> None:
     for architecture in JUDGED:
         for task in architecture.tasks:
             target = brief.starter_files(architecture, task)[task.target_file]
-            production.check_rules({task.target_file: target}, task)
+            production.check_rules({task.target_file: target}, task, architecture.ranks)
             compile(target, task.target_file, "exec")
             described = description_of(architecture, task)
             assert described is not None
@@ -97,3 +97,15 @@ def test_written_descriptions_are_read_back(tmp_path: Path) -> None:
     found = descriptions.read()
     descriptions.write(found, tmp_path)
     assert (tmp_path / DESCRIBED).read_text() == (FOLDER / DESCRIBED).read_text()
+
+
+@pytest.mark.usefixtures("libraries")
+def test_brief_of_a_split_module_has_its_ranks_and_a_starter_with_the_sum() -> None:
+    architecture, task = find_task("llama_tp_mlp")
+    files = brief.starter_files(architecture, task)
+    assert "torch.distributed.all_reduce(result)" in files[task.target_file]
+    assert "split over 2 ranks" in files["TASK.md"] and "in eager alone" in files["TASK.md"]
+    architecture, task = find_task("llama_mlp")
+    files = brief.starter_files(architecture, task)
+    assert "torch.distributed" not in files[task.target_file] + files["TASK.md"]
+    assert "ranks," not in files["TASK.md"] and "as a CUDA graph" in files["TASK.md"]

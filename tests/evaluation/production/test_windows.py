@@ -24,8 +24,8 @@ class Memory:
 
     def write(self, slot: int, inputs: Any) -> None: ...
 
-    def read(self, slot: int, where: str, launches: int) -> dict[str, Any]:
-        return {}
+    def read_all(self, slot: int, where: str, launches: int) -> list[dict[str, Any]]:
+        return [{}]
 
 
 class Process:
@@ -138,22 +138,31 @@ def test_window_runs_each_launch_on_inputs_of_its_own() -> None:
     assert [written[slot]["x"] for slot in range(4)] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("captured", [(True, True), (False, True), (True, False)])
-def test_module_is_measured_as_a_graph_where_both_are_captured(
-    captured: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("captured", "ranks"),
+    [((True, True), 1), ((False, True), 1), ((True, False), 1), ((True,) * 2, 2)],
+)
+def test_module_is_measured_as_a_graph_where_both_are_captured_and_have_one_rank(
+    captured: tuple[bool, bool], ranks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value = torch.zeros(8)
     call = tape.ModuleCall("norm", "forward", [], (value,), (value,))
     monkeypatch.setattr(tape, "record", lambda *_: tape.Tape((call,), ()))
-    monkeypatch.setattr(tape, "Truth", lambda *_: SimpleNamespace(check=lambda *_: 0.0))
-    memory = SimpleNamespace(slots=4, write=lambda *_: None, read=lambda *_: {}, close=lambda: None)
+    monkeypatch.setattr(tape, "Truth", lambda *_: SimpleNamespace(check_all=lambda *_: 0.0))
+    memory = SimpleNamespace(
+        slots=4, write=lambda *_: None, read_all=lambda *_: [{}], close=lambda: None
+    )
     monkeypatch.setattr(tape, "memory_of", lambda *_, **__: memory)
     processes = dict(zip(("candidate", "library"), map(Process, captured), strict=True))
-    session: Any = SimpleNamespace(kind=GPU, bind=lambda mode, memory, regime: processes[mode])
+    session: Any = SimpleNamespace(
+        kind=GPU,
+        architecture=SimpleNamespace(ranks=ranks),
+        bind=lambda mode, memory, regime: processes[mode],
+    )
     task: Any = None
     timing = windows.measure_module(session, task, "forward")
     assert timing is not None
-    assert timing.regime is (Regime.GRAPH if all(captured) else Regime.EAGER)
+    assert timing.regime is (Regime.GRAPH if all(captured) and ranks == 1 else Regime.EAGER)
     assert timing.candidate_us == pytest.approx(1000)
     launches = processes["library"].ran[-1]
     assert launches == round(windows.MODULE_PLANS[GPU].window_seconds * 1e3)
