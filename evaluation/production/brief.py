@@ -203,6 +203,7 @@ def brief_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER
             kind: [*map(str, extent(kind, True, architecture.name, architecture.ranks).regimes)]
             for kind in (CPU, GPU)
         },
+        "ranks": architecture.ranks,
         "module": task.module,
         "places": described.places,
         "paths": list(described.paths),

@@ -67,6 +67,19 @@ def test_sync_writes_a_row_of_each_task_with_limits(tasks: Path) -> None:
 
 
 @pytest.mark.usefixtures("libraries")
+def test_task_of_a_split_model_runs_on_cpus_alone(tasks: Path) -> None:
+    shutil.copy(FOLDER / "llama_tp.toml", tasks / FOLDER.name)
+    report = sync_tasks(tasks)
+    assert not report.problems and "llama_tp_mlp/production" in report.added
+    task = Task.objects.by_slug("llama_tp_mlp/production").get()
+    assert task.version is not None and task.version.public["production"]["regimes"] == {
+        "cpu": ["eager"],
+        "gpu": ["eager"],
+    }
+    assert device_kinds(task) == ("cpu",)
+
+
+@pytest.mark.usefixtures("libraries")
 def test_second_sync_writes_nothing(tasks: Path) -> None:
     sync_tasks(tasks)
     with CaptureQueriesContext(connection) as queries:

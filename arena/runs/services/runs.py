@@ -17,7 +17,7 @@ from arena import queue, sockets
 from arena.accounts.models import User
 from arena.audit.services import record_of_staff
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
-from arena.catalog.production import unavailable
+from arena.catalog.production import is_split, unavailable
 from arena.errors import (
     CannotJudge,
     CannotWork,
@@ -262,6 +262,8 @@ def device_kinds(task: Task) -> tuple[str, ...]:
     """Return the kinds of device that can judge a task, best first."""
     if task.is_repository and task.version:
         return (task.version.public["kind"],)
+    if task.is_production and task.version and is_split(task.version):
+        return ("cpu",)
     target = task.track.partition("-to-")[2]
     return languages()[target].kinds if target in languages() else ("gpu", "cpu")
 
