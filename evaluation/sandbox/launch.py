@@ -2,13 +2,15 @@
 
 A sandboxed process has two processes above it. The supervisor enters new namespaces and forks the
 init process, which mounts a new `/proc`, makes the system read-only, and forks the sandboxed
-process. The init process ends with it, and the kernel then kills all that it started.
+process, or one for each rank of a model. The init process ends with it, and the kernel then kills
+all that it started.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import signal
@@ -36,11 +38,13 @@ FAILED_TO_START = 125
 """Exit code where the isolation could not be set up."""
 
 
-def contain(policy: Policy, body: Callable[[], None]) -> int:
-    """Run `body` in a sandboxed grandchild of this process, the supervisor.
+def contain(policy: Policy, *bodies: Callable[[], None]) -> int:
+    """Run each of `bodies` in a sandboxed grandchild of this process, the supervisor.
 
-    Returns: the pid of the init process, which exits as the sandboxed process did, with 128 + n
-    after signal n.
+    Each is confined by itself: what a process may write of its own in `/proc` is no right of its
+    children. The first that ends ends the others.
+
+    Returns: the pid of the init process, which exits as that one did, with 128 + n after signal n.
     Raises: OSError where the policy's namespaces cannot be entered.
     """
     other_user = policy.unprivileged_user and policy.features.other_user
@@ -55,7 +59,7 @@ def contain(policy: Policy, body: Callable[[], None]) -> int:
         loopback.open_in_sandbox(policy.loopback_control)
     init = os.fork()
     if init == 0:
-        _exit_after(lambda: _serve_as_init(policy, body, user))
+        _exit_after(lambda: _serve_as_init(policy, bodies, user))
     return init
 
 
@@ -69,8 +73,8 @@ def _exit_after(body: Callable[[], None]) -> None:
     os._exit(0)
 
 
-def _serve_as_init(policy: Policy, body: Callable[[], None], user: int) -> None:
-    def run_sandboxed() -> None:
+def _serve_as_init(policy: Policy, bodies: Sequence[Callable[[], None]], user: int) -> None:
+    def run_sandboxed(body: Callable[[], None]) -> None:
         prctl(PR_SET_DUMPABLE, 1)
         confine(policy, user)
         body()
@@ -79,13 +83,15 @@ def _serve_as_init(policy: Policy, body: Callable[[], None], user: int) -> None:
     if policy.features.namespaces:
         mounts.arrange(policy, user)
     prctl(PR_SET_DUMPABLE, 0)
-    sandboxed = os.fork()
-    if sandboxed == 0:
-        _exit_after(run_sandboxed)
+    sandboxed = set()
+    for body in bodies:
+        if (forked := os.fork()) == 0:
+            _exit_after(functools.partial(run_sandboxed, body))
+        sandboxed.add(forked)
     os.closerange(3, 1 << 16)
     while True:
         pid, status = os.wait()
-        if pid == sandboxed:
+        if pid in sandboxed:
             os._exit(exit_code(status))
 
 

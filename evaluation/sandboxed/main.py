@@ -7,6 +7,7 @@ reads a task, a seed or a reference. Each candidate or baseline process is a san
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -22,7 +23,7 @@ from evaluation.process.channel import TOKEN_BYTES, Channel, ChannelError, Messa
 from evaluation.sandbox import launch
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import die_with_parent
-from evaluation.sandboxed import ranks, runner
+from evaluation.sandboxed import runner
 
 FAILED = bytes(TOKEN_BYTES)
 """The token that reports failed launches; `explain` gives the reason."""
@@ -87,14 +88,14 @@ def _supervise(request: Message, descriptors: list[int]) -> None:
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
 
-        def body() -> None:
-            channel = channels[0] if len(channels) == 1 else ranks.fork_each(channels)
+        def body(channel: int) -> None:
             os.closerange(3, channel)  # nothing else of the fork server's stays open
             os.closerange(channel + 1, 1 << 16)
             judge = Channel(socket.socket(fileno=channel), accepts_descriptors=True)
             serve(judge, request["threads"])
 
-        init = launch.contain(Policy.from_json(request["policy"]), body)
+        bodies = (functools.partial(body, channel) for channel in channels)
+        init = launch.contain(Policy.from_json(request["policy"]), *bodies)
         for channel in channels:
             os.close(channel)
         reporter = Channel(socket.socket(fileno=status))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
-from evaluation.sandbox import features
-from evaluation.sandbox.features import isolates_ranks
-from evaluation.sandbox.policy import IsolationFeatures
+from evaluation.sandbox import features, launch
+from evaluation.sandbox.features import isolates_ranks, isolation_features
+from evaluation.sandbox.policy import IsolationFeatures, Policy
 from tests.evaluation.sandbox.test_launch import inside
 
 CODE = """
@@ -72,3 +75,43 @@ print(os.listdir('/dev/shm'), os.path.exists('/sys/class'), os.path.exists('/var
     status, output = inside(code, tmp_path, ranks=True, minimal_root=True, **rights)
     assert (status, output) == (0, "['nccl-of-a-rank'] True False\n")
     assert not Path("/dev/shm/nccl-of-a-rank").exists()
+
+
+def test_every_rank_on_a_gpu_names_its_threads_and_the_first_that_ends_ends_the_others(
+    tmp_path: Path,
+) -> None:
+    """A GPU's driver names its threads; where that is refused, its first call fails."""
+    if not isolates_ranks():
+        pytest.skip("no network and mount namespaces on this machine")
+    features = isolation_features()
+    policy = Policy(
+        features, (), (str(tmp_path),), ranks=True, minimal_root=True, gpu=True,
+        unprivileged_user=features.other_user, scratch_bytes=1 << 20,
+    )  # fmt: skip
+    named, names = os.pipe()
+    end, ending = os.pipe()
+
+    def body(rank: int) -> None:
+        thread = f"/proc/self/task/{os.getpid()}/comm"
+        try:
+            Path(thread).write_text(f"rank{rank}")
+            os.write(names, Path(thread).read_bytes())
+        except OSError as error:
+            os.write(names, f"{error}\n".encode())
+        os.read(end, 1) if rank == 1 else time.sleep(60)
+        os._exit(7)
+
+    supervisor = os.fork()
+    if supervisor == 0:
+        os.chdir(tmp_path)
+        init = launch.contain(policy, *(functools.partial(body, rank) for rank in range(3)))
+        os._exit(launch.exit_code(os.waitpid(init, 0)[1]))
+    os.close(names)
+    found = b""
+    while found.count(b"\n") < 3 and (more := os.read(named, 200)):
+        found += more
+    os.write(ending, b"x")
+    assert launch.exit_code(os.waitpid(supervisor, 0)[1]) == 7
+    assert sorted(found.decode().splitlines()) == ["rank0", "rank1", "rank2"]
+    for descriptor in (named, end, ending):
+        os.close(descriptor)
