@@ -1,7 +1,7 @@
 """Verdicts on production tasks of some architectures: each module alone and deployed.
 
     python benchmarks/production.py [PATTERN ...] [--within SECONDS] [--cache FOLDER]
-                                    [--output FILE] [--repeats N]
+                                    [--output FILE] [--repeats N] [--merge FILE ...]
 
 Judges submissions for three modules of architectures of all families: a Triton kernel where there
 is one, and a copy of the library's class, below `torch.compile` and as it is. PATTERNS choose among
@@ -9,8 +9,10 @@ is one, and a copy of the library's class, below `torch.compile` and as it is. P
 CUDA graph. One submission of each module comes first, then N rounds of some again, then the others.
 
 On a GPU the library's models are compiled in parallel before. No verdict is started later than
-SECONDS after the start; those in FILE are skipped. Each GPU needs a process of its own, which sees
-no other (`CUDA_VISIBLE_DEVICES`) and has cores of its own (`taskset`).
+SECONDS after the start; those in FILE are skipped, unless another version of the judge's source
+gave them. Each GPU needs a process of its own, which sees no other (`CUDA_VISIBLE_DEVICES`) and has
+cores of its own (`taskset`). `--merge` judges nothing: it puts the files of several processes into
+one.
 """
 
 from __future__ import annotations
@@ -34,7 +36,15 @@ from typing import IO, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.shared import ROOT, now, provenance, resumable_parser, variation, write_json
+from benchmarks.shared import (
+    ROOT,
+    now,
+    provenance,
+    resumable_parser,
+    source_of_judge,
+    variation,
+    write_json,
+)
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.process.fork_server import ForkServer
@@ -46,6 +56,7 @@ from evaluation.sandbox.launch import tail
 from evaluation.types import Report
 
 COMMAND = "python benchmarks/production.py"
+RESULTS = ROOT / f"benchmarks/results/production-{GPU}.json"
 KERNELS = ROOT / "benchmarks/production_kernels"
 SUBMISSIONS = ("triton", "compile", "library")
 
@@ -151,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge the chosen submissions; the exit code is 0 if all passed."""
     parser = resumable_parser(__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=0, metavar="N")
+    parser.add_argument("--merge", nargs="+", type=Path, default=[], metavar="FILE")
     parser.add_argument("--compile-only", metavar="ARCHITECTURE", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     started, cache = time.monotonic(), options.cache.absolute()
@@ -158,13 +170,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         architecture = shallow(architectures()[options.compile_only], GPU)
         print(json.dumps(warm.compile_library(architecture, GPU, cache)))
         return 0
+    if options.merge:
+        parts = [json.loads(path.read_text()) for path in options.merge]
+        write_json(options.output or RESULTS, merged(parts))
+        return 0
     gpus = [device for device in detect.devices(cache, (GPU,)) if not device.unjudged]
     device = (gpus or detect.devices(cache, (CPU,)))[0]
     kind = device.kind
     output = options.output or ROOT / f"benchmarks/results/production-{kind}.json"
     data = json.loads(output.read_text()) if output.is_file() else {}
     found, compiled = data.get("verdicts", {}), data.get("compiled", {})
-    repeats = data.get("repeats", {})
+    repeats, source = data.get("repeats", {}), source_of_judge()
     chosen = [
         each
         for each in submissions(kind)
@@ -183,12 +199,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each, number in order(chosen, options.repeats):
             if time.monotonic() - started > options.within:
                 break
-            known = repeats.setdefault(each.slug, []) if number else []
-            if len(known) >= number and (number or each.slug in found):
+            earlier = repeats.get(each.slug, []) if number else [found.get(each.slug, {})]
+            known = [result for result in earlier if result.get("source") == source]
+            if len(known) >= max(number, 1):
                 continue
-            result = {"card": device.uuid, **judge_one(each, final=not number)}
+            where = {"source": source, "card": device.uuid}
+            result = {**where, **judge_one(each, final=not number)}
             if number:
-                known.append(result)
+                repeats[each.slug] = [*known, result]
             else:
                 found[each.slug] = result
             print(each.slug, number or "", summary(result), flush=True)
@@ -200,6 +218,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong = [slug for slug, each in found.items() if each.get("verdict") != "passed"]
     print(f"{len(found) - len(wrong)} of {len(found)} passed; not: {', '.join(wrong)}")
     return 1 if wrong else 0
+
+
+def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the results of several processes as one; of two verdicts on a submission the later.
+
+    Each verdict has the judge's source that gave it. Cards of one kind and one version of PyTorch
+    are required.
+    """
+    assert len({(each["device"]["name"], each["torch"]) for each in parts}) == 1, "other machines"
+    verdicts: dict[str, Any] = {}
+    repeats: dict[str, list[Any]] = {}
+    for part in parts:
+        named = {"source": part["judge"]["source"]}
+        for slug, verdict in part["verdicts"].items():
+            if slug not in verdicts or verdicts[slug]["at"] < verdict["at"]:
+                verdicts[slug] = {**named, **verdict}
+        for slug, rounds in part["repeats"].items():
+            repeats.setdefault(slug, []).extend({**named, **each} for each in rounds)
+    compiled = {name: each for part in parts for name, each in part["compiled"].items()}
+    latest = max(parts, key=lambda part: part["at"])
+    return {**latest, "verdicts": verdicts, "repeats": repeats, "compiled": compiled}
 
 
 def order(chosen: Sequence[Submission], repeats: int) -> list[tuple[Submission, int]]:
