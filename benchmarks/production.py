@@ -146,6 +146,7 @@ COMPILER_CORES = 2
 """Cores of a process that compiles a model: one for the judge, and one for the compiler."""
 COMPILE_SECONDS = 200.0
 MAX_LOG_BYTES = 8192
+FUTURE = "from __future__ import annotations\n"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,6 +335,8 @@ def compiled(source: str) -> str:
     """Return a copy of a library's class whose forward is compiled."""
     head, found, rest = source.rpartition("    def forward(")
     assert found, "a class without a forward"
+    if "import torch" not in head.splitlines():  # some classes need parts of it alone
+        head = head.replace(FUTURE, f"{FUTURE}\nimport torch\n", 1)
     return f"{head}    @torch.compile(dynamic=False)\n{found}{rest}"
 
 

@@ -148,13 +148,15 @@ def test_error_of_a_judge_is_kept_and_printed_in_full() -> None:
     assert trace in production.summary(result)
 
 
-def test_compiled_submission_is_the_class_with_its_forward_compiled() -> None:
-    source = "class ModelNew:\n    def forward(self, x):\n        return x\n"
-    tree = ast.parse(production.compiled(source))
-    decorators = [
-        ast.unparse(each)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        for each in node.decorator_list
-    ]
-    assert decorators == ["torch.compile(dynamic=False)"]
+COMPILED = [each for each in production.submissions(CPU) if each.slug.endswith("/compile")]
+
+
+@pytest.mark.parametrize("slug", [each.slug for each in COMPILED])
+def test_compiled_submission_imports_torch_and_compiles_the_forward_of_the_class(slug: str) -> None:
+    source = next(each.source for each in COMPILED if each.slug == slug)
+    tree = ast.parse(source)
+    imports = [node for node in tree.body if isinstance(node, ast.Import)]
+    assert [alias.name for node in imports for alias in node.names].count("torch") == 1
+    (new,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "ModelNew"]
+    (forward,) = [n for n in new.body if isinstance(n, ast.FunctionDef) and n.name == "forward"]
+    assert "torch.compile(dynamic=False)" in map(ast.unparse, forward.decorator_list)
