@@ -357,7 +357,8 @@ class ModuleWindows:
 
     def window(self) -> float:
         """Return the nanoseconds of one launch, the mean of a window."""
-        made = [self._fresh() for _ in range(self.memory.slots)]
+        # A window may have fewer launches than there are slots, and writes no others.
+        made = [self._fresh() for _ in range(min(self.count, self.memory.slots))]
         self.process.prepare(0, self.count)
         for slot, call in enumerate(made):
             self.memory.write(slot, call.slot)

@@ -166,3 +166,22 @@ def test_module_is_measured_as_a_graph_where_both_are_captured_and_have_one_rank
     assert timing.candidate_us == pytest.approx(1000)
     launches = processes["library"].ran[-1]
     assert launches == round(windows.MODULE_PLANS[GPU].window_seconds * 1e3)
+
+
+def test_module_is_checked_in_a_slot_that_a_launch_of_the_window_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    value = torch.zeros(8)
+    call = tape.ModuleCall("norm", "decode", [], (value,), (value,))
+    read: list[int] = []
+    memory: Any = SimpleNamespace(
+        slots=64, write=lambda *_: None, read_all=lambda slot, where: read.append(slot) or [{}]
+    )
+    truth: Any = SimpleNamespace(check_all=lambda *_: 0.0)
+    session: Any = SimpleNamespace(bind=lambda *_: Process())
+    monkeypatch.setattr(windows.secrets, "randbelow", lambda most: most - 1)
+    found = windows.ModuleWindows(session, "candidate", [call], memory, Regime.EAGER, truth)
+    for launches in (2, 500):
+        found.start(launches)
+        found.window()
+    assert read == [63, 1, 63]
