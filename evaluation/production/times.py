@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 CEILINGS = "ceilings.json"
 MAX_REFUSAL = 300
 """Characters of the reason why a launch could not be captured."""
+ERROR_LINE = re.compile(r"[\w.]*(Error|Exception)\b.*: ")
 CLOSE = 1.2
 """A regime that takes this many times the best one's time is not the best after all."""
 MAX_COMPILE_SECONDS = 120.0
@@ -53,7 +55,7 @@ class Engaged:
 
     captured: Mapping[str, bool]
     refusal: Mapping[str, str]
-    """The last line of why a launch could not be captured."""
+    """The line with the error for which a launch could not be captured."""
     seconds: Mapping[str, float]
     """Time of the first windows, in which code is compiled and captured."""
 
@@ -61,13 +63,16 @@ class Engaged:
     def of(cls, *both: ModelWindows) -> Engaged:
         return cls(
             {each.mode: each.captured for each in both},
-            {each.mode: _last_line(each.refusal) for each in both if each.refusal},
+            {each.mode: _error_line(each.refusal) for each in both if each.refusal},
             {each.mode: round(each.seconds, 2) for each in both},
         )
 
 
-def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2][:MAX_REFUSAL]
+def _error_line(text: str) -> str:
+    """Return the last line that names an error, since CUDA's go on with advice; else the last."""
+    lines = text.strip().splitlines()
+    named = [line for line in lines if ERROR_LINE.match(line)]
+    return (named or lines or [""])[-1][:MAX_REFUSAL]
 
 
 def _all_captured(engaged: Mapping[str, Mapping[Regime, Engaged]], mode: str) -> bool | None:

@@ -34,6 +34,13 @@ def test_regime_has_the_reason_why_a_launch_was_not_captured() -> None:
     assert engaged.seconds == {"candidate": 1.23, "library": 1.23}
 
 
+def test_refusal_is_the_line_of_the_error_and_not_the_advice_below_it() -> None:
+    error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
+    text = f"Traceback\n  File\n{error}\nSearch for `cudaError`.\nCompile with `TORCH_USE_CUDA_DSA`"
+    assert Engaged.of(windows("library", False, text)).refusal == {"library": error}
+    assert Engaged.of(windows("library", False, "no cache")).refusal == {"library": "no cache"}
+
+
 @pytest.mark.parametrize(
     ("captured", "ours", "baseline"),
     [
