@@ -90,7 +90,7 @@ class ModelWindows:
         """Nanoseconds of a launch in the last window."""
         self.captured = False
         self.refusal = ""
-        """Why the launch could not be captured."""
+        """Why the launch could not be captured, or the model not be compiled."""
         self.seconds = 0.0
         """Time of the first windows, in which code is compiled and captured."""
         started = time.perf_counter()

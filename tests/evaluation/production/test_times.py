@@ -6,10 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from evaluation.errors import SubmissionError
 from evaluation.production import times
+from evaluation.production.limits import Ratios
 from evaluation.production.phases import Regime
 from evaluation.production.times import Engaged
+from evaluation.production.windows import Checked
 
 
 def windows(mode: str, captured: bool = True, refusal: str = "") -> Any:
@@ -39,6 +43,27 @@ def test_refusal_is_the_line_of_the_error_and_not_the_advice_below_it() -> None:
     text = f"Traceback\n  File\n{error}\nSearch for `cudaError`.\nCompile with `TORCH_USE_CUDA_DSA`"
     assert Engaged.of(windows("library", False, text)).refusal == {"library": error}
     assert Engaged.of(windows("library", False, "no cache")).refusal == {"library": "no cache"}
+    assert Engaged.of(windows("library", False, "\n")).refusal == {"library": ""}
+
+
+def exactness(error: float, regime: Regime) -> Any:
+    errors = [torch.full((48,), error) for _ in range(4)]
+    return SimpleNamespace(
+        phase="forward", regime=regime, checked={0: Checked(errors=errors)}, mode="candidate"
+    )
+
+
+def test_candidate_must_be_as_exact_as_the_baseline_in_eager_in_every_regime() -> None:
+    """A compiled baseline that rounds less often is no measure for a candidate that is eager."""
+    pairs = {
+        Regime.EAGER: (exactness(1.0, Regime.EAGER), exactness(1.0, Regime.EAGER)),
+        Regime.COMPILE: (exactness(1.0, Regime.EAGER), exactness(0.7, Regime.COMPILE)),
+        Regime.GRAPH: (exactness(1.5, Regime.GRAPH), exactness(1.6, Regime.GRAPH)),
+    }
+    for regime in (Regime.EAGER, Regime.COMPILE):
+        times._check_budget(pairs, regime, Ratios(1.3, 1.3))
+    with pytest.raises(SubmissionError, match=r"graph: the model's error is at least 1\.50 times"):
+        times._check_budget(pairs, Regime.GRAPH, Ratios(1.3, 1.3))
 
 
 @pytest.mark.parametrize(
