@@ -204,9 +204,10 @@ class LiveModel:
 
             torch._dynamo.config.recompile_limit = MAX_RECOMPILES
             self.compiler_cache.fill()
-            # A cache that grows has another shape at each step.
-            grows = name == "decode" and self.data.cache == "dynamic"
-            self._compiled[name] = torch.compile(function, dynamic=None if grows else False)
+            # At each step of a decode some caches have another shape, or count another position.
+            # What has changed once is variable from then on; nothing else is.
+            changes = None if name == "decode" else False
+            self._compiled[name] = torch.compile(function, dynamic=changes)
         return self._compiled[name]
 
 

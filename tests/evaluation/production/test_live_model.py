@@ -46,23 +46,28 @@ def test_decode_is_captured_where_its_cache_stays_in_place(model: LiveModel, cac
     assert raised.value.reason is Reason.CALL_ERROR
 
 
-@pytest.mark.parametrize(
-    ("cache", "name", "dynamic"),
-    [("dynamic", "decode", None), ("static", "decode", False), ("dynamic", "prefill", False)],
-)
-def test_sizes_are_compiled_as_variable_where_a_cache_grows(
-    model: LiveModel,
-    cache: str,
-    name: str,
-    dynamic: bool | None,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("name", "graphs"), [("decode", 2), ("prefill", 5)])
+def test_decode_whose_cache_counts_positions_is_compiled_twice(
+    model: LiveModel, name: str, graphs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[bool | None] = []
-    monkeypatch.setattr(torch, "compile", lambda function, dynamic: found.append(dynamic))
-    model.data = SimpleNamespace(cache=cache)  # type: ignore[assignment]
+    """A static cache of a sliding window counts in Python, so each step has another number."""
+    made: list[Any] = []
+    compiler = torch.compile
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        made.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(
+        torch, "compile", lambda f, dynamic: compiler(f, dynamic=dynamic, backend=backend)
+    )
     model.compiler_cache = SimpleNamespace(fill=lambda: None)  # type: ignore[assignment]
-    model._in_regime(print, Regime.COMPILE, name)
-    assert found == [dynamic]
+    cache = SimpleNamespace(position=7)
+    step = model._in_regime(lambda token, cache: token + cache.position, Regime.COMPILE, name)
+    for _ in range(5):
+        cache.position += 1
+        assert step(torch.zeros(1), cache) == cache.position
+    assert len(made) == graphs
 
 
 def test_free_module_returns_its_first_output_of_a_shape() -> None:
