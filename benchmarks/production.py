@@ -283,8 +283,10 @@ def compile_libraries(chosen: Sequence[Architecture], cache: Path) -> dict[str, 
                 seconds = time.monotonic() - began
                 if process.poll() is None and seconds < COMPILE_SECONDS:
                     continue
+                late = process.poll() is None
                 process.kill()
                 text = tail(log.fileno(), MAX_LOG_BYTES)
+                text = f"killed after {COMPILE_SECONDS:g} s; {text}" if late else text
                 printed = [line for line in text.splitlines() if line.startswith('{"')]
                 done = not process.wait() and printed
                 result = json.loads(printed[-1]) if done else {"error": text}

@@ -134,6 +134,17 @@ def test_models_are_compiled_side_by_side_on_cores_of_their_own(
         assert found["llama"]["cores"] != found["clip_text"]["cores"]
 
 
+def test_model_that_compiles_for_too_long_is_killed_and_its_output_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    child = tmp_path / "child.py"
+    child.write_text("import time\nprint('decode: first launch', flush=True)\ntime.sleep(60)\n")
+    monkeypatch.setattr(production, "__file__", str(child))
+    monkeypatch.setattr(production, "COMPILE_SECONDS", 2)
+    found = production.compile_libraries([architectures()["llama"]], tmp_path)
+    assert found["llama"]["error"] == "killed after 2 s; decode: first launch\n"
+
+
 def test_error_of_a_judge_is_kept_and_printed_in_full() -> None:
     trace = "Traceback\n" + "line\n" * 1000
     gate = GateResult(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -27,10 +28,16 @@ def is_compiled(architecture: Architecture, cache: Path) -> bool:
 def compile_library(architecture: Architecture, kind: str, cache: Path) -> dict[str, float]:
     """Compile all phases that a final verdict compiles, and return the seconds of each.
 
+    What is begun is printed to stderr, as a process that takes too long is killed.
     Nothing is measured, so other processes can use the device meanwhile. What they would disturb,
     the choice of a kernel's fastest variant, is not kept; a verdict chooses for itself.
     """
     seconds = {}
+    begun = time.perf_counter()
+
+    def show(what: str) -> None:
+        print(f"{time.perf_counter() - begun:.0f} s: {what}", file=sys.stderr, flush=True)
+
     extent = phases.extent(kind, True, architecture.name, architecture.ranks)
     kept = KeptCode.of(cache, architecture.hash, torch.__version__)
     with (
@@ -41,11 +48,13 @@ def compile_library(architecture: Architecture, kind: str, cache: Path) -> dict[
             if Regime.COMPILE not in extent.of(phase):
                 continue
             started = time.perf_counter()
+            show(f"{phase}: start of the model")
             memory = session.phase_memory(phase)
             process = session.bind("library", memory, Regime.COMPILE)
             memory.write(0, session.draw(phase))
             if phase == "decode":
                 process.request({"do": "ready", "slot": 0})
+            show(f"{phase}: first launch")
             process.run(0, 1)
             memory.close()
             seconds[phase] = round(time.perf_counter() - started, 2)
