@@ -7,7 +7,7 @@ exceed one of them (see `fit`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -32,6 +32,19 @@ def row_errors(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
     floor = want.norm() / max(1, want.shape[0]) ** 0.5 * 1e-3
     errors = (got - want).norm(dim=1) / want.norm(dim=1).clamp(min=float(floor) + 1e-30)
     return torch.where(errors.isfinite(), errors, torch.inf)
+
+
+def difference(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> str:
+    """Return by how much outputs differ, and from where on; empty where they are equal."""
+    texts = []
+    for name, want in wanted.items():
+        unequal = found[name] != want
+        if bool(unequal.any()):
+            row = int(unequal.view(len(want), -1).any(1).nonzero()[0])
+            off = float((found[name].double() - want.double()).abs().nan_to_num(torch.inf).max())
+            share = float(unequal.double().mean())
+            texts.append(f"{name}: {share:.2%}, by {off:.2g} at most, from row {row} on")
+    return ", ".join(texts)
 
 
 def ratios(candidate: Sequence[torch.Tensor], baseline: Sequence[torch.Tensor]) -> Ratios:

@@ -403,9 +403,7 @@ def checked_windows(phase: str, steps: int) -> int:
 
 def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
     """Require the baseline's outputs, bit for bit, where a candidate is loaded and not put in."""
-    import torch
-
-    from evaluation.production import models, swap, tape, windows
+    from evaluation.production import budget, models, swap, tape, windows
 
     for task in session.tasks:
         # The decoy is made with the arguments of the first module of the model.
@@ -430,11 +428,11 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
             each.bind()
             found.append(each.run(inputs, fixed=True)[1])
         pairs = zip(*found, strict=True)  # decoy and library of each rank
-        if any(not torch.equal(one[name], other[name]) for one, other in pairs for name in other):
+        if differs := ", ".join(filter(None, (budget.difference(*pair) for pair in pairs))):
             raise SubmissionError(
                 Reason.FORBIDDEN,
                 f"{phase}: the model's outputs differ while the candidate is loaded but not put "
-                "in; it changes other modules",
+                f"in; it changes other modules ({differs})",
             )
 
 

@@ -23,6 +23,18 @@ def test_row_error_of_a_value_that_is_not_finite_is_infinite() -> None:
     assert budget.row_errors(got, want).isinf().tolist() == [False, False, True, False]
 
 
+def test_difference_names_each_output_that_differs_and_its_first_row() -> None:
+    wanted = {"tokens": torch.arange(4), "logits": torch.zeros(4, 50)}
+    found = {"tokens": torch.arange(4), "logits": torch.zeros(4, 50)}
+    assert budget.difference(found, wanted) == ""
+    found["logits"][2, 7], found["logits"][3, 1] = 0.5, 0.25
+    assert budget.difference(found, wanted) == "logits: 1.00%, by 0.5 at most, from row 2 on"
+    found["tokens"][3] = 9
+    assert budget.difference(found, wanted).startswith("tokens: 25.00%, by 6 at most, from row 3")
+    found["logits"][0, 0] = torch.nan
+    assert budget.difference(found, wanted).endswith("by inf at most, from row 0 on")
+
+
 def test_ratios_of_doubled_errors_are_2() -> None:
     base = torch.rand(100, dtype=torch.float64) + 1
     found = budget.ratios([base[:50] * 2, base[50:] * 2], [base])
