@@ -5,8 +5,9 @@
 
 Judges submissions for three modules of architectures of all families: a Triton kernel where there
 is one, and a copy of the library's class, below `torch.compile` and as it is. PATTERNS choose among
-`task/submission`. A final verdict measures each alone and deployed, in eager, compiled and as a
-CUDA graph. One submission of each module comes first, then N rounds of some again, then the others.
+`task/submission`, and those of the first come first. A final verdict measures each alone and
+deployed, in eager, compiled and as a CUDA graph. One submission of each module comes first, then N
+rounds of some again, then the others.
 
 On a GPU the library's models are compiled in parallel before. No verdict is started later than
 SECONDS after the start; those in FILE are skipped, unless another version of the judge's source
@@ -182,11 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = json.loads(output.read_text()) if output.is_file() else {}
     found, compiled = data.get("verdicts", {}), data.get("compiled", {})
     repeats, source = data.get("repeats", {}), source_of_judge()
-    chosen = [
-        each
-        for each in submissions(kind)
-        if any(fnmatchcase(each.slug, p) for p in options.patterns)
-    ]
+    chosen = matching(submissions(kind), options.patterns)
 
     def save() -> None:
         every = {"verdicts": found, "repeats": repeats, "compiled": compiled}
@@ -224,9 +221,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the results of several processes as one; of two verdicts on a submission the later.
 
-    Each verdict has the judge's source that gave it. Cards of one kind and one version of PyTorch
-    are required.
+    Each verdict has the judge's source that gave it, and all else is that of the latest process.
+    Cards of one kind and one version of PyTorch are required.
     """
+    parts = sorted(parts, key=lambda part: str(part["at"]))
     assert len({(each["device"]["name"], each["torch"]) for each in parts}) == 1, "other machines"
     verdicts: dict[str, Any] = {}
     repeats: dict[str, list[Any]] = {}
@@ -238,8 +236,14 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for slug, rounds in part["repeats"].items():
             repeats.setdefault(slug, []).extend({**named, **each} for each in rounds)
     compiled = {name: each for part in parts for name, each in part["compiled"].items()}
-    latest = max(parts, key=lambda part: part["at"])
-    return {**latest, "verdicts": verdicts, "repeats": repeats, "compiled": compiled}
+    every = {name: value for part in parts for name, value in part.items()}
+    return {**every, "verdicts": verdicts, "repeats": repeats, "compiled": compiled}
+
+
+def matching(every: Sequence[Submission], patterns: Sequence[str]) -> list[Submission]:
+    """Return the submissions that match a pattern, in the order of the patterns."""
+    found = (e for p in patterns for e in every if fnmatchcase(e.slug, p))
+    return list({each.slug: each for each in found}.values())
 
 
 def order(chosen: Sequence[Submission], repeats: int) -> list[tuple[Submission, int]]:

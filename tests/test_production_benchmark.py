@@ -58,13 +58,21 @@ def test_merged_results_have_the_later_verdict_and_the_source_of_each() -> None:
         found = {slug: {"at": when} for slug, when in verdicts.items()}
         rounds = {"repeated": [{"at": at}]}
         more = {"device": {"name": "H200"}, "torch": "2", "judge": {"source": source}}
-        return {"at": at, "verdicts": found, "repeats": rounds, "compiled": {}, **more}
+        return {"at": at, source: 1, "verdicts": found, "repeats": rounds, "compiled": {}, **more}
 
     found = production.merged([part("2", "new", a="2", b="2"), part("1", "old", a="1", c="1")])
     sources = {slug: each["source"] for slug, each in found["verdicts"].items()}
     assert sources == {"a": "new", "b": "new", "c": "old"}
-    assert [each["source"] for each in found["repeats"]["repeated"]] == ["new", "old"]
-    assert found["at"] == "2"
+    assert [each["source"] for each in found["repeats"]["repeated"]] == ["old", "new"]
+    assert found["at"] == "2" and found["old"] == found["new"] == 1
+
+
+def test_submissions_come_in_the_order_of_the_patterns_and_once() -> None:
+    every = production.submissions(CPU)
+    found = [each.slug for each in production.matching(every, ["llama_mlp/*", "dit_*", "llama_*"])]
+    names = [slug.partition("/")[0].partition("_")[0] for slug in found]
+    assert found[0].startswith("llama_mlp/") and len(found) == len(set(found))
+    assert list(dict.fromkeys(names)) == ["llama", "dit"] and names[-1] == "llama"
 
 
 @pytest.mark.parametrize("name", production.CHOSEN)
