@@ -4,7 +4,7 @@
                                     [--output FILE] [--repeats N] [--merge FILE ...]
 
 Judges submissions for three modules of architectures of all families: a Triton kernel where there
-is one, and a copy of the library's class, below `torch.compile` and as it is. PATTERNS choose among
+is one, and a copy of the library's class, compiled and as it is. PATTERNS choose among
 `task/submission`, and those of the first come first. A final verdict measures each alone and
 deployed, in eager, compiled and as a CUDA graph. One submission of each module comes first, then N
 rounds of some again, then the others.
@@ -148,6 +148,11 @@ COMPILER_CORES = 2
 COMPILE_SECONDS = 200.0
 MAX_LOG_BYTES = 8192
 FUTURE = "from __future__ import annotations\n"
+PREPARE = """
+
+    def process_weights_after_loading(self):
+        self.forward = torch.compile(self.forward, dynamic=False)
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -338,12 +343,14 @@ def sources(task: ModuleTask, kernel: str) -> dict[str, str]:
 
 
 def compiled(source: str) -> str:
-    """Return a copy of a library's class whose forward is compiled."""
-    head, found, rest = source.rpartition("    def forward(")
-    assert found, "a class without a forward"
-    if "import torch" not in head.splitlines():  # some classes need parts of it alone
-        head = head.replace(FUTURE, f"{FUTURE}\nimport torch\n", 1)
-    return f"{head}    @torch.compile(dynamic=False)\n{found}{rest}"
+    """Return a copy of a library's class, the last of its file, whose forward is compiled.
+
+    Each module compiles its own. `@torch.compile` above a forward with default values fails where
+    the whole model is compiled (torch 2.11 and 2.13).
+    """
+    if "import torch" not in source.splitlines():  # some classes need parts of it alone
+        source = source.replace(FUTURE, f"{FUTURE}\nimport torch\n", 1)
+    return source.rstrip() + PREPARE
 
 
 def judged(
