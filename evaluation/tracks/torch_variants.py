@@ -22,8 +22,8 @@ import torch
 def {name}(*given):
     returned = reference(*[widened(value) for value in given])
     outputs = returned if isinstance(returned, tuple) else (returned,)
-    dtype = given[{like}].dtype
-    return tuple(y.to(dtype) if own else y for y, own in zip(outputs, {own}))
+    dtypes = [given[{like}].dtype if name == "dtype" else getattr(torch, name) for name in {dtypes}]
+    return tuple(y.to(dtype, copy=True) for y, dtype in zip(outputs, dtypes))
 
 
 def widened(value):
@@ -73,10 +73,10 @@ def source(operator: Operator, ending: str) -> str:
     """Return a source file: the reference, then the code that makes it an implementation."""
     reference = read_text(operator.folder / "reference.py")
     given = [argument.dtype for argument in operator.arguments if argument.role != "output"]
-    own = [argument.dtype == "dtype" for argument in operator.outputs]
+    dtypes = [argument.dtype for argument in operator.outputs]
     outputs = ", ".join(argument.name for argument in operator.outputs)
-    like = given.index("dtype") if any(own) else 0
-    words = {"name": operator.name, "outputs": outputs, "like": like, "own": own}
+    like = given.index("dtype") if "dtype" in dtypes else 0
+    words = {"name": operator.name, "outputs": outputs, "like": like, "dtypes": dtypes}
     return f"{reference}\n\n{ending.format(**words)}\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,20 @@ def test_honest_answers_import_what_they_name(operator: Operator, kind: str) -> 
             out = answered(example.source, operator.name, x, scale)[0]
         assert out.dtype == torch.float16
         assert out.tolist() == [[-2.0, 2.0]]
+
+
+def test_honest_answers_have_the_dtypes_and_memory_of_their_own(operator: Operator) -> None:
+    """An output may have a dtype of its own, and a reference may return a view of an input."""
+    (output,) = operator.outputs
+    outputs = (dataclasses.replace(output, dtype="float16"), output)
+    arguments = tuple(a for a in operator.arguments if a is not output) + outputs
+    changed = dataclasses.replace(operator, arguments=arguments)
+    (wide,) = (e for e in torch_variants.honest(changed, CPU) if e.name == "wide")
+    source = wide.source.replace("reference(*", "(lambda x, scale: (x, x))(*")
+    x = torch.tensor([[1.0, 3.0]])
+    half, same = answered(source, operator.name, x, 2.0)
+    assert (half.dtype, same.dtype) == (torch.float16, torch.float32)
+    assert same.tolist() == x.tolist() and same.data_ptr() != x.data_ptr()
 
 
 def test_mutants_import_what_they_name_and_are_wrong(operator: Operator) -> None:
