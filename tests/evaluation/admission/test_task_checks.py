@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.admission.fit import fit, write
 from evaluation.admission.task_checks import check_numbers, problems
 from evaluation.device_kind import CPU
 from evaluation.tasks.spec import Task, self_tested
@@ -62,3 +63,47 @@ def test_mean_in_which_roundings_cancel_is_accepted() -> None:
     task = load_task(TASKS, "bce_with_logits", "torch-to-torch", CPU)
     for _ in range(5):
         assert list(problems(check_numbers(task))) == []
+
+
+SIGNS = """
+title = "Signs"
+category = "Math"
+families = ["llm"]
+arguments = [
+    { name = "x", role = "input", shape = ["n"] },
+    { name = "out", role = "output", dtype = "bool", shape = ["n"] },
+    OUTPUT
+]
+
+[domain]
+dtypes = ["float32"]
+n = [1, 64]
+
+[models]
+few = { n = 48, source = "a test" }
+"""
+BOTH = '{ name = "more", role = "output", shape = ["n"] },'
+
+
+@pytest.mark.parametrize(
+    ("output", "result", "words"),
+    [
+        ("", "torch.signbit(x)", "no output has a tolerance"),
+        (BOTH, "torch.signbit(x + 1.001), torch.cos(x)", "times the allowed error"),
+    ],
+)
+def test_outputs_of_truth_values_have_no_tolerance(
+    tmp_path: Path, output: str, result: str, words: str
+) -> None:
+    folder = tmp_path / "signs"
+    folder.mkdir()
+    (folder / "task.toml").write_text(SIGNS.replace("OUTPUT", output))
+    text = f'"""Signs."""\n\nimport torch\n\n\ndef reference(x):\n    return {result}\n'
+    (folder / "reference.py").write_text(text)
+    write(folder, fit(folder))
+    (check,) = [
+        c
+        for c in check_numbers(load_task(tmp_path, "signs", "torch-to-torch", CPU))
+        if c.name == "tolerance"
+    ]
+    assert check.ok and words in check.message
