@@ -33,6 +33,7 @@ HEADROOM = 8
 """Growth of results from the published case on a CPU to the largest one, such as of sums."""
 LARGE = "large"
 """The family in which a number of Python overflows first."""
+_REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
 _FAMILY = re.compile(r"with (\w+) inputs")
 
 
@@ -48,8 +49,30 @@ class Checker:
         """Write the folder's files. Raises Unsupported with the reason of a refusal."""
         self._write()
         self._size()
+        self._copy_changed_inputs()
         self._families()
         self._fit()
+
+    def _copy_changed_inputs(self) -> None:
+        """Have the reference copy the inputs that it changes, such as running statistics.
+
+        No answer may change an input, so what the problem writes there is not compared.
+        """
+        reference = next(self._references())
+        inputs = self._nominal(reference, 1)
+        given = {n: x.clone() for n, x in inputs.items()}
+        scalars = {a.name: reference.case[a.name] for a in reference.operator.scalars}
+        try:
+            reference.operator.module().reference(**given, **scalars)
+        except Exception:  # a problem's code raises anything; `_families` finds out why
+            return
+        changed = [n for n, x in inputs.items() if not _equal((x,), (given[n],))]
+        if changed:
+            copies = "".join(f"    {name} = {name}.clone()\n" for name in changed)
+            written = self.written
+            written.reference = _REFERENCE.sub(rf"\g<0>{copies}", written.reference, count=1)
+            self.flags.append(f"changes to {', '.join(changed)} are not compared")
+            self._write()
 
     def _write(self) -> None:
         self.folder.mkdir(exist_ok=True)
