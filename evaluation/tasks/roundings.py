@@ -77,19 +77,23 @@ INTERPOLATIONS = ("upsample_bilinear", "upsample_linear", "upsample_bicubic", "u
 """Operations that make places inside their decompositions."""
 ADDENDS = {"addmm": 0, "baddbmm": 0, "addmv": 0, "convolution": 2}
 """Contractions that can have an addend, and its position."""
-_product_unit: ContextVar[float] = ContextVar(
-    "rounding of a product before its addend", default=0.0
-)
+PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
+"""Products that a library may split, and the position of their first factor."""
+HALVINGS = 3
+"""How often a product is split in two."""
+MIN_TERMS = 16
+"""Terms of a part, of which no library makes smaller ones."""
+_product_unit: ContextVar[float] = ContextVar("rounding of parts of a product", default=0.0)
 _at_once: ContextVar[float] = ContextVar("roundings that disturb an operation", default=1.0)
 LINEAR_ALGEBRA = ("linalg_", "triangular_solve", "cholesky", "_linalg_", "lu_", "_fft")
 
 
 @contextmanager
 def products_rounded_to(dtype: str) -> Iterator[None]:
-    """Round a product that has an addend to a dtype of 16 bits meanwhile, and to no other.
+    """Round partial sums of products to a dtype of 16 bits meanwhile, and to no other.
 
-    cuBLAS rounds partial sums so where it splits a product. Source: PyTorch's notes on numerical
-    accuracy, reduced precision reduction.
+    cuBLAS does so where it splits a product, and before an addend. Source: PyTorch's notes on
+    numerical accuracy, reduced precision reduction.
     """
     token = _product_unit.set(0.0 if dtype == "float32" else UNIT_ROUNDOFF.get(dtype, 0.0))
     try:
@@ -175,6 +179,10 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         if name in ADDENDS and _product_unit.get():
             addend, beta = args[ADDENDS[name]], named.get("beta", 1)
             result = self._with_rounded_product(result, addend, beta, _product_unit.get())
+        if name in PRODUCTS and _product_unit.get():
+            a, b = args[PRODUCTS[name] : PRODUCTS[name] + 2]
+            error = self._error_of_parts(a, b, _product_unit.get())
+            result = result + named.get("alpha", 1) * error
         if func._schema.is_mutable and not name.startswith("_"):
             return self._in_place(result, terms)
         return tree_map(lambda value: self._disturbed(value, terms), result)
@@ -185,6 +193,24 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         if addend.dim() == 1 and result.dim() > 2:  # of a convolution, one for each channel
             addend = addend.view(-1, *[1] * (result.dim() - 2))
         return result + self._error(result - beta * addend, (unit / self._unit) ** 2)
+
+    def _error_of_parts(self, a: torch.Tensor, b: torch.Tensor, unit: float) -> torch.Tensor:
+        """Return the error of a product whose halves, quarters and eighths are rounded."""
+        error = a.new_zeros(*a.shape[:-1], b.shape[-1])
+
+        def product(a: torch.Tensor, b: torch.Tensor, halvings: int) -> torch.Tensor:
+            if not halvings or a.shape[-1] < 2 * MIN_TERMS:
+                return a @ b
+            halves = [
+                product(*half, halvings - 1)
+                for half in zip(a.tensor_split(2, -1), b.tensor_split(2, -2), strict=True)
+            ]
+            for half in halves:
+                error.add_(self._error(half, (unit / self._unit) ** 2))
+            return halves[0].add_(halves[1])
+
+        product(a, b, HALVINGS)
+        return error
 
     def _error(self, value: torch.Tensor, terms: float) -> torch.Tensor:
         """Return a random error of `value`: relative, and of a number that is flushed to zero."""

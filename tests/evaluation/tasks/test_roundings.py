@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from evaluation.memory.verify import ESTIMATES
 from evaluation.tasks.float64 import lifted
 from evaluation.tasks.roundings import (
     UNIT,
@@ -106,6 +107,37 @@ def test_a_product_may_be_rounded_to_16_bits_before_its_addend(dtype: torch.dtyp
         assert largest_share() <= 1
     with products_rounded_to("float32"):
         assert largest_share() > 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_few_partial_sums_of_a_product_may_be_rounded_and_not_each_one(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(6)
+    a = torch.randn((16, 1024), generator=generator).to(dtype)
+    b = torch.randn((1024, 24), generator=generator).to(dtype)
+    name = str(dtype).removeprefix("torch.")
+    given = {"input": a.double(), "mat2": b.double()}
+    exact = torch.mm(**given)
+
+    def is_right(parts: int, in_float32: bool) -> bool:
+        total = torch.zeros(exact.shape)
+        for x, y in zip(a.tensor_split(parts, 1), b.tensor_split(parts, 0), strict=True):
+            product = x.float() @ y.float()
+            total = total + product.to(dtype) if in_float32 else (total + product).to(dtype).float()
+        allowed = Tolerance(2.5, 2.0).allowed(exact, size, 1, name)
+        return bool(((total.to(dtype).double() - exact).abs() <= allowed).all())
+
+    def size_of_many() -> torch.Tensor:
+        sizes = [size_of_roundings(torch.mm, given, generator)[0] for _ in range(ESTIMATES)]
+        return torch.stack(sizes).amax(0)
+
+    size = size_of_many()
+    assert not is_right(4, in_float32=True), "roundings of float32 do not allow it"
+    with products_rounded_to(name):
+        size = size_of_many()
+    for parts in (1, 2, 4, 8):
+        assert is_right(parts, in_float32=True), f"cuBLAS splits a product in {parts}"
+    for parts in (128, 1024):
+        assert not is_right(parts, in_float32=False), f"a sum of {dtype} over {parts} parts"
 
 
 def test_more_roundings_at_once_reach_over_the_corner_of_a_clamp() -> None:
