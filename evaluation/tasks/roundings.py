@@ -218,7 +218,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         error = torch.empty_like(flat)
         for part, noise, out in self._parts(flat, error):
             self._error_of_part(part, noise, terms, out)
-        return error.view(value.shape)
+        return error.masked_fill_(~flat.isfinite(), 0.0).view(value.shape)
 
     def _error_of_part(
         self, part: torch.Tensor, noise: torch.Tensor, terms: float, out: torch.Tensor
@@ -234,12 +234,15 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             return value
         flat = value.contiguous().view(-1)
         result, scale = torch.empty_like(flat), self._scale(terms)
-        far_from_zero = all(float(part.abs().min()) >= FAR_FROM_ZERO for part in _parts(flat))
+        ends = [[float(end) for end in part.abs().aminmax()] for part in _parts(flat)]
+        far_from_zero = all(least >= FAR_FROM_ZERO for least, _ in ends)
         for part, noise, out in self._parts(flat, result):
             if far_from_zero:
                 torch.addcmul(part, part, noise, value=scale, out=out)  # the same in one operation
             else:
                 self._error_of_part(part, noise, terms, out).add_(part)
+        if not all(math.isfinite(most) for _, most in ends):  # such as those of a mask
+            result = torch.where(flat.isfinite(), result, flat)
         return result.view(value.shape)
 
     def _parts(

@@ -34,6 +34,8 @@ HEADROOM = 8
 LARGE = "large"
 """The family in which a number of Python overflows first."""
 _REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
+_REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
+_REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
 _FAMILY = re.compile(r"with (\w+) inputs")
 
 

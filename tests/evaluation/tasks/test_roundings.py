@@ -140,6 +140,16 @@ def test_few_partial_sums_of_a_product_may_be_rounded_and_not_each_one(dtype: to
         assert not is_right(parts, in_float32=False), f"a sum of {dtype} over {parts} parts"
 
 
+def test_infinities_of_a_mask_are_not_disturbed() -> None:
+    """They would be no numbers then, and what they make so was given no roundings."""
+    x = torch.randn((9, 9), generator=torch.Generator().manual_seed(8))
+    mask = torch.full((9, 9), -torch.inf).triu(1)
+    masked = sized(lambda x: torch.softmax(x + mask, -1), x)
+    assert torch.equal(masked[1:] > 0, (mask == 0)[1:])
+    written = sized(lambda x: (x + mask).add_(1).exp(), x)
+    assert ((written > 0) == (mask == 0)).all()
+
+
 def test_more_roundings_at_once_reach_over_the_corner_of_a_clamp() -> None:
     below = torch.full((100,), 1 - 1.5 * UNIT, dtype=torch.float64)  # its square is 1 - 3 roundings
     above = torch.full((100,), 2.0, dtype=torch.float64)
