@@ -85,6 +85,14 @@ MIN_TERMS = 16
 """Terms of a part, of which no library makes smaller ones."""
 _product_unit: ContextVar[float] = ContextVar("rounding of parts of a product", default=0.0)
 _at_once: ContextVar[float] = ContextVar("roundings that disturb an operation", default=1.0)
+FACTORISATIONS = tuple(
+    "linalg_inv linalg_qr linalg_lu linalg_lstsq linalg_eig linalg_pinv linalg_householder"
+    " _linalg_svd _linalg_solve _linalg_eigh _linalg_det _linalg_slogdet lu_solve geqrf".split()
+)
+"""Operations whose errors are small beside the whole matrix, and not beside each element.
+
+Source: Higham, "Accuracy and Stability of Numerical Algorithms", on backward stability.
+"""
 LINEAR_ALGEBRA = ("linalg_", "triangular_solve", "cholesky", "_linalg_", "lu_", "_fft")
 
 
@@ -173,6 +181,10 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             if found is not NotImplemented:
                 return found
         terms = _terms(name, args, named)
+        if name.startswith(FACTORISATIONS):
+            args = tree_map(lambda value: self._disturbed_by_norm(value, terms), args)
+            result = func(*args, **named)
+            return tree_map(lambda value: self._disturbed_by_norm(value, terms), result)
         if terms > 1 or name.rstrip("_") in WITH_ARGUMENT:
             args = tree_map(lambda value: self._disturbed(value, terms), args)
         result = func(*args, **named)
@@ -193,6 +205,13 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         if addend.dim() == 1 and result.dim() > 2:  # of a convolution, one for each channel
             addend = addend.view(-1, *[1] * (result.dim() - 2))
         return result + self._error(result - beta * addend, (unit / self._unit) ** 2)
+
+    def _disturbed_by_norm(self, value: Any, terms: float) -> Any:
+        """Disturb each element of a matrix by roundings of its largest one."""
+        if not torch.is_tensor(value) or value.dtype is not torch.float64 or not value.numel():
+            return value
+        largest = value.abs().amax([-2, -1] if value.dim() > 1 else [], keepdim=True)
+        return value + self._error(largest.expand_as(value), terms)
 
     def _error_of_parts(self, a: torch.Tensor, b: torch.Tensor, unit: float) -> torch.Tensor:
         """Return the error of a product whose halves, quarters and eighths are rounded."""

@@ -150,6 +150,20 @@ def test_infinities_of_a_mask_are_not_disturbed() -> None:
     assert ((written > 0) == (mask == 0)).all()
 
 
+def test_factorisation_is_off_by_roundings_of_its_largest_element() -> None:
+    generator = torch.Generator().manual_seed(9)
+    x = torch.randn((12, 8), generator=generator) * torch.logspace(0, -4, 8)
+    exact, size = (
+        torch.linalg.qr(x.double()),
+        size_of_roundings(torch.linalg.qr, {"A": x.double()}, generator),
+    )
+    got = torch.linalg.qr(x)
+    for y, s, z in zip(exact, size, got, strict=True):
+        assert ((z - y).abs() <= Tolerance(4.0, 2.0).allowed(y, s, 1, "float32")).all()
+    (lower,) = size_of_roundings(torch.linalg.cholesky, {"input": torch.eye(3).double()}, generator)
+    assert (lower.fill_diagonal_(0) == 0).all(), "a factor of Cholesky keeps its zeros"
+
+
 def test_more_roundings_at_once_reach_over_the_corner_of_a_clamp() -> None:
     below = torch.full((100,), 1 - 1.5 * UNIT, dtype=torch.float64)  # its square is 1 - 3 roundings
     above = torch.full((100,), 2.0, dtype=torch.float64)
