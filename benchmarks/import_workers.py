@@ -49,6 +49,8 @@ def checked(task: Task, cache: Path, fork_server: ForkServer | None = None) -> R
         unsteady = admission.only_unsteady
     except TaskError as error:
         admitted, problems = False, [str(error)]
+    except Exception as error:  # a problem's code raises anything
+        admitted, problems = False, [f"its code raised {type(error).__name__}: {error}"]
     return {
         "hash": task.hash,
         "judge": JUDGE_VERSION,

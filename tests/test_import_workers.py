@@ -134,3 +134,17 @@ def test_worker_answers_after_one_of_its_processes_has_ended(tmp_path: Path) -> 
     assert result
     assert result["hash"] == task.hash
     assert "out must have the shape [1], got [0]" in result["problems"][0]
+
+
+def test_error_in_a_problem_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def admit(*_: object, **__: object) -> None:
+        raise RuntimeError("index 7 is out of bounds")
+
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    (folder / "task.toml").write_text(TOML)
+    (folder / "reference.py").write_text(REFERENCE)
+    monkeypatch.setattr(import_workers, "admit", admit)
+    result = import_workers.checked(load_task(tmp_path, "copy", "torch-to-torch", "cpu"), tmp_path)
+    assert not result["admitted"]
+    assert result["problems"] == ["its code raised RuntimeError: index 7 is out of bounds"]
