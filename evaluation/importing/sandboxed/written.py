@@ -109,9 +109,8 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
     bounded = _bounds(problem, general)
     dtype = _dtype_of_cases(call)
     arguments = [_argument(problem, n, shapes[n], bounded, dtype) for n in shapes]
-    quantised = any(x.is_floating_point() for x in call.tensors.values())
     arguments += [
-        {"name": n, "role": "output", **_dtype(y, dtype), "shape": s, **_compared(y, quantised)}
+        {"name": n, "role": "output", **_dtype(y, dtype), "shape": s, **_compared(y)}
         for n, y, s in zip(names, call.outputs, outputs, strict=True)
     ]
     arguments += [{"name": n, "role": "scalar", "dtype": "float32"} for n in scalars]
@@ -210,10 +209,12 @@ def _dtype(tensor: torch.Tensor, of_cases: str) -> dict[str, object]:
     return {} if name == of_cases else {"dtype": name}
 
 
-def _compared(output: torch.Tensor, quantised: bool) -> dict[str, object]:
-    """Return how an output is compared: a narrow integer made of floats may be rounded."""
-    narrow = output.dtype in (torch.int8, torch.uint8)
-    return {"compare": "rounded"} if narrow and quantised else {}
+def _compared(output: torch.Tensor) -> dict[str, object]:
+    """Return how an output is compared: a narrow integer may be rounded.
+
+    One that is made of integers alone has no roundings, so that it must be equal.
+    """
+    return {"compare": "rounded"} if output.dtype in (torch.int8, torch.uint8) else {}
 
 
 def _argument(
