@@ -293,13 +293,12 @@ def twice(x, by):
 """
 
 
-def test_a_compiler_is_not_given_up_on_after_eight_shapes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_is_not_given_up_on_after_eight_shapes(tmp_path: Path) -> None:
     from torch._dynamo import config
 
-    for name in ("recompile_limit", "accumulated_recompile_limit"):
-        monkeypatch.setattr(config, name, getattr(config, name))  # put back afterwards
-    TORCH.build({"twice.py": COUNTS}, TASK, tmp_path)
-    answer = TORCH.load(tmp_path, "twice").function
-    assert [answer(torch.zeros(n), 2.0)[1] for n in range(2, 22)] == list(range(1, 21))
+    limits = ("recompile_limit", "accumulated_recompile_limit")
+    # monkeypatch would delete what is no attribute of the module, and hide it from later tests.
+    with config.patch({name: getattr(config, name) for name in limits}):
+        TORCH.build({"twice.py": COUNTS}, TASK, tmp_path)
+        answer = TORCH.load(tmp_path, "twice").function
+        assert [answer(torch.zeros(n), 2.0)[1] for n in range(2, 22)] == list(range(1, 21))
