@@ -21,6 +21,7 @@ from arena.catalog.models import (
     TaskVersion,
     quarantine_has_reason,
 )
+from arena.leases import Leased
 from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
 from arena.runs.states import (
     RUN_ACTIVE,
@@ -204,7 +205,7 @@ class Submission(models.Model):
         return f"{self.run_id}-{self.round}"
 
 
-class Evaluation(Scores):
+class Evaluation(Scores, Leased):
     """One submission judged on one hardware.
 
     `private` may name hidden cases, `report` does not. `case` is the profiled case; it is empty for
@@ -233,12 +234,6 @@ class Evaluation(Scores):
     judge_version = models.CharField(max_length=50, blank=True)
     aka_score = models.FloatField(null=True, blank=True)
     noisy = models.BooleanField(default=False)
-    attempts = models.PositiveIntegerField(default=0)
-    lease = models.CharField(max_length=100, blank=True)
-    heartbeat_at = models.DateTimeField(default=timezone.now)
-    created_at = models.DateTimeField(default=timezone.now)
-    started_at = models.DateTimeField(null=True, blank=True)
-    ended_at = models.DateTimeField(null=True, blank=True)
 
     objects = EvaluationQuerySet.as_manager()
 
