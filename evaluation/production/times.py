@@ -82,10 +82,22 @@ def _all_captured(engaged: Mapping[str, Mapping[Regime, Engaged]], mode: str) ->
     return all(graph.get(mode, False) for graph in captured) if captured else None
 
 
+@dataclasses.dataclass(frozen=True)
+class MeasuredPhase:
+    """One phase of a model in every regime, and with each side in its best one."""
+
+    regimes: dict[Regime, Timing]
+    engaged: dict[Regime, Engaged]
+    chosen: tuple[Regime, Regime]
+    """The best regimes of candidate and baseline."""
+    best: Timing
+    not_compiled: bool
+    """True if the candidate ran in eager where the baseline was compiled."""
+
+
 def measured_times(trial: Trial) -> GateResult:
     """Return the result of the performance gate. Raises SubmissionError."""
     session = trial.session
-    plan, short = windows.PLANS[session.kind], windows.SHORT_PLANS.get(session.kind)
     limits = limits_of(trial.architecture.name)
     assert limits is not None, "the production gate came before"
     modules = {
@@ -96,40 +108,12 @@ def measured_times(trial: Trial) -> GateResult:
         }
         for task in session.tasks
     }
-    found: dict[str, dict[Regime, Timing]] = {}
-    best: dict[str, Timing] = {}
-    chosen: dict[str, tuple[Regime, Regime]] = {}
-    engaged: dict[str, dict[Regime, Engaged]] = {}
-    not_compiled: list[str] = []
-    for phase in trial.architecture.phases:
-        memory = session.phase_memory(phase, _slots(session, phase))
-        try:
-            pairs = {}
-            for regime in trial.extent.of(phase):
-                baseline = ModelWindows(session, "library", phase, memory, regime)
-                session.keep_compiled()
-                candidate = _candidate(session, phase, memory, regime)
-                both = engaged.setdefault(phase, {})[regime] = Engaged.of(candidate, baseline)
-                if regime is Regime.GRAPH and not any(both.captured.values()):
-                    continue  # neither runs so; the phase's other regimes are compared
-                if candidate.regime is not regime:
-                    not_compiled.append(phase)
-                timing = windows.measure(candidate, baseline, short or plan)
-                found.setdefault(phase, {})[regime] = timing
-                pairs[regime] = candidate, baseline
-                _check_budget(pairs, regime, limits)
-            for regime in close_to_best(found[phase]) if short else ():
-                found[phase][regime] = windows.measure(*pairs[regime], plan)
-                _check_budget(pairs, regime, limits)
-            ours = min(pairs, key=lambda regime: found[phase][regime].candidate_us)
-            theirs = min(pairs, key=lambda regime: found[phase][regime].baseline_us)
-            chosen[phase] = pairs[ours][0].regime, theirs
-            if ours is theirs:
-                best[phase] = found[phase][ours]
-            else:
-                best[phase] = windows.measure(pairs[ours][0], pairs[theirs][1], plan)
-        finally:
-            memory.close()
+    phases = {phase: _measured_phase(trial, phase, limits) for phase in trial.architecture.phases}
+    found = {phase: each.regimes for phase, each in phases.items()}
+    best = {phase: each.best for phase, each in phases.items()}
+    chosen = {phase: each.chosen for phase, each in phases.items()}
+    engaged = {phase: each.engaged for phase, each in phases.items()}
+    not_compiled = [phase for phase, each in phases.items() if each.not_compiled]
     _measure_again(session, modules, found)
     alone = modules[session.tasks[0].name] if len(modules) == 1 else {}
     reported = {mode: _reported(session, mode) for mode in ("candidate", "library")}
@@ -206,6 +190,45 @@ def _check_budget(
     Raises: SubmissionError.
     """
     windows.check_budget(pairs[regime][0], pairs[Regime.EAGER][1], limits)
+
+
+def _measured_phase(trial: Trial, phase: str, limits: Ratios) -> MeasuredPhase:
+    """Measure a phase in every regime. Raises SubmissionError."""
+    session = trial.session
+    plan, short = windows.PLANS[session.kind], windows.SHORT_PLANS.get(session.kind)
+    found: dict[Regime, Timing] = {}
+    engaged: dict[Regime, Engaged] = {}
+    pairs: dict[Regime, tuple[ModelWindows, ModelWindows]] = {}
+    memory = session.phase_memory(phase, _slots(session, phase))
+    try:
+        for regime in trial.extent.of(phase):
+            baseline = ModelWindows(session, "library", phase, memory, regime)
+            session.keep_compiled()
+            candidate = _candidate(session, phase, memory, regime)
+            engaged[regime] = both = Engaged.of(candidate, baseline)
+            if regime is Regime.GRAPH and not any(both.captured.values()):
+                continue  # neither runs so; the phase's other regimes are compared
+            found[regime] = windows.measure(candidate, baseline, short or plan)
+            pairs[regime] = candidate, baseline
+            _check_budget(pairs, regime, limits)
+        for regime in close_to_best(found) if short else ():
+            found[regime] = windows.measure(*pairs[regime], plan)
+            _check_budget(pairs, regime, limits)
+        ours = min(found, key=lambda regime: found[regime].candidate_us)
+        theirs = min(found, key=lambda regime: found[regime].baseline_us)
+        if ours is theirs:
+            best = found[ours]
+        else:
+            best = windows.measure(pairs[ours][0], pairs[theirs][1], plan)
+    finally:
+        memory.close()
+    return MeasuredPhase(
+        regimes=found,
+        engaged=engaged,
+        chosen=(pairs[ours][0].regime, theirs),
+        best=best,
+        not_compiled=any(pair[0].regime is not regime for regime, pair in pairs.items()),
+    )
 
 
 def _isolated(timings: Iterable[Timing]) -> float | None:
