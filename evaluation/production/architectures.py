@@ -33,7 +33,7 @@ COLLECTIVES = (
     "ReduceOp", "all_gather", "all_gather_into_tensor", "all_reduce", "broadcast", "get_rank",
     "get_world_size", "reduce_scatter_tensor",
 )  # fmt: skip
-"""What a module that is split over ranks may use of `torch.distributed`."""
+"""Names of `torch.distributed` that a module may use where it is split over ranks."""
 
 
 @dataclass(frozen=True)

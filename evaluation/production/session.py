@@ -84,10 +84,8 @@ class PhaseMemory:
         self._written[slot] = dict(inputs)
         for output in self.outputs.slot(slot).values():
             poison(output.view(-1), self.secret)
-        if self.inputs.bytes.is_cuda:
-            torch.cuda.synchronize(
-                self.inputs.bytes.device
-            )  # or a launch of another process could come before
+        if self.inputs.bytes.is_cuda:  # a launch of another process could come before
+            torch.cuda.synchronize(self.inputs.bytes.device)
 
     def read(self, slot: int, where: str, launches: int = 0) -> dict[str, torch.Tensor]:
         """Return copies of the outputs of a slot, where they are.

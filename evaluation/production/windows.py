@@ -33,7 +33,7 @@ PLANS = {
     GPU: Plan(0.015, 5, 15, 0.005, 2.0, SPREAD),
 }
 SHORT_PLANS = {GPU: Plan(0.015, 2, 3, 0.05, 0.5, SPREAD)}
-"""What shows that a regime is not the best of anyone; without one all are measured in full."""
+"""Plans that show whether a regime may be the best; without one all are measured in full."""
 MODULE_PLANS = {
     CPU: Plan(0.004, 7, 21, 0.02, 0.8, SPREAD),
     GPU: Plan(0.008, 5, 15, 0.015, 0.4, SPREAD),

@@ -48,7 +48,7 @@ class Policy:
     loopback_control: int = -1
     """Descriptor of a Unix socket that gets the sockets of its loopback network; -1 for none."""
     ranks: bool = False
-    """Whether its processes reach one another over a loopback interface, and nothing else."""
+    """Permission to reach one another over a loopback interface, and nothing else."""
     gpu: bool = False
     unprivileged_user: bool = False
     """Whether it runs as a user of its own. Its writable folders must then be in memory."""

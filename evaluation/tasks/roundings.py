@@ -80,7 +80,7 @@ ADDENDS = {"addmm": 0, "baddbmm": 0, "addmv": 0, "convolution": 2}
 PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 """Products that a library may split, and the position of their first factor."""
 HALVINGS = 3
-"""How often a product is split in two."""
+"""Number of times that a product is split in two."""
 MIN_TERMS = 16
 """Terms of a part, of which no library makes smaller ones."""
 _product_unit: ContextVar[float] = ContextVar("rounding of parts of a product", default=0.0)

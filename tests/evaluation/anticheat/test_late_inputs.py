@@ -262,7 +262,7 @@ def test_decoys_are_the_inputs_of_other_launches(ring: BufferRing) -> None:
 
 
 def test_decoys_are_inputs_that_were_written_for_the_window(ring: BufferRing) -> None:
-    """What another case left in the other slots may be no index that a launch can use."""
+    """Values of another case in the other slots may be no index that a launch can use."""
     for _ in range(20):
         ring.inputs.bytes.fill_(0x7F)
         ring.refill(5, 4)

@@ -132,7 +132,7 @@ def test_other_process_groups_and_native_code_are_rejected(source: str, message:
         (2, False, "llama_tp_mlp: its ranks need namespaces for a network of their own"),
     ],
 )
-def test_machine_that_cannot_run_the_ranks_says_why(
+def test_machine_without_gpus_or_isolation_for_the_ranks_is_refused(
     gpus: int, isolated: bool, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge, "gpu_count", lambda: gpus)
