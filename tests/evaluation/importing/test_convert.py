@@ -68,7 +68,8 @@ def test_network_is_out_of_reach():
 
 def test_code_that_ends_its_parent_refuses_itself_alone(monkeypatch):
     monkeypatch.setattr(convert, "check_source", lambda name, source: None)
-    kills = bad("kills", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)")
+    ends = "import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
+    kills = bad("kills", ends)  # and waits, so that it writes no result of its own
     first, second = convert.convert_all([kills, GOOD], KERNELBENCH, 100)
     assert isinstance(first, Refused) and "ended the process" in str(first)
     assert isinstance(second, Converted)
