@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from evaluation.admission.fit import one_thread, small_cases
-from evaluation.tasks.domain import dtype_of
+from evaluation.tasks.domain import dtype_of, tensor_bytes
 from evaluation.tasks.float64 import lifted, outputs_of, widened
 from evaluation.tasks.input_families import InputGenerator, torch_dtype
 from evaluation.tasks.operator import Operator
@@ -26,7 +26,7 @@ from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.spec import reference_hash
 from evaluation.tasks.tolerance import Tolerance
 from evaluation.tasks.toml_reader import read_text
-from evaluation.types import TaskCheck
+from evaluation.types import Argument, Split, TaskCheck
 
 TAILS = (1, 16, 32, 64, 128)
 """Elements left out at the end of a dimension."""
@@ -34,6 +34,8 @@ MAX_CASES = 6
 """Cases of each dtype on which mutants are compared."""
 MIN_KILLED = 12
 MAX_EDITS = 24
+MIN_SHARE = 0.02
+"""Share of the bytes of a seen case below which an input in bfloat16 saves at most 1 % of them."""
 BARELY = Tolerance(1.0, 1.0)
 """Error below which float32 cannot tell two results."""
 ADVICE = "add input families, widen the domain, or define `magnitude` and `reduction`"
@@ -91,7 +93,9 @@ def _check_mutants(operator: Operator) -> TaskCheck:
             if outcome.killed:
                 del alive[name]
     killed = [name for name, outcome in outcomes.items() if outcome.killed]
+    gain_nothing = {f"{a.name} in bfloat16" for a in _small_inputs(operator)}
     survived = [name for name, o in outcomes.items() if o.differs and not o.killed]
+    survived = [name for name in survived if name not in gain_nothing]
     text = f"{len(killed)} wrong implementations made from the reference fail"
     same = sum(not o.differs and not o.killed for o in outcomes.values())
     text += f", {same} are equivalent" if same else ""
@@ -100,6 +104,15 @@ def _check_mutants(operator: Operator) -> TaskCheck:
     if len(killed) < MIN_KILLED:
         return TaskCheck("mutants", False, f"{text}; at least {MIN_KILLED} must: {ADVICE}")
     return TaskCheck("mutants", True, text)
+
+
+def _small_inputs(operator: Operator) -> Iterator[Argument]:
+    """Yield the inputs that have less than MIN_SHARE of the bytes of every seen case."""
+    seen = [case for case in operator.cases if case.split is Split.SEEN]
+    for argument in operator.inputs:
+        shares = (tensor_bytes([argument], c) / tensor_bytes(operator.arguments, c) for c in seen)
+        if max(shares) < MIN_SHARE:
+            yield argument
 
 
 def _launches(

@@ -27,6 +27,8 @@ from evaluation.tasks.spec import load_operator
 from evaluation.types import Split
 
 CASE_MB = (24, 12, 6, 3, 2, 1)
+MORE_MB = (48, 96, 192)
+"""Tried in order where the weights of a model leave no room for its smallest inputs."""
 MAX_OPERATIONS = 4e8
 """Operations of the largest case on a CPU."""
 HEADROOM = 8
@@ -90,26 +92,29 @@ class Checker:
 
     def _size(self) -> None:
         """Choose the largest tensors of a case whose operations a CPU does in a moment."""
-        for megabytes in CASE_MB[:1] if self.written.has_data else CASE_MB:
-            self.written.case_mb = megabytes
-            self._write()
+        for megabytes in (CASE_MB[0], *MORE_MB):
             try:
-                operator = self._operator()
+                operator = self._with_cases_of(megabytes)
+                break
             except Unsupported as error:
-                if megabytes == CASE_MB[0]:
-                    raise Unsupported(f"cannot be made small enough for a CPU: {error}") from error
+                reason = f"cannot be made small enough for a CPU: {error}"
+        else:
+            raise Unsupported(reason)
+        smaller = () if self.written.has_data or megabytes != CASE_MB[0] else CASE_MB[1:]
+        for fewer in smaller:
+            if _operations(operator) <= MAX_OPERATIONS:
                 break
-            seen = [case for case in operator.cases if case.split is Split.SEEN]
-            module = operator.module()
-            enough = megabytes
-            if self.written.has_data:
+            try:
+                operator = self._with_cases_of(fewer)
+            except Unsupported:
                 break
-            _, count = counted_cost(module.reference, operator.arguments, seen[0])
-            if count <= MAX_OPERATIONS:
-                break
-        self.written.case_mb = enough
+            megabytes = fewer
+        self._with_cases_of(megabytes, GPU)
+
+    def _with_cases_of(self, megabytes: int, kind: str = CPU) -> Operator:
+        self.written.case_mb = megabytes
         self._write()
-        self._operator(GPU)
+        return self._operator(kind)
 
     def _families(self) -> None:
         """Keep the input families for which the truth is finite."""
@@ -307,3 +312,10 @@ class _Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _equal(one: tuple[torch.Tensor, ...], other: tuple[torch.Tensor, ...]) -> bool:
     return all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(one, other, strict=True))
+
+
+def _operations(operator: Operator) -> float:
+    """Return the operations of the first seen case."""
+    seen = next(case for case in operator.cases if case.split is Split.SEEN)
+    _, count = counted_cost(operator.module().reference, operator.arguments, seen)
+    return count

@@ -90,6 +90,14 @@ def test_loose_tolerance_lets_mutants_pass_and_is_refused(place: Path) -> None:
     assert "these pass: " in found.message
 
 
+@pytest.mark.parametrize(("cols", "admitted"), [(32, False), (64, True)])
+def test_bfloat16_of_a_small_input_may_pass(place: Path, cols: int, admitted: bool) -> None:
+    (place / "task.toml").write_text(TOML.replace("cols = 32", f"cols = {cols}"))
+    found = check_mutants(written(place, "a * x.sum(-1) + 3e-4 * bias", c2=100.0))
+    assert found.ok == admitted, found.message
+    assert admitted or found.message.startswith("these pass: bias in bfloat16; ")
+
+
 def test_degenerate_operator_is_refused(place: Path) -> None:
     written(place, "a * x.sum(-1) * 0")
     with pytest.raises(TaskError, match="cannot tell inputs in bfloat16 from float32"):

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.importing.sandboxed import checked
 from evaluation.importing.sandboxed.checked import Checker
+from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.tasks.roundings import size_of_roundings
 
 
@@ -22,6 +24,40 @@ def test_results_at_the_end_of_float32_are_not_finite(
     result = torch.tensor([1.0, -value], dtype=torch.float64)
     monkeypatch.setattr(checker, "_exact", lambda family, seed: (result,))
     assert checker._is_finite("nominal") is finite
+
+
+@pytest.mark.parametrize(
+    ("least", "operations", "chosen"), [(70, 9e9, 96), (1, 9e9, 1), (1, 1, 24)]
+)
+def test_cases_get_room_for_weights_and_are_small_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int, operations: float, chosen: int
+) -> None:
+    checker = checker_of_weights(tmp_path, monkeypatch, least)
+    monkeypatch.setattr(checked, "_operations", lambda operator: operations)
+    checker._size()
+    assert checker.written.case_mb == chosen
+
+
+def test_model_with_huge_weights_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker = checker_of_weights(tmp_path, monkeypatch, least=500)
+    with pytest.raises(Unsupported, match="small enough for a CPU: needs 500 MB"):
+        checker._size()
+
+
+def checker_of_weights(folder: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> Checker:
+    """Return one whose task can be loaded with tensors of at least so many megabytes."""
+    written: Any = SimpleNamespace(has_data=False, case_mb=0)
+    checker = Checker(written, folder)
+
+    def operator(kind: str) -> None:
+        if written.case_mb < least:
+            raise Unsupported(f"needs {least} MB")
+
+    monkeypatch.setattr(checker, "_write", lambda: None)
+    monkeypatch.setattr(checker, "_operator", operator)
+    return checker
 
 
 def test_whole_numbers_may_be_rounded_only_where_they_are_made_of_floats() -> None:
