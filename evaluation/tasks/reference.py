@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 import torch
 
@@ -68,19 +67,26 @@ class Reference:
             for a in self.operator.inputs
         }
 
-    def expected(self, inputs: Tensors, estimates: int = 1) -> dict[str, ExpectedOutput]:
-        """Return the expected outputs for `inputs`, computed in float64.
+    def expected(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
+        """Return the expected outputs for `inputs`, computed in float64."""
+        return next(self.estimates(inputs))
 
-        The size of roundings is the largest of so many `estimates`. Every second of them disturbs
+    def estimates(self, inputs: Tensors) -> Iterator[dict[str, ExpectedOutput]]:
+        """Yield the expected outputs without end, with allowed errors that never shrink.
+
+        The size of roundings is the largest of all estimates so far. Every second one disturbs
         operations by as many roundings as the tolerance allows, and counts the change by one.
         """
         wide = widened(inputs)
-        sizes = []
-        for number in range(estimates):
-            with disturbed_by(max(1.0, self._tolerance.c2) if number % 2 else 1.0):
-                sizes.append(self._call("magnitude", wide))
-        largest = tuple(reduce(torch.maximum, of_output) for of_output in zip(*sizes, strict=True))
-        return self._bounded(wide, self._call("exact", wide), largest, self._tolerance)
+        exact = self._call("exact", wide)
+        roundings, others = 1.0, max(1.0, self._tolerance.c2)
+        largest: tuple[torch.Tensor, ...] = ()
+        while True:
+            with disturbed_by(roundings):
+                sizes = self._call("magnitude", wide)
+            largest = tuple(map(torch.maximum, largest, sizes)) if largest else sizes
+            yield self._bounded(wide, exact, largest, self._tolerance)
+            roundings, others = others, roundings
 
     def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
         """Return the expected outputs of many launches, stacked along the first dimension."""

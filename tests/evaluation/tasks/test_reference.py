@@ -13,7 +13,7 @@ import torch
 
 from evaluation.errors import SubmissionError
 from evaluation.memory.poison import poison
-from evaluation.memory.verify import ESTIMATES, acceptable, compare, compare_launch
+from evaluation.memory.verify import MAX_ESTIMATES, acceptable, compare, compare_launch
 from evaluation.tasks.defaults import complete
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
@@ -186,13 +186,16 @@ def test_size_of_roundings_that_was_too_small_by_chance_refuses_nothing(
     estimated: tuple[Reference, list[float]],
 ) -> None:
     reference, sizes = estimated
-    sizes += [0.0, *[0.0] * (ESTIMATES - 1), 1e4]
+    sizes += [*[0.0] * (MAX_ESTIMATES - 1), 1e4]
     assert 0 < launched(reference, 1e-4) <= 1 and not sizes
 
 
-def test_right_values_need_one_estimate(estimated: tuple[Reference, list[float]]) -> None:
+@pytest.mark.parametrize("needed", [1, 3])
+def test_right_values_need_no_more_estimates_than_one_that_is_large_enough(
+    estimated: tuple[Reference, list[float]], needed: int
+) -> None:
     reference, sizes = estimated
-    sizes.append(1e4)
+    sizes += [*[0.0] * (needed - 1), 1e4]
     assert launched(reference, 1e-4) <= 1 and not sizes
 
 
@@ -200,7 +203,7 @@ def test_values_beyond_the_largest_estimate_are_refused(
     estimated: tuple[Reference, list[float]],
 ) -> None:
     reference, sizes = estimated
-    sizes += [1e4] * (1 + ESTIMATES)
+    sizes += [1e4] * MAX_ESTIMATES
     with pytest.raises(SubmissionError, match=r"out\[0\] is wrong") as raised:
         launched(reference, 1e-1)
     assert raised.value.reason is Reason.WRONG_VALUES and not sizes
