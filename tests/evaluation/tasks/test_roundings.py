@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from evaluation.memory.verify import ESTIMATES
+from evaluation.memory.verify import MAX_ESTIMATES
 from evaluation.tasks.float64 import lifted
 from evaluation.tasks.roundings import (
     UNIT,
@@ -127,7 +127,7 @@ def test_few_partial_sums_of_a_product_may_be_rounded_and_not_each_one(dtype: to
         return bool(((total.to(dtype).double() - exact).abs() <= allowed).all())
 
     def size_of_many() -> torch.Tensor:
-        sizes = [size_of_roundings(torch.mm, given, generator)[0] for _ in range(ESTIMATES)]
+        sizes = [size_of_roundings(torch.mm, given, generator)[0] for _ in range(MAX_ESTIMATES)]
         return torch.stack(sizes).amax(0)
 
     size = size_of_many()
