@@ -94,8 +94,7 @@ def _check_mutants(operator: Operator) -> TaskCheck:
                 del alive[name]
     killed = [name for name, outcome in outcomes.items() if outcome.killed]
     gain_nothing = {f"{a.name} in bfloat16" for a in _small_inputs(operator)}
-    survived = [name for name, o in outcomes.items() if o.differs and not o.killed]
-    survived = [name for name in survived if name not in gain_nothing]
+    survived = [name for name in alive if outcomes[name].differs and name not in gain_nothing]
     text = f"{len(killed)} wrong implementations made from the reference fail"
     same = sum(not o.differs and not o.killed for o in outcomes.values())
     text += f", {same} are equivalent" if same else ""

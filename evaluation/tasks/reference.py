@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -79,14 +80,12 @@ class Reference:
         """
         wide = widened(inputs)
         exact = self._call("exact", wide)
-        roundings, others = 1.0, max(1.0, self._tolerance.c2)
         largest: tuple[torch.Tensor, ...] = ()
-        while True:
+        for roundings in itertools.cycle((1.0, max(1.0, self._tolerance.c2))):
             with disturbed_by(roundings):
                 sizes = self._call("magnitude", wide)
             largest = tuple(map(torch.maximum, largest, sizes)) if largest else sizes
             yield self._bounded(wide, exact, largest, self._tolerance)
-            roundings, others = others, roundings
 
     def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
         """Return the expected outputs of many launches, stacked along the first dimension."""

@@ -37,8 +37,6 @@ MAX_FLOAT32 = torch.finfo(torch.float32).max / HEADROOM
 LARGE = "large"
 """The family in which a number of Python overflows first."""
 _REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
-_REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
-_REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
 _FAMILY = re.compile(r"with (\w+) inputs")
 
 

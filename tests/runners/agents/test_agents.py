@@ -189,7 +189,7 @@ def test_scripted_without_a_recording_lists_those_that_exist(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
 def test_recordings_replay_to_their_end(path: Path, tmp_path: Path) -> None:
-    steps = [step for step in json.loads(path.read_text())["steps"] if "pause" not in step]
+    steps = json.loads(path.read_text())["steps"]
     target = next(step["write"] for step in steps if "write" in step)
     harness = AgentHarness(tmp_path, "", target)
     ended = harness.work("scripted", lambda source: failed("BUILD_ERROR"), {"steps": steps})
