@@ -1,7 +1,7 @@
 """Ablation: which tricks escape where a single mechanism of the judge is turned off.
 
     python benchmarks/ablation.py [--device cpu|gpu] [--mechanism NAME ...] [--tricks PATTERN ...]
-        [--seconds SECONDS] [--output FILE]
+        [--seconds SECONDS] [--keep] [--output FILE]
 
 Each trick of the suite is judged with every mechanism on, static analysis off. Those that compile,
 integrity or correctness refuse do not concern timing and are left, unless one of the mechanisms
@@ -13,10 +13,11 @@ counterpart's, of as many verdicts on each. Such a cell is repeated, and so is o
 baseline, since that works at times only. A trick that must be refused may pass without a gain: it
 shows that something can be done, not that it pays on so small a case or so busy a machine.
 
-An H200 takes about eleven minutes, so two calls with `--seconds 540`.
+An H200 takes about half an hour, so four calls with `--seconds 540`.
 
-No verdict is started later than SECONDS after the start. FILE is continued by the same command, and
-begun anew where the judge's source has changed.
+No verdict is started later than SECONDS after the start. FILE is continued by the same command.
+Where the judge's source has changed since, it is begun anew; with `--keep` the cells of the earlier
+source stay, and each names its source.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     ends = time.monotonic() + options.seconds
     device = detect.device_for(options.device, options.cache)
-    ablation = Ablation(options.device, options.cache, options.output, provenance(device))
+    about = provenance(device)
+    ablation = Ablation(options.device, options.cache, options.output, about, options.keep)
     tricks = [
         trick
         for trick in ablation.suite.submissions("hostile" if options.device == GPU else "tricks")
@@ -103,6 +105,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--mechanism", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--tricks", nargs="+", default=["*"], metavar="PATTERN")
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
@@ -116,7 +119,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 class Ablation:
     """The cells of one table, in a file that is written after each."""
 
-    def __init__(self, kind: str, cache: Path, output: Path, about: dict[str, Any]) -> None:
+    def __init__(
+        self, kind: str, cache: Path, output: Path, about: dict[str, Any], keep: bool = False
+    ) -> None:
         self.kind, self.cache, self.output, self.about = kind, cache, output, about
         if kind == GPU:
             from tests.gpu import conftest, submissions
@@ -127,8 +132,10 @@ class Ablation:
         self.cells: dict[str, dict[str, dict[str, Any]]] = {}
         if output.is_file():
             known = json.loads(output.read_text())
-            if known["judge"]["source"] == source_of_judge():
+            if keep or known["judge"]["source"] == source_of_judge():
                 self.cells = known["cells"]
+                for cell in (cell for cells in self.cells.values() for cell in cells.values()):
+                    cell.setdefault("source", known["judge"]["source"])
             else:
                 print(f"{output} is of another judge and begun anew")
         self._honest: dict[tuple[str, str], list[Report]] = {}
@@ -155,6 +162,7 @@ class Ablation:
                 mechanism.off(patch)
             cell = self._cell(trick, name)
         cell["seconds"] = round(time.monotonic() - started, 1)
+        cell["source"] = source_of_judge()
         self.cells.setdefault(trick.name, {})[name] = cell
         print(f"{now()} {name} {trick.name}: {json.dumps(cell)}", flush=True)
         write_json(self.output, self._data(), indent=1)
@@ -233,15 +241,16 @@ class Ablation:
         return rows
 
     def _data(self) -> dict[str, Any]:
-        all_on = [cells[ALL_ON] for cells in self.cells.values() if ALL_ON in cells]
+        found = {trick: cells[ALL_ON] for trick, cells in self.cells.items() if ALL_ON in cells}
+        escapes = [trick for trick, cell in found.items() if cell["escapes"]]
+        passes = [trick for trick, cell in found.items() if cell["passes"]]
         return {
             "command": f"python benchmarks/ablation.py --device {self.kind}",
             **self.about,
             "bound": gains.BOUND,
-            "gates": Counter(cell["gate"] or "passed" for cell in all_on),
-            "escapes_with_all_on": [
-                trick for trick, cells in self.cells.items() if cells[ALL_ON]["escapes"]
-            ],
+            "gates": Counter(cell["gate"] or "passed" for cell in found.values()),
+            "escapes_with_all_on": escapes,
+            "passes_with_all_on": [trick for trick in passes if trick not in escapes],
             "mechanisms": self.table(),
             "cells": self.cells,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -89,3 +90,14 @@ def test_table_counts_what_gets_through_without_a_mechanism_only(ablation: Ablat
     assert row["refuses"] == ["faster", "slower", "caught"]
     assert (row["tried"], row["escapes"], row["passes"]) == (4, ["faster"], ["slower"])
     assert ablation.table()["values"]["tried"] == 0
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_cells_of_an_earlier_judge_stay_where_they_are_kept(tmp_path: Path, keep: bool) -> None:
+    output = tmp_path / "ablation.json"
+    known = {"trick.cpp": {ALL_ON: cell("correctness")}}
+    output.write_text(json.dumps({"judge": {"source": "earlier"}, "cells": known}))
+    cells = Ablation(CPU, tmp_path, output, {}, keep).cells
+    assert cells == (
+        {"trick.cpp": {ALL_ON: {**cell("correctness"), "source": "earlier"}}} if keep else {}
+    )

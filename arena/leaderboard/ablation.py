@@ -38,6 +38,8 @@ class AblationTable:
     bound: float
     escapes: Sequence[str]
     """Tricks that gain more than the bound with every mechanism on."""
+    passes: Sequence[str]
+    """Tricks that must be refused and pass then, without such a gain."""
     rows: Sequence[MechanismRow]
 
 
@@ -58,6 +60,7 @@ def _table(data: Mapping[str, Any]) -> AblationTable:
         refused_before=before,
         bound=data["bound"],
         escapes=[_name(trick) for trick in data["escapes_with_all_on"]],
+        passes=[_name(trick) for trick in data["passes_with_all_on"]],
         rows=[
             MechanismRow(
                 title=row["title"],

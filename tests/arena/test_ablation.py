@@ -27,9 +27,10 @@ def write_results(folder: Path, kind: str, **changes: Any) -> None:
             "passed": 1,
         },
         "escapes_with_all_on": [],
+        "passes_with_all_on": ["in_vain.py"],
         "mechanisms": {
             "late-inputs": {**row, "escapes": ["window_ahead.cpp"], "passes": ["at_once.py"]},
-            "poison": {"title": "Poison", "refuses": [], "tried": 1, "escapes": [], "passes": []},
+            "poison": {"title": "Poison", "refuses": [], "tried": 0, "escapes": [], "passes": []},
         },
     }
     (folder / f"ablation-{kind}.json").write_text(json.dumps(data | changes))
@@ -46,6 +47,7 @@ def test_ablation_tables_count_refusals_and_name_escapes(tmp_path: Path) -> None
     assert (first.device, second.device) == ("Test cpu", "Test gpu")
     assert (first.tricks, first.refused_before, first.bound) == (8, 5, 0.01)
     assert (first.escapes, second.escapes) == (["seen late"], [])
+    assert first.passes == ["in vain"]
     late, poison = first.rows
     assert (late.refused, late.tried) == (2, 3)
     assert (late.escapes, late.passes) == (["window ahead"], ["at once"])
@@ -59,6 +61,8 @@ def test_methodology_page_shows_the_ablation(client, settings, tmp_path: Path) -
     write_results(tmp_path, "cpu", escapes_with_all_on=["seen_late.cuda.cu"])
     html = client.get("/methodology/").content.decode()
     assert "Test cpu" in html and "window ahead" in html and "seen late" in html
+    assert "1 that must be refused passes without a gain: in vain." in " ".join(html.split())
+    assert html.count("not tried") == 2, "nothing is said of the mechanism that was never off"
     assert "python benchmarks/ablation.py" not in html
 
 
