@@ -1,11 +1,16 @@
 """Admission of every task that this machine can judge: a file of results for each device kind.
 
-    python benchmarks/admission.py [PATTERN ...] [--within SECONDS] [--cache FOLDER] [--output FILE]
+    python benchmarks/admission.py [PATTERN ...] [--self-test] [--within SECONDS] [--cache FOLDER]
+        [--output FILE]
 
 Checks the tasks for the machine's GPUs, one on each at a time, or without a GPU those for its CPU,
 in the order of the PATTERNs. Tasks whose current version is in FILE are skipped, so that a run can
-be continued. No task is started later than SECONDS after the start. On a CPU, an operator without
-mutants of its own is checked in this process: that takes seconds.
+be continued. No task is started later than SECONDS after the start.
+
+With --self-test, trivial submissions and mutants are judged too, for operators that have mutants of
+their own. A result says by its number of answers in which form a task was checked: without probes
+it was no self-test, and is not current for one. A self-test is current for both forms. On a CPU,
+the short form is checked in this process: that takes seconds.
 """
 
 from __future__ import annotations
@@ -27,14 +32,14 @@ os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a ca
 
 import torch
 
-from benchmarks.shared import ROOT, is_current, now, resumable_options, write_json
-from evaluation.admission.admit import admit
+from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
+from evaluation.admission.admit import admit, is_self_test
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.errors import Broken, TaskError
 from evaluation.languages import languages
-from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
+from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.tracks.load import load_tasks
 from evaluation.types import to_json
 from runners.worker.bench import Bench, shares, taken
@@ -42,7 +47,13 @@ from runners.worker.bench import Bench, shares, taken
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the chosen tasks; the exit code is 0 if all are admitted."""
-    options = resumable_options(__doc__.partition("\n")[0], arguments)
+    parser = resumable_parser(__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--self-test",
+        action="store_true",
+        help="also judge trivial submissions and mutants, if an operator has its own",
+    )
+    options = parser.parse_args(arguments)
     cache = options.cache.absolute()
     devices = _devices(cache)
     output = options.output or ROOT / f"benchmarks/results/admission-{devices[0].kind}.json"
@@ -55,9 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     chosen = [t for p in options.patterns for t in here if fnmatchcase(t.slug, p)]
     tasks = list({task.slug: task for task in chosen}.values())
-    checks = Checks(devices, known, output, time.monotonic() + options.within, cache)
-    checks.run([task for task in tasks if not _is_current(known, task)])
-    skipped = [task.slug for task in tasks if not _is_current(checks.results, task)]
+    self_test, end = options.self_test, time.monotonic() + options.within
+    checks = Checks(devices, known, output, end, cache, self_test)
+    checks.run([task for task in tasks if not _is_current(known, task, self_test)])
+    skipped = [task.slug for task in tasks if not _is_current(checks.results, task, self_test)]
     checked = [task.slug for task in tasks if task.slug not in skipped]
     refused = [slug for slug in checked if not checks.results[slug]["admitted"]]
     print(f"{len(checked) - len(refused)} of {len(tasks)} tasks are admitted")
@@ -74,20 +86,31 @@ def _devices(cache: Path) -> list[Device]:
     return [device for device in devices if device.slug == devices[0].slug]
 
 
-def _is_current(results: dict[str, Any], task: Task) -> bool:
-    """Return whether the results have this version of a task, by a judge whose admissions hold."""
+def _is_current(results: dict[str, Any], task: Task, self_test: bool) -> bool:
+    """Return whether the results have this version of a task, by a judge whose admissions hold.
+
+    A self-test counts for every request, and nothing else for a request of one.
+    """
     result = results.get(task.slug, {})
-    return is_current(result, hash=task.hash, answers_hash=task.answers_hash)
+    if not is_current(result, hash=task.hash, answers_hash=task.answers_hash):
+        return False
+    return bool(result["answers"]["probe"]) or not is_self_test(task, self_test)
 
 
 class Checks:
     """Admissions of tasks, one on each device at a time; results are written after each."""
 
     def __init__(
-        self, devices: list[Device], results: dict[str, Any], output: Path, end: float, cache: Path
+        self,
+        devices: list[Device],
+        results: dict[str, Any],
+        output: Path,
+        end: float,
+        cache: Path,
+        self_test: bool,
     ) -> None:
         self.devices, self.results, self.output = devices, results, output
-        self.end, self.cache = end, cache
+        self.end, self.cache, self.self_test = end, cache, self_test
         self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
         self._lock = threading.Lock()
 
@@ -118,7 +141,7 @@ class Checks:
         """Record a task's admission; without one, report the judge's failure and skip the task."""
         started = time.perf_counter()
         try:
-            if task.kind == CPU and not has_mutants(task.operator.folder):
+            if task.kind == CPU and not is_self_test(task, self.self_test):
                 admission = to_json(admit(task, self.cache))
             else:
                 admission = self._admitted(task, bench)
@@ -130,7 +153,9 @@ class Checks:
     def _admitted(self, task: Task, bench: Bench) -> Any:
         """Return a task's admission in a process that sees one device. Raises ValueError."""
         command = (sys.executable, "-m", "evaluation", "admit", task.operator.name)
-        options = (task.track.slug, "--json", "--cache", str(self.cache))
+        options = [task.track.slug, "--json", "--cache", str(self.cache)]
+        if self.self_test:
+            options.append("--self-test")
         environment = {**os.environ, **bench.environment}
         process = subprocess.run(
             (*command, *options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True

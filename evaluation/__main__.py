@@ -138,6 +138,11 @@ def parser() -> argparse.ArgumentParser:
     admit.add_argument("operator", help="a folder of tasks, such as rms_norm, or one task")
     admit.add_argument("track", nargs="?", help="default: every track of the operator")
     admit.add_argument("--stream", action="store_true", help="print a JSON line for each step")
+    admit.add_argument(
+        "--self-test",
+        action="store_true",
+        help="also judge trivial submissions and mutants, if an operator has its own",
+    )
     for command in (judge, profile, admit):
         command.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
         command.add_argument(
@@ -248,8 +253,8 @@ def _admitted(task: Task, options: argparse.Namespace) -> bool:
         task.slug,
         options,
         languages()[task.track.target].runs_here() or _misplaced(task, options),
-        partial(admit, task, options.cache),
-        lambda: sum(1 for _ in implementations(task)),
+        partial(admit, task, options.cache, self_test=options.self_test),
+        lambda: sum(1 for _ in implementations(task, self_test=options.self_test)),
     )
 
 

@@ -86,11 +86,12 @@ def admitted(
         emit("skipped", {"message": unavailable})
         print(f"{slug}: skipped: {unavailable}", file=sys.stderr)
         return True
-    if count and not (options.json or options.stream):
-        print(f"{slug}: judging every implementation kept beside it", flush=True)
     try:
         if count:
-            emit("task", {"count": count()})
+            number = count()
+            emit("task", {"count": number})
+            if not (options.json or options.stream):
+                print(f"{slug}: judging {number} implementations", flush=True)
         admission = admit(report)
     except TaskError as error:
         if not options.stream:

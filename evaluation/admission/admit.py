@@ -1,13 +1,14 @@
 """Admission of a task: wrong implementations fail, honest ones pass, and times repeat.
 
-The wrong ones are the trivial submissions (zeros, a constant, a copied input, untouched memory) and
-the task's own mutants. Implementations are built in parallel, and judged in turn on seen, boundary
-and hidden cases. Last, an honest one is timed twice against the baseline, in fresh processes.
+Wrong implementations are made from the reference (see `reference_mutants`) and compared in this
+process, in seconds. Honest ones, two in PyTorch and those beside the task, are built in parallel
+and judged in turn on seen, boundary and hidden cases. One that computes the same values as another
+is spared the hidden cases. Last, an honest one is timed twice against the baseline, in fresh
+processes.
 
-An operator without mutants of its own relies on these tests of the languages. Its wrong
-implementations are made from the reference (see `reference_mutants`) and compared in this process,
-in seconds. Its honest ones, two in PyTorch and what it has beside, are judged as all others are.
-Only the one that computes the same values as another is spared the hidden cases, which take long.
+A self-test tests the judge's languages as well, on an operator that has mutants of its own. Wrong
+implementations then pass through the whole judge in the language of the track: the operator's
+mutants and the trivial submissions (zeros, a constant, a copied input, untouched memory).
 """
 
 from __future__ import annotations
@@ -107,6 +108,8 @@ class Admission:
     problems: tuple[str, ...]
     admitted: bool
     checks: tuple[TaskCheck, ...] = ()
+    self_test: bool = False
+    """Whether trivial submissions and the operator's own mutants were judged."""
     only_unsteady: bool = False
     """Whether its one problem is that times do not repeat, as on a busy machine."""
 
@@ -116,30 +119,34 @@ def admit(
     cache: Path,
     report: Callable[[Attempt | TaskCheck], None] = lambda found: None,
     fork_server: ForkServer | None = None,
+    *,
+    self_test: bool = False,
 ) -> Admission:
-    """Judge every implementation of `task`, and time an honest one twice.
+    """Judge the honest implementations of `task`, and time one twice; wrong ones must fail.
 
-    `report` is called with each check and each attempt. A `fork_server` can serve many tasks, since
-    it starts as slowly as PyTorch is imported.
+    With `self_test`, an operator that has mutants of its own is judged with them. Others have none
+    to try, and are checked as without it. `report` is called with each check and each attempt. A
+    `fork_server` can serve many tasks, since it starts as slowly as PyTorch is imported.
 
     Raises: TaskError where the task's own files are faulty.
     """
-    chosen = tuple(implementations(task))
+    self_test = is_self_test(task, self_test)
+    chosen = tuple(implementations(task, self_test=self_test))
     check_reference(task)
     checks = task_checks.check_numbers(task)
-    if not has_mutants(task.operator.folder):
+    if not self_test:
         checks = (*checks, reference_mutants.check_mutants(task.operator))
     for check in checks:
         report(check)
     attempts: list[Attempt] = []
     with nullcontext(fork_server) if fork_server else ForkServer() as server:
-        judge = _TaskJudge(task, cache, server)
+        judge = _TaskJudge(task, cache, server, self_test)
         for attempt in judge.attempts(chosen):
             report(attempt)
             attempts.append(attempt)
         repeat = judge.repeat(chosen, attempts)
     unsteady = repeat.ratio is not None and not _is_steady(repeat.ratio)
-    problems = (*task_checks.problems(checks), *_problems(task, attempts, repeat))
+    problems = (*task_checks.problems(checks), *_problems(task, attempts, repeat, self_test))
     return Admission(
         task=task.slug,
         task_hash=task.hash,
@@ -149,15 +156,24 @@ def admit(
         problems=problems,
         admitted=not problems,
         checks=checks,
+        self_test=self_test,
         only_unsteady=len(problems) == 1 and unsteady,
     )
 
 
-def implementations(task: Task) -> Iterator[Implementation]:
-    """Yield the trivial submissions, mutants and honest implementations in the target language."""
+def is_self_test(task: Task, requested: bool) -> bool:
+    """Return whether a request is a self-test: only an operator with mutants of its own has one."""
+    return requested and has_mutants(task.operator.folder)
+
+
+def implementations(task: Task, *, self_test: bool = False) -> Iterator[Implementation]:
+    """Yield the implementations to judge, in the target language.
+
+    These are the honest ones; in a self-test, trivial submissions and mutants come before.
+    """
     target, operator = task.track.target, task.operator
     mutants: tuple[Example, ...] = ()
-    if has_mutants(task.operator.folder):
+    if is_self_test(task, self_test):
         for example in probes(operator, target):
             yield "probe", example
         mutants = (*operator.mutants(), *torch_variants.mutants(operator))
@@ -179,8 +195,9 @@ def is_repeated(task: Task) -> bool:
 class _TaskJudge:
     """Parts of the judge that all implementations of one task share."""
 
-    def __init__(self, task: Task, cache: Path, fork_server: ForkServer) -> None:
+    def __init__(self, task: Task, cache: Path, fork_server: ForkServer, self_test: bool) -> None:
         self.task, self.cache, self.fork_server = task, cache, fork_server
+        self.self_test = self_test
         self.device = detect.device_for(task.kind, cache)
         try:
             self.baselines = baselines(task, cache)
@@ -199,7 +216,7 @@ class _TaskJudge:
     def _attempt(self, role: str, example: Example, trial: Future[Trial]) -> Attempt:
         wait([trial])
         started = time.perf_counter()
-        hidden = has_mutants(self.task.operator.folder) or not example.same_values
+        hidden = self.self_test or not example.same_values
         verdict, reason, message = self._judge(trial, hidden)
         passed, expect = verdict is Verdict.PASSED, example.expect
         tried = reason is expect if expect else reason not in UNTRIED
@@ -268,15 +285,14 @@ class _TaskJudge:
         try:
             trial = built.result()
             assert trial.build is not None
-            thorough = has_mutants(trial.task.operator.folder)
             with self._start(trial.build) as session:
                 for case in trial.task.checked_cases(trial.max_elements):
-                    session.check(case, thorough)
+                    session.check(case, self.self_test)
                 seed, secret = secrets.randbits(63), secrets.token_bytes()
                 cases = hidden_cases(trial.task, seed, secret, trial.max_elements)
                 for case in cases if hidden else ():
                     try:
-                        session.check(case, thorough)
+                        session.check(case, self.self_test)
                     except SubmissionError as error:
                         return Verdict.FAILED, error.reason, "refused on a hidden case"
         except Rejected as error:
@@ -290,15 +306,16 @@ class _TaskJudge:
         return session.set_candidate(candidate, self.device)
 
 
-def _problems(task: Task, attempts: Sequence[Attempt], repeat: Repeat) -> Iterator[str]:
+def _problems(
+    task: Task, attempts: Sequence[Attempt], repeat: Repeat, self_test: bool
+) -> Iterator[str]:
     for attempt in attempts:
         if not attempt.as_expected:
             yield f"{attempt.role} {attempt.name} {_problem(attempt)}"
     language = task.track.target
-    self_tested = has_mutants(task.operator.folder)
     for role, folder, least in (
-        ("honest", "honest", MIN_HONEST if self_tested or language == "torch" else 0),
-        ("mutant", "mutants", MIN_MUTANTS if self_tested else 0),
+        ("honest", "honest", MIN_HONEST if self_test or language == "torch" else 0),
+        ("mutant", "mutants", MIN_MUTANTS if self_test else 0),
     ):
         count = sum(attempt.role == role for attempt in attempts)
         if count < least:

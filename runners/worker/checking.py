@@ -101,7 +101,8 @@ class _Checking:
         return child.follow(deadline=lambda: end, heartbeat=self._heartbeat)
 
     def _judge(self, tasks: Path, work: Path) -> list[str]:
-        options = ["--tasks", str(tasks), "--cache", str(work / "cache"), "--stream"]
+        # Nothing but this check judges a draft's own mutants before they are published.
+        options = ["--self-test", "--tasks", str(tasks), "--cache", str(work / "cache"), "--stream"]
         return [*judging.COMMAND, "admit", self.check.draft.name, *options]
 
     def _policy(self, code: Path, tasks: Path, work: Path) -> Policy:

@@ -67,13 +67,15 @@ def test_admission_found_elsewhere_holds_until_checked_here(tasks, tmp_path, cli
     (tmp_path / "admission-cpu.json").write_text(json.dumps(results))
     keep_admissions(tmp_path)
     assert task.versions.get().admission["elsewhere"][0]["device"] == "Some CPU"
-    results |= {"device": {"name": "A GPU"}, "tasks": {task.slug: found}}
+    short = {**found, "answers": {"probe": 0, "mutant": 0, "honest": 2}}
+    results |= {"device": {"name": "A GPU"}, "tasks": {task.slug: short}}
     (tmp_path / "admission-gpu.json").write_text(json.dumps(results))
     keep_admissions(tmp_path)
     assert TaskVersion.objects.filter(admitted=True).count() == 1
     page = client.get("/tasks/rms_norm/cpp-to-cpp/").content.decode()
     tried = "9 wrong implementations were rejected, 3 correct ones passed"
-    assert f"Admitted on Some CPU: {tried}; on A GPU: {tried}." in page
+    made = "wrong implementations made from its reference were rejected, 2 correct ones passed"
+    assert f"Admitted on Some CPU: {tried}; on A GPU: {made}." in page
     assert "Not yet checked" in client.get("/tasks/rms_norm/torch-to-cpp/").content.decode()
     store_admission(found["hash"], {"problems": ["mutant x passed"]}, admitted=False)
     keep_admissions(tmp_path)

@@ -71,14 +71,16 @@ def test_imported_tasks_have_their_suite_and_their_folder(imported):
 def test_check_task_finds_an_imported_task(imported, monkeypatch):
     checked = []
 
-    def admit(task, *arguments):
-        checked.append(task.operator.folder)
+    def admit(task, *arguments, self_test):
+        checked.append((task.operator.folder, self_test))
         raise TaskError("enough")
 
     monkeypatch.setattr("evaluation.admission.admit.admit", admit)
     with pytest.raises(CommandError, match="Not admitted: kb1_36_rmsnorm/torch-to-torch"):
         call_command("check_task", "kb1_36_rmsnorm/torch-to-torch")
-    assert checked == [imported]
+    with pytest.raises(CommandError, match="Not admitted"):
+        call_command("check_task", "kb1_36_rmsnorm/torch-to-torch", "--self-test")
+    assert checked == [(imported, False), (imported, True)]
 
 
 def test_imported_tasks_stay_when_the_folder_of_one_name_is_elsewhere(imported, settings):

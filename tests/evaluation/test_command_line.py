@@ -32,6 +32,7 @@ from evaluation.__main__ import (
     serve_request,
 )
 from evaluation.devices import detect
+from evaluation.errors import TaskError
 from evaluation.profiling import profile as profiling
 
 from .conftest import OPERATORS
@@ -146,6 +147,24 @@ def test_device_of_another_kind_is_refused(
     assert main(["admit", TASK[0], *there]) == PASSED
     errors = capsys.readouterr().err
     assert "torch-to-cpp: skipped: is judged on a CPU, and gpu is not one" in errors
+
+
+def test_option_asks_for_a_self_test(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requested: list[bool] = []
+
+    def admit(*_: object, self_test: bool) -> None:
+        requested.append(self_test)
+        raise TaskError("enough")
+
+    monkeypatch.setattr("evaluation.admission.admit.admit", admit)
+    arguments = ["admit", "swiglu/cpp-to-cpp", "--stream", "--cache", str(cache)]
+    assert main(arguments) == main([*arguments, "--self-test"]) == NOT_PASSED
+    assert requested == [False, True]
+    lines = map(json.loads, capsys.readouterr().out.splitlines())
+    short, thorough = (line["count"] for line in lines if line["type"] == "task")
+    assert short < thorough
 
 
 @pytest.mark.parametrize("more", [{}, {"profile": ""}], ids=["verdict", "profile"])

@@ -32,7 +32,9 @@ def test_trivial_submissions_fail_for_their_outputs(
     monkeypatch.setattr(admit, "ForkServer", lambda: nullcontext(fork_server))
     monkeypatch.setattr(admit, "has_mutants", lambda folder: True)  # so that they are tried
     task = load_task(HERE / "operators", "centred", "cuda-to-cuda")
-    admission = admit.admit(dataclasses.replace(task, track=Track("cuda", language)), cache)
+    admission = admit.admit(
+        dataclasses.replace(task, track=Track("cuda", language)), cache, self_test=True
+    )
     probes = {attempt.name: attempt for attempt in admission.attempts if attempt.role == "probe"}
     assert set(probes) == set(NOTES)
     for probe in probes.values():

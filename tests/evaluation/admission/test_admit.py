@@ -55,7 +55,7 @@ def tasks(tmp_path: Path) -> Path:
 
 
 def judged(tasks: Path, cache: Path) -> Admission:
-    return admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache)
+    return admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache, self_test=True)
 
 
 @pytest.fixture
@@ -84,7 +84,9 @@ def test_admit_sound_task_has_no_problems(
     tasks: Path, cache: Path, in_a_hurry: None, at_once: list[int]
 ) -> None:
     reported: list[Attempt] = []
-    admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache, reported.append)
+    task = load_task(tasks, "swiglu", "cpp-to-cpp")
+    admission = admit(task, cache, reported.append, self_test=True)
+    assert admission.self_test
     assert tuple(reported) == (*admission.checks, *admission.attempts)
     assert all(check.ok for check in admission.checks), admission.problems
     assert all(", as expected" in rendered_attempt(each) for each in admission.attempts)
@@ -154,10 +156,39 @@ def test_values_that_another_honest_one_has_are_judged_on_public_cases(
     assert wide == {Split.SEEN, Split.UNSEEN, Split.SAMPLED}
 
 
+@pytest.mark.parametrize("self_test", [False, True])
+def test_only_a_self_test_tries_mutants_of_the_operator(
+    self_test: bool, tasks: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thorough = set[bool]()
+    monkeypatch.setattr(MeasurementSession, "check", lambda session, case, each: thorough.add(each))
+    monkeypatch.setattr(MeasurementSession, "measure", refused)
+    for path in (tasks / "swiglu" / "honest").glob("*.cpp.cpp"):
+        path.unlink()
+    task = load_task(tasks, "swiglu", "cpp-to-cpp")
+    admission = admit(task, cache, self_test=self_test)
+    assert admission.self_test == self_test and thorough == {self_test}
+    roles = {attempt.role for attempt in admission.attempts}
+    assert roles == ({"probe", "mutant", "honest"} if self_test else {"honest"})
+    assert ("mutants" in {check.name for check in admission.checks}) != self_test
+    few = "honest implementations in cpp: 1 of at least 2"
+    assert any(few in problem for problem in admission.problems) == self_test
+    assert "when timed" in problem_of(admission, "baseline")  # in both forms
+
+
+def test_self_test_of_an_operator_without_mutants_is_the_short_form() -> None:
+    task = load_task(TASKS / "Activation", "mish", OPEN_TRACK.slug, CPU)
+    found = [role for role, _ in implementations(task, self_test=True)]
+    assert found == ["honest"] * 2
+
+
 def test_implementations_of_every_track_are_enough() -> None:
     for name in self_tested(TASKS):
         for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK):
-            roles = Counter(role for role, _ in implementations(load_task(TASKS, name, track.slug)))
+            task = load_task(TASKS, name, track.slug)
+            roles = Counter(role for role, _ in implementations(task, self_test=True))
+            short = Counter(role for role, _ in implementations(task))
+            assert short == {"honest": roles["honest"]}
             assert roles["probe"] == len(NOTES)
             assert roles["honest"] >= MIN_HONEST
             assert roles["mutant"] >= MIN_MUTANTS

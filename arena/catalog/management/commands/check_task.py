@@ -26,8 +26,13 @@ class Command(BaseCommand):
             metavar="OPERATOR[/TRACK]",
             help="default: every task in the catalog",
         )
+        parser.add_argument(
+            "--self-test",
+            action="store_true",
+            help="also judge trivial submissions and mutants, if an operator has its own",
+        )
 
-    def handle(self, *args: Any, slugs: list[str], **options: Any) -> None:
+    def handle(self, *args: Any, slugs: list[str], self_test: bool, **options: Any) -> None:
         # Not needed by other commands, and torch takes a second to import.
         from evaluation import report_text
         from evaluation.admission import admit, repository
@@ -54,7 +59,7 @@ class Command(BaseCommand):
                 else:
                     task = load_task(root, operator, track)
                     reason = languages()[task.track.target].runs_here()
-                    check = partial(admit.admit, task, cache, log)
+                    check = partial(admit.admit, task, cache, log, self_test=self_test)
                 if reason:
                     self.stdout.write(f"{slug}: skipped: {reason}")
                     continue
