@@ -145,6 +145,8 @@ class KernelRunner:
         self.staged, self.inputs = None, []
         self.graphs.clear()
         self.pool = None
+        # Memory cached in earlier cases may be too small for this one, and counts as used.
+        torch.cuda.empty_cache()
         slots = self.slots
         for data in request["regions"]:
             layout = Layout.from_json(data)

@@ -1,4 +1,4 @@
-"""Memory of launches: it counts once, captured or not."""
+"""Memory of launches: it counts once, captured or not, and not after the last launch of a case."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.device_kind import GPU
+from evaluation.devices import detect
 from evaluation.errors import SubmissionError
 from evaluation.process.fork_server import ForkServer
+from evaluation.session import MeasurementSession
 from evaluation.tracks import builds
-from evaluation.types import Reason
+from evaluation.types import Reason, Split
 from tests.gpu.submissions import HERE, Submission
 from tests.gpu.test_launch_order import timer_of
 
@@ -28,7 +31,7 @@ WAITS = "torch.cuda.synchronize()"
 """A call that cannot be captured in a CUDA graph."""
 
 
-def wasteful(size: int, cache: Path, first: str = "") -> builds.Build:
+def wasteful(size: int | str, cache: Path, first: str = "") -> builds.Build:
     task = Submission.read(HERE / "honest" / "plain.torch.py").task()
     source = WASTEFUL.format(size=size, first=first)
     return builds.build(task, "torch", {"centred.py": source}, cache)
@@ -54,3 +57,16 @@ def test_launch_above_memory_limit_fails(
     ):
         pass
     assert caught.value.reason is Reason.OUT_OF_MEMORY
+
+
+def test_memory_of_an_earlier_case_does_not_count(fork_server: ForkServer, cache: Path) -> None:
+    task = Submission.read(HERE / "honest" / "plain.torch.py").task()
+    cases = sorted(task.cases(Split.SEEN), key=lambda case: int(case["cols"]))
+    sizes = [LIMIT // 2 + (int(case["cols"]) << 20) for case in cases]
+    assert max(sizes) < LIMIT * 3 // 4 and sum(sizes) > LIMIT
+    assert task.operator.limits.memory_mb << 20 == LIMIT
+    candidate = wasteful(f"{LIMIT // 2} + (x.shape[-1] << 20)", cache)
+    with MeasurementSession(task, fork_server, [], cache) as session:
+        session.set_candidate(candidate, detect.device_for(GPU, cache))
+        for case in cases:  # each needs more memory than the one before, so it reuses none
+            session.call(case)
