@@ -280,6 +280,8 @@ def wait_for_requests() -> int:
             fork_server.prepare("triton")
             if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
                 fork_server.prepare("torch")
+        else:
+            fork_server.prepare("torch")  # each verdict compares with PyTorch
         for line in iter(sys.stdin.readline, ""):
             code = serve_request(line, fork_server)
             print_json("end", {"code": code})

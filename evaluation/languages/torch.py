@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.building import extensions, native, static_analysis
-from evaluation.device_kind import GPU
+from evaluation.device_kind import GPU, gpu_vendor
 from evaluation.errors import BuildError, SubmissionError
 from evaluation.languages import Kernel, Language, Texts, TrivialSource, _signature, triton
 from evaluation.languages._python import load_module
@@ -184,10 +184,15 @@ class Torch(Language):
         return [output, extensions.build(source, task.operator.limits.seconds)]
 
     def prepare(self) -> None:
-        """Import PyTorch's compiler, which takes seconds."""
+        """Import PyTorch's compiler, which takes seconds.
+
+        It imports Triton, whose library is interpreted only if that is asked for before.
+        """
         import torch
 
         os.environ.update(COMPILER)
+        if not gpu_vendor():
+            triton.interpret_without_gpu()
         is_available = torch.cuda.is_available
         # The import calls it, after which no fork of this process could use CUDA.
         torch.cuda.is_available = lambda: True

@@ -28,8 +28,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """Fork server of all tests, which imports torch once."""
+    """Fork server of all tests, which imports torch and its compiler once, as that of a judge."""
     with ForkServer() as shared:
+        shared.prepare("torch")
         yield shared
 
 

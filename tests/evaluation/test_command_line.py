@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -217,7 +218,8 @@ def test_waiting_judge_ends_once_it_has_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("{}\n{}\n"))
-    monkeypatch.setattr(command_line, "ForkServer", contextlib.nullcontext)
+    fork_server = SimpleNamespace(prepare=lambda language: None)
+    monkeypatch.setattr(command_line, "ForkServer", lambda: contextlib.nullcontext(fork_server))
     monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: BROKEN)
     assert command_line.wait_for_requests() == BROKEN
     assert capsys.readouterr().out.count('"end"') == 1
@@ -225,9 +227,13 @@ def test_waiting_judge_ends_once_it_has_failed(
 
 @pytest.mark.parametrize(
     ("vendor", "at_once", "prepared"),
-    [("nvidia", False, ["triton", "torch"]), ("nvidia", True, ["triton"]), ("", False, [])],
+    [
+        ("nvidia", False, ["triton", "torch"]),
+        ("nvidia", True, ["triton"]),
+        ("", True, ["torch"]),
+    ],
 )
-def test_idle_judge_on_gpu_prepares_torch(
+def test_judge_prepares_torch_on_a_gpu_while_it_is_idle(
     vendor: str, at_once: bool, prepared: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared_languages: list[str] = []
