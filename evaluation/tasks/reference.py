@@ -72,17 +72,26 @@ class Reference:
         """Return the expected outputs for `inputs`, computed in float64."""
         return next(self.estimates(inputs))
 
-    def estimates(self, inputs: Tensors) -> Iterator[dict[str, ExpectedOutput]]:
+    def estimates(
+        self, inputs: Tensors, enough: Callable[[Mapping[str, ExpectedOutput]], bool] | None = None
+    ) -> Iterator[dict[str, ExpectedOutput]]:
         """Yield the expected outputs without end, with allowed errors that never shrink.
 
         The size of roundings is the largest of all estimates so far. Every second one disturbs
-        operations by as many roundings as the tolerance allows, and counts the change by one.
+        operations by as many roundings as the tolerance allows, and counts the change by one. An
+        estimate ends early where the expected outputs are `enough`.
         """
         wide = widened(inputs)
         exact = self._call("exact", wide)
         largest: tuple[torch.Tensor, ...] = ()
+
+        def bounded(sizes: tuple[torch.Tensor, ...]) -> dict[str, ExpectedOutput]:
+            either = tuple(map(torch.maximum, largest, sizes)) if largest else sizes
+            return self._bounded(wide, exact, either, self._tolerance)
+
+        until = None if enough is None else lambda sizes: enough(bounded(sizes))
         for roundings in itertools.cycle((1.0, max(1.0, self._tolerance.c2))):
-            with disturbed_by(roundings):
+            with disturbed_by(roundings, until):
                 sizes = self._call("magnitude", wide)
             largest = tuple(map(torch.maximum, largest, sizes)) if largest else sizes
             yield self._bounded(wide, exact, largest, self._tolerance)

@@ -85,6 +85,9 @@ MIN_TERMS = 16
 """Terms of a part, of which no library makes smaller ones."""
 _product_unit: ContextVar[float] = ContextVar("rounding of parts of a product", default=0.0)
 _at_once: ContextVar[float] = ContextVar("roundings that disturb an operation", default=1.0)
+Enough = Callable[[tuple[torch.Tensor, ...]], bool]
+"""Whether sizes of roundings, which grow with each run, are large enough."""
+_enough: ContextVar[Enough | None] = ContextVar("whether runs so far are enough", default=None)
 FACTORISATIONS = tuple(
     "linalg_inv linalg_qr linalg_lu linalg_lstsq linalg_eig linalg_pinv linalg_householder"
     " _linalg_svd _linalg_solve _linalg_eigh _linalg_det _linalg_slogdet lu_solve geqrf".split()
@@ -111,17 +114,20 @@ def products_rounded_to(dtype: str) -> Iterator[None]:
 
 
 @contextmanager
-def disturbed_by(roundings: float) -> Iterator[None]:
+def disturbed_by(roundings: float, enough: Enough | None = None) -> Iterator[None]:
     """Disturb every operation by so many roundings meanwhile, and give the change by one of them.
+
+    No further run is made once the sizes so far are `enough`.
 
     The change of a smooth function is the same. Beside the corner of a clamp it is not: there, one
     rounding may leave a number on the flat side where the roundings of a tolerance do not.
     """
-    token = _at_once.set(roundings)
+    tokens = _at_once.set(roundings), _enough.set(enough)
     try:
         yield
     finally:
-        _at_once.reset(token)
+        _at_once.reset(tokens[0])
+        _enough.reset(tokens[1])
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -354,12 +360,14 @@ def size_of_roundings(
             exact = outputs_of(reference(**given))
         sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
         if any(y.is_floating_point() for y in exact):
-            roundings = _at_once.get()
+            roundings, enough = _at_once.get(), None if rounded else _enough.get()
             disturbed = Disturbed(generator, roundings)
             for found in _probes(reference, given, disturbed, recorder.can_batch):
                 for size, y, other in zip(sizes, exact, found, strict=True):
                     if y.is_floating_point():
                         _raise_to_change(size, y, other)
+                if enough and enough(tuple(size / (UNIT * roundings) for size in sizes)):
+                    break
             for size in sizes:
                 size.div_(UNIT * roundings)
         for number in rounded:

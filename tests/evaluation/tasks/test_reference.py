@@ -17,6 +17,7 @@ from evaluation.memory.verify import MAX_ESTIMATES, acceptable, compare, compare
 from evaluation.tasks.defaults import complete
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
+from evaluation.tasks.roundings import _enough
 from evaluation.tasks.spec import Task
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.tracks.load import load_operator
@@ -197,6 +198,25 @@ def test_right_values_need_no_more_estimates_than_one_that_is_large_enough(
     reference, sizes = estimated
     sizes += [*[0.0] * (needed - 1), 1e4]
     assert launched(reference, 1e-4) <= 1 and not sizes
+
+
+@pytest.mark.parametrize(("error", "enough"), [(2e-4, True), (9e-4, False)])
+def test_runs_are_enough_where_errors_are_at_most_half_of_the_allowed_ones(
+    estimated: tuple[Reference, list[float]], error: float, enough: bool
+) -> None:
+    reference, sizes = estimated
+    asked: list[bool] = []
+
+    def magnitude(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        size = (torch.full_like(x, sizes.pop(0)),)
+        ends = _enough.get()
+        assert ends is not None
+        asked.append(ends(size))
+        return size
+
+    reference.operator.module().magnitude = magnitude  # type: ignore[attr-defined]
+    sizes += [1e4]
+    assert launched(reference, error) <= 1 and asked == [enough]
 
 
 def test_values_beyond_the_largest_estimate_are_refused(

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from evaluation.memory.verify import MAX_ESTIMATES
 from evaluation.tasks.float64 import lifted
 from evaluation.tasks.roundings import (
+    MAX_BATCHED,
+    PROBES,
     UNIT,
     disturbed_by,
     products_rounded_to,
@@ -177,6 +179,30 @@ def test_more_roundings_at_once_reach_over_the_corner_of_a_clamp() -> None:
     with disturbed_by(8.0):
         assert 0.1 < size(below).mean() < 5 / 8
         assert float(size(above).mean()) == pytest.approx(float(usual), rel=0.1)
+
+
+def test_runs_on_large_tensors_end_once_their_sizes_are_enough() -> None:
+    x = torch.ones(MAX_BATCHED + 1, dtype=torch.float64)
+    runs, sizes = 0, []
+
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        nonlocal runs
+        runs += 1
+        return x * 2
+
+    def enough(found: tuple[torch.Tensor, ...]) -> bool:
+        sizes.append(found[0].mean())
+        return len(sizes) == 3
+
+    def sized() -> torch.Tensor:
+        generator = torch.Generator().manual_seed(3)
+        return size_of_roundings(lifted(doubled), {"x": x}, generator)[0]
+
+    whole, without = sized(), runs
+    with disturbed_by(1.0, enough):
+        found = sized()
+    assert without == PROBES + 1 and runs - without == 3 + 1, "one run is not disturbed"
+    assert 0 < sizes[0] < sizes[1] < sizes[2] == found.mean() < whole.mean()
 
 
 def test_mean_of_a_bag_grows_with_its_longest_bag() -> None:
