@@ -177,6 +177,7 @@ class Checks:
                 for role in ("probe", "mutant", "honest")
             },
             "speedup_over_itself": admission["repeat"],
+            "retained": admission["retained"],
             "seconds": round(seconds, 1),
             "at": now(),
             **({"uuid": bench.lock} if bench.lock else {}),

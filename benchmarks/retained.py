@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.shared import ROOT, now, provenance, resumable_options, write_json
+from evaluation.admission.admit import RETAINED
 from evaluation.device_kind import CPU, GPU
 from evaluation.devices import detect
 from evaluation.languages import languages
@@ -31,8 +32,7 @@ from evaluation.tasks.spec import Task, self_tested
 from evaluation.tracks.load import load_tasks
 from evaluation.types import Measurement, Report, Split
 
-LOW, HIGH = 0.8, 1.25
-"""Bounds of the retained share of a kernel that generalizes."""
+LOW, HIGH = RETAINED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

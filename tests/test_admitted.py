@@ -69,7 +69,7 @@ def self_tests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         checked.append(slug)
         attempt = {"role": "probe"}
         result = {"judge_version": JUDGE_VERSION, "admitted": slug != "rope/torch-to-cpp"}
-        result |= {"problems": [], "attempts": [attempt], "repeat": None}
+        result |= {"problems": [], "attempts": [attempt], "repeat": None, "retained": None}
         return SimpleNamespace(returncode=0, stdout=json.dumps(result))
 
     monkeypatch.setattr(subprocess, "run", admit)

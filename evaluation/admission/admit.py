@@ -4,7 +4,7 @@ Wrong implementations are made from the reference (see `reference_mutants`) and 
 process, in seconds. Honest ones, two in PyTorch and those beside the task, are built in parallel
 and judged in turn on seen, boundary and hidden cases. One that computes the same values as another
 is spared the hidden cases. Last, an honest one is timed twice against the baseline, in fresh
-processes.
+processes, and a kernel once more on neighbours of the seen cases, where it must retain its speedup.
 
 A self-test tests the judge's languages as well, on an operator that has mutants of its own. Wrong
 implementations then pass through the whole judge in the language of the track: the operator's
@@ -23,6 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from evaluation import JUDGE_VERSION
 from evaluation.admission import reference_mutants, task_checks
@@ -38,17 +39,22 @@ from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.session import MeasurementSession
+from evaluation.tasks.neighbours import neighbours
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import Task, has_mutants
 from evaluation.timing import plan as plans
 from evaluation.tracks import torch_variants
 from evaluation.tracks.builds import Build, baselines, build
-from evaluation.types import Interval, Reason, Split, TaskCheck, Verdict
+from evaluation.types import Case, Interval, Reason, Split, TaskCheck, Verdict
 
 MIN_HONEST = 2
 MIN_MUTANTS = 3
 SPREAD_BOUND = 0.05
 """Largest relative difference of a speedup measured twice."""
+RETAINED = 0.8, 1.25
+"""Bounds of the retained share of an honest kernel: its speedup on neighbours over that on seen
+cases.
+"""
 MAX_REPEATS = 3
 """Measurements to compare with an earlier one, on a busy machine."""
 MAX_BUILDS = 8
@@ -87,9 +93,13 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Ratio of two measurements of a speedup, and its problem; no ratio where nothing was timed."""
+    """Ratio of two measurements of a speedup, and its problem; no ratio where nothing was timed.
+
+    `retained` is the ratio of the speedup on neighbours to the last of them; None in PyTorch.
+    """
 
     ratio: Interval | None = None
+    retained: Interval | None = None
     problem: str = ""
 
 
@@ -97,7 +107,8 @@ class Repeat:
 class Admission:
     """All results of the admission of a task; it is refused for its `problems`.
 
-    `repeat` is the ratio of a speedup to an earlier one, and None where nothing can be timed.
+    `repeat` is the ratio of a speedup to an earlier one, and None where nothing can be timed;
+    `retained` that of a kernel's speedup on neighbours of the seen cases to that on these.
     """
 
     task: str
@@ -108,6 +119,7 @@ class Admission:
     problems: tuple[str, ...]
     admitted: bool
     checks: tuple[TaskCheck, ...] = ()
+    retained: Interval | None = None
     self_test: bool = False
     """Whether trivial submissions and the operator's own mutants were judged."""
     only_unsteady: bool = False
@@ -156,6 +168,7 @@ def admit(
         problems=problems,
         admitted=not problems,
         checks=checks,
+        retained=repeat.retained,
         self_test=self_test,
         only_unsteady=len(problems) == 1 and unsteady,
     )
@@ -247,26 +260,28 @@ class _TaskJudge:
             return Repeat()
         _, example = min(honest, key=lambda timed: timed[0])
         try:
-            before = self._speedup(example)
+            seen = self.task.cases(Split.SEEN)
+            before, retained = self._speedup(example, seen), None
             for _ in range(MAX_REPEATS):
-                now = self._speedup(example)
-                ratio = Interval(
-                    now.speedup / before.speedup, now.low / before.high, now.high / before.low
-                )
+                now = self._speedup(example, seen)
+                ratio = _ratio(now, before)
                 if _is_steady(ratio):
                     break
                 before = now
+            if example.language != "torch":
+                near = neighbours(self.task, Random(secrets.randbits(63)))
+                retained = _ratio(self._speedup(example, near), now)
         except SubmissionError as error:
             place = f"honest {example.name}, when timed"
             return Repeat(problem=f"{place} ({error.reason}): {error.message}")
-        return Repeat(ratio)
+        return Repeat(ratio, retained)
 
-    def _speedup(self, example: Example) -> Interval:
+    def _speedup(self, example: Example, cases: Sequence[Case]) -> Interval:
         files = {self.task.target_file: example.source}
         plan = dataclasses.replace(plans.plan_for(self.task.kind, final=True), every_regime=False)
         with self._start(build(self.task, example.language, files, self.cache)) as session:
-            total = overall([session.measure(case, plan) for case in self.task.cases(Split.SEEN)])
-        assert total is not None, "a task has seen cases"
+            total = overall([session.measure(case, plan) for case in cases])
+        assert total is not None, "a task has seen cases, and they have neighbours"
         return total
 
     def _build(self, example: Example) -> Trial:
@@ -325,6 +340,13 @@ def _problems(
         yield repeat.problem
     if (ratio := repeat.ratio) and not _is_steady(ratio):
         yield f"times do not repeat: a speedup is {ratio.speedup:.2f} times what it was before"
+    low, high = RETAINED
+    if (kept := repeat.retained) and (kept.high < low or kept.low > high):
+        share = f"{kept.speedup:.0%} [{kept.low:.0%}, {kept.high:.0%}]"
+        yield (
+            f"an honest kernel retains {share} of its speedup on sizes near the public ones, where "
+            f"{low:.0%} to {high:.0%} are expected: choose public cases that stand for others"
+        )
 
 
 def _problem(attempt: Attempt) -> str:
@@ -337,6 +359,10 @@ def _problem(attempt: Attempt) -> str:
     if attempt.role != "honest":
         return f"{result}; it gave no output, so no case was tested: correct it"
     return result
+
+
+def _ratio(now: Interval, before: Interval) -> Interval:
+    return Interval(now.speedup / before.speedup, now.low / before.high, now.high / before.low)
 
 
 def _is_steady(ratio: Interval) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from evaluation.admission.admit import (
     MIN_MUTANTS,
     Admission,
     Attempt,
+    _TaskJudge,
     admit,
     implementations,
 )
@@ -26,10 +29,11 @@ from evaluation.gates import compile as compilation
 from evaluation.report_text import admission as rendered
 from evaluation.report_text import attempt as rendered_attempt
 from evaluation.session import MeasurementSession
+from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import OPEN_TRACK, self_tested
 from evaluation.timing.plan import Plan
 from evaluation.tracks.load import load_operator, load_task
-from evaluation.types import Case, GateResult, Reason, Split, Verdict
+from evaluation.types import Case, GateResult, Interval, Reason, Split, Verdict
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
 
@@ -98,6 +102,8 @@ def test_admit_sound_task_has_no_problems(
     assert (stale.verdict, stale.reason) == (Verdict.FAILED, Reason.STALE_OUTPUT)
     assert admission.repeat is not None
     assert "measured twice" in rendered(admission)
+    assert admission.retained is not None and 0.2 < admission.retained.speedup < 5
+    assert "near the public ones" in rendered(admission)
     assert [p for p in admission.problems if "times do not repeat" not in p] == []
     assert admission.admitted == (not admission.problems)
 
@@ -137,6 +143,33 @@ def test_admit_unexpected_verdicts_are_problems(
     timed = problem_of(admission, "when timed")
     assert timed == "honest baseline, when timed (STALE_OUTPUT): case qwen3-expert: not written"
     assert "not admitted" in rendered(admission)
+
+
+@pytest.mark.parametrize(
+    ("on_neighbours", "low", "high", "refused"),
+    [(1.5, 1.4, 1.6, True), (0.6, 0.5, 0.7, True), (1.2, 1.1, 1.6, False), (1.5, 1.2, 1.9, False)],
+)
+def test_honest_kernel_must_retain_its_speedup_on_neighbours(
+    on_neighbours: float,
+    low: float,
+    high: float,
+    refused: bool,
+    tasks: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MeasurementSession, "check", lambda session, case, thorough: None)
+
+    def speedup(judge: Any, example: Example, cases: Sequence[Case]) -> Interval:
+        if all(case in judge.task.cases(Split.SEEN) for case in cases):
+            return Interval(1.0, 1.0, 1.0)
+        return Interval(on_neighbours, low, high)
+
+    monkeypatch.setattr(_TaskJudge, "_speedup", speedup)
+    admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache)
+    assert admission.retained == Interval(on_neighbours, low, high)
+    assert admission.admitted != refused
+    assert any(f"retains {on_neighbours:.0%}" in each for each in admission.problems) == refused
 
 
 def test_values_that_another_honest_one_has_are_judged_on_public_cases(
