@@ -9,20 +9,23 @@ be continued. No task is started later than SECONDS after the start.
 
 With --self-test, trivial submissions and mutants are judged too, for operators that have mutants of
 their own. A result says by its number of answers in which form a task was checked: without probes
-it was no self-test, and is not current for one. A self-test is current for both forms. On a CPU,
-the short form is checked in this process: that takes seconds.
+it was no self-test, and is not current for one. A self-test is current for both forms. One process
+for each device checks many tasks in turn, since starting a judge takes seconds.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import multiprocessing
 import os
 import queue
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -34,15 +37,16 @@ import torch
 
 from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
 from evaluation.admission.admit import admit, is_self_test
-from evaluation.device_kind import CPU, GPU
+from evaluation.device_kind import CPU, GPU, gpu_vendor
 from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.errors import Broken, TaskError
 from evaluation.languages import languages
+from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import Task, find_operators, folder_of
-from evaluation.tracks.load import load_tasks
+from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import to_json
-from runners.worker.bench import Bench, shares, taken
+from runners.worker.bench import TURNS, Bench, shares, taken
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,6 +101,66 @@ def _is_current(results: dict[str, Any], task: Task, self_test: bool) -> bool:
     return bool(result["answers"]["probe"]) or not is_self_test(task, self_test)
 
 
+class Worker:
+    """A process that sees one device and checks one task at a time, on the cores of its starter."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._pool: Executor | None = None
+
+    def admission(self, task: Task, cache: Path, self_test: bool) -> Any:
+        """Return the admission of a task as JSON data. Raises ValueError where there is none."""
+        self._pool = self._pool or pool(self._environment)
+        try:
+            found = self._pool.submit(admission_of, task.slug, task.kind, cache, self_test).result()
+        except BrokenProcessPool:
+            self.end()
+            raise ValueError("its process ended") from None
+        if isinstance(found, str):
+            raise ValueError(found)
+        return found
+
+    def end(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool:
+            pool.shutdown()
+
+
+def pool(environment: Mapping[str, str]) -> Executor:
+    """Return a process for many tasks, with variables beside those of this one."""
+    return ProcessPoolExecutor(
+        1,
+        multiprocessing.get_context("spawn"),
+        initializer=_add_to_environment,
+        initargs=(dict(environment),),
+        max_tasks_per_child=TURNS,
+    )
+
+
+def _add_to_environment(variables: Mapping[str, str]) -> None:
+    os.environ.update(variables)
+
+
+def admission_of(slug: str, kind: str, cache: Path, self_test: bool) -> Any:
+    """Check a task in this process: return its admission as JSON data, or why there is none."""
+    try:
+        task = load_task(ROOT / "tasks", *slug.split("/"), kind)
+        return to_json(admit(task, cache, fork_server=_fork_server(), self_test=self_test))
+    except (Broken, TaskError, ValueError) as error:
+        _fork_server.cache_clear()  # it may be what failed
+        return str(error)
+
+
+@functools.cache
+def _fork_server() -> ForkServer:
+    """Return the fork server of this process, with which it ends."""
+    server = ForkServer()
+    if gpu_vendor():
+        server.prepare("triton")
+    server.prepare("torch")
+    return server
+
+
 class Checks:
     """Admissions of tasks, one on each device at a time; results are written after each."""
 
@@ -130,40 +194,24 @@ class Checks:
 
     def _work(self, bench: Bench) -> None:
         with taken([bench]):
+            worker = Worker(bench.environment)
             while time.monotonic() < self.end:
                 try:
                     task = self._queue.get_nowait()
                 except queue.Empty:
-                    return
-                self._check(task, bench)
+                    break
+                self._check(task, bench, worker)
+            worker.end()
 
-    def _check(self, task: Task, bench: Bench) -> None:
+    def _check(self, task: Task, bench: Bench, worker: Worker) -> None:
         """Record a task's admission; without one, report the judge's failure and skip the task."""
         started = time.perf_counter()
         try:
-            if task.kind == CPU and not is_self_test(task, self.self_test):
-                admission = to_json(admit(task, self.cache))
-            else:
-                admission = self._admitted(task, bench)
-        except (Broken, TaskError, ValueError) as error:
+            admission = worker.admission(task, self.cache, self.self_test)
+        except ValueError as error:
             print(f"{task.slug}: not checked; {error}", file=sys.stderr)
             return
         self._record(task, admission, bench, time.perf_counter() - started)
-
-    def _admitted(self, task: Task, bench: Bench) -> Any:
-        """Return a task's admission in a process that sees one device. Raises ValueError."""
-        command = (sys.executable, "-m", "evaluation", "admit", task.operator.name)
-        options = [task.track.slug, "--json", "--cache", str(self.cache)]
-        if self.self_test:
-            options.append("--self-test")
-        environment = {**os.environ, **bench.environment}
-        process = subprocess.run(
-            (*command, *options), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-        )
-        lines = process.stdout.splitlines()
-        if not lines:
-            raise ValueError(f"exit code {process.returncode}")
-        return json.loads(lines[-1])
 
     def _record(self, task: Task, admission: dict[str, Any], bench: Bench, seconds: float) -> None:
         result = {

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from benchmarks import admission
 from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
-from evaluation.admission.admit import Admission
+from evaluation.admission.admit import Admission, Attempt, is_self_test
 from evaluation.languages import languages
 from evaluation.tasks.spec import OPEN_TRACK, Task, find_operators, self_tested
 from evaluation.tracks.load import load_operator, load_task
+from evaluation.types import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 TASKS = ROOT / "tasks"
@@ -59,33 +60,20 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def self_tests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the tasks that are checked in processes of their own; one of them is refused."""
-    checked: list[str] = []
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Record the tasks that are checked, and whether by a self-test; one of them is refused."""
+    checked: list[tuple[str, bool]] = []
 
-    def admit(command: tuple[str, ...], **options: Any) -> SimpleNamespace:
-        assert command[-1] == "--self-test"
-        slug = "/".join(command[4:6])
-        checked.append(slug)
-        attempt = {"role": "probe"}
-        result = {"judge_version": JUDGE_VERSION, "admitted": slug != "rope/torch-to-cpp"}
-        result |= {"problems": [], "attempts": [attempt], "repeat": None, "retained": None}
-        return SimpleNamespace(returncode=0, stdout=json.dumps(result))
-
-    monkeypatch.setattr(subprocess, "run", admit)
-    return checked
-
-
-@pytest.fixture
-def short_checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the tasks that are checked in this process."""
-    checked: list[str] = []
-
-    def admit(task: Task, cache: Path) -> Admission:
-        checked.append(task.slug)
-        return Admission(task.slug, task.hash, JUDGE_VERSION, (), None, (), True)
+    def admit(task: Task, cache: Path, fork_server: None, self_test: bool) -> Admission:
+        checked.append((task.slug, self_test))
+        probe = Attempt("zeros", "probe", "", Verdict.FAILED, None, "", 0.0, True)
+        attempts = (probe,) if is_self_test(task, self_test) else ()
+        admitted = task.slug != "rope/torch-to-cpp"
+        return Admission(task.slug, task.hash, JUDGE_VERSION, attempts, None, (), admitted)
 
     monkeypatch.setattr(admission, "admit", admit)
+    monkeypatch.setattr(admission, "_fork_server", lambda: None)
+    monkeypatch.setattr(admission, "pool", lambda environment: ThreadPoolExecutor(1))
     return checked
 
 
@@ -94,7 +82,7 @@ def test_benchmark_checks_only_new_and_changed_tasks(
     changed: str,
     tmp_path: Path,
     on_a_cpu: None,
-    self_tests: list[str],
+    checked: list[tuple[str, bool]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     output = tmp_path / "results.json"
@@ -103,27 +91,56 @@ def test_benchmark_checks_only_new_and_changed_tasks(
     assert admission.main(arguments) == 1
     text = capsys.readouterr().out
     assert "1 of 2 tasks are admitted\nrefused: rope/torch-to-cpp\n" in text
-    assert sorted(self_tests) == ["rope/cpp-to-cpp", "rope/torch-to-cpp"]
+    assert sorted(checked) == [("rope/cpp-to-cpp", True), ("rope/torch-to-cpp", True)]
     data = json.loads(output.read_text())
     assert data["tasks"]["rope/cpp-to-cpp"]["answers"]["probe"] == 1
     data["tasks"]["rope/cpp-to-cpp"][changed] = "another"
     output.write_text(json.dumps(data))
-    assert admission.main([*arguments, "--within", "0"]) == 1 and len(self_tests) == 2
+    assert admission.main([*arguments, "--within", "0"]) == 1 and len(checked) == 2
     text = capsys.readouterr().out
     assert "0 of 2" in text and "not checked: rope/cpp-to-cpp" in text
     admission.main(arguments)
-    assert self_tests[2:] == ["rope/cpp-to-cpp"]
+    assert checked[2:] == [("rope/cpp-to-cpp", True)]
 
 
-def test_short_check_is_made_in_the_same_process_and_is_no_self_test(
-    tmp_path: Path, on_a_cpu: None, self_tests: list[str], short_checks: list[str]
+def test_short_check_is_no_self_test_and_a_self_test_counts_for_both(
+    tmp_path: Path, on_a_cpu: None, checked: list[tuple[str, bool]]
 ) -> None:
     output = tmp_path / "results.json"
     there = ["--output", str(output), "--cache", str(tmp_path)]
     slugs = ["mse_loss/torch-to-torch", "rope/cpp-to-cpp"]
     assert admission.main([*slugs, *there]) == 0
-    assert short_checks == slugs and not self_tests
+    assert checked == [(slug, False) for slug in slugs]
     assert json.loads(output.read_text())["tasks"][slugs[0]]["admitted"]
     for form in (["--self-test"], []):  # the first task has no mutants of its own to judge
         assert admission.main([*slugs, *there, *form]) == 0
-        assert short_checks == slugs and self_tests == slugs[1:]
+        assert checked[2:] == [(slugs[1], True)]
+
+
+def ended(slug: str, *others: object) -> str:
+    if slug == "mse_loss/torch-to-torch":
+        os._exit(1)
+    return "the fork server does not reply"
+
+
+def test_failure_of_the_judge_skips_a_task_and_a_process_that_ends_another(
+    tmp_path: Path,
+    on_a_cpu: None,
+    checked: list[tuple[str, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    started = []
+
+    def pool(environment: dict[str, str]) -> ProcessPoolExecutor:
+        started.append(environment)
+        return ProcessPoolExecutor(1)
+
+    monkeypatch.setattr(admission, "pool", pool)
+    monkeypatch.setattr(admission, "admission_of", ended)
+    there = ["--output", str(tmp_path / "results.json"), "--cache", str(tmp_path)]
+    assert admission.main(["mse_loss/torch-to-torch", "rope/cpp-to-cpp", *there]) == 1
+    told = capsys.readouterr().err
+    assert "mse_loss/torch-to-torch: not checked; its process ended" in told
+    assert "rope/cpp-to-cpp: not checked; the fork server does not reply" in told
+    assert len(started) == 2, "another process was started for the second task"
