@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.languages import languages
 from evaluation.pipeline import Request as Submission
 from evaluation.pipeline import evaluate
+from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import find_operators, folder_of
 from evaluation.tracks.load import load_operator
 from evaluation.types import Verdict
@@ -41,13 +43,23 @@ def test_triton_answers_cover_every_category() -> None:
     assert len(NATIVE) >= 40
 
 
+@pytest.fixture(scope="module")
+def fork_server() -> Iterator[ForkServer]:
+    """Fork server of all verdicts here, which imports Triton once."""
+    with ForkServer() as shared:
+        yield shared
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("operator", ["mish", "l2_normalize", "avg_pool2d", "addmm", "cumsum"])
-def test_triton_answer_of_each_template_passes(operator: str, tmp_path: Path) -> None:
+def test_triton_answer_of_each_template_passes(
+    operator: str, tmp_path: Path, fork_server: ForkServer
+) -> None:
     task = request(operator).task()
     files = {task.target_file: request(operator).source(task)}
 
-    report = evaluate(Submission(task, files, tmp_path, scope="round"))
+    submission = Submission(task, files, tmp_path, scope="round")
+    report = evaluate(submission, fork_server=fork_server)
 
     assert report.verdict is Verdict.PASSED, report.message
 
