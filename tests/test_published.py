@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.db import transaction
 
 from arena.catalog.models import Agent, Task
-from arena.catalog.services import sync_tasks
 from arena.runs import experiments, services
 from arena.runs.transfer import results
 from runners import launcher
@@ -17,27 +19,6 @@ from tests.arena.factories import finished
 
 pytestmark = pytest.mark.django_db
 PUBLISHED = Path(__file__).resolve().parent.parent / "benchmarks" / "published"
-
-
-@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.toml")), ids=lambda path: path.name)
-def test_published_plans_name_existing_agents_and_tasks(path: Path) -> None:
-    assert sync().problems == []
-    known = set(Agent.objects.filter(active=True).values_list("slug", flat=True))
-    plan = experiments.read_plan(str(path))
-    cells = list(experiments.expanded(plan).cells())
-    assert cells and {entrant.slug for _, entrant, _, _ in cells} <= known
-    for task, *_ in cells:
-        assert Task.objects.by_slug(task).exists()
-
-
-def test_published_results_match_the_current_tasks() -> None:
-    sync_tasks(PUBLISHED.parent.parent / "tasks")
-    refused = [
-        line
-        for path in sorted(PUBLISHED.glob("*.jsonl*"))
-        for line in services.import_results(path).refused
-    ]
-    assert refused == []
 
 
 def test_load_published_loads_once_and_names_what_it_left_out(start, tmp_path: Path) -> None:
@@ -52,3 +33,33 @@ def test_load_published_loads_once_and_names_what_it_left_out(start, tmp_path: P
     assert "b.jsonl:1: relu/cpp-to-cpp was judged as bbbb" in left_out
     assert "(and 1 more)" in left_out
     assert not any("loaded" in message for message in launcher.load_published(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def catalogue(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """All tasks and agents, for the tests from here on: each rolls back what it adds."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        assert sync().problems == []
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.mark.usefixtures("catalogue")
+@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.toml")), ids=lambda path: path.name)
+def test_published_plans_name_existing_agents_and_tasks(path: Path) -> None:
+    known = set(Agent.objects.filter(active=True).values_list("slug", flat=True))
+    plan = experiments.read_plan(str(path))
+    cells = list(experiments.expanded(plan).cells())
+    assert cells and {entrant.slug for _, entrant, _, _ in cells} <= known
+    for task, *_ in cells:
+        assert Task.objects.by_slug(task).exists()
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_published_results_match_the_current_tasks() -> None:
+    refused = [
+        line
+        for path in sorted(PUBLISHED.glob("*.jsonl*"))
+        for line in services.import_results(path).refused
+    ]
+    assert refused == []
