@@ -37,16 +37,16 @@ def converted(*problems: tuple[Problem, Files], seconds: int = 100) -> dict[str,
 def ended() -> dict[str, object]:
     """Return what two problems without an end came to, in one sandbox."""
     sleeps = bad("sleeps", "import time; time.sleep(600)")
-    return converted(bad("hangs", "while True: pass"), sleeps, seconds=2)
+    return converted(bad("hangs", "while True: pass"), sleeps, seconds=1)
 
 
 def test_hanging_code_is_ended(ended):
-    assert str(ended["hangs"]) == "its code took longer than 2 s of processor time"
+    assert str(ended["hangs"]) == "its code took longer than 1 s of processor time"
     assert not ended["hangs"].final
 
 
 def test_idle_code_is_ended(ended):
-    assert str(ended["sleeps"]) == "its code took longer than 10 s"
+    assert str(ended["sleeps"]) == "its code took longer than 5 s"
 
 
 def test_forking_code_is_ended_with_its_sandbox():
