@@ -20,22 +20,23 @@ from tests.model_server import Conversation, Fault, ModelServer, Script, ToolCal
 from tests.model_server.kernels import ENDING, optimisation_with_file_tools
 from tests.model_server.script import FileWrite
 from tests.runners.agents.real_arena import HARNESSES, KEY, OPERATOR, RealArena
+from tests.runners.house import ENDED
 
 TARGET = f"{OPERATOR}.cpp"
 JUDGED = optimisation_with_file_tools(OPERATOR)
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """Command that ends mini-swe-agent."""
 SUBMITTED = Script((*JUDGED.turns[:-1], Turn(ENDING, (SUBMIT,))))
-WAIT = "sleep 1234 & sleep 1235"
+WAITS = Turn("I wait.", ("sleep 1234 & sleep 1235",))
 FAILS = Fault("status", status=418, times=99, retry_after=0.1, message="I am a teapot")
 SCRIPTS = {
     "judged": JUDGED,
     "submitted": SUBMITTED,
-    "waits": Script((Turn("I wait.", (WAIT,)),)),
+    "waits": Script((WAITS,)),
     "dies": Script((Turn("I end it all.", ("kill -9 $PPID; sleep 1",)),)),
     "goes-on": Script(tuple(Turn(f"Step {number}.", ("true",)) for number in range(9))),
     **{
-        name: Script((Turn("I ask.", calls=((name, {"note": "by a tool"}),)),))
+        name: Script((Turn("I ask.", calls=((name, {"note": "by a tool"}),)), WAITS))
         for name in ("mcp__arena__check", "mcp__arena.check", "mcp_arena_check", "arena_check")
     },
     "garbled": Script((Turn("Hi.", faults=(Fault("garbage", times=99),)),)),
@@ -65,7 +66,8 @@ GEMINI = Real("gemini_cli", "gemini", "@google/gemini-cli", "generate-content", 
 MINI = Real("mini_swe_agent", "mini-swe-agent", "", "chat-completions", "", "submitted")
 OPENCODE = Real("opencode", "opencode", "opencode-ai", "chat-completions", "arena_check")
 QWEN = Real("qwen_code", "qwen", "@qwen-code/qwen-code", "chat-completions")
-ALL = (CLAUDE, CODEX, GEMINI, MINI, OPENCODE, QWEN)
+WITH_MCP = (CLAUDE, CODEX, GEMINI, OPENCODE)
+ALL = (*WITH_MCP, MINI, QWEN)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -273,19 +275,46 @@ def test_limit_of_turns_ends_a_run_in_order(arena: RealArena, harness: Real) -> 
     assert any("turns" in text or "limit" in text for text in logs)
 
 
-@pytest.mark.parametrize("harness", [each for each in ALL if each.mcp_check], ids=str)
-def test_verdict_through_the_mcp_server_is_a_round(arena: RealArena, harness: Real) -> None:
+@pytest.fixture(scope="module")
+def waiting(arena: RealArena, request: pytest.FixtureRequest) -> Iterator[tuple[Real, str]]:
+    """A harness and its run, which waits, after a verdict through the MCP server if it has one."""
+    harness: Real = request.param
+    settings = {"mcp": True} if harness.mcp_check else {}
+    run = arena.start(harness.adapter, harness.mcp_check or "waits", settings=settings)
+    yield harness, run
+    if arena.row(run)["status"] not in ENDED:
+        cancel(arena, run)
+        arena.ended(run, 60)
+
+
+@pytest.mark.parametrize("waiting", WITH_MCP, ids=str, indirect=True)
+def test_verdict_through_the_mcp_server_is_a_round(
+    arena: RealArena, waiting: tuple[Real, str]
+) -> None:
+    harness, run = waiting
     shown = "arena.check" if harness is CODEX else harness.mcp_check
-    run = arena.start(harness.adapter, harness.mcp_check, settings={"mcp": True})
     arena.wait_until(lambda: bool(arena.events(run, "tool_result")), 45)
-    (call,) = arena.events(run, "tool_call")
+    call = arena.events(run, "tool_call")[0]  # the next one waits
     assert (call["body"]["tool"], call["body"]["arguments"]) == (shown, {"note": "by a tool"})
     (result,) = arena.events(run, "tool_result")
     assert result["body"]["output"].startswith("round 1, ")
     (round_,) = arena.rows("SELECT note FROM runs_submission WHERE run_id = ?", run)
     assert round_["note"] == "by a tool"
+
+
+@pytest.mark.parametrize("waiting", ALL, ids=str, indirect=True)
+def test_cancel_ends_all_processes_of_a_harness_within_five_seconds(
+    arena: RealArena, waiting: tuple[Real, str]
+) -> None:
+    harness, run = waiting
+    arena.wait_until(lambda: len(processes(arena, "sleep")) >= 2, 30)
+    assert processes(arena, harness.program)
     cancel(arena, run)
-    arena.ended(run, 60)
+    began = time.monotonic()
+    while processes(arena, "") and time.monotonic() < began + 20:
+        time.sleep(0.05)
+    assert time.monotonic() - began < 5
+    assert arena.ended(run, 5)["status"] == "cancelled"
 
 
 @pytest.mark.parametrize("harness", ALL, ids=str)
@@ -295,21 +324,6 @@ def test_killed_harness_ends_its_run_with_the_signal(arena: RealArena, harness: 
     assert (row["status"], row["fault"]) == ("failed", "candidate")
     (error,) = arena.events(run, "error")
     assert f"{harness.program} was ended by SIGKILL" in error["body"]["traceback"]
-
-
-@pytest.mark.parametrize("harness", ALL, ids=str)
-def test_cancel_ends_all_processes_of_a_harness_within_five_seconds(
-    arena: RealArena, harness: Real
-) -> None:
-    run = arena.start(harness.adapter, "waits")
-    arena.wait_until(lambda: len(processes(arena, "sleep")) >= 2, 30)
-    assert processes(arena, harness.program)
-    cancel(arena, run)
-    began = time.monotonic()
-    while processes(arena, "") and time.monotonic() < began + 20:
-        time.sleep(0.05)
-    assert time.monotonic() - began < 5
-    assert arena.ended(run, 5)["status"] == "cancelled"
 
 
 def cancel(arena: RealArena, run: str) -> None:
