@@ -32,7 +32,7 @@ agents:  ## install the command lines of agents: claude, codex, gemini, opencode
 
 test: ready .venv/dev.stamp extras  ## run every test, including those in a browser
 	$(DO)@$(BIN)/pytest -m serial $$(grep -rls mark.serial --include='*.py' tests) && alone=0 || alone=$$?; \
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not serial" && exit $$alone
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not serial" && exit $$alone
 
 test-postgres: ready .venv/dev.stamp extras  ## run tests/arena on a temporary PostgreSQL
 	$(DO)@scripts/postgres $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/arena
