@@ -6,8 +6,6 @@ Then a kernel on a task that was published here is judged, judged again, and put
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from tests.runners.agents.real_arena import OPERATOR, SYNC, TASK
 from tests.runners.house import ROOT, House
 from tests.web.conftest import DESK, TIMEOUT_MS
 
-JUDGED_MS, START_SECONDS = 480_000, 240
+JUDGED_MS = 480_000
 SOURCE = ROOT / "tasks" / OPERATOR / "honest" / "vectorised.cpp.cpp"
 
 PASSWORD = "of-the-staff"
@@ -54,10 +52,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         "ARENA_TEST_JUDGE": "quick_evaluation.py",
     }
     try:
-        migrate = (sys.executable, "manage.py", "migrate", "--verbosity", "0")
-        subprocess.run(migrate, cwd=ROOT, env=house.env, check=True, timeout=START_SECONDS)
-        sync = (sys.executable, "manage.py", "shell", "--verbosity", "0", "--command", SYNC)
-        subprocess.run(sync, cwd=ROOT, env=house.env, check=True, timeout=START_SECONDS)
+        house.migrate()
+        house.python(SYNC)
         house.open()
         house.wait_until(lambda: bool(house.rows("SELECT * FROM catalog_hardware")), 30)
         house.start_web()
