@@ -1,6 +1,6 @@
 // WebSockets that reconnect, and work that is never done twice at the same time.
 
-const FAILURES_BEFORE_POLLING = 6;
+const FAILURES_BEFORE_POLLING = 4;
 
 /** Doubles from 150 ms to ten seconds, with jitter. */
 const backoff = (failures) =>
