@@ -130,9 +130,10 @@ class Ablation:
             from tests.evaluation.hostile import submissions  # type: ignore[no-redef]
         self.suite, self._conftest = submissions, conftest
         self.cells: dict[str, dict[str, dict[str, Any]]] = {}
+        self._source = source_of_judge()
         if output.is_file():
             known = json.loads(output.read_text())
-            if keep or known["judge"]["source"] == source_of_judge():
+            if keep or known["judge"]["source"] == self._source:
                 self.cells = known["cells"]
                 for cell in (cell for cells in self.cells.values() for cell in cells.values()):
                     cell.setdefault("source", known["judge"]["source"])
@@ -162,7 +163,7 @@ class Ablation:
                 mechanism.off(patch)
             cell = self._cell(trick, name)
         cell["seconds"] = round(time.monotonic() - started, 1)
-        cell["source"] = source_of_judge()
+        cell["source"] = self._source
         self.cells.setdefault(trick.name, {})[name] = cell
         print(f"{now()} {name} {trick.name}: {json.dumps(cell)}", flush=True)
         write_json(self.output, self._data(), indent=1)

@@ -125,7 +125,7 @@ def admission(result: Admission) -> str:
     """Return the conclusion of an admission and its problems."""
     lines = [
         f"    ratio of a speedup to itself, measured twice: {interval(result.repeat)}",
-        f"    and of that on sizes near the public ones to it: {interval(result.retained)}",
+        f"    ratio of that on sizes near the public ones to it: {interval(result.retained)}",
         *(f"  ! {problem}" for problem in result.problems),
         f"{result.task}: {'admitted' if result.admitted else 'not admitted'}",
     ]

@@ -23,7 +23,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 from evaluation import JUDGE_VERSION
 from evaluation.admission import reference_mutants, task_checks
@@ -33,13 +32,12 @@ from evaluation.devices import detect
 from evaluation.errors import Rejected, SubmissionError, TaskError
 from evaluation.gates import Trial, integrity
 from evaluation.gates import compile as compilation
-from evaluation.gates.generalization import hidden_cases
+from evaluation.gates.generalization import hidden_cases, timed_cases
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.session import MeasurementSession
-from evaluation.tasks.neighbours import neighbours
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import Task, has_mutants
 from evaluation.timing import plan as plans
@@ -121,7 +119,7 @@ class Admission:
     checks: tuple[TaskCheck, ...] = ()
     retained: Interval | None = None
     self_test: bool = False
-    """Whether trivial submissions and the operator's own mutants were judged."""
+    """True where trivial submissions and the operator's own mutants were judged."""
     only_unsteady: bool = False
     """Whether its one problem is that times do not repeat, as on a busy machine."""
 
@@ -269,7 +267,7 @@ class _TaskJudge:
                     break
                 before = now
             if example.language != "torch":
-                near = neighbours(self.task, Random(secrets.randbits(63)))
+                near = timed_cases(self.task, secrets.token_bytes())
                 retained = _ratio(self._speedup(example, near), now)
         except SubmissionError as error:
             place = f"honest {example.name}, when timed"

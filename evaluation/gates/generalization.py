@@ -31,7 +31,7 @@ from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Sp
 NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True
 
 SAMPLED = 4
-"""Cases drawn anew for each verdict from the whole domain where nothing is timed, else half."""
+"""Cases drawn anew for each verdict from the whole domain; half as many where some are timed."""
 
 
 def judge(trial: Trial) -> GateResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -20,7 +19,7 @@ The bytes that a neighbour moves and its operations lie within WRITTEN_FACTOR to
 MIN_TIMED = 4
 """Neighbours of a task with few seen cases, which then have several each."""
 ALIGNED = 8
-"""Elements up to which a size is as aligned as the seen one: a vector load of 16 bits each."""
+"""Elements up to which a size is as aligned as the seen one: a vector load of 16-bit elements."""
 DRAWS = 300
 
 
@@ -35,13 +34,15 @@ def neighbours(task: Task, random: Random) -> list[Case]:
     unused = list(task.cases(Split.UNSEEN))
     chosen: list[Case] = []
     for case in seen * max(1, MIN_TIMED // len(seen)):
-        drawn = _drawn(task.operator, case, random, [*seen, *chosen])
         written = [other for other in unused if is_near(task.operator, other, case)]
-        if written and (drawn is None or random.random() < 0.5):
+        drawn = None
+        if not written or random.random() < 0.5:
+            drawn = _drawn(task.operator, case, random, [*seen, *chosen])
+        if drawn:
+            chosen.append(replace(drawn, name=f"sampled-{len(chosen)}"))
+        elif written:
             chosen.append(random.choice(written))
             unused.remove(chosen[-1])
-        elif drawn:
-            chosen.append(replace(drawn, name=f"sampled-{len(chosen)}"))
     return chosen
 
 
@@ -70,7 +71,11 @@ def is_near(operator: Operator, case: Case, seen: Case) -> bool:
 def _drawn(operator: Operator, seen: Case, random: Random, known: list[Case]) -> Case | None:
     """Return a new case with sizes near those of a seen one; None where the domain has none."""
     domain = operator.domain
-    for symbols in _draws(operator, seen, random):
+    for _ in range(DRAWS):
+        symbols = {
+            name: seen[name] if isinstance(values, Choices) else _size(values, seen[name], random)
+            for name, values in domain.symbols.items()
+        }
         if domain.problem(symbols):
             continue
         symbols = domain.with_derived(symbols)
@@ -79,14 +84,6 @@ def _drawn(operator: Operator, seen: Case, random: Random, known: list[Case]) ->
         if new and domain.fits(case) and is_near(operator, case, seen):
             return case
     return None
-
-
-def _draws(operator: Operator, seen: Case, random: Random) -> Iterator[dict[str, int | float]]:
-    for _ in range(DRAWS):
-        yield {
-            name: seen[name] if isinstance(values, Choices) else _size(values, seen[name], random)
-            for name, values in operator.domain.symbols.items()
-        }
 
 
 def _size(values: LogUniform, seen: int, random: Random) -> int:

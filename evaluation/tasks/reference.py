@@ -85,16 +85,17 @@ class Reference:
         exact = self._call("exact", wide)
         largest: tuple[torch.Tensor, ...] = ()
 
-        def bounded(sizes: tuple[torch.Tensor, ...]) -> dict[str, ExpectedOutput]:
-            either = tuple(map(torch.maximum, largest, sizes)) if largest else sizes
-            return self._bounded(wide, exact, either, self._tolerance)
+        def with_earlier(sizes: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            return tuple(map(torch.maximum, largest, sizes)) if largest else sizes
 
-        until = None if enough is None else lambda sizes: enough(bounded(sizes))
+        def bounded(sizes: tuple[torch.Tensor, ...]) -> dict[str, ExpectedOutput]:
+            return self._bounded(wide, exact, sizes, self._tolerance)
+
+        until = None if enough is None else lambda sizes: enough(bounded(with_earlier(sizes)))
         for roundings in itertools.cycle((1.0, max(1.0, self._tolerance.c2))):
             with disturbed_by(roundings, until):
-                sizes = self._call("magnitude", wide)
-            largest = tuple(map(torch.maximum, largest, sizes)) if largest else sizes
-            yield self._bounded(wide, exact, largest, self._tolerance)
+                largest = with_earlier(self._call("magnitude", wide))
+            yield bounded(largest)
 
     def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
         """Return the expected outputs of many launches, stacked along the first dimension."""

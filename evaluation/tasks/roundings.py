@@ -86,7 +86,7 @@ MIN_TERMS = 16
 _product_unit: ContextVar[float] = ContextVar("rounding of parts of a product", default=0.0)
 _at_once: ContextVar[float] = ContextVar("roundings that disturb an operation", default=1.0)
 Enough = Callable[[tuple[torch.Tensor, ...]], bool]
-"""Whether sizes of roundings, which grow with each run, are large enough."""
+"""A test of the sizes of roundings after each run, with which they grow; True ends the runs."""
 _enough: ContextVar[Enough | None] = ContextVar("whether runs so far are enough", default=None)
 FACTORISATIONS = tuple(
     "linalg_inv linalg_qr linalg_lu linalg_lstsq linalg_eig linalg_pinv linalg_householder"
@@ -117,7 +117,7 @@ def products_rounded_to(dtype: str) -> Iterator[None]:
 def disturbed_by(roundings: float, enough: Enough | None = None) -> Iterator[None]:
     """Disturb every operation by so many roundings meanwhile, and give the change by one of them.
 
-    No further run is made once the sizes so far are `enough`.
+    Of large tensors, no further run is made once the sizes so far are `enough`.
 
     The change of a smooth function is the same. Beside the corner of a clamp it is not: there, one
     rounding may leave a number on the flat side where the roundings of a tolerance do not.
@@ -358,11 +358,14 @@ def size_of_roundings(
     with sdpa_kernel(SDPBackend.MATH):
         with _Recorder() as recorder:  # type: ignore[no-untyped-call]
             exact = outputs_of(reference(**given))
+        elements = sum(value.numel() for value in given.values() if torch.is_tensor(value))
+        batched = recorder.can_batch and elements <= MAX_BATCHED
         sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
         if any(y.is_floating_point() for y in exact):
-            roundings, enough = _at_once.get(), None if rounded else _enough.get()
+            roundings = _at_once.get()
+            enough = None if batched or rounded else _enough.get()
             disturbed = Disturbed(generator, roundings)
-            for found in _probes(reference, given, disturbed, recorder.can_batch):
+            for found in _probes(reference, given, disturbed, batched):
                 for size, y, other in zip(sizes, exact, found, strict=True):
                     if y.is_floating_point():
                         _raise_to_change(size, y, other)
@@ -374,7 +377,7 @@ def size_of_roundings(
             sizes[number].zero_()
         for _ in range(MANY_PROBES // PROBES if rounded else 0):
             disturbed = Disturbed(generator, MANY)
-            for found in _probes(reference, given, disturbed, recorder.can_batch):
+            for found in _probes(reference, given, disturbed, batched):
                 for number in rounded:
                     _raise_to_change(sizes[number], exact[number], found[number])
     return tuple(sizes)
@@ -390,15 +393,15 @@ def _probes(
     reference: Callable[..., Any],
     given: Mapping[str, Any],
     disturbed: Disturbed,
-    can_batch: bool,
+    batched: bool,
 ) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield the outputs of each disturbed run; those of small tensors are made in one batch.
+    """Yield the outputs of each disturbed run; where `batched`, they are made in one batch.
 
-    Of large ones no more than those of one run are kept, which a GPU has memory for.
+    Of others no more than those of one run are kept, which a GPU has memory for.
     """
     tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
     others = {name: value for name, value in given.items() if name not in tensors}
-    if can_batch and sum(value.numel() for value in tensors.values()) <= MAX_BATCHED:
+    if batched:
 
         def run(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return outputs_of(reference(**dict(zip(tensors, values, strict=True)), **others))
@@ -407,8 +410,8 @@ def _probes(
         try:
             with disturbed, warnings.catch_warnings():
                 warnings.simplefilter("error")  # an operation that is not batched is slower so
-                batched = torch.vmap(run)(*stacked)
-            yield from zip(*(y.unbind() for y in batched), strict=True)
+                outputs = torch.vmap(run)(*stacked)
+            yield from zip(*(y.unbind() for y in outputs), strict=True)
             return
         except (RuntimeError, UserWarning):  # an operation has no batching rule
             pass

@@ -201,7 +201,7 @@ def test_right_values_need_no_more_estimates_than_one_that_is_large_enough(
 
 
 @pytest.mark.parametrize(("error", "enough"), [(2e-4, True), (9e-4, False)])
-def test_runs_are_enough_where_errors_are_at_most_half_of_the_allowed_ones(
+def test_estimate_ends_early_for_errors_up_to_half_of_the_allowed(
     estimated: tuple[Reference, list[float]], error: float, enough: bool
 ) -> None:
     reference, sizes = estimated
