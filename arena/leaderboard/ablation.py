@@ -6,6 +6,7 @@ They are the committed results of `benchmarks/ablation.py`, one for each kind of
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,21 +60,26 @@ def _table(data: Mapping[str, Any]) -> AblationTable:
         tricks=sum(gates.values()),
         refused_before=before,
         bound=data["bound"],
-        escapes=[_name(trick) for trick in data["escapes_with_all_on"]],
-        passes=[_name(trick) for trick in data["passes_with_all_on"]],
+        escapes=_names(data["escapes_with_all_on"]),
+        passes=_names(data["passes_with_all_on"]),
         rows=[
             MechanismRow(
                 title=row["title"],
                 refused=len(row["refuses"]),
                 tried=row["tried"],
-                escapes=[_name(trick) for trick in row["escapes"]],
-                passes=[_name(trick) for trick in row["passes"]],
+                escapes=_names(row["escapes"]),
+                passes=_names(row["passes"]),
             )
             for row in data["mechanisms"].values()
         ],
     )
 
 
-def _name(trick: str) -> str:
-    """Return the name of a trick without its language and suffix."""
-    return trick.partition(".")[0].replace("_", " ")
+def _names(tricks: Sequence[str]) -> list[str]:
+    """Return the names of tricks without their suffix; with the language where two share one."""
+    parts = [trick.split(".") for trick in tricks]
+    shared = Counter(name for name, *_ in parts)
+    return [
+        name.replace("_", " ") + (f" ({language})" if shared[name] > 1 else "")
+        for name, language, *_ in parts
+    ]
