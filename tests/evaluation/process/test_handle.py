@@ -164,6 +164,27 @@ def test_freezer_pin_threads_of_an_ended_process_is_ignored(
     assert freezer.find() == []
 
 
+def test_freezer_time_until_a_stopped_thread_leaves_its_core_is_not_of_its_suspension(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A virtual core that is away for 20 ms leaves its stopped thread running that long."""
+    freezer, late, began = Freezer(1), 20_000_000, time.perf_counter_ns()
+    monkeypatch.setattr(freezer, "find", lambda: [7])
+    monkeypatch.setattr(procfs, "is_stopped", lambda pid: True)
+    monkeypatch.setattr(
+        procfs, "cpu_time_ns", lambda pid: min(time.perf_counter_ns() - began, late)
+    )
+    freezer.pids = (7,)
+    before = freezer.cpu_times()
+    assert freezer.wait_suspended(10)
+    assert freezer.suspended_ns() == 0
+    assert freezer.ns_until_stop(before) == late - before[7] > late / 2
+    late += 5
+    assert freezer.suspended_ns() == 5
+    monkeypatch.setattr(procfs, "cpu_time_ns", lambda pid: time.perf_counter_ns())
+    assert not freezer.wait_suspended(0.01)
+
+
 def test_require_idle_on_a_cpu_does_nothing(fork_server: ForkServer, limits: ProcessLimits) -> None:
     with ProcessHandle(
         fork_server, dataclasses.replace(limits, kind="cpu"), WindowClock()
