@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,11 +24,20 @@ class Spending:
     reasoning_tokens: int
 
 
+def count_kept_calls(run_ids: Sequence[str]) -> int:
+    """Return how many calls of these runs have both an event and an answer kept for a replay.
+
+    An answer is kept before its event is written, so those beyond this number are in no trace.
+    """
+    calls = Event.objects.filter(run__in=run_ids, kind="model_call")
+    return calls.filter(body__replayed=False, body__error="").count()
+
+
 def spending(run_id: str) -> Spending:
     """Return what a run has spent so far, each event by its last revision.
 
     The sums are of model calls, and of messages of models that are not behind the gateway. A
-    replayed call was paid for by the run that it was recorded in.
+    replayed call was paid for by the run whose trace has it.
     """
     events = Event.objects.filter(run=run_id, kind__in=SPENDING_KINDS).order_by("seq")
     values = events.values_list(

@@ -50,7 +50,7 @@ class Call:
         self.provider, self.wire, self.asked, self._keep = provider, wire, asked, keep
         self.status = self.retries = 0
         self.error = self.content_type = ""
-        self.begun = self.replayed = False
+        self.begun = self.recorded = self.replayed = False
         self._started = time.monotonic()
         self._pieces: list[tuple[float, str]] = []
         self._first: float | None = None

@@ -216,6 +216,7 @@ class Gateway:
         if self._replay and (
             exchange := self._replay.take(request.method, request.path, asked.model)
         ):
+            call.replayed = self._replay.is_reported(exchange)
             return await self._play_back(request, call, exchange)
         if not self._live:
             text = "the recording has no further answer for this request"
@@ -377,8 +378,8 @@ class Gateway:
     async def _play_back(
         self, request: web.Request, call: Call, exchange: Exchange
     ) -> web.StreamResponse:
-        call.status, call.replayed, call.content_type = exchange.status, True, exchange.content_type
-        call.begun = True
+        call.status, call.content_type = exchange.status, exchange.content_type
+        call.begun = call.recorded = True
         response = web.StreamResponse(status=exchange.status)
         response.content_type = exchange.content_type
         reader = AnswerReader(call.wire, exchange.content_type == "text/event-stream")
@@ -403,7 +404,7 @@ class Gateway:
         done = call.reported(reading, cost)
         if call.replayed:
             done = replace(done, cost_usd=0.0 if reading.usage else None)
-        if self._writer and not call.error and call.begun and not call.replayed:
+        if self._writer and not call.error and call.begun and not call.recorded:
             self._writer.add(call.exchange())
         self._report("model_call", asdict(done))
         if call.status == 200 and call.error != HUNG_UP:

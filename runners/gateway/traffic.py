@@ -54,13 +54,18 @@ class Replay:
     method, path and model, in the order of the recording.
     """
 
-    def __init__(self, exchanges: list[Exchange]) -> None:
+    def __init__(self, exchanges: list[Exchange], reported: int | None = None) -> None:
+        """Create it; the calls of the first `reported` exchanges are in the trace of a run.
+
+        None for all. A process that ends between an answer and its event leaves others.
+        """
+        self._unreported = exchanges[reported:] if reported is not None else []
         self._waiting: dict[tuple[str, str, str], deque[Exchange]] = defaultdict(deque)
         for exchange in exchanges:
             self._waiting[exchange.key].append(exchange)
 
     @classmethod
-    def read(cls, path: Path) -> Replay:
+    def read(cls, path: Path, reported: int | None = None) -> Replay:
         """Read a recording; a last line that was cut is left out.
 
         Raises: BadRecording.
@@ -74,12 +79,16 @@ class Replay:
                 if number == len(lines) and not line.endswith("\n"):
                     break
                 raise BadRecording(f"{path}, line {number}: not an exchange: {error}") from error
-        return cls(exchanges)
+        return cls(exchanges, reported)
 
     def take(self, method: str, path: str, model: str) -> Exchange | None:
         """Return the next exchange for such a request; None when all are served."""
         waiting = self._waiting[method, path, model]
         return waiting.popleft() if waiting else None
+
+    def is_reported(self, exchange: Exchange) -> bool:
+        """Return whether the trace of an earlier run has the call, and so its cost."""
+        return exchange not in self._unreported
 
 
 def _exchange(data: Mapping[str, Any]) -> Exchange:

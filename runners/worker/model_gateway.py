@@ -24,6 +24,7 @@ from django.conf import settings
 from django.db import connections
 
 from arena.runs.models import Run
+from arena.runs.spending import count_kept_calls
 from arena.runs.states import Fault
 from evaluation.sandbox import loopback
 from evaluation.sandbox.features import isolation_features
@@ -110,6 +111,7 @@ class ModelGateway:
             "settings": {"token": self.access.token, **limits},
             "record": str(traffic),
             "replay": str(traffic) if traffic.exists() else "",
+            "reported": count_kept_calls(_continued(run)),
             "live": True,
         }
         self.last_failure: Failure | None = None
@@ -191,16 +193,25 @@ def _copy_recording(run: Run, target: Path) -> None:
 
     It is whole, whatever of it was replayed already, so that a chain of broken runs loses nothing.
     """
-    before = run.continues
-    while before is not None and not traffic_file(before.pk).exists():
-        before = before.continues
+    files = (traffic_file(pk) for pk in _continued(run))
+    before = next((file for file in files if file.exists()), None)
     if before is not None and not target.exists():
-        lines = traffic_file(before.pk).read_bytes().splitlines(keepends=True)
+        lines = before.read_bytes().splitlines(keepends=True)
         whole = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
         partial = target.with_suffix(".partial")
         partial.write_bytes(b"".join(whole))
         partial.chmod(0o600)
         partial.rename(target)
+
+
+def _continued(run: Run) -> list[str]:
+    """Return the ids of the runs that a run continues, the last one first."""
+    ids: list[str] = []
+    before = run.continues
+    while before is not None:
+        ids.append(before.pk)
+        before = before.continues
+    return ids
 
 
 def _provider(run: Run) -> tuple[Provider, str]:

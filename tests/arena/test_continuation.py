@@ -11,6 +11,7 @@ from arena.runs import experiments, services
 from arena.runs.experiments import Entrant, Plan
 from arena.runs.models import Run
 from arena.runs.services.continuation import MAX_AUTOMATIC
+from arena.runs.spending import count_kept_calls
 from arena.runs.states import Fault, RunStatus
 from arena.runs.trace.events import EventDraft
 from tests.arena.factories import LEASE, finished
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.django_db
 SILENT = "Its worker stopped answering."
 
 
-def model_call(run: Run, cost_usd: float | None, replayed: bool = False) -> None:
+def model_call(run: Run, cost_usd: float | None, replayed: bool = False, error: str = "") -> None:
     usage = {
         "input_tokens": 10, "output_tokens": 5, "cached_tokens": 0, "cache_write_tokens": 0,
         "reasoning_tokens": 0,
@@ -27,7 +28,7 @@ def model_call(run: Run, cost_usd: float | None, replayed: bool = False) -> None
     body = {
         "provider": "anthropic", "wire": "messages", "model": "m", "status": 200, "usage": usage,
         "cost_usd": cost_usd, "latency_ms": 1.0, "first_byte_ms": 1.0, "stop_reason": "end_turn",
-        "retries": 0, "replayed": replayed, "error": "",
+        "retries": 0, "replayed": replayed, "error": error,
     }  # fmt: skip
     services.record(run.pk, [EventDraft("model_call", body)], producer="test")
 
@@ -77,6 +78,15 @@ def test_run_interrupted_again_and_again_is_not_started_forever(start):
     interrupted(run)
     assert not Run.objects.filter(continues=run).exists()
     assert services.continue_run(run, None).continues == run
+
+
+def test_kept_calls_are_those_of_all_runs_that_were_paid_and_answered(start):
+    first, second = broken(start()), start()
+    model_call(second, 0.0, replayed=True)
+    model_call(second, 0.5)
+    model_call(second, None, error="the answer was cut")
+    assert count_kept_calls([first.pk, second.pk]) == 2
+    assert count_kept_calls([second.pk]) == 1 and count_kept_calls([]) == 0
 
 
 def test_interrupted_run_ignores_the_limit_of_its_owner(start, alice, settings):

@@ -24,6 +24,7 @@ from arena.runs.states import Fault
 from evaluation.sandbox.features import isolation_features
 from runners.agent.confinement import confined, environment
 from runners.agent.control_socket import TimeBudget
+from runners.worker import model_gateway
 from runners.worker.model_gateway import Failure, ModelGateway, NoModel, traffic_file
 from tests.conftest import skip_or_fail
 from tests.model_server import Fault as Failing
@@ -261,8 +262,18 @@ def broken_run(pk: str, before: Any = None) -> Any:
     return SimpleNamespace(pk=pk, continues=before)
 
 
-def test_continued_run_replays_the_recording_and_a_chain_loses_nothing(home: Path) -> None:
-    """The run in between broke before it had replayed anything."""
+@pytest.mark.parametrize(
+    ("events", "replayed"), [(2, [True, True, False]), (1, [True, False, False])]
+)
+def test_continued_run_replays_the_recording_and_a_chain_loses_nothing(
+    events: int, replayed: list[bool], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run in between broke before it had replayed anything.
+
+    Where a kill lost the event of the second call, the cost of its answer counts here.
+    """
+    of_runs = {(): 0, ("r-between", "r-0"): events}
+    monkeypatch.setattr(model_gateway, "count_kept_calls", lambda ids: of_runs[tuple(ids)])
     with provider(home, Turn(text="Yes.")) as server:
         first = Attempt(home)
         with first.agent(times=2) as agent:
@@ -279,5 +290,7 @@ def test_continued_run_replays_the_recording_and_a_chain_loses_nothing(home: Pat
         with second.agent(times=3) as agent:
             agent.communicate(timeout=60)
         assert server.requests == 3
-    assert [call["replayed"] for call in second.of("model_call")] == [True, True, False]
+    calls = second.of("model_call")
+    assert [call["replayed"] for call in calls] == replayed
+    assert [call["cost_usd"] > 0 for call in calls] == [not call for call in replayed]
     assert len(recording.read_bytes().splitlines()) == 3
