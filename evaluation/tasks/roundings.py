@@ -305,7 +305,7 @@ def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
             window = math.prod(weight.shape[2:])
             each = weight.shape[0] // groups if transposed else weight.shape[1]
             return float(window * each + 1)
-        case "sum" | "mean" | "prod" | "linalg_vector_norm":
+        case "sum" | "mean" | "prod" | "var" | "linalg_vector_norm":
             return _reduced(args, kwargs)
         case "cumsum" | "cumprod" | "logcumsumexp":
             return float(args[0].shape[args[1]]) if args[0].dim() else 1.0

@@ -73,6 +73,26 @@ def test_sums_grow_with_their_terms() -> None:
     assert sized(lambda x: x.sum(-1), x).max() > 20 * sized(lambda x: x[:, :2].sum(-1), x).max()
 
 
+def test_statistics_of_a_batch_may_come_from_one_float32_sum_of_its_rows() -> None:
+    rows = torch.arange(4096) % 7 - 3.0  # a few values, whose roundings add up
+    x = (rows[:, None] + torch.randn(3, generator=torch.Generator().manual_seed(1))) / 3
+    total = squares = torch.zeros(3)
+    for row in x:
+        total = total + row
+    mean = total / len(x)
+    for row in x:
+        squares = squares + (row - mean) ** 2
+    got = (x - mean) / (squares / len(x) + 1e-5).sqrt()
+
+    def normalised(x: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x, None, None, training=True)
+
+    exact, size = normalised(x.double()), sized(normalised, x)
+    allowed = Tolerance(4.0, 10.0).allowed(exact, size, 1, "float32")
+    assert ((got - exact).abs() <= allowed).all()
+    assert ((got * 1.001 - exact).abs() > allowed).any()
+
+
 @pytest.mark.parametrize("function", [torch.exp, torch.sigmoid, F.silu])
 def test_a_power_of_two_in_place_of_an_exp_is_right(function: Function) -> None:
     x = torch.linspace(-60.0, -15.0, 200)
