@@ -38,6 +38,10 @@ MAX_ELEMENTS = 1 << 16
 """Size of the largest case that is fitted on, where there are smaller ones."""
 MAX_CASES = 12
 """Cases of each dtype, of all sizes up to that."""
+LARGE_ELEMENTS = 1 << 21
+"""Size of one larger case, in whose long sums roundings add up that are nothing in small ones."""
+LARGE_FAMILIES = ("nominal", "structured")
+"""Families of that one: numbers at random, and few ones whose roundings are the same."""
 SEED = 1
 
 
@@ -152,13 +156,19 @@ def write(folder: Path, fitted: Fit) -> Path:
 
 def small_cases(operator: Operator, dtype: str) -> list[Case]:
     """Return the boundary and written cases of a dtype that are small, or the smallest one."""
+    cases = _cases_by_size(operator, dtype)
+    small = [case for case in cases if operator.elements(case) <= MAX_ELEMENTS] or cases[:1]
+    step = len(small) / min(len(small), MAX_CASES)
+    return [small[int(step * number)] for number in range(min(len(small), MAX_CASES))]
+
+
+def _cases_by_size(operator: Operator, dtype: str) -> list[Case]:
+    """Return the boundary and written cases of a dtype, the smallest first. Raises TaskError."""
     written = [case for case in operator.cases if case.dtype == dtype]
     cases = sorted([*operator.domain.boundaries((dtype,)), *written], key=operator.elements)
     if not cases:
         raise TaskError(f"{operator.folder}: no case has the dtype {dtype}; add one")
-    small = [case for case in cases if operator.elements(case) <= MAX_ELEMENTS] or cases[:1]
-    step = len(small) / min(len(small), MAX_CASES)
-    return [small[int(step * number)] for number in range(min(len(small), MAX_CASES))]
+    return cases
 
 
 def computed(reference: Reference, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -178,10 +188,18 @@ def computed(reference: Reference, inputs: Mapping[str, torch.Tensor]) -> dict[s
 def trials(
     operator: Operator, dtype: str
 ) -> Iterator[tuple[Reference, str, dict[str, torch.Tensor]]]:
-    """Yield the small cases of a dtype with inputs of each family, from fixed seeds."""
-    for case in small_cases(operator, dtype):
+    """Yield the small cases of a dtype with inputs of each family, from fixed seeds.
+
+    The largest case up to `LARGE_ELEMENTS` follows, with those of `LARGE_FAMILIES`.
+    """
+    chosen: list[tuple[Case, Sequence[str]]]
+    chosen = [(case, operator.input_families) for case in small_cases(operator, dtype)]
+    cases = [c for c in _cases_by_size(operator, dtype) if operator.elements(c) <= LARGE_ELEMENTS]
+    if cases and cases[-1] not in [case for case, _ in chosen]:
+        chosen.append((cases[-1], [f for f in operator.input_families if f in LARGE_FAMILIES]))
+    for case, families in chosen:
         reference = Reference(operator, case)
-        for family in operator.input_families:
+        for family in families:
             generator = torch.Generator().manual_seed(SEED)
             yield reference, family, reference.drawn(InputGenerator(generator, family))
 

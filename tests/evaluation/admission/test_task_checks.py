@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.admission.fit import fit, write
+from evaluation.admission.fit import LARGE_ELEMENTS, MAX_ELEMENTS, fit, trials, write
 from evaluation.admission.task_checks import check_numbers, problems
 from evaluation.device_kind import CPU
 from evaluation.tasks.spec import Task, self_tested
@@ -63,6 +63,18 @@ def test_mean_in_which_roundings_cancel_is_accepted() -> None:
     task = load_task(TASKS, "bce_with_logits", "torch-to-torch", CPU)
     for _ in range(5):
         assert list(problems(check_numbers(task))) == []
+
+
+def test_tolerance_is_fitted_on_small_cases_and_a_large_one() -> None:
+    operator = load_task(TASKS, "group_norm", "torch-to-torch", CPU).operator
+    families: dict[int, list[str]] = {}
+    for reference, family, _ in trials(operator, "float32"):
+        families.setdefault(operator.elements(reference.case), []).append(family)
+    large = max(families)
+    assert MAX_ELEMENTS < large <= LARGE_ELEMENTS
+    assert families.pop(large) == ["nominal", "structured"]
+    assert families and max(families) <= MAX_ELEMENTS
+    assert all(found == list(operator.input_families) for found in families.values())
 
 
 SIGNS = """
