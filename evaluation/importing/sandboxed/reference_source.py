@@ -160,7 +160,8 @@ def _function(name: str, parameters: Iterable[str], lines: list[str]) -> str:
 
 
 def _docstring(heading: str, call: Call) -> str:
-    doc = inspect.getdoc(type(call.module)) or ""
+    # `inspect.getdoc` would return that of `torch.nn.Module` for a class without one.
+    doc = inspect.cleandoc(vars(type(call.module)).get("__doc__") or "")
     doc = doc.replace("\\", "/").replace('"""', "'''").strip()
     more = "What the module `Model` below computes, in training mode as the suite runs it."
     if dict(call.module.named_parameters()):

@@ -36,7 +36,7 @@ def checkout(tmp_path_factory) -> Path:
         path_of(6, "Syntax"): SCALED.replace("def forward(", "def forward("[:-1]),
         path_of(7, "Edited"): SCALED,
         path_of(8, "Missing"): SCALED,
-        path_of(9, "Again"): SCALED.replace("Scales the columns", "The same once more"),
+        path_of(9, "Again"): SCALED.replace('    """Scales the columns."""\n\n', ""),
         "KernelBench/level4/1_Hub.py": SCALED,
     }
     commit(root, files)
@@ -69,6 +69,8 @@ def test_import_of_good_problems_gives_tasks(first, checkout, target):
     task = load_task(target / "kernelbench", "kb1_1_scaled", "torch-to-torch", "cpu")
     assert [a.name for a in task.operator.arguments] == ["x", "weight", "out"]
     assert "Scales the columns." in task.operator.prompt
+    again = load_task(target / "kernelbench", "kb1_9_again", "torch-to-torch", "cpu")
+    assert again.operator.prompt.count("\n\n") == 1, "it has none of PyTorch's own class"
 
 
 def test_import_keeps_the_file_with_its_origin(first, checkout, target):
