@@ -8,6 +8,7 @@ whose kernels are interpreted on a CPU.
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import inspect
 import os
@@ -51,6 +52,12 @@ COMPILER = {
     "TORCHINDUCTOR_VEC_ISA_OK": "1",
 }
 """Environment variables that `torch.compile` reads at its first call."""
+COMPILER_IMPORTS = (
+    "torch.distributed.tensor.experimental",
+    "torch.utils.cpp_extension",
+    "sympy.tensor.tensor",
+)
+"""Modules that its first call imports. On a GPU they might start CUDA, which a fork cannot use."""
 MAX_SHAPES = 1 << 12
 """Recompilations that `torch.compile` may make for other shapes and dtypes.
 
@@ -184,7 +191,7 @@ class Torch(Language):
         return [output, extensions.build(source, task.operator.limits.seconds)]
 
     def prepare(self) -> None:
-        """Import PyTorch's compiler, which takes seconds.
+        """Import PyTorch's compiler, and what it does once in a process, which takes seconds.
 
         It imports Triton, whose library is interpreted only if that is asked for before.
         """
@@ -198,6 +205,14 @@ class Torch(Language):
         torch.cuda.is_available = lambda: True
         try:
             import torch._inductor.compile_fx
+            from torch._inductor import codecache
+            from torch._inductor.runtime import triton_compat
+
+            codecache.torch_key()  # hashes of PyTorch's and of Triton's own source
+            triton_compat.triton_key()
+            for name in () if gpu_vendor() else COMPILER_IMPORTS:
+                importlib.import_module(name)
+            inspect.getmodule(inspect.currentframe())  # finds the files of all modules
         finally:
             torch.cuda.is_available = is_available
             tempfile.tempdir = None  # the import has cached our folder; a fork has its own
