@@ -28,7 +28,7 @@ MAX_SLOTS = 8192
 """On a CPU, where so many launches of 0.1 us take longer than the overhead of a window."""
 MAX_BATCH_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 26}
 """Elements whose launches are checked at a time."""
-POISON_DIVISOR = {"cpu": 1, "cuda": 5}
+POISON_DIVISOR = {"cpu": 4, "cuda": 5}
 """One in so many launches of a window is searched for poison; on a GPU `poll` reads each."""
 
 

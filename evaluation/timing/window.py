@@ -133,10 +133,13 @@ class WindowTimer:
         self.resize(min(self.ring.slots, max(wanted, MIN_LAUNCHES) if wanted else 1))
 
     def _took(self, target: float) -> float:
-        """Return the nanoseconds of a window: the least of several on a busy machine."""
+        """Return the nanoseconds of a window, the least of several where it has about its length.
+
+        On a busy machine one may take much longer.
+        """
         took = self.window() * self.count
         for _ in range(SETTLING - 1):
-            if took < MUCH_TOO_LONG * target:
+            if target / 2 <= took < MUCH_TOO_LONG * target:
                 took = min(took, self.window() * self.count)
         return took
 

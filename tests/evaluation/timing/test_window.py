@@ -20,6 +20,7 @@ from evaluation.timing.window import (
     MAX_RUNS,
     MIN_LAUNCHES,
     READY_NS,
+    SETTLING,
     Observation,
     WindowTimer,
     act,
@@ -209,6 +210,17 @@ def test_settle_on_a_busy_machine_uses_the_least_of_several_windows(
         process.factors = itertools.cycle([3, 5, 1])
         timer.settle(seconds)
         assert timer.count == count
+
+
+def test_settle_repeats_only_windows_that_have_about_their_length(task: Task) -> None:
+    with timed(task, captures=False) as (timer, process):
+        process.fixed_ns = process.empty_ns = 0
+        timer.empty = 0.0
+        before = len(process.windows)
+        timer.settle(40e-6)
+        launches = [window[1] for window in process.windows[before:]]
+        assert launches == sorted(launches) and launches.count(launches[-1]) == SETTLING
+        assert len(launches) == len(set(launches)) + SETTLING - 1
 
 
 def test_eager_launches_are_timed_and_discard_the_graph(task: Task) -> None:
