@@ -23,8 +23,10 @@ from tests.web.world import World
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 CHROMIUM_ARGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
+    "--disable-component-update --disable-sync "
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup"
 ).split()
+"""The features are lists below the address bar, for which each context starts a process more."""
 START_SECONDS = 60
 TIMEOUT_MS = 40_000
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
