@@ -224,7 +224,8 @@ def admit_tasks(options: argparse.Namespace) -> int:
         return repository_commands.admit_task(options)
     folder = folder_of(options.tasks, options.operator)
     tasks = [_task(options)] if options.track else load_tasks(folder)
-    found = [_admitted(task, options) for task in tasks]
+    with ForkServer() as fork_server:
+        found = [_admitted(task, options, fork_server) for task in tasks]
     return PASSED if all(found) else NOT_PASSED
 
 
@@ -245,7 +246,7 @@ def fit_operators(options: argparse.Namespace) -> int:
     return NOT_PASSED if refused else PASSED
 
 
-def _admitted(task: Task, options: argparse.Namespace) -> bool:
+def _admitted(task: Task, options: argparse.Namespace, fork_server: ForkServer) -> bool:
     """Return false for a task that is refused; true also for one that cannot be judged here."""
     from evaluation.admission.admit import admit, implementations
 
@@ -253,7 +254,7 @@ def _admitted(task: Task, options: argparse.Namespace) -> bool:
         task.slug,
         options,
         languages()[task.track.target].runs_here() or _misplaced(task, options),
-        partial(admit, task, options.cache, self_test=options.self_test),
+        lambda report: admit(task, options.cache, report, fork_server, self_test=options.self_test),
         lambda: sum(1 for _ in implementations(task, self_test=options.self_test)),
     )
 
