@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from arena.catalog.models import Hardware, Worker
 from arena.curation import checks, drafts
 from arena.curation.models import Check, Draft
 from arena.curation.starter import starter_draft
-from runners.worker import checking
+from runners.worker import checking, judging
 
 pytestmark = pytest.mark.django_db
 NAME = "vector_sum"
@@ -24,6 +25,18 @@ SMALL = (
 LEFT_OUT = (
     "honest/pointers.cpp.cpp", "mutants/last_left_out.cpp.toml", "mutants/no_scale.cpp.toml",
 )  # fmt: skip
+QUICK_JUDGE = """
+import dataclasses, sys
+from evaluation.__main__ import main
+from evaluation.memory import ring
+from evaluation.timing import plan as plans
+
+ring.MAX_SLOTS = 32
+plans.FINAL_PLAN = dataclasses.replace(plans.QUICK_PLAN, min_blocks=3, max_blocks=3)
+sys.exit(main(sys.argv[1:]))
+"""
+"""The judge with few and short measurements, for a check whose times are not tested."""
+
 PROBE = """
 import os, socket
 
@@ -105,7 +118,8 @@ def test_reference_that_never_ends_is_ended_by_cancellation(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_mutant_that_passes_fails_the_check(draft: Draft) -> None:
+def test_mutant_that_passes_fails_the_check(draft: Draft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "COMMAND", (sys.executable, "-c", QUICK_JUDGE))
     mutant = 'note = "adds in another order"\nof = "honest/backward.cpp.cpp"\n' + (
         "edits = [['args->y[i] + args->a * args->x[i]', 'args->a * args->x[i] + args->y[i]']]\n"
     )
