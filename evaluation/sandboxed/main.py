@@ -32,6 +32,7 @@ FAILED = bytes(TOKEN_BYTES)
 def serve_forks(descriptor: int) -> None:
     """Fork a sandboxed process for each request until the judge is gone."""
     die_with_parent()
+    gc.disable()
     torch.set_num_threads(1)  # a pool of threads would not survive the fork
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     judge = Channel(socket.socket(fileno=descriptor), accepts_descriptors=True)
@@ -55,9 +56,15 @@ def serve_forks(descriptor: int) -> None:
 
 
 def _fork() -> int:
-    """Fork with all objects so far exempt from collection, which would copy their memory."""
+    """Fork with all objects so far exempt from collection, which would copy their memory.
+
+    The fork server collects nothing: during imports that takes a sixth of the time.
+    """
     gc.freeze()
-    return os.fork()
+    pid = os.fork()
+    if pid == 0:
+        gc.enable()
+    return pid
 
 
 def _import(names: list[str]) -> None:
