@@ -39,7 +39,10 @@ runners/worker/test_bench.py runners/test_profiles.py
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Point tests away from the Valkey of an arena on this machine; hash passwords cheaply.
+    """Point tests away from the Valkey of an arena on this machine; make set-up cheap.
+
+    A hash of a password takes long on purpose. Each test client starts the middleware, which would
+    list all static files.
 
     Tensors of tests are small, and workers share the processors: threads of PyTorch that wait for
     each other take three times as long as one.
@@ -47,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     _point_at(UNREACHABLE_REDIS)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 def pytest_sessionstart() -> None:
