@@ -50,15 +50,21 @@ def fork_server() -> Iterator[ForkServer]:
         yield shared
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the cache of all verdicts here: the first one measures this machine."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("operator", ["mish", "l2_normalize", "avg_pool2d", "addmm", "cumsum"])
 def test_triton_answer_of_each_template_passes(
-    operator: str, tmp_path: Path, fork_server: ForkServer
+    operator: str, cache: Path, fork_server: ForkServer
 ) -> None:
     task = request(operator).task()
     files = {task.target_file: request(operator).source(task)}
 
-    submission = Submission(task, files, tmp_path, scope="round")
+    submission = Submission(task, files, cache, scope="round")
     report = evaluate(submission, fork_server=fork_server)
 
     assert report.verdict is Verdict.PASSED, report.message
