@@ -20,20 +20,14 @@ from django.db.models.signals import post_init
 UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 HERE = Path(__file__).parent
 LONGEST_FIRST = """
-runners/agents/test_real_harnesses.py
-evaluation/hostile/test_hostile.py runners/agents/test_model_loop.py
-runners/agents/test_model_loop_runs.py runners/test_local.py evaluation/languages/test_triton.py
-runners/agents/test_production_run.py
-web/test_browser.py runners/test_experiment_of_models.py runners/test_launcher.py
-runners/test_faults.py evaluation/test_pipeline.py runners/worker/test_attempt.py
-runners/agents/test_finding_agents.py evaluation/production/test_verdicts.py
-evaluation/tasks/test_tasks_folder.py evaluation/importing/test_convert.py
-evaluation/importing/test_importer.py evaluation/importing/test_gpu_mode.py
-evaluation/admission/test_reference_check.py
-evaluation/admission/test_trivial_submissions.py evaluation/gates/test_generalization.py
-evaluation/languages/test_cuda.py gpu/test_honest.py
-evaluation/building/test_extensions.py evaluation/languages/test_hip.py web/test_pages.py
-runners/worker/test_bench.py runners/test_profiles.py
+runners/agents/test_real_harnesses.py evaluation/hostile/test_hostile.py web/test_browser.py
+test_answers.py runners/agents/test_model_loop.py web/test_newcomer.py
+runners/worker/test_attempt.py evaluation/test_pipeline.py runners/agents/test_model_loop_runs.py
+evaluation/languages/test_triton.py runners/test_local.py runners/test_faults.py
+evaluation/importing/test_convert.py web/test_accessibility.py runners/agents/test_command.py
+evaluation/languages/test_cuda.py evaluation/importing/test_gpu_mode.py
+runners/agents/test_production_run.py evaluation/building/test_triton_cache.py
+evaluation/production/test_verdicts.py
 """.split()
 """Workers run one file at a time: a long file that starts last would leave the others idle."""
 
