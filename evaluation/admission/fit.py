@@ -29,8 +29,8 @@ from evaluation.types import Case, Comparison
 
 C1 = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.5}
 """Roundings of an output; the interpreter of Triton truncates to bfloat16, up to two of them."""
-MARGIN = 4.0
-"""Allowed error of the roundings over the worst honest one."""
+MARGIN, MIN_MARGIN = 4.0, 2.0
+"""Allowed error of the roundings over the worst honest one, and its least where c2 is MAX_C2."""
 MIN_C2, MAX_C2 = 2.0, 100.0
 MIN_BFLOAT16 = 5.0
 """Least error of a bfloat16 computation in units of what is allowed in float32."""
@@ -93,15 +93,16 @@ def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str]) -> Fit:
     worst = {dtype: _worst(on_cpu, dtype) for dtype in dtypes}
     tolerance = {}
     for dtype, found in worst.items():
-        c2 = max(MIN_C2, _rounded_up(MARGIN * found.error))
-        if not c2 <= MAX_C2:
+        least = MIN_MARGIN * found.error
+        if not least <= MAX_C2:
             raise TaskError(
-                f"{folder / 'reference.py'}: in {dtype}, c2 would be {c2:.3g}, above {MAX_C2:g}:"
+                f"{folder / 'reference.py'}: in {dtype}, c2 would be {least:.3g}, above {MAX_C2:g}:"
                 f" an honest result is {found.error:.3g} times the size of its roundings off, in"
                 f" {found.case} with {found.family} inputs. Leave out that family by"
                 " `input_families`, or define `magnitude` and `reduction`"
             )
-        tolerance[dtype] = Tolerance(C1[dtype], c2)
+        c2 = min(MAX_C2, _rounded_up(MARGIN * found.error))
+        tolerance[dtype] = Tolerance(C1[dtype], max(MIN_C2, c2))
     bfloat16 = None
     random = all(a.compare == Comparison.DISTRIBUTION for a in on_cpu.outputs)
     floats = any(a.dtype in ("dtype", "float32") for a in on_cpu.inputs)
