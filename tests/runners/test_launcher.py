@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from runners import launcher
 from tests.conftest import free_port
 from tests.runners.house import ROOT
 
@@ -89,6 +90,49 @@ def test_neither_pages_nor_launcher_load_what_only_the_judge_needs(tmp_path: Pat
     loaded = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=True)
     slow = {"torch", "triton", "scipy", "pandas", "statsmodels"}  # numpy takes 0.1 s: boards use it
     assert not slow & set(loaded.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("hardware", "patience", "said"),
+    [
+        (["", "", "AMD"], 60.0, ["measured on AMD", "demonstration", "published"]),
+        (["", "", ""], 0.0, ["published"]),
+    ],
+    ids=["once the hardware is measured", "without hardware after a while"],
+)
+def test_published_results_are_loaded_after_the_first_run_has_begun(
+    hardware: list[str],
+    patience: float,
+    said: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ARENA_HOME", "")  # which it sets
+    arena, told = launcher.Launcher(tmp_path, 0), list[str]()
+    answers = iter(hardware)
+
+    def live_hardware() -> str:
+        found = next(answers, None)
+        if found is None:
+            arena.ending.set()
+        return found or ""
+
+    monkeypatch.setattr(launcher, "TICK_SECONDS", 0.001)
+    monkeypatch.setattr(launcher, "PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(launcher, "_live_hardware", live_hardware)
+    monkeypatch.setattr(launcher, "_demonstrations", lambda: ["tour"])
+    monkeypatch.setattr(launcher, "_is_busy", lambda: len(told) > 1)
+    monkeypatch.setattr(arena, "_print", lambda text: told.append(text.partition("are ")[2]))
+    monkeypatch.setattr(arena, "_demonstrate", lambda plan: told.append("demonstration"))
+
+    def load() -> None:
+        told.append("published")
+        if hardware[-1]:
+            arena.ending.set()
+
+    monkeypatch.setattr(arena, "_load_published", load)
+    arena._keep()
+    assert told == said
 
 
 class Arena:
