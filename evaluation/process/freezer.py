@@ -57,8 +57,8 @@ class Freezer:
                 self.suspend()
                 time.sleep(POLL_SECONDS)
                 continue
-            before, self._times_at_stop = self._times_at_stop, self.cpu_times()
-            if self._times_at_stop == before:
+            self._times_at_stop = self.cpu_times()
+            if self._times_at_stop == self.cpu_times():
                 return True
         return False
 

@@ -54,7 +54,7 @@ def test_ablation_tables_count_refusals_and_name_escapes(tmp_path: Path) -> None
     assert poison.escapes == poison.passes == []
 
 
-def test_tricks_of_one_name_are_told_apart_by_language(tmp_path: Path) -> None:
+def test_tricks_of_one_name_differ_by_language(tmp_path: Path) -> None:
     write_results(tmp_path, "gpu", escapes_with_all_on=["wait.cuda.cu", "go.cu", "wait.torch.py"])
     (table,) = ablation_tables(tmp_path)
     assert table.escapes == ["wait (cuda)", "go", "wait (torch)"]
