@@ -37,6 +37,8 @@ from arena.runs.trace import timeline
 
 RUNS_A_PAGE = 50
 COUNT_SECONDS = 10
+COUNTED_EACH_TIME = 10_000
+"""Runs up to which their number is counted for each request."""
 FILTERS = ("task", "agent", "hardware", "status", "experiment")
 SPEEDS = (1, 2, 5, 10, 20, 60)
 """Speeds of a replay, relative to the run."""
@@ -67,7 +69,10 @@ def runs(request: HttpRequest) -> HttpResponse:
 
 
 class RunPaginator(Paginator):  # type: ignore[type-arg]  # it takes none when it runs
-    """Pages of runs whose number is that of some seconds ago, because it takes long to count."""
+    """Pages of runs. The number of very many is that of some seconds ago: it takes long to count.
+
+    A small number is always the present one, so that a new run is on the page at once.
+    """
 
     @cached_property
     def count(self) -> int:
@@ -77,7 +82,12 @@ class RunPaginator(Paginator):  # type: ignore[type-arg]  # it takes none when i
         except EmptyResultSet:  # its filters leave nothing
             return 0
         key = f"runs:{hashlib.sha256(text.encode()).hexdigest()}"
-        return cast(int, cache.get_or_set(key, runs.count, COUNT_SECONDS))
+        if (kept := cache.get(key)) is not None:
+            return cast(int, kept)
+        number = runs.count()
+        if number > COUNTED_EACH_TIME:
+            cache.set(key, number, COUNT_SECONDS)
+        return number
 
 
 def _named(tasks: TaskQuerySet, text: str) -> TaskQuerySet | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from django.core.cache.backends.locmem import LocMemCache
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Task
-from arena.runs import services
+from arena.runs import services, views
 from arena.runs.models import Run
 from tests.arena.factories import ask_for_verdict, finished, judge, judged_run, report
 
@@ -41,6 +42,21 @@ def test_held_out_speedup_of_lists_has_its_interval(judged, client):
     for address in ("/leaderboard/", "/tasks/", "/runs/", run.get_absolute_url()):
         page = text_of(client, address)
         assert "2.92×" in page and "11.0" in page, address
+
+
+def test_new_run_is_on_the_list_at_once(judged, client):
+    assert "relu" not in text_of(client, "/runs/")
+    judged("a", "relu", 2.0)
+    assert "2.00×" in text_of(client, "/runs/")
+
+
+def test_number_of_very_many_runs_is_that_of_some_seconds_ago(judged, client, monkeypatch):
+    monkeypatch.setattr(views, "COUNTED_EACH_TIME", 0)
+    monkeypatch.setattr(views, "cache", LocMemCache("of this test", {}))
+    judged("a", "relu", 2.0)
+    assert client.get("/runs/").context["page"].paginator.count == 1
+    judged("b", "relu", 3.0)
+    assert client.get("/runs/").context["page"].paginator.count == 1
 
 
 def test_reference_solution_is_never_the_fastest_agent(judged, client):
