@@ -1,10 +1,12 @@
-"""Benchmarks of the judge on this machine's CPU: repeatability, overhead and exactness.
+"""Benchmarks of the judge on this machine's CPU: repeatability, overhead, rounds and exactness.
 
     python benchmarks/judge.py [--repeats 10] [--output benchmarks/results/judge-cpu.json]
 
 1. Repeatability: the variation of the speedup over verdicts on the same submission.
 2. Overhead: seconds of a verdict that are neither compilation nor timed windows.
-3. Clock: microseconds per launch by the judge, from outside the process, beside those of a loop
+3. Rounds: seconds of verdicts on the public cases, each on a new source, in one process with a warm
+   fork server, as an agent's kernels are judged one after the other.
+4. Clock: microseconds per launch by the judge, from outside the process, beside those of a loop
    over a ring of the same size inside a process of its own.
 
 Run it on an idle machine.
@@ -50,11 +52,13 @@ from evaluation.tracks.load import load_task
 from evaluation.types import Report, Split, Verdict, to_json
 
 OPERATOR, TRACK = "rms_norm", "cpp-to-cpp"
+ROUNDS_OF = (("rms_norm", "cpp-to-cpp"), ("rms_norm", "torch-to-cpp"), ("softmax", "torch-to-cpp"))
+"""Tasks whose rounds are timed; the baseline in C++ is judged."""
 INNER_WINDOWS, INNER_WINDOW_SECONDS = 41, 0.010
 
 
 def main() -> None:
-    """Measure all three, and write the file of results."""
+    """Measure all four, and write the file of results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--cache", type=Path, default=default_cache())
@@ -77,10 +81,12 @@ def main() -> None:
         "load_average": os.getloadavg(),
         "repeatability": repeatability(reports),
         "overhead": overhead(reports),
+        "rounds": rounds(options.cache, options.repeats),
         "clock": compare_clocks(task, files, options.cache),
     }
     write_json(options.output, results)
-    print(json.dumps({k: results[k] for k in ("repeatability", "overhead", "clock")}, indent=2))
+    shown = ("repeatability", "overhead", "rounds", "clock")
+    print(json.dumps({name: results[name] for name in shown}, indent=2))
 
 
 def repeat(task: Task, files: dict[str, str], cache: Path, repeats: int) -> list[Report]:
@@ -125,6 +131,33 @@ def overhead(reports: list[Report]) -> dict[str, float]:
         r.seconds["total"] - r.seconds["compile"] - r.seconds["clocked"] for r in reports
     )
     return seconds
+
+
+def rounds(cache: Path, repeats: int) -> dict[str, dict[str, float]]:
+    """Return the median, least and most seconds of a round of each task, build included.
+
+    The first verdict of a task is left out: it measures the baselines, whose times are kept.
+    """
+    found = {}
+    with ForkServer() as fork_server:
+        fork_server.prepare("torch")
+        for operator, track in ROUNDS_OF:
+            task = load_task(ROOT / "tasks", operator, track)
+            source = task.operator.baseline(task.track.target)
+            seconds = []
+            for number in range(repeats + 1):
+                files = {task.target_file: f"{source}\n// {now()} {number}\n"}
+                request = pipeline.Request(task, files, cache, scope="round")
+                report = pipeline.evaluate(request, fork_server=fork_server)
+                assert report.verdict is Verdict.PASSED, report.message
+                seconds.append(report.seconds["total"])
+            found[task.slug] = {
+                "median": statistics.median(seconds[1:]),
+                "least": min(seconds[1:]),
+                "most": max(seconds[1:]),
+            }
+            print(task.slug, found[task.slug], flush=True)
+    return found
 
 
 def compare_clocks(task: Task, files: dict[str, str], cache: Path) -> list[dict[str, Any]]:
