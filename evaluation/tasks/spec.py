@@ -72,9 +72,14 @@ class Task:
         return tuple(case for case in cases if self.operator.elements(case) <= max_elements)
 
     def checked_cases(self, max_elements: int | None = None) -> list[Case]:
-        """Return the public cases up to a size, smallest first: seen cases and boundary sizes."""
+        """Return the public cases up to a size, smallest first: seen cases and boundary sizes.
+
+        Where all are larger, the smallest is the only one.
+        """
         boundaries = self.operator.domain.boundaries(self.dtypes, max_elements)
         cases = [*self.cases(Split.SEEN, max_elements), *boundaries]
+        if not cases and max_elements is not None:
+            return self.checked_cases()[:1]
         return sorted(cases, key=self.operator.elements)
 
 

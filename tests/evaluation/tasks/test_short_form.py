@@ -100,6 +100,16 @@ def test_models_are_seen_cases_which_a_cpu_sees_shrunk(folder: Path) -> None:
     assert all(on_cpu.domain.fits(case) for case in on_cpu.cases)
 
 
+def test_public_cases_that_are_all_too_large_leave_the_smallest(folder: Path) -> None:
+    task = load_task(folder.parents[1], "window_sum", "torch-to-triton", "cpu")
+    cases = task.checked_cases()
+    sizes = [task.operator.elements(case) for case in cases]
+
+    assert len(cases) > 2
+    assert task.checked_cases(sizes[0] - 1) == cases[:1]
+    assert max(map(task.operator.elements, task.checked_cases(sizes[-1] - 1))) < sizes[-1]
+
+
 def test_limits_and_domain_of_the_gpu_table_count_on_a_gpu_only(folder: Path) -> None:
     more = '[gpu]\nlimits = { case_mb = 64 }\n[gpu.domain]\ndtypes = ["float32"]\nrows = [1, 64]\n'
     more += "n = [4, 4096]\nkernel = { choices = [2, 3] }\n"
