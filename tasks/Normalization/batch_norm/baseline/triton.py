@@ -1,0 +1,66 @@
+"""Batch norm, a tile of channels a program: once over their elements for the means, once for the
+variances, once to scale.
+"""
+
+import triton
+import triton.language as tl
+
+# Elements a program holds at a time: rows that are short share a program.
+# arena: tune TILE 1024 2048 4096 8192 16384
+TILE = 4096
+
+# arena: tune WARPS 2 4 8 16
+WARPS = 8
+
+
+@triton.jit
+def batch_norm_kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    out_ptr,
+    rows,
+    cols,
+    pixels,
+    eps,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64) * HEIGHT + tl.arange(0, HEIGHT)[:, None]
+    offsets = tl.arange(0, WIDTH)[None, :]
+
+    sums = tl.zeros((HEIGHT, WIDTH), tl.float32)
+    for first in range(0, cols, WIDTH):
+        col = first + offsets
+        mask = (row < rows) & (col < cols)
+        place = (col // pixels * rows + row) * pixels + col % pixels
+        sums += tl.load(x_ptr + place, mask, other=0.0).to(tl.float32)
+    mean = tl.sum(sums, axis=1, keep_dims=True) / cols
+
+    squares = tl.zeros((HEIGHT, WIDTH), tl.float32)
+    for first in range(0, cols, WIDTH):
+        col = first + offsets
+        mask = (row < rows) & (col < cols)
+        place = (col // pixels * rows + row) * pixels + col % pixels
+        x = tl.load(x_ptr + place, mask, other=0.0).to(tl.float32)
+        centred = tl.where(mask, x - mean, 0.0)
+        squares += centred * centred
+    scale = 1 / tl.sqrt(tl.sum(squares, axis=1, keep_dims=True) / cols + eps)
+
+    weight = tl.load(weight_ptr + row, row < rows, other=0.0).to(tl.float32)
+    bias = tl.load(bias_ptr + row, row < rows, other=0.0).to(tl.float32)
+    for first in range(0, cols, WIDTH):
+        col = first + offsets
+        mask = (row < rows) & (col < cols)
+        place = (col // pixels * rows + row) * pixels + col % pixels
+        x = tl.load(x_ptr + place, mask, other=0.0).to(tl.float32)
+        tl.store(out_ptr + place, (x - mean) * scale * weight + bias, mask)
+
+
+def batch_norm(x, weight, bias, out, eps):
+    rows, cols, pixels = x.shape[1], x.shape[0] * x.shape[2], x.shape[2]
+    width = min(TILE, triton.next_power_of_2(cols))
+    height = TILE // width
+    batch_norm_kernel[(triton.cdiv(rows, height),)](
+        x, weight, bias, out, rows, cols, pixels, eps, HEIGHT=height, WIDTH=width, num_warps=WARPS
+    )

@@ -1,0 +1,43 @@
+"""L2 normalisation, a tile of rows a program: once over their columns for the squares, once to
+scale.
+"""
+
+import triton
+import triton.language as tl
+
+# Elements a program holds at a time: rows that are short share a program.
+# arena: tune TILE 1024 2048 4096 8192 16384
+TILE = 4096
+
+# arena: tune WARPS 2 4 8 16
+WARPS = 8
+
+
+@triton.jit
+def l2_normalize_kernel(x_ptr, out_ptr, rows, cols, eps, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * HEIGHT + tl.arange(0, HEIGHT)[:, None]
+    offsets = tl.arange(0, WIDTH)[None, :]
+
+    squares = tl.zeros((HEIGHT, WIDTH), tl.float32)
+    for first in range(0, cols, WIDTH):
+        col = first + offsets
+        mask = (row < rows) & (col < cols)
+        x = tl.load(x_ptr + row * cols + col, mask, other=0.0).to(tl.float32)
+        squares += x * x
+    length = tl.sqrt(tl.sum(squares, axis=1, keep_dims=True))
+    length = tl.maximum(length, eps)
+
+    for first in range(0, cols, WIDTH):
+        col = first + offsets
+        mask = (row < rows) & (col < cols)
+        x = tl.load(x_ptr + row * cols + col, mask, other=0.0).to(tl.float32)
+        tl.store(out_ptr + row * cols + col, x / length, mask)
+
+
+def l2_normalize(x, out, eps):
+    rows, cols = x.shape
+    width = min(TILE, triton.next_power_of_2(cols))
+    height = TILE // width
+    l2_normalize_kernel[(triton.cdiv(rows, height),)](
+        x, out, rows, cols, eps, HEIGHT=height, WIDTH=width, num_warps=WARPS
+    )
