@@ -5,8 +5,9 @@
                                  [--again] [--within SECONDS] [--cache FOLDER] [--output FILE]
 
 Judges tasks of `tasks/` and those that were imported into FOLDER, `native/silu` and
-`kernelbench/kb1_19_relu` to a PATTERN, that have a Triton answer in `triton_answers`; with
-`--every` the others too, whose only answer is the compiled reference. All of these answers should
+`kernelbench/kb1_19_relu` to a PATTERN, that have a Triton answer: a native one its baseline in
+Triton, if it is in the short form, and an imported one a template in `triton_answers`. With
+`--every` also the others, whose only answer is the compiled reference. All of these answers should
 pass. Verdicts of the same versions in the file of results are kept, so that a run can be continued.
 None is started later than SECONDS after the start.
 
@@ -43,7 +44,6 @@ import torch
 
 from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
 from benchmarks.triton_answers.kernelbench import KERNELBENCH
-from benchmarks.triton_answers.native import NATIVE
 from benchmarks.triton_answers.templates import Template
 from evaluation import JUDGE_VERSION, pipeline
 from evaluation.device_kind import CPU, GPU
@@ -52,7 +52,7 @@ from evaluation.devices.device import Device
 from evaluation.errors import SubmissionError, TaskError
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
-from evaluation.tasks.spec import Task, find_operators
+from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.tracks import builds
 from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Report, Verdict, to_json
@@ -60,7 +60,8 @@ from runners.agents.compiler import compiled
 from runners.worker.bench import Bench, shares, taken
 
 NATIVE_SUITE = "native"
-TEMPLATES: Mapping[str, Mapping[str, Template]] = {NATIVE_SUITE: NATIVE, "kernelbench": KERNELBENCH}
+TEMPLATES: Mapping[str, Mapping[str, Template]] = {"kernelbench": KERNELBENCH}
+"""Triton answers to imported tasks; one to a native task is its baseline."""
 TRACKS = {"compile": "torch-to-torch", "triton": "torch-to-triton"}
 AHEAD = 4
 """Requests that a process has beside the one that it judges, to build them."""
@@ -93,6 +94,8 @@ class Request:
 
     def source(self, task: Task) -> str:
         """Return the source of the answer."""
+        if self.answer == "triton" and self.suite == NATIVE_SUITE:
+            return task.operator.baseline("triton")
         if self.answer == "triton":
             return TEMPLATES[self.suite][self.operator].source(task.operator)
         parameters = ", ".join(argument.name for argument in task.operator.arguments)
@@ -142,18 +145,31 @@ def requests(options: argparse.Namespace) -> Iterator[Request]:
     roots = {NATIVE_SUITE: ROOT / "tasks"}
     if options.imported:
         roots[options.imported.name] = options.imported.absolute()
+    answered = {suite: triton_answers(suite, root) for suite, root in roots.items()}
     names = [
         (suite, name)
         for suite, root in roots.items()
         for name in find_operators(root)
-        if options.every or name in TEMPLATES.get(suite, {})
+        if options.every or name in answered[suite]
     ]
     found = [n for p in options.patterns for n in names if fnmatchcase("/".join(n), p)]
     for suite, name in dict.fromkeys(found):
         for answer in options.answers or TRACKS:
-            if answer != "triton" or name in TEMPLATES.get(suite, {}):
+            if answer != "triton" or name in answered[suite]:
                 root = str(roots[suite])
                 yield Request(suite, root, name, answer, options.device, options.scope)
+
+
+def triton_answers(suite: str, root: Path) -> frozenset[str]:
+    """Return the operators of a suite that have a Triton answer. Raises TaskError."""
+    if suite != NATIVE_SUITE:
+        return frozenset(TEMPLATES.get(suite, {}))
+    folders = {name: folder_of(root, name) for name in find_operators(root)}
+    return frozenset(
+        name
+        for name, folder in folders.items()
+        if not has_mutants(folder) and (folder / "baseline" / "triton.py").is_file()
+    )
 
 
 def is_known(results: Mapping[str, Any], request: Request, again: bool = False) -> bool:

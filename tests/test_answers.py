@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.answers import Request, digest, is_known, parser, requests
-from benchmarks.triton_answers.native import NATIVE
+from benchmarks.answers import Request, digest, is_known, parser, requests, triton_answers
 from evaluation import JUDGE_VERSION
 from evaluation.device_kind import CPU, GPU
 from evaluation.languages import languages
@@ -20,6 +19,7 @@ from evaluation.tracks.load import load_operator
 from evaluation.types import Verdict
 
 TASKS = Path(__file__).parents[1] / "tasks"
+NATIVE = sorted(triton_answers("native", TASKS))
 
 
 def request(operator: str, answer: str = "triton", kind: str = CPU) -> Request:
@@ -58,7 +58,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operator", ["mish", "l2_normalize", "avg_pool2d", "addmm", "cumsum"])
-def test_triton_answer_of_each_template_passes(
+def test_triton_answer_of_each_kind_passes(
     operator: str, cache: Path, fork_server: ForkServer
 ) -> None:
     task = request(operator).task()

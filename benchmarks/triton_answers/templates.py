@@ -1,4 +1,4 @@
-"""Templates of Triton sources: a few lines for each operator make an honest implementation.
+"""Templates of Triton sources: a few lines for each imported problem make an implementation.
 
 The lines are Triton. An input is a value in float32 where its name is used, loaded from its `at`,
 an index; integers and bools stay as they are. A line that assigns to an output stores it at the
@@ -190,10 +190,7 @@ def _with_loads(lines: Iterable[str], arguments: _Arguments, inside: str) -> Ite
 
 @dataclass(frozen=True)
 class Flat(Template):
-    """One result for each of `count` places, by default the elements of the first output."""
-
-    count: str = ""
-    block: int = 1024
+    """One result for each of `count` places, the elements of the first output."""
 
     def source(self, operator: Operator) -> str:
         known = _Arguments(operator, self.at, "place")
@@ -217,19 +214,16 @@ class Flat(Template):
         )
         entry = f"""\
 def {operator.name}({known.entry}):
-    count = {self.count or f"{known.outputs[0]}.numel()"}
-    blocks = (triton.cdiv(count, {self.block}),)
-    compute[blocks]({", ".join(given)}, BLOCK={self.block})
+    count = {known.outputs[0]}.numel()
+    blocks = (triton.cdiv(count, 1024),)
+    compute[blocks]({", ".join(given)}, BLOCK=1024)
 """
         return _file(kernel, entry)
 
 
 @dataclass(frozen=True)
 class Rows(Template):
-    """Reductions over the columns of a row, one after the other.
-
-    A line `name := text` defines a text for later lines. A program has `together` rows.
-    """
+    """Reductions over the columns of a row, one after the other; a program has `together` rows."""
 
     rows: str = ""
     cols: str = ""
@@ -261,14 +255,8 @@ def {operator.name}({known.entry}):
     def _body(self, known: _Arguments) -> Iterator[str]:
         yield "row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[None, :]"
         yield "lane = tl.arange(0, BLOCK)[:, None]"
-        defined: dict[str, str] = {}
         loaded: set[str] = set()
         for line in _dedented(self.lines):
-            for name, text in defined.items():
-                line = re.sub(rf"\b{name}\b", lambda _, text=text: f"({text})", line)
-            if match := re.fullmatch(r"(\w+) := (.*)", line):
-                defined[match[1]] = match[2]
-                continue
             inner = [n for n in known.used(line) if "col" in names(known.index(n))]
             for name in known.used(line):
                 if name not in inner and name not in loaded:
@@ -321,8 +309,6 @@ PARTS = 256
 class Total(Template):
     """Sums over all places in parts, and results of them; `lines` has one `SUM` for each."""
 
-    count: str = ""
-
     def source(self, operator: Operator) -> str:
         known = _Arguments(operator, self.at, "place")
         lines = _dedented(self.lines)
@@ -366,7 +352,7 @@ class Total(Template):
         )
         entry = f"""\
 def {operator.name}({known.entry}):
-    count = {self.count or f"{inputs[0]}.numel()"}
+    count = {inputs[0]}.numel()
     parts = torch.empty({len(sums) * PARTS}, dtype=torch.float32, device={inputs[0]}.device)
     add[({PARTS},)]({", ".join(inputs)}, parts, {values}, PARTS={PARTS}, BLOCK=1024)
     finish[(1,)]({", ".join(known.outputs)}, parts, {values}, PARTS={PARTS})
@@ -425,36 +411,23 @@ class Product(Template):
     n: str = "b.shape[-1]"
     k: str = "a.shape[-1]"
     batch: str = "1"
-    whole: bool = False
-    """True where the operands are int8, and the sum is an integer."""
-    b_at: str = ""
-    """Index of `b` where it is the same tensor as `a`."""
-    b_lines: str = ""
-    b_inside: str = ""
 
     def source(self, operator: Operator) -> str:
         at = {self.a: "(z * m + i) * k + l", self.b: "(z * k + l) * n + j", **self.at}
         known = _Arguments(operator, at, "(z * m + i) * n + j")
         out = known.outputs[0]
         lines = _with_loads(_dedented(self.lines), known, "within")
-        right = self.b_at or at[self.b]
-        known_b = f" & {self.b_inside}" if self.b_inside else ""
-        dtype = "tl.int32" if self.whole else "tl.float32"
-        product = 'tl.dot(left, right, total, input_precision="ieee")'
-        if self.whole:
-            product = "tl.dot(left, right, total, out_dtype=tl.int32)"
         body = [
             "i = tl.program_id(0).to(tl.int64) * SIDE + tl.arange(0, SIDE)[:, None]",
             "j = tl.program_id(1).to(tl.int64) * SIDE + tl.arange(0, SIDE)[None, :]",
             "z = tl.program_id(2).to(tl.int64)",
-            f"total = tl.zeros((SIDE, SIDE), {dtype})",
+            "total = tl.zeros((SIDE, SIDE), tl.float32)",
             "for first in range(0, k, DEEP):",
             "    l = first + tl.arange(0, DEEP)[None, :]",
             f"    left = tl.load({self.a}_ptr + ({at[self.a]}), (i < m) & (l < k), 0)",
             "    l = first + tl.arange(0, DEEP)[:, None]",
-            *([f"    {self.b_lines}"] if self.b_lines else []),
-            f"    right = tl.load({self.b}_ptr + ({right}), (l < k) & (j < n){known_b}, 0)",
-            f"    total = {product}",
+            f"    right = tl.load({self.b}_ptr + ({at[self.b]}), (l < k) & (j < n), 0)",
+            '    total = tl.dot(left, right, total, input_precision="ieee")',
             "within = (i < m) & (j < n)",
             *lines,
             known.store(out, out, "within"),
@@ -477,17 +450,7 @@ def {operator.name}({known.entry}):
         return _file(kernel, entry)
 
 
-def linear(
-    lines: str, at: Mapping[str, str], weight: str = "weight", whole: bool = False
-) -> Product:
+def linear(lines: str, at: Mapping[str, str], weight: str = "weight") -> Product:
     """Return a product of `x` and a `weight` with one row for each output, and what follows."""
     sizes = {"m": "x.shape[0]", "n": f"{weight}.shape[0]", "k": "x.shape[1]"}
-    return Product(lines, {weight: "j * k + l", **at}, a="x", b=weight, **sizes, whole=whole)
-
-
-@dataclass(frozen=True)
-class Written(Template):
-    """A source that is written out."""
-
-    def source(self, operator: Operator) -> str:
-        return _file(textwrap.dedent(self.lines).lstrip("\n"))
+    return Product(lines, {weight: "j * k + l", **at}, a="x", b=weight, **sizes)
