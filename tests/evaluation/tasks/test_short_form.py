@@ -1,7 +1,9 @@
-"""Tests of operators that are only `task.toml`, `reference.py` and `fitted.toml`."""
+"""Tests of operators in the short form: `task.toml`, `reference.py`, `fitted.toml`, a baseline."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,10 +13,12 @@ import torch
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import find_operators, folder_of, reference_hash, self_tested
 from evaluation.tracks.load import load_operator, load_task, load_tasks
+from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
 SHORT = sorted({*find_operators(TASKS)} - {*self_tested(TASKS)})
+BASELINES = [n for n in SHORT if (folder_of(TASKS, n) / "baseline" / "triton.py").is_file()]
 TOML = """\
 title = "Window sums"
 category = "Math"
@@ -201,3 +205,18 @@ def test_short_operator_of_the_catalogue_loads_for_every_device(name: str) -> No
         assert len(seen) >= 2
         assert len({case.kind for case in operator.cases}) >= 4
     assert load_tasks(folder)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_triton_baseline_of_the_catalogue_is_a_starter_with_tunables(name: str) -> None:
+    task = load_task(TASKS, name, "triton-to-triton")
+    source = starter_files(task)[task.target_file]
+    tuned = re.findall(r"^# arena: tune (\w+) (.+)\n(\w+) = (\w+)$", source, re.MULTILINE)
+
+    assert source == task.operator.baseline("triton")
+    assert ast.get_docstring(ast.parse(source))
+    assert len(tuned) == source.count("arena: tune") > 0
+    for constant, choices, defined, value in tuned:
+        assert defined == constant
+        assert value in choices.split()
+        assert len(choices.split()) >= 3
