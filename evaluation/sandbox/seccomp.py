@@ -48,6 +48,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "mq_open": (240, 180), "fork": (57, None), "vfork": (58, None), "execve": (59, 221),
     "execveat": (322, 281), "sched_setaffinity": (203, 122), "clone": (56, 220),
     "clone3": (435, 435), "socket": (41, 198), "socketpair": (53, 199), "madvise": (28, 233),
+    "process_madvise": (440, 440),
 }  # fmt: skip
 """Numbers by architecture. Source: asm/unistd_64.h of x86-64, asm-generic/unistd.h of aarch64."""
 

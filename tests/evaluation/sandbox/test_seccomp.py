@@ -21,6 +21,7 @@ CALLS = {
     "x86_64": {
         "read": 0, "socket": 41, "socketpair": 53, "clone": 56, "fork": 57, "vfork": 58,
         "execve": 59, "execveat": 322, "clone3": 435, "madvise": 28, "semget": 64, "msgget": 68,
+        "process_madvise": 440,
         "memfd_create": 319, "unshare": 272, "ptrace": 101, "sched_setaffinity": 203, "mount": 165,
         "bpf": 321, "open_by_handle_at": 304, "keyctl": 250, "io_uring_setup": 425,
     },
@@ -28,7 +29,7 @@ CALLS = {
         "read": 63, "socket": 198, "socketpair": 199, "clone": 220, "execve": 221, "execveat": 281,
         "clone3": 435, "madvise": 233, "semget": 190, "msgget": 186, "memfd_create": 279,
         "unshare": 97, "ptrace": 117, "sched_setaffinity": 122, "mount": 40, "bpf": 280,
-        "open_by_handle_at": 265, "keyctl": 219, "io_uring_setup": 425,
+        "open_by_handle_at": 265, "keyctl": 219, "io_uring_setup": 425, "process_madvise": 440,
     },
 }  # fmt: skip
 """Source: asm/unistd_64.h of x86-64 and asm-generic/unistd.h of Linux 6."""
@@ -253,6 +254,7 @@ def test_filter_collapse_to_huge_pages_is_refused(
     program = machine.program(*policy)
     assert machine.verdict(program, "madvise", 0, 4096, 14) == ALLOWED
     assert machine.verdict(program, "madvise", 0, 4096, 25) == NOT_PERMITTED
+    assert machine.verdict(program, "process_madvise", 3, 4096, 1, 25) == NOT_PERMITTED
 
 
 def test_filter_upper_half_of_an_argument_is_ignored(machine: Machine) -> None:
