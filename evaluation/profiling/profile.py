@@ -133,7 +133,8 @@ def split_policy(policy: Policy) -> tuple[Policy, str]:
     """
     inner = dataclasses.replace(policy, unix_sockets=True)
     outer = dataclasses.replace(policy.features, landlock=0)
-    return dataclasses.replace(inner, features=outer, pinned=False), inner.to_json()
+    tool = dataclasses.replace(inner, features=outer, pinned=False, confines_itself=True)
+    return tool, inner.to_json()
 
 
 def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[str, Any]:

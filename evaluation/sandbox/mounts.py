@@ -60,7 +60,8 @@ def arrange(policy: Policy, user: int) -> None:
             _mount(path, path, None, MS_BIND)  # as a mount of its own it stays read-only
         cwd = os.getcwd()
         granted = (*policy.readable, *policy.writable)
-        if policy.minimal_root:
+        # Landlock refuses other paths; where there is none, they are hidden.
+        if policy.minimal_root or not (policy.features.landlock or policy.confines_itself):
             _hide_others((*SYSTEM_PATHS, *DEVICE_PATHS, *granted, *gpu_paths(policy.gpu)))
         elif user:
             _make_reachable(granted)

@@ -54,6 +54,8 @@ class Policy:
     """Whether it runs as a user of its own. Its writable folders must then be in memory."""
     minimal_root: bool = False
     """Whether all other paths are hidden. `unix_sockets` reach every socket with a visible path."""
+    confines_itself: bool = False
+    """Whether it is the judge's code at first, which applies Landlock to itself later."""
 
     @property
     def loopback(self) -> bool:

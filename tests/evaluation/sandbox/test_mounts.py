@@ -22,6 +22,22 @@ def scattered() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("rights", [pytest.param({}, id="all features"), NO_LANDLOCK])
+def test_file_outside_the_granted_folders_cannot_be_read(
+    tmp_path: Path, rights: dict[str, object]
+) -> None:
+    if not isolation_features().read_only_system:
+        pytest.skip("no mount namespaces on this machine")
+    own, secret = tmp_path / "own", tmp_path / "secret"
+    own.mkdir()
+    secret.write_text("the seed")
+    code = f"""
+try: print(open({str(secret)!r}).read())
+except OSError: print('refused')
+"""
+    assert inside(code, own, **rights) == (0, "refused\n")
+
+
+@pytest.mark.parametrize("rights", [pytest.param({}, id="all features"), NO_LANDLOCK])
 def test_minimal_root_reaches_sockets_in_granted_folders_only(
     tmp_path: Path, scattered: Path, rights: dict[str, object]
 ) -> None:
