@@ -56,7 +56,7 @@ admit: ready .venv/run.stamp  ## check every task: wrong implementations must fa
 	$(DO)@$(BIN)/python -m runners sync
 	$(DO)@$(BIN)/python manage.py check_task
 
-bench: ready .venv/run.stamp  ## measure the judge on this CPU: repeatability, overhead, clock
+bench: ready .venv/run.stamp  ## measure the judge on this CPU: repeatability, overhead, rounds, clock
 	$(DO)@$(BIN)/python benchmarks/judge.py
 
 clean:  ## remove what can be made again; runs and accounts in .arena stay
