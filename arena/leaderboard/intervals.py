@@ -1,7 +1,8 @@
 """Arithmetic on speedups with 95% confidence intervals, done in log space.
 
-The interval of a verdict covers the variation within that verdict. `measured` widens it by the
-variation from one verdict to the next, so that runs and agents can be compared.
+The interval of a verdict covers the variation within it, and how far verdicts on a case typically
+lie from their mean. `measured` widens it by the variation from one verdict to the next, so that
+runs and agents can be compared; the result is too wide rather than too narrow.
 """
 
 from __future__ import annotations

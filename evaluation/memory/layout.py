@@ -84,7 +84,8 @@ class Layout:
     def shuffled(self) -> Layout:
         """Return the layout with rows in a random order.
 
-        No strided view spans slots, and no launch can compute the address of the next one's inputs.
+        So no strided view spans slots. The candidate's process knows the order: it finds its inputs
+        by it.
         """
         return dataclasses.replace(self, seed=1 + secrets.randbits(63))
 

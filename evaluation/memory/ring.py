@@ -61,7 +61,7 @@ class BufferRing:
 
     Candidate and baseline take turns in the same memory, so that its place favours neither. Slots
     are numbered around the ring, so that a window can go on from the last to the first. They lie in
-    the memory in a secret order.
+    the memory in a random order.
     """
 
     def __init__(

@@ -19,8 +19,6 @@ from evaluation.production.architectures import LIBRARIES, Architecture, Size
 from evaluation.production.models import ModelData
 
 SEED = 7
-MAX_DECODE_ERROR = 1e-4
-"""Largest relative difference of a cached step from the uncached forward, in float32."""
 
 
 @dataclass

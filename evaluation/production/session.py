@@ -49,7 +49,7 @@ class Built:
 class PhaseMemory:
     """Shared memory of one phase: fresh inputs, and outputs that are poisoned before each launch.
 
-    Rows lie in a random order, so no launch finds the inputs of the next one.
+    Rows lie in a random order, so that no strided view spans launches.
     """
 
     def __init__(

@@ -56,7 +56,10 @@ def blocks(
 
 
 def speedup_of(blocks: Sequence[Block], spread: Spread) -> Interval:
-    """Return the speedup of a case with its 95 % interval, which holds the next verdict's too.
+    """Return the speedup of a case with its 95 % interval.
+
+    It covers the variation within the verdict, and how far verdicts on one submission typically lie
+    from their mean on the device.
 
     The variance of few blocks is moderated by the typical one of the device, and is never less than
     their own. Source: Smyth, "Linear models and empirical Bayes methods", 2004. The variance of a

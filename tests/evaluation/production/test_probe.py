@@ -15,6 +15,8 @@ from evaluation.production.models import ModelData
 from tests.conftest import skip_or_fail
 
 NAME = "mixtral"
+MAX_DECODE_ERROR = 1e-4
+"""Largest relative difference of a cached step from the uncached forward, in float32."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,7 +29,7 @@ def test_probe_finds_a_finite_model_that_decodes_and_rebuilds() -> None:
     found = probe.probe(architectures()[NAME], CPU, graphs=False)
     assert (found.error, found.finite) == ("", True)
     assert found.decode_error is not None
-    assert found.decode_error < probe.MAX_DECODE_ERROR
+    assert found.decode_error < MAX_DECODE_ERROR
     assert [module.module for module in found.modules if not module.rebuilds] == []
 
 
