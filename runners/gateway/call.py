@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from runners.gateway.traffic import Exchange
-from runners.gateway.wire import Reading, Usage, WireFormat
+from runners.gateway.wire import Endpoint, Reading, Usage, WireFormat
 
 HUNG_UP = "the agent hung up"
 """Error of a call whose agent did not wait for the answer."""
@@ -45,9 +45,12 @@ class Asked:
 class Call:
     """A model call under way."""
 
-    def __init__(self, provider: str, wire: WireFormat, asked: Asked, keep: bool) -> None:
+    def __init__(
+        self, provider: str, wire: WireFormat, endpoint: Endpoint, asked: Asked, keep: bool
+    ) -> None:
         """`keep` keeps the answer, to be recorded."""
-        self.provider, self.wire, self.asked, self._keep = provider, wire, asked, keep
+        self.provider, self.wire, self.endpoint = provider, wire, endpoint
+        self.asked, self._keep = asked, keep
         self.status = self.retries = 0
         self.error = self.content_type = ""
         self.begun = self.recorded = self.replayed = False

@@ -27,7 +27,7 @@ from evaluation.sandbox import loopback
 from runners.gateway.call import HUNG_UP, Asked, Call, parse_request
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
-from runners.gateway.wire import FORMATS, AnswerReader, Reading, Usage, WireFormat
+from runners.gateway.wire import FORMATS, AnswerReader, Endpoint, Reading, Usage, WireFormat
 
 MAX_REQUEST_BYTES = 64 << 20
 ERROR_BYTES = 64 << 10
@@ -146,19 +146,19 @@ class Gateway:
         asyncio.get_running_loop().add_reader(packets, read)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        wire = next((w for w in self._wires if w.allows(request.method, request.path)), None)
-        shown = wire or self._wires[0]
+        found = ((wire, wire.endpoint(request.method, request.path)) for wire in self._wires)
+        wire, endpoint = next((each for each in found if each[1]), (self._wires[0], None))
         if not self._has_token(request):
-            return _refusal(shown, 401, "authentication_error", "the run's token is wrong")
-        if wire is None:
+            return _refusal(wire, 401, "authentication_error", "the run's token is wrong")
+        if endpoint is None:
             text = (
                 f"{request.method} {request.path} is not a model endpoint of {self._provider.name}"
             )
             self._report("refused", {"text": f"{text}: refused"})
-            return _refusal(shown, 404, "not_found_error", text)
+            return _refusal(wire, 404, "not_found_error", text)
         body = await request.read()
-        if not wire.model_call.fullmatch(request.path):
-            return await self._pass_free(request, wire, body)
+        if not endpoint.runs_model:
+            return await self._pass_free(request, wire, endpoint, body)
         asked = parse_request(request.path, body)
         if problem := self._unpriced(asked.model):
             self._report("failed", {"text": problem, "fault": "user"})
@@ -167,7 +167,7 @@ class Gateway:
             used = {"tokens": self.tokens, "usd": self.usd, "turns": self.calls}[name]
             self._report("budget", {"name": name, "used": used})
             return _refusal(wire, 429, "insufficient_quota", f"the run's budget of {name} is spent")
-        return await self._call_model(request, wire, asked)
+        return await self._call_model(request, wire, endpoint, asked)
 
     def _has_token(self, request: web.Request) -> bool:
         given = [request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key")]
@@ -195,13 +195,13 @@ class Gateway:
         )
 
     async def _pass_free(
-        self, request: web.Request, wire: WireFormat, body: bytes
+        self, request: web.Request, wire: WireFormat, endpoint: Endpoint, body: bytes
     ) -> web.StreamResponse:
         """Answer a request that costs nothing, from the provider or from the recording."""
         if not self._live:
             return _refusal(wire, 404, "not_found_error", "a replay has no network")
         try:
-            async with self._send(request, wire, body) as answer:
+            async with self._send(request, wire, endpoint, body) as answer:
                 content = await answer.read()
                 return web.Response(
                     status=answer.status, body=content, content_type=answer.content_type
@@ -210,9 +210,9 @@ class Gateway:
             return _refusal(wire, 502, "api_error", f"{self._provider.name}: {_text(error)}")
 
     async def _call_model(
-        self, request: web.Request, wire: WireFormat, asked: Asked
+        self, request: web.Request, wire: WireFormat, endpoint: Endpoint, asked: Asked
     ) -> web.StreamResponse:
-        call = Call(self._provider.name, wire, asked, keep=self._writer is not None)
+        call = Call(self._provider.name, wire, endpoint, asked, keep=self._writer is not None)
         if self._replay and (
             exchange := self._replay.take(request.method, request.path, asked.model)
         ):
@@ -254,7 +254,7 @@ class Gateway:
                     why, retry_after = "", 0.0
                     try:
                         answer = await stack.enter_async_context(
-                            self._send(request, call.wire, call.asked.body)
+                            self._send(request, call.wire, call.endpoint, call.asked.body)
                         )
                         if answer.status not in RETRIED:
                             quiet.cancel()
@@ -307,7 +307,7 @@ class Gateway:
                 return
             await asyncio.sleep(self._starts[0] + 60 - now)
 
-    def _send(self, request: web.Request, wire: WireFormat, body: bytes) -> Any:
+    def _send(self, request: web.Request, wire: WireFormat, endpoint: Endpoint, body: bytes) -> Any:
         assert self._session, "the gateway serves"
         headers = {
             name: value
@@ -316,9 +316,8 @@ class Gateway:
         }
         if self._key:
             headers[wire.key_header] = wire.key_prefix + self._key
-        version = request.path.split("/", 2)[1]
         query = {name: value for name, value in request.query.items() if name != "key"}
-        url = self._provider.base_url.rstrip("/") + request.path.removeprefix(f"/{version}")
+        url = self._provider.base_url.rstrip("/") + endpoint.path
         return self._session.request(
             request.method,
             url,

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 
 @dataclass(frozen=True)
@@ -45,24 +46,42 @@ Reader = Callable[[Reading, Mapping[str, Any]], Reading]
 
 
 @dataclass(frozen=True)
+class Endpoint:
+    """An endpoint that a request may use."""
+
+    path: str
+    """Path below a provider's base URL, without the version; safe in a URL as it is."""
+    runs_model: bool
+    """Whether it runs a model; the others cost nothing."""
+
+
+@dataclass(frozen=True)
 class WireFormat:
     """One format: which requests it has, how they carry the key, and how answers are read."""
 
     name: str
     model_call: re.Pattern[str]
-    """Paths that run a model."""
-    free_call: re.Pattern[str]
-    """Paths that cost nothing: token counting and model lists."""
+    """Paths that run a model. Each pattern has the path below the version as its group `path`."""
+    model_list: re.Pattern[str]
     read: Reader
     """Adds what one JSON object of an answer, whole or a stream's event, says."""
+    token_count: re.Pattern[str] | None = None
     key_header: str = "authorization"
     key_prefix: str = "Bearer "
 
-    def allows(self, method: str, path: str) -> bool:
-        return bool(
-            (method == "POST" and self.model_call.fullmatch(path))
-            or (method in ("GET", "POST") and self.free_call.fullmatch(path))
-        )
+    def endpoint(self, method: str, path: str) -> Endpoint | None:
+        """Return the endpoint of a request; None for one that is not allowed.
+
+        `path` is decoded. One with a segment `.` or `..`, encoded or not, is never allowed: it
+        would leave the endpoint that it seems to name.
+        """
+        if _has_dot_segment(path):
+            return None
+        patterns = {"POST": (self.model_call, self.token_count), "GET": (self.model_list,)}
+        for pattern in patterns.get(method, ()):
+            if pattern and (found := pattern.fullmatch(path)):
+                return Endpoint(found["path"], runs_model=pattern is self.model_call)
+        return None
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """Return an error body as this format's provider writes it."""
@@ -73,6 +92,12 @@ class WireFormat:
             reason = "RESOURCE_EXHAUSTED" if status == 429 else "FAILED_PRECONDITION"
             body = {"error": {"code": status, "message": message, "status": reason}}
         return json.dumps(body).encode()
+
+
+def _has_dot_segment(path: str) -> bool:
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    return any(segment in (".", "..") for segment in re.split(r"[/\\]", path))
 
 
 def _read_messages(reading: Reading, data: Mapping[str, Any]) -> Reading:
@@ -178,35 +203,37 @@ def _count(usage: Any, name: str, default: int = 0) -> int:
     return value if type(value) is int and value >= 0 else default
 
 
-MODELS = r"/v1/models(/[\w.:/-]+)?"
+def _pattern(path: str, version: str = "v1") -> re.Pattern[str]:
+    return re.compile(rf"/{version}(?P<path>{path})", re.ASCII)
+
+
+MODELS = _pattern(r"/models(/[\w.:/-]+)?")
 FORMATS = {
     wire.name: wire
     for wire in (
         WireFormat(
             "messages",
-            re.compile(r"/v1/messages"),
-            re.compile(rf"/v1/messages/count_tokens|{MODELS}"),
+            _pattern("/messages"),
+            MODELS,
             _read_messages,
+            token_count=_pattern("/messages/count_tokens"),
             key_header="x-api-key",
             key_prefix="",
         ),
         WireFormat(
             "responses",
-            re.compile(r"/v1/responses"),
-            re.compile(rf"/v1/responses/input_tokens|{MODELS}"),
+            _pattern("/responses"),
+            MODELS,
             _read_responses,
+            token_count=_pattern("/responses/input_tokens"),
         ),
-        WireFormat(
-            "chat-completions",
-            re.compile(r"/v1/chat/completions"),
-            re.compile(MODELS),
-            _read_chat,
-        ),
+        WireFormat("chat-completions", _pattern("/chat/completions"), MODELS, _read_chat),
         WireFormat(
             "generate-content",
-            re.compile(r"/v1(beta)?/models/[\w.-]+:(generateContent|streamGenerateContent)"),
-            re.compile(r"/v1(beta)?/models(/[\w.-]+(:countTokens)?)?"),
+            _pattern(r"/models/[\w.-]+:(generateContent|streamGenerateContent)", "v1(beta)?"),
+            _pattern(r"/models(/[\w.-]+)?", "v1(beta)?"),
             _read_generate_content,
+            token_count=_pattern(r"/models/[\w.-]+:countTokens", "v1(beta)?"),
             key_header="x-goog-api-key",
             key_prefix="",
         ),

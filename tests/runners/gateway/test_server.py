@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from runners.gateway import server
 from runners.gateway.providers import Provider
@@ -148,6 +149,58 @@ def test_a_request_without_token_or_outside_the_endpoints_is_refused(
             found, body = await b.post(path, token=token)
             assert found == status and json.loads(body)["type"] == "error"
             assert b.requests == []
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/../chat/completions",
+        "/v1/models/%2e%2e/chat/completions",
+        "/v1/models/.%2E/chat/completions",
+        "/v1/models/%252e%252e/chat/completions",
+        "/v1/models/%25252e%25252e/chat/completions",
+        "/v1/models/..%2fchat/completions",
+        "/v1/models/m-1/../../files",
+        "/v1/models/./m-1",
+        "/v1/models/..",
+        "/v1beta/models/..",
+        "/v1beta/models/../models/m-1:generateContent",
+    ],
+)
+def test_a_path_with_dot_segments_is_refused(method: str, path: str) -> None:
+    async def case() -> None:
+        async with bench() as b:
+            url = URL(b.url + path, encoded=True)
+            async with b.client.request(method, url, headers={"x-api-key": TOKEN}) as answer:
+                assert answer.status == 404
+            assert b.requests == []
+            assert len(b.of("refused")) == 1
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "upstream"),
+    [
+        ("GET", "/v1/models/author/m-1:free", "/api/v1/models/author/m-1:free"),
+        ("POST", "/v1/messages/count_tokens", "/api/v1/messages/count_tokens"),
+        ("POST", "/v1beta/models/m-1:countTokens", "/api/v1/models/m-1:countTokens"),
+        ("POST", "/v1/models/m-1", ""),
+    ],
+)
+def test_a_request_that_costs_nothing_reaches_its_endpoint_only(
+    method: str, path: str, upstream: str
+) -> None:
+    async def case() -> None:
+        async with bench() as b:
+            headers = {"x-api-key": TOKEN}
+            async with b.client.request(method, b.url + path, headers=headers) as answer:
+                assert answer.status == (200 if upstream else 404)
+            assert [request.raw_path for request, _ in b.requests] == [upstream] * bool(upstream)
+            assert b.gateway.calls == 0
 
     asyncio.run(case())
 

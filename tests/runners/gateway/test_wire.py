@@ -136,9 +136,22 @@ def test_reader_of_malformed_usage_counts_nothing(usage: Any) -> None:
         ("generate-content", "POST", "/v1beta/models/g-2.5:streamGenerateContent", True),
         ("generate-content", "POST", "/v1beta/cachedContents", False),
         ("messages", "POST", "/v1/messages/../files", False),
+        ("messages", "POST", "/v1/models", False),
+        ("messages", "POST", "/v1/models/claude-x", False),
+        ("messages", "GET", "/v1/messages/count_tokens", False),
+        ("messages", "GET", "/v1/models/../files", False),
+        ("messages", "GET", "/v1/models/./claude-x", False),
+        ("chat-completions", "GET", "/v1/models/author/m-1:free/endpoints", True),
+        ("chat-completions", "GET", "/v1/models/author/..", False),
+        ("chat-completions", "GET", "/v1/models/author/...", True),
+        ("responses", "POST", "/v1/responses/input_tokens", True),
+        ("generate-content", "POST", "/v1beta/models/g-2.5:countTokens", True),
+        ("generate-content", "GET", "/v1beta/models/g-2.5:countTokens", False),
+        ("generate-content", "POST", "/v1beta/models/g-2.5", False),
+        ("generate-content", "GET", "/v1beta/models/..", False),
     ],
 )
 def test_format_allows_model_endpoints_only(
     wire: str, method: str, path: str, allowed: bool
 ) -> None:
-    assert FORMATS[wire].allows(method, path) is allowed
+    assert (FORMATS[wire].endpoint(method, path) is not None) is allowed
