@@ -7,6 +7,7 @@ import json
 import time
 from dataclasses import dataclass
 
+from runners.gateway.budget import usage_bound
 from runners.gateway.traffic import Exchange
 from runners.gateway.wire import Endpoint, Reading, Usage, WireFormat
 
@@ -40,6 +41,8 @@ class Asked:
     path: str
     model: str
     body: bytes
+    bound: Usage
+    """Upper bound of what it can use."""
 
 
 class Call:
@@ -113,4 +116,4 @@ def parse_request(path: str, body: bytes) -> Asked:
         body = json.dumps(data).encode()
     if not isinstance(model, str):
         model = path.rpartition("/models/")[2].partition(":")[0] if "/models/" in path else ""
-    return Asked("POST", path, model, body)
+    return Asked("POST", path, model, body, usage_bound(data, len(body)))

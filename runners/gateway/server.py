@@ -24,6 +24,7 @@ import aiohttp
 from aiohttp import web
 
 from evaluation.sandbox import loopback
+from runners.gateway.budget import Amount, Budget
 from runners.gateway.call import HUNG_UP, Asked, Call, parse_request
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
@@ -97,8 +98,7 @@ class Gateway:
         writer: TrafficWriter | None = None,
     ) -> None:
         """Create it; `live` allows calls that `replay` does not have."""
-        self.tokens = self.calls = 0
-        self.usd = 0.0
+        self.budget = Budget(Amount(settings.max_tokens, settings.max_usd, settings.max_calls))
         self._provider, self._key, self._settings = provider, key, settings
         self._wires = [FORMATS[name] for name in provider.wires]
         self._report, self._replay, self._live, self._writer = report, replay, live, writer
@@ -163,11 +163,16 @@ class Gateway:
         if problem := self._unpriced(asked.model):
             self._report("failed", {"text": problem, "fault": "user"})
             return _refusal(wire, 429, "insufficient_quota", problem)
-        if name := self._spent_budget():
-            used = {"tokens": self.tokens, "usd": self.usd, "turns": self.calls}[name]
+        if name := await self.budget.wait():
+            used = getattr(self.budget.used, name)
             self._report("budget", {"name": name, "used": used})
             return _refusal(wire, 429, "insufficient_quota", f"the run's budget of {name} is spent")
-        return await self._call_model(request, wire, endpoint, asked)
+        call = Call(self._provider.name, wire, endpoint, asked, keep=self._writer is not None)
+        self.budget.admit(call, self._bound(asked))
+        try:
+            return await self._call_model(request, call)
+        finally:
+            self.budget.settle(call, Amount(turns=1))
 
     def _has_token(self, request: web.Request) -> bool:
         given = [request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key")]
@@ -175,15 +180,6 @@ class Gateway:
         given.append(request.query.get("key", ""))
         token = self._settings.token.encode()
         return any(hmac.compare_digest(each.encode(), token) for each in given)
-
-    def _spent_budget(self) -> str:
-        """Return the name of a budget that is spent; empty for none."""
-        limits = self._settings
-        if limits.max_tokens and self.tokens >= limits.max_tokens:
-            return "tokens"
-        if limits.max_usd and self.usd >= limits.max_usd:
-            return "usd"
-        return "turns" if limits.max_calls and self.calls >= limits.max_calls else ""
 
     def _unpriced(self, model: str) -> str:
         """Return why a model cannot be used within a budget of dollars."""
@@ -193,6 +189,13 @@ class Gateway:
             f"the price of {model} is unknown, so the run's budget of dollars cannot be kept: "
             f"add it under prices of [{self._provider.name}] in providers.toml"
         )
+
+    def _bound(self, asked: Asked) -> Amount:
+        """Return an upper bound of what a call can use."""
+        bound = asked.bound
+        written = replace(bound, cache_write_tokens=bound.input_tokens)
+        costs = [self._provider.cost_usd(asked.model, usage) for usage in (bound, written)]
+        return Amount(bound.total, max(cost or 0.0 for cost in costs), turns=1)
 
     async def _pass_free(
         self, request: web.Request, wire: WireFormat, endpoint: Endpoint, body: bytes
@@ -209,10 +212,8 @@ class Gateway:
         except (aiohttp.ClientError, TimeoutError) as error:
             return _refusal(wire, 502, "api_error", f"{self._provider.name}: {_text(error)}")
 
-    async def _call_model(
-        self, request: web.Request, wire: WireFormat, endpoint: Endpoint, asked: Asked
-    ) -> web.StreamResponse:
-        call = Call(self._provider.name, wire, endpoint, asked, keep=self._writer is not None)
+    async def _call_model(self, request: web.Request, call: Call) -> web.StreamResponse:
+        wire, asked = call.wire, call.asked
         if self._replay and (
             exchange := self._replay.take(request.method, request.path, asked.model)
         ):
@@ -395,11 +396,11 @@ class Gateway:
         """Add a call to the sums, keep its traffic, and report it."""
         reading = reading or Reading()
         cost = None
-        self.calls += 1
+        used = Amount(turns=1)
         if reading.usage:
             cost = self._provider.cost_usd(call.asked.model or reading.model, reading.usage)
-            self.tokens += reading.usage.total
-            self.usd += cost or 0.0
+            used = Amount(reading.usage.total, cost or 0.0, turns=1)
+        self.budget.settle(call, used)
         done = call.reported(reading, cost)
         if call.replayed:
             done = replace(done, cost_usd=0.0 if reading.usage else None)

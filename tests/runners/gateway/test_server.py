@@ -200,7 +200,7 @@ def test_a_request_that_costs_nothing_reaches_its_endpoint_only(
             async with b.client.request(method, b.url + path, headers=headers) as answer:
                 assert answer.status == (200 if upstream else 404)
             assert [request.raw_path for request, _ in b.requests] == [upstream] * bool(upstream)
-            assert b.gateway.calls == 0
+            assert b.of("model_call") == []
 
     asyncio.run(case())
 
@@ -214,6 +214,48 @@ def test_a_spent_budget_is_answered_as_a_quota_error(limit: dict[str, Any]) -> N
             assert status == 429 and json.loads(body)["error"]["type"] == "insufficient_quota"
             assert len(b.requests) == 1 and "spent" in json.loads(body)["error"]["message"]
             assert b.of("budget")[0]["used"] > 0
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize(
+    ("limit", "served"),
+    [
+        ({"max_calls": 1}, 1),
+        ({"max_calls": 3}, 3),
+        ({"max_tokens": 40}, 3),
+        ({"max_usd": 50e-6}, 3),
+    ],
+)
+def test_concurrent_requests_do_not_exceed_a_budget(limit: dict[str, Any], served: int) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.05)
+        return await streamed(request)
+
+    async def case() -> None:
+        async with bench(slow, limit) as b:
+            found = await asyncio.gather(*(b.post() for _ in range(20)))
+            assert sorted(status for status, _ in found) == [200] * served + [429] * (20 - served)
+            assert len(b.requests) == len(b.of("model_call")) == served
+
+    asyncio.run(case())
+
+
+def test_concurrent_requests_far_from_a_budget_run_at_once() -> None:
+    together = 4
+    everyone = asyncio.Barrier(together)
+
+    async def meeting(request: web.Request) -> web.StreamResponse:
+        await everyone.wait()
+        return await streamed(request)
+
+    async def case() -> None:
+        limit = {"max_tokens": 500, "max_usd": 1e-3, "max_calls": together}
+        body = {"model": "m-1", "stream": True, "max_tokens": 50}
+        async with bench(meeting, limit) as b:
+            posts = (b.post(body=body) for _ in range(together))
+            found = await asyncio.wait_for(asyncio.gather(*posts), 10)
+            assert [status for status, _ in found] == [200] * together
 
     asyncio.run(case())
 

@@ -1,0 +1,63 @@
+"""Upper bounds of usage, and the admission of calls against a budget."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from runners.gateway.budget import MAX_OUTPUT_TOKENS, Amount, Budget, usage_bound
+
+
+@pytest.mark.parametrize(
+    ("request_body", "output"),
+    [
+        ({"max_tokens": 100}, 100),
+        ({"max_tokens": 1, "max_completion_tokens": 70}, 70),
+        ({"max_output_tokens": 90, "n": 3}, 270),
+        ({"generationConfig": {"maxOutputTokens": 80, "candidateCount": 2}}, 160),
+        ({"max_tokens": 10**9}, MAX_OUTPUT_TOKENS),
+        ({"max_tokens": -5}, MAX_OUTPUT_TOKENS),
+        ({"max_tokens": "9"}, MAX_OUTPUT_TOKENS),
+        ({}, MAX_OUTPUT_TOKENS),
+        (["no object"], MAX_OUTPUT_TOKENS),
+        (None, MAX_OUTPUT_TOKENS),
+    ],
+)
+def test_usage_bound_is_the_largest_output_of_a_request(request_body: Any, output: int) -> None:
+    bound = usage_bound(request_body, 300)
+    assert (bound.input_tokens, bound.output_tokens) == (101, output)
+
+
+def test_call_waits_for_one_in_flight_that_could_reach_a_limit() -> None:
+    async def case() -> None:
+        budget = Budget(Amount(tokens=100))
+        assert await budget.wait() == ""
+        budget.admit("first", Amount(tokens=99, turns=1))
+        assert await budget.wait() == ""
+        budget.admit("second", Amount(tokens=1, turns=1))
+        third = asyncio.create_task(budget.wait())
+        await asyncio.sleep(0.01)
+        assert not third.done()
+        budget.settle("first", Amount(tokens=10, turns=1))
+        assert await asyncio.wait_for(third, 5) == ""
+        budget.settle("first", Amount(tokens=1000))
+        assert budget.used == Amount(tokens=10, turns=1)
+        budget.settle("second", Amount(tokens=90, turns=1))
+        assert await budget.wait() == "tokens"
+
+    asyncio.run(case())
+
+
+def test_call_larger_than_the_whole_budget_is_admitted_alone() -> None:
+    async def case() -> None:
+        budget = Budget(Amount(usd=1.0))
+        assert await budget.wait() == ""
+        budget.admit("first", Amount(usd=50.0, turns=1))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(budget.wait(), 0.02)
+        budget.settle("first", Amount(usd=0.1, turns=1))
+        assert await budget.wait() == ""
+
+    asyncio.run(case())
