@@ -7,18 +7,12 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from runners.gateway.wire import Usage
+from runners.gateway.wire import Usage, WireFormat
 
 MAX_OUTPUT_TOKENS = 128_000
 """Largest output of one answer where its request sets no lower limit."""
 BYTES_PER_TOKEN = 3
 """Fewer than in text and code, so that the estimate of an input is rather too large."""
-_OUTPUT_LIMITS = (
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "maxOutputTokens",
-)
 _ANSWERS = ("n", "candidateCount", "candidate_count")
 
 
@@ -79,13 +73,13 @@ class Budget:
         return ""
 
 
-def usage_bound(request: Any, size_bytes: int) -> Usage:
-    """Return an upper bound of the usage of a request: its JSON, and the size of its body.
+def usage_bound(wire: WireFormat, request: Any, size_bytes: int) -> Usage:
+    """Return an upper bound of the usage of a request, from its JSON and the size of its body.
 
     Limitation: input is estimated from the size, so input that a provider keeps is not in it.
     """
     found = list(_objects(request))
-    outputs = [limits[name] for limits in found for name in _OUTPUT_LIMITS if name in limits]
+    outputs = [limits[name] for limits in found for name in wire.output_limits if name in limits]
     answers = [limits[name] for limits in found for name in _ANSWERS if name in limits]
     output = max(filter(_is_count, outputs), default=MAX_OUTPUT_TOKENS)
     count = max(filter(_is_count, answers), default=1)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import copy
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runners.gateway.budget import usage_bound
 from runners.gateway.traffic import Exchange
-from runners.gateway.wire import Endpoint, Reading, Usage, WireFormat
+from runners.gateway.wire import AnswerReader, Endpoint, Reading, Usage, WireFormat
 
 HUNG_UP = "the agent hung up"
 """Error of a call whose agent did not wait for the answer."""
+UNFINISHED = frozenset({"", "in_progress"})
+"""Stop reasons of an answer that ends early."""
 
 
 @dataclass(frozen=True)
 class ModelCall:
-    """One call of a model, as it is reported. Times are in milliseconds."""
+    """One call of a model, as it is reported. Times are in milliseconds.
+
+    `estimated` is set where the usage, and so the cost, is an upper bound: the agent hung up and
+    the answer was not read to its end.
+    """
 
     provider: str
     wire: str
@@ -31,6 +39,7 @@ class ModelCall:
     retries: int = 0
     replayed: bool = False
     error: str = ""
+    estimated: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,12 @@ class Call:
         self.asked, self._keep = asked, keep
         self.status = self.retries = 0
         self.error = self.content_type = ""
-        self.begun = self.recorded = self.replayed = False
+        self.begun = self.recorded = self.replayed = self.finished = False
+        self.unread = False
+        """Whether it was sent, and neither its answer nor a refusal was read to the end."""
+        self.left = asyncio.Event()
+        """Set once the agent hung up."""
+        self.reader: AnswerReader | None = None
         self._started = time.monotonic()
         self._pieces: list[tuple[float, str]] = []
         self._first: float | None = None
@@ -73,6 +87,42 @@ class Call:
             self._pieces.append((round(seconds, 4), self._bytes.decode()))
             self._bytes.clear()
 
+    def start_reading(self, status: int, content_type: str) -> AnswerReader:
+        """Return the reader of the answer that begins."""
+        self.status, self.content_type, self.begun = status, content_type, True
+        self.reader = AnswerReader(self.wire, content_type == "text/event-stream")
+        return self.reader
+
+    def hang_up(self) -> None:
+        """Note that the agent left; it need not wait for the end of a stream that is complete."""
+        if self.left.is_set():
+            return
+        self.left.set()
+        so_far = copy.copy(self.reader).end() if self.reader else Reading()
+        if so_far.stop_reason in UNFINISHED:
+            self.error = self.error or HUNG_UP
+
+    @property
+    def has_usage(self) -> bool:
+        """True once the usage of the whole answer is known."""
+        reading = self.reader.reading if self.reader else Reading()
+        return reading.usage is not None and reading.stop_reason not in UNFINISHED
+
+    @property
+    def estimated(self) -> bool:
+        """True where the provider may have run it, unread, for an agent that hung up."""
+        unread = self.unread and self.status in (0, 200)
+        return unread and self.left.is_set() and not self.has_usage
+
+    def reading(self) -> Reading:
+        """Return the facts of the answer; usage that was not read is an upper bound."""
+        reading = self.reader.reading if self.reader else Reading()
+        if not self.estimated:
+            return reading
+        bound = self.asked.bound
+        usage = replace(reading.usage or bound, output_tokens=bound.output_tokens)
+        return replace(reading, usage=usage)
+
     def reported(self, reading: Reading, cost_usd: float | None) -> ModelCall:
         first = None if self._first is None else round(1000 * self._first, 1)
         return ModelCall(
@@ -88,6 +138,7 @@ class Call:
             retries=self.retries,
             replayed=self.replayed,
             error=self.error,
+            estimated=self.estimated,
         )
 
     def exchange(self) -> Exchange:
@@ -102,7 +153,7 @@ class Call:
         )
 
 
-def parse_request(path: str, body: bytes) -> Asked:
+def parse_request(wire: WireFormat, path: str, body: bytes) -> Asked:
     """Return what a request asks for; a stream of Chat Completions is made to tell its usage."""
     try:
         data = json.loads(body)
@@ -116,4 +167,4 @@ def parse_request(path: str, body: bytes) -> Asked:
         body = json.dumps(data).encode()
     if not isinstance(model, str):
         model = path.rpartition("/models/")[2].partition(":")[0] if "/models/" in path else ""
-    return Asked("POST", path, model, body, usage_bound(data, len(body)))
+    return Asked("POST", path, model, body, usage_bound(wire, data, len(body)))

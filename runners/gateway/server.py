@@ -3,6 +3,7 @@
 A request is checked against the run's token, the provider's wire formats and the run's budget. Its
 answer is streamed through unchanged. Overload and connection errors before the first byte of an
 answer are retried with back-off; the report says so, and the run's clock stands still meanwhile.
+The answer to an agent that hung up is read to its end all the same, for its usage.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from aiohttp import web
 
 from evaluation.sandbox import loopback
 from runners.gateway.budget import Amount, Budget
-from runners.gateway.call import HUNG_UP, Asked, Call, parse_request
+from runners.gateway.call import HUNG_UP, UNFINISHED, Asked, Call, parse_request
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
-from runners.gateway.wire import FORMATS, AnswerReader, Endpoint, Reading, Usage, WireFormat
+from runners.gateway.wire import FORMATS, Endpoint, Usage, WireFormat
 
 MAX_REQUEST_BYTES = 64 << 20
 ERROR_BYTES = 64 << 10
@@ -38,8 +39,6 @@ QUIET_SECONDS = 180.0
 """From then on a call waits for the provider, and the run's clock stands still."""
 MAX_BAD_ANSWERS = 3
 """Answers in a row that were cut or cannot be read; then the provider has failed."""
-UNFINISHED = frozenset({"", "in_progress"})
-"""Stop reasons of an answer that ends early."""
 KEY_REFUSED = frozenset({401, 402, 403})
 UNKNOWN_MODEL = 404
 NO_CREDIT = re.compile(rb"insufficient_quota|credit balance|billing", re.IGNORECASE)
@@ -83,6 +82,10 @@ class NoCredit(Exception):
     """Raised when the provider's account has no credit left; the message is the provider's."""
 
 
+class AgentLeft(Exception):
+    """Raised when nobody waits for a call that the provider has not answered."""
+
+
 class Gateway:
     """Answers the requests of one run's agent."""
 
@@ -107,6 +110,7 @@ class Gateway:
         """Whether a proxy of the environment applies."""
         self._starts: deque[float] = deque()
         self._waiting: set[Call] = set()
+        self._calls: set[asyncio.Task[web.StreamResponse]] = set()
         self._bad_answers = 0
         self._session: aiohttp.ClientSession | None = None
         self._app = web.Application(client_max_size=MAX_REQUEST_BYTES)
@@ -129,6 +133,9 @@ class Gateway:
                 yield self
             finally:
                 await runner.cleanup()
+                for task in self._calls:
+                    task.cancel()
+                await asyncio.gather(*self._calls, return_exceptions=True)
 
     def watch(self, packets: socket.socket) -> None:
         """Report the connections that the sandbox refused, each once."""
@@ -159,7 +166,7 @@ class Gateway:
         body = await request.read()
         if not endpoint.runs_model:
             return await self._pass_free(request, wire, endpoint, body)
-        asked = parse_request(request.path, body)
+        asked = parse_request(wire, request.path, body)
         if problem := self._unpriced(asked.model):
             self._report("failed", {"text": problem, "fault": "user"})
             return _refusal(wire, 429, "insufficient_quota", problem)
@@ -168,11 +175,7 @@ class Gateway:
             self._report("budget", {"name": name, "used": used})
             return _refusal(wire, 429, "insufficient_quota", f"the run's budget of {name} is spent")
         call = Call(self._provider.name, wire, endpoint, asked, keep=self._writer is not None)
-        self.budget.admit(call, self._bound(asked))
-        try:
-            return await self._call_model(request, call)
-        finally:
-            self.budget.settle(call, Amount(turns=1))
+        return await self._call_model(request, call)
 
     def _has_token(self, request: web.Request) -> bool:
         given = [request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key")]
@@ -213,19 +216,41 @@ class Gateway:
             return _refusal(wire, 502, "api_error", f"{self._provider.name}: {_text(error)}")
 
     async def _call_model(self, request: web.Request, call: Call) -> web.StreamResponse:
-        wire, asked = call.wire, call.asked
-        if self._replay and (
-            exchange := self._replay.take(request.method, request.path, asked.model)
-        ):
-            call.replayed = self._replay.is_reported(exchange)
-            return await self._play_back(request, call, exchange)
-        if not self._live:
+        """Make a call in a task of its own, which goes on when the agent hangs up."""
+        exchange = None
+        if self._replay:
+            exchange = self._replay.take(request.method, request.path, call.asked.model)
+        if not (exchange or self._live):
             text = "the recording has no further answer for this request"
             self._report("failed", {"text": text, "fault": "arena"})
-            return _refusal(wire, 410, "invalid_request_error", text)
+            return _refusal(call.wire, 410, "invalid_request_error", text)
+        self.budget.admit(call, self._bound(call.asked))
+        task = asyncio.create_task(self._complete(request, call, exchange))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
         try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            call.hang_up()
+            self._work(call)
+            if call.has_usage:
+                task.cancel()
+            raise
+
+    async def _complete(
+        self, request: web.Request, call: Call, exchange: Exchange | None
+    ) -> web.StreamResponse:
+        """Make a call to its end. It is reported however it ends."""
+        try:
+            if exchange:
+                return await self._play_back(request, call, exchange)
             async with self._answered(request, call) as answer:
                 return await self._pass_through(request, call, answer)
+        except AgentLeft:
+            return web.Response()  # that nobody receives
+        except asyncio.CancelledError:
+            call.hang_up()
+            raise
         except (ProviderFailed, NoCredit) as error:
             fault, text = "provider", str(error)
             if isinstance(error, NoCredit):
@@ -233,13 +258,15 @@ class Gateway:
             call.error = text
             self._finish(call)
             self._report("failed", {"text": text, "fault": fault})
-            return _refusal(wire, 503, "api_error", text)
+            return _refusal(call.wire, 503, "api_error", text)
+        finally:
+            self._finish(call)
 
     @contextlib.asynccontextmanager
     async def _answered(self, request: web.Request, call: Call) -> Any:
         """Return the provider's answer to a call, with retries until it is worth passing on.
 
-        Raises: ProviderFailed.
+        Raises: ProviderFailed, NoCredit, AgentLeft.
         """
         ends = time.monotonic() + self._settings.patience_seconds
         backoff = FIRST_BACKOFF_SECONDS
@@ -250,6 +277,9 @@ class Gateway:
         try:
             while True:
                 await self._keep_rate()
+                if call.left.is_set():
+                    raise AgentLeft
+                call.unread = True
                 stack = contextlib.AsyncExitStack()
                 async with stack:
                     why, retry_after = "", 0.0
@@ -262,6 +292,7 @@ class Gateway:
                             self._work(call)
                             yield answer
                             return
+                        call.unread = False
                         content = await answer.content.read(ERROR_BYTES)
                         if answer.status == 429 and NO_CREDIT.search(content):
                             raise NoCredit(content.decode(errors="replace"))
@@ -271,13 +302,18 @@ class Gateway:
                         if call.begun:
                             raise
                         why = _text(error)
+                        if isinstance(error, aiohttp.ClientConnectorError):
+                            call.unread = False
+                if call.left.is_set():
+                    raise AgentLeft
                 call.retries += 1
                 pause = min(max(retry_after, backoff * random.uniform(1, 1.5)), MAX_BACKOFF_SECONDS)
                 text = f"{name} does not answer: {why}"
                 if time.monotonic() + pause > ends:
                     raise ProviderFailed(f"{text}, {_times(call.retries)}")
                 self._wait(call, f"{text}; trying again")
-                await asyncio.sleep(pause)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(call.left.wait(), pause)
                 backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
         finally:
             quiet.cancel()
@@ -285,6 +321,8 @@ class Gateway:
 
     def _wait(self, call: Call, text: str) -> None:
         """Add a call to those that wait for the provider, and report the first."""
+        if call.left.is_set():
+            return
         if not self._waiting:
             self._report("waiting", {"text": text})
         self._waiting.add(call)
@@ -339,23 +377,20 @@ class Gateway:
         for name, value in answer.headers.items():
             if name.lower() not in _NOT_FORWARDED:
                 response.headers.add(name, value)
-        call.status = answer.status
-        call.content_type = answer.content_type
-        reader = AnswerReader(call.wire, answer.content_type == "text/event-stream")
+        reader = call.start_reading(answer.status, answer.content_type)
         try:
-            await response.prepare(request)
-            call.begun = True
+            await self._write(request, response, call)
             async for piece in answer.content.iter_any():
                 call.add(piece)
                 reader.feed(piece)
-                await response.write(piece)
-        except (aiohttp.ClientPayloadError, TimeoutError) as error:
-            call.error = f"the answer was cut: {_text(error)}"
-        except (ConnectionError, asyncio.CancelledError):
-            call.error = HUNG_UP
+                await self._write(request, response, call, piece)
+                if call.left.is_set() and call.has_usage:
+                    break
+            call.unread = False
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            if not call.left.is_set():
+                call.error = f"the answer was cut: {_text(error)}"
         reading = reader.end()
-        if call.error == HUNG_UP and reading.stop_reason not in UNFINISHED:
-            call.error = ""  # a client need not wait for the end of a stream that is complete
         if reader.malformed and not call.error:
             call.error = "the answer is not what its format says"
         elif call.status == 200 and reading.stop_reason in UNFINISHED and not call.error:
@@ -367,36 +402,61 @@ class Gateway:
         elif answer.status == UNKNOWN_MODEL:
             text = f"{name} does not know the model {call.asked.model!r}: HTTP {answer.status}"
             self._report("failed", {"text": text, "fault": "user"})
-        self._finish(call, reading)
+        self._finish(call)
         if call.error.startswith("the answer was cut") and request.transport:
             request.transport.abort()  # the agent must see that it was cut
-        else:
+        elif not call.left.is_set():
             with contextlib.suppress(ConnectionError):
                 await response.write_eof()
         return response
 
+    async def _write(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        call: Call,
+        piece: bytes = b"",
+    ) -> None:
+        """Send headers, if they are not sent, and a piece to the agent unless it hung up."""
+        if call.left.is_set():
+            return
+        try:
+            if not response.prepared:
+                await response.prepare(request)
+            if piece:
+                await response.write(piece)
+        except ConnectionError:
+            call.hang_up()
+
     async def _play_back(
         self, request: web.Request, call: Call, exchange: Exchange
     ) -> web.StreamResponse:
-        call.status, call.content_type = exchange.status, exchange.content_type
-        call.begun = call.recorded = True
+        assert self._replay, "it has the exchange"
+        call.replayed = self._replay.is_reported(exchange)
+        call.recorded = True
         response = web.StreamResponse(status=exchange.status)
         response.content_type = exchange.content_type
-        reader = AnswerReader(call.wire, exchange.content_type == "text/event-stream")
-        await response.prepare(request)
+        reader = call.start_reading(exchange.status, exchange.content_type)
+        await self._write(request, response, call)
         for _, text in exchange.pieces:
             call.add(text.encode())
             reader.feed(text.encode())
-            await response.write(text.encode())
-        self._finish(call, reader.end())
-        await response.write_eof()
+            await self._write(request, response, call, text.encode())
+        reader.end()
+        call.error = ""
+        self._finish(call)
+        if not call.left.is_set():
+            with contextlib.suppress(ConnectionError):
+                await response.write_eof()
         return response
 
-    def _finish(self, call: Call, reading: Reading | None = None) -> None:
-        """Add a call to the sums, keep its traffic, and report it."""
-        reading = reading or Reading()
-        cost = None
-        used = Amount(turns=1)
+    def _finish(self, call: Call) -> None:
+        """Add a call to the sums, keep its traffic, and report it; once."""
+        if call.finished:
+            return
+        call.finished = True
+        reading = call.reading()
+        cost, used = None, Amount(turns=1)
         if reading.usage:
             cost = self._provider.cost_usd(call.asked.model or reading.model, reading.usage)
             used = Amount(reading.usage.total, cost or 0.0, turns=1)

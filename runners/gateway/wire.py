@@ -65,6 +65,8 @@ class WireFormat:
     model_list: re.Pattern[str]
     read: Reader
     """Adds what one JSON object of an answer, whole or a stream's event, says."""
+    output_limits: tuple[str, ...]
+    """Fields of a request that limit the tokens of its output."""
     token_count: re.Pattern[str] | None = None
     key_header: str = "authorization"
     key_prefix: str = "Bearer "
@@ -216,6 +218,7 @@ FORMATS = {
             _pattern("/messages"),
             MODELS,
             _read_messages,
+            ("max_tokens",),
             token_count=_pattern("/messages/count_tokens"),
             key_header="x-api-key",
             key_prefix="",
@@ -225,14 +228,22 @@ FORMATS = {
             _pattern("/responses"),
             MODELS,
             _read_responses,
+            ("max_output_tokens",),
             token_count=_pattern("/responses/input_tokens"),
         ),
-        WireFormat("chat-completions", _pattern("/chat/completions"), MODELS, _read_chat),
+        WireFormat(
+            "chat-completions",
+            _pattern("/chat/completions"),
+            MODELS,
+            _read_chat,
+            ("max_tokens", "max_completion_tokens"),
+        ),
         WireFormat(
             "generate-content",
             _pattern(r"/models/[\w.-]+:(generateContent|streamGenerateContent)", "v1(beta)?"),
             _pattern(r"/models(/[\w.-]+)?", "v1(beta)?"),
             _read_generate_content,
+            ("maxOutputTokens", "max_output_tokens"),
             token_count=_pattern(r"/models/[\w.-]+:countTokens", "v1(beta)?"),
             key_header="x-goog-api-key",
             key_prefix="",

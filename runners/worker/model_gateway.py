@@ -44,7 +44,7 @@ ENVIRONMENT = (
 """Variables of the worker's environment that the process gets; the key comes on its stdin."""
 CALL_FIELDS = (
     "provider", "wire", "model", "status", "usage", "cost_usd", "latency_ms", "first_byte_ms",
-    "stop_reason", "retries", "replayed", "error",
+    "stop_reason", "retries", "replayed", "error", "estimated",
 )  # fmt: skip
 BUDGETS = {"tokens": "max_tokens", "usd": "max_usd", "turns": "max_calls"}
 """Settings of the gateway by the name of a budget."""

@@ -71,7 +71,10 @@ class Message(Strict):
 
 
 class ModelCall(Strict):
-    """A call of a model through the gateway. A replayed one cost nothing again."""
+    """A call of a model through the gateway. A replayed one cost nothing again.
+
+    The usage of an `estimated` one is an upper bound: its answer was not read to the end.
+    """
 
     provider: str
     wire: str
@@ -85,6 +88,7 @@ class ModelCall(Strict):
     retries: Int = 0
     replayed: bool = False
     error: str = ""
+    estimated: bool = False
 
 
 class TodoItem(Strict):

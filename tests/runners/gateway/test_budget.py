@@ -8,25 +8,34 @@ from typing import Any
 import pytest
 
 from runners.gateway.budget import MAX_OUTPUT_TOKENS, Amount, Budget, usage_bound
+from runners.gateway.wire import FORMATS
 
 
 @pytest.mark.parametrize(
-    ("request_body", "output"),
+    ("wire", "request_body", "output"),
     [
-        ({"max_tokens": 100}, 100),
-        ({"max_tokens": 1, "max_completion_tokens": 70}, 70),
-        ({"max_output_tokens": 90, "n": 3}, 270),
-        ({"generationConfig": {"maxOutputTokens": 80, "candidateCount": 2}}, 160),
-        ({"max_tokens": 10**9}, MAX_OUTPUT_TOKENS),
-        ({"max_tokens": -5}, MAX_OUTPUT_TOKENS),
-        ({"max_tokens": "9"}, MAX_OUTPUT_TOKENS),
-        ({}, MAX_OUTPUT_TOKENS),
-        (["no object"], MAX_OUTPUT_TOKENS),
-        (None, MAX_OUTPUT_TOKENS),
+        ("messages", {"max_tokens": 100}, 100),
+        ("messages", {"max_tokens": 10**9}, MAX_OUTPUT_TOKENS),
+        ("messages", {"max_tokens": -5}, MAX_OUTPUT_TOKENS),
+        ("messages", {"max_tokens": "9"}, MAX_OUTPUT_TOKENS),
+        ("messages", {}, MAX_OUTPUT_TOKENS),
+        ("messages", ["no object"], MAX_OUTPUT_TOKENS),
+        ("messages", None, MAX_OUTPUT_TOKENS),
+        ("chat-completions", {"max_tokens": 1, "max_completion_tokens": 70}, 70),
+        ("chat-completions", {"max_tokens": 90, "n": 3}, 270),
+        ("responses", {"max_output_tokens": 60}, 60),
+        ("responses", {"max_tokens": 1}, MAX_OUTPUT_TOKENS),
+        (
+            "generate-content",
+            {"generationConfig": {"maxOutputTokens": 80, "candidateCount": 2}},
+            160,
+        ),
     ],
 )
-def test_usage_bound_is_the_largest_output_of_a_request(request_body: Any, output: int) -> None:
-    bound = usage_bound(request_body, 300)
+def test_usage_bound_is_the_largest_output_of_a_request(
+    wire: str, request_body: Any, output: int
+) -> None:
+    bound = usage_bound(FORMATS[wire], request_body, 300)
     assert (bound.input_tokens, bound.output_tokens) == (101, output)
 
 
