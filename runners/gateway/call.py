@@ -160,11 +160,12 @@ def parse_request(wire: WireFormat, path: str, body: bytes) -> Asked:
     except (ValueError, RecursionError):
         data = None
     model = data.get("model") if isinstance(data, dict) else None
+    if "/models/" in path:  # the provider runs this one, whatever the body says
+        model = path.rpartition("/models/")[2].partition(":")[0]
     if path.endswith("/chat/completions") and isinstance(data, dict) and data.get("stream"):
         options = data.get("stream_options")
         data["stream_options"] = {**(options if isinstance(options, dict) else {})}
         data["stream_options"]["include_usage"] = True
         body = json.dumps(data).encode()
-    if not isinstance(model, str):
-        model = path.rpartition("/models/")[2].partition(":")[0] if "/models/" in path else ""
-    return Asked("POST", path, model, body, usage_bound(wire, data, len(body)))
+    bound = usage_bound(wire, data, len(body))
+    return Asked("POST", path, model if isinstance(model, str) else "", body, bound)

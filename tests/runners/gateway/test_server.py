@@ -426,3 +426,28 @@ def test_a_stream_of_chat_completions_is_made_to_tell_its_usage() -> None:
             assert json.loads(b.requests[0][1])["stream_options"] == {"include_usage": True}
 
     asyncio.run(case())
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta"])
+def test_the_model_of_a_path_is_priced_and_recorded(version: str, tmp_path: Path) -> None:
+    recording = tmp_path / "traffic.jsonl"
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        found = {"candidates": [{"finishReason": "STOP"}], "usageMetadata": usage}
+        return web.json_response(found)
+
+    async def case() -> None:
+        prices = {"dear": {"input": 100, "output": 100}, "cheap": {"input": 1, "output": 1}}
+        writer = TrafficWriter(recording)
+        async with bench(answer, {"max_usd": 1.0}, prices=prices, writer=writer) as b:
+            await b.post(f"/{version}/models/dear:generateContent", {"model": "cheap"})
+            (call,) = b.of("model_call")
+            assert (call["model"], call["cost_usd"]) == ("dear", pytest.approx(1500e-6))
+            assert json.loads(recording.read_text())["model"] == "dear"
+            path = f"/{version}/models/unheard-of:generateContent"
+            assert (await b.post(path, {"model": "cheap"}))[0] == 429
+            assert len(b.requests) == 1
+        writer.close()
+
+    asyncio.run(case())
