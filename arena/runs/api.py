@@ -55,7 +55,7 @@ def list_runs(
 
 
 @router.post("", response={201: RunStarted}, auth=START, throttle=[AuthRateThrottle("60/m")])
-def createvisible_run(request: HttpRequest, body: RunIn) -> Status[Run]:
+def create_run(request: HttpRequest, body: RunIn) -> Status[Run]:
     """Queue a run of an agent of this arena, or start one of an agent of your own.
 
     `waiting` names the queue, and says whether a worker serves it.
@@ -82,17 +82,17 @@ def createvisible_run(request: HttpRequest, body: RunIn) -> Status[Run]:
 
 
 @router.get("/{run_id}", response=RunDetail)
-def getvisible_run(request: HttpRequest, run_id: str) -> Run:
+def get_run(request: HttpRequest, run_id: str) -> Run:
     return visible_run(request, run_id)
 
 
 @router.post("/{run_id}/cancel", response=RunOut, auth=CANCEL)
-def cancelvisible_run(request: HttpRequest, run_id: str) -> Run:
+def cancel_run(request: HttpRequest, run_id: str) -> Run:
     return services.cancel_run(visible_run(request, run_id), signed_in(request))
 
 
 @router.post("/{run_id}/continue", response={201: RunStarted}, auth=RUN)
-def continuevisible_run(request: HttpRequest, run_id: str) -> Status[Run]:
+def continue_run(request: HttpRequest, run_id: str) -> Status[Run]:
     """Continue a broken run as a new one, which replays what its model has already answered."""
     return Status(201, services.continue_run(visible_run(request, run_id), signed_in(request)))
 

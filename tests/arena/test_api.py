@@ -368,6 +368,16 @@ def test_docs_need_no_cdn_or_inline_script(client):
     assert "/api/v1/runs" in client.get("/api/v1/openapi.json").json()["paths"]
 
 
+def test_operations_of_runs_are_named_by_their_functions(client, db):
+    paths = client.get("/api/v1/openapi.json").json()["paths"]
+    operations = [each for methods in paths.values() for each in methods.values()]
+    ids = [each["operationId"] for each in operations]
+    assert len(ids) == len(set(ids)) and not [name for name in ids if "visible_" in name]
+    for verb in ("create", "get", "cancel", "continue"):
+        [found] = [each for each in operations if each["operationId"].endswith(f"_{verb}_run")]
+        assert found["summary"] == f"{verb.title()} Run"
+
+
 def test_responses_have_security_headers(client, task):
     for path in ("/api/v1/tasks", "/admin/login/", "/nowhere"):
         headers = client.get(path).headers
