@@ -113,7 +113,7 @@ def replace_files(draft: Draft, user: User, files: Mapping[str, str], origin: st
     """Replace all files of a draft. Raises UserError."""
     checked = folders.check_files(files)
     with transaction.atomic():
-        _change(draft, checked)
+        _change(draft, user, checked)
         record(user, "draft.replace", draft, f"From {origin}.", files=len(checked))
 
 
@@ -134,7 +134,7 @@ def save_file(draft: Draft, user: User, path: str, text: str, expected_hash: str
             )
         if current.files.get(path) == text:
             return
-        _change(draft, folders.check_files({**current.files, path: text}))
+        _change(draft, user, folders.check_files({**current.files, path: text}))
         record(user, "draft.edit", draft, path)
 
 
@@ -144,7 +144,8 @@ def remove_file(draft: Draft, user: User, path: str) -> None:
         current = _locked(draft)
         if path not in current.files:
             raise NotFound(f"There is no file {path!r}.")
-        _change(draft, {name: text for name, text in current.files.items() if name != path})
+        kept = {name: text for name, text in current.files.items() if name != path}
+        _change(draft, user, kept)
         record(user, "draft.remove", draft, path)
 
 
@@ -152,8 +153,8 @@ def _locked(draft: Draft) -> Draft:
     return Draft.objects.select_for_update().get(pk=draft.pk)
 
 
-def _change(draft: Draft, files: dict[str, str]) -> None:
-    """Store other files; a review of the earlier ones does not count for them."""
+def _change(draft: Draft, user: User, files: dict[str, str]) -> None:
+    """Store other files, and who changed them; a review of the earlier ones does not count."""
     changed = Draft.objects.filter(pk=draft.pk, state__in=OPEN).update(
         files=files,
         content_hash=folders.hash_of(files),
@@ -162,6 +163,7 @@ def _change(draft: Draft, files: dict[str, str]) -> None:
     )
     if not changed:
         raise Conflict("This draft is closed.", "Make a new one of the published version.")
+    draft.editors.add(user)
     draft.refresh_from_db()
 
 
@@ -193,7 +195,10 @@ def lacking(draft: Draft) -> list[str]:
 def review(draft: Draft, user: User, content_hash: str, approved: bool, comment: str) -> Review:
     """Approve or return the content that the reviewer has seen.
 
-    Raises: Forbidden for the author; Conflict for other content; UserError without a comment.
+    An approval makes the editors of the draft eligible again: a second person has read their work.
+
+    Raises: Forbidden for the author and for who edited the files since the last approval; Conflict
+    for other content; UserError without a comment.
     """
     comment = comment.replace("\0", "").strip()[:MAX_COMMENT]
     if not user.is_reviewer:
@@ -204,6 +209,11 @@ def review(draft: Draft, user: User, content_hash: str, approved: bool, comment:
         raise UserError("A returned draft needs a comment.", "Say what has to change.")
     state = DraftState.APPROVED if approved else DraftState.DRAFT
     with transaction.atomic():
+        if _locked(draft).editors.contains(user):
+            raise Forbidden(
+                "You edited this draft since its last approval, so you cannot review it.",
+                "Ask a reviewer who did not edit it.",
+            )
         waiting = Draft.objects.filter(
             pk=draft.pk, state=DraftState.REVIEW, content_hash=content_hash
         )
@@ -217,6 +227,8 @@ def review(draft: Draft, user: User, content_hash: str, approved: bool, comment:
             approved=approved,
             comment=comment,
         )
+        if approved:
+            draft.editors.clear()
         action = "draft.approve" if approved else "draft.return"
         record(user, action, draft, comment, content_hash=content_hash)
     draft.refresh_from_db()

@@ -45,6 +45,8 @@ class Draft(models.Model):
 
     name = models.SlugField(max_length=60)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="drafts")
+    editors = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="+", blank=True)
+    """Those who changed the files since the last approval, besides the author."""
     state = models.CharField(max_length=9, choices=DraftState, default=DraftState.DRAFT)
     files: Any = models.JSONField(default=dict)
     content_hash = models.CharField(max_length=64)

@@ -114,7 +114,7 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
         "checks": of_draft,
         "hardware": checks.hardware_for_checks() if shown.is_open else [],
         "reviews": shown.reviews.select_related("reviewer"),
-        "is_author": user.pk == shown.author_id,
+        "may_review": user.pk != shown.author_id and not shown.editors.contains(user),
         "published": Task.objects.filter(operator__slug=shown.name).select_related("operator"),
     }
     return render(request, "curation/draft.html", context)

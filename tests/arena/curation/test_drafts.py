@@ -153,6 +153,42 @@ def test_author_cannot_review(draft: Draft, staff: Any, bench: Hardware) -> None
         )
 
 
+@pytest.mark.parametrize("change", ["save", "remove", "replace"])
+def test_editor_cannot_review_what_they_changed(
+    draft: Draft, staff: Any, reviewer: Any, bench: Hardware, change: str
+) -> None:
+    if change == "save":
+        drafts.save_file(draft, reviewer, "prompt.md", "Add.")
+    elif change == "remove":
+        drafts.save_file(draft, staff, "honest/spare.cpp", draft.files["baseline/cpp.cpp"])
+        drafts.remove_file(draft, reviewer, "honest/spare.cpp")
+    else:
+        drafts.replace_files(draft, reviewer, {**draft.files, "prompt.md": "Add."}, "an upload")
+    checked(draft, staff)
+    drafts.request_review(draft, reviewer)
+    for approves in (True, False):
+        with pytest.raises(Forbidden, match="You edited this draft since its last approval"):
+            drafts.review(draft, reviewer, draft.content_hash, approves, "Fine.")
+    third = get_user_model().objects.create_user("mary", is_staff=True)
+    drafts.review(draft, third, draft.content_hash, True, "")
+    assert draft.state == "approved"
+
+
+def test_editor_can_review_again_after_an_approval(
+    draft: Draft, staff: Any, reviewer: Any, bench: Hardware
+) -> None:
+    third = get_user_model().objects.create_user("mary", is_staff=True)
+    drafts.save_file(draft, reviewer, "prompt.md", "Add.")
+    approved(draft, staff, third)
+    drafts.save_file(draft, third, "prompt.md", "Add the two.")
+    checked(draft, staff)
+    drafts.request_review(draft, staff)
+    with pytest.raises(Forbidden, match="You edited this draft"):
+        drafts.review(draft, third, draft.content_hash, True, "")
+    drafts.review(draft, reviewer, draft.content_hash, True, "")
+    assert draft.state == "approved"
+
+
 def test_review_of_other_content_is_refused(
     draft: Draft, staff: Any, reviewer: Any, bench: Hardware
 ) -> None:
