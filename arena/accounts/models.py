@@ -32,7 +32,9 @@ class User(AbstractUser):
         null=True, blank=True, help_text="Kernels a day without an agent; empty as above."
     )
     daily_finals = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Of these, with a final verdict; empty as above."
+        null=True,
+        blank=True,
+        help_text="Final verdicts a day of kernels and of own agents; empty as above.",
     )
 
     class Meta(AbstractUser.Meta):

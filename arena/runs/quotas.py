@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from arena.accounts.models import User
+from arena.catalog.models import DIRECT, EXTERNAL
 from arena.errors import QuotaExceeded
-from arena.runs.models import Run
+from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
-from arena.runs.states import Fault, RunStatus, Scope
+from arena.runs.states import RUN_ACTIVE, Fault, RunStatus, Scope
 
 DAY = timedelta(days=1)
 REFUNDED = Q(status=RunStatus.BROKEN, fault__in=(Fault.ARENA, Fault.PROVIDER))
@@ -55,9 +56,9 @@ def quota_of(user: User, kind: str) -> Quota:
             lately.direct(),
         ),
         FINALS: (
-            "Kernels with a final verdict",
+            "Kernels and own agents with a final verdict",
             _limit(user.daily_finals, "MAX_DAILY_FINALS"),
-            _with_final(lately.direct()),
+            _with_final(lately),
         ),
     }[kind]
     used = counted.exclude(REFUNDED)
@@ -82,4 +83,11 @@ def _limit(own: int | None, setting: str) -> int:
 
 
 def _with_final(runs: RunQuerySet) -> RunQuerySet:
-    return runs.filter(submissions__evaluations__scope=Scope.FINAL)
+    """Return the runs of a user's own work that have a final verdict, or will get one.
+
+    An external run gets its final verdict when its work ends, so an active one counts already.
+    """
+    final = Exists(Evaluation.objects.filter(submission__run=OuterRef("pk"), scope=Scope.FINAL))
+    will_get_one = Q(agent__adapter=EXTERNAL, status__in=RUN_ACTIVE)
+    own = runs.filter(agent__adapter__in=(DIRECT, EXTERNAL))
+    return own.filter(final | will_get_one)

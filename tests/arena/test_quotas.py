@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from arena.errors import QuotaExceeded
 from arena.runs import services
-from arena.runs.models import Run
+from arena.runs.models import Evaluation, Run
 from arena.runs.quotas import FINALS, KERNELS, RUNS, quota_of, quotas_of
+from tests.arena.factories import finished, judge, report
 
 pytestmark = pytest.mark.django_db
 TASK = "relu/cpp-to-cpp"
@@ -44,6 +45,39 @@ def test_kernels_and_final_verdicts_have_limits_of_their_own(alice, start):
     start(owner=alice)
     used = {kind: quota_of(alice, kind).used for kind in (RUNS, KERNELS, FINALS)}
     assert used == {RUNS: 1, KERNELS: 2, FINALS: 1}
+
+
+def start_external(owner):
+    return services.start_external_run(
+        owner=owner, task_slug=TASK, name="climber", visibility="public"
+    )
+
+
+def test_external_runs_count_as_final_verdicts(alice, charlie):
+    run = start_external(alice)
+    for more in (start_external, lambda owner: submit(owner, "final")):
+        with pytest.raises(QuotaExceeded, match="final verdict: 1 in"):
+            more(alice)
+    start_external(charlie)
+    judge(services.request_verdict(run, alice, "int relu;").evaluations.get(), report(unseen=None))
+    services.finish_external_run(run, alice)
+    judge(Evaluation.objects.get(scope="final"), report())
+    run.refresh_from_db()
+    assert run.status == "passed"
+    assert (quota_of(alice, FINALS).used, quota_of(alice, RUNS).used) == (1, 1)
+    with pytest.raises(QuotaExceeded, match="final verdict: 1 in"):
+        start_external(alice)
+
+
+def test_external_run_without_a_final_verdict_frees_its_place(alice):
+    services.finish_external_run(start_external(alice), alice)
+    assert Run.objects.get().status == "failed"
+    start_external(alice)
+
+
+def test_runs_of_the_arenas_agents_are_no_final_verdicts_of_the_user(alice, start):
+    finished(start(owner=alice))
+    assert (quota_of(alice, FINALS).used, quota_of(alice, RUNS).used) == (0, 1)
 
 
 def test_refused_kernel_leaves_no_row(alice):

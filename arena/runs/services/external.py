@@ -21,6 +21,7 @@ from arena.catalog.services import external_agent
 from arena.errors import Conflict, Forbidden, Gap, Invalid, TooLarge, UserError
 from arena.runs.best import chosen_round, why_nothing_passed
 from arena.runs.models import Evaluation, Event, Run, Submission
+from arena.runs.quotas import FINALS, check_day
 from arena.runs.services.evaluations import request_evaluation, submit
 from arena.runs.services.runs import (
     check_quota,
@@ -71,7 +72,9 @@ def start_external_run(
 ) -> Run:
     """Start a run of the user's agent `name`; its time begins now.
 
-    Raises: UserError if it cannot run.
+    It counts as a final verdict of its user, which it gets when its work ends.
+
+    Raises: QuotaExceeded; another UserError if it cannot run.
     """
     version = task_version(task_slug)
     hardware = find_hardware(hardware_slug, device_kinds(version.task), "this task")
@@ -79,6 +82,7 @@ def start_external_run(
         raise UserError(f"Unknown budget {unknown[0]!r}.", f"One of {', '.join(LIMITS)}.")
     with transaction.atomic():
         check_quota(owner)
+        check_day(owner, FINALS)
         run = Run.objects.create(
             task_version=version,
             agent=external_agent(owner, name, model),
