@@ -46,7 +46,9 @@ class RunIn(Schema, extra="forbid"):
     hardware: Text | None = None
     budget: dict[str, StrictInt] | None = Field(None, examples=[{"rounds": 12, "seconds": 300}])
     label: Text = Field("", max_length=100)
-    visibility: Literal["public", "owner", "staff"] = "public"
+    visibility: Literal["public", "owner", "staff"] = Field(
+        "public", description="`staff` is for staff: its owner could not see the run."
+    )
 
 
 class EventIn(Schema, extra="forbid"):

@@ -11,7 +11,7 @@ from django.test import Client
 from arena.accounts.models import ApiToken
 from arena.catalog.models import Worker
 from arena.runs import services
-from arena.runs.models import Event
+from arena.runs.models import Event, Run
 from arena.runs.trace.events import EventDraft
 from tests.arena.factories import LEASE, ask_for_verdict, finished
 
@@ -279,6 +279,20 @@ def test_create_run_invalid_field_is_named_in_error(client, start, alice, change
     response = post(client, RUNS, {**ASKED, **change}, **bearer(alice, "run"))
     assert response.status_code == status
     assert word in error_of(response)["message"]
+
+
+@pytest.mark.parametrize(
+    ("what", "scope"), [({"agent": "tuner"}, "run"), ({"external": {"name": "own"}}, "ingest")]
+)
+def test_create_run_for_staff_alone_is_refused_to_others(
+    client, task, agent, hardware, alice, bob, what, scope
+):
+    body = {"task": "relu/cpp-to-cpp", "visibility": "staff", **what}
+    refused = post(client, RUNS, body, **bearer(alice, scope))
+    assert refused.status_code == 403
+    assert "Only staff may start a run" in error_of(refused)["message"]
+    assert not Run.objects.exists()
+    assert post(client, RUNS, body, **bearer(bob, scope)).status_code == 201
 
 
 @pytest.mark.parametrize("path", ["/nope", "/runs/nope", "/runs/nope/events", "/tasks/a/b"])

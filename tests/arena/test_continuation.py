@@ -60,6 +60,12 @@ def test_interrupted_run_without_cost_is_started_anew_and_stays(start):
     assert f"Continued as run {new.pk}." in str(run.events.filter(kind="note").get().body)
 
 
+def test_interrupted_run_that_staff_hid_is_started_anew_and_hidden(start, alice):
+    run = start(owner=alice)
+    services.show_run(run, "staff")
+    assert interrupted(run).continued_by.visibility == "staff"
+
+
 def test_interrupted_run_that_used_a_free_model_is_started_anew(start):
     assert broken(start(), cost_usd=0.0).continued_by.status == RunStatus.QUEUED
 

@@ -25,6 +25,7 @@ from arena.runs.quotas import FINALS, check_day
 from arena.runs.services.evaluations import request_evaluation, submit
 from arena.runs.services.runs import (
     check_quota,
+    check_visibility,
     checked_budget,
     device_kinds,
     end_run,
@@ -76,6 +77,7 @@ def start_external_run(
 
     Raises: QuotaExceeded; another UserError if it cannot run.
     """
+    check_visibility(visibility, owner)
     version = task_version(task_slug)
     hardware = find_hardware(hardware_slug, device_kinds(version.task), "this task")
     if unknown := [limit for limit in budget or () if limit not in LIMITS]:

@@ -73,8 +73,8 @@ def start_run(
 
     Raises: UserError if it cannot run.
     """
-    if visibility not in Visibility.values:
-        raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
+    if continues is None:  # else it is as visible as the run before, whoever decided that
+        check_visibility(visibility, owner)
     version = task_version(task_slug)
     agent = _agent(agent_slug)
     _check_model(agent, owner)
@@ -309,6 +309,17 @@ def find_hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware
         needed = " or ".join(kind.upper() for kind in kinds)
         raise CannotJudge(f"{hardware.name} cannot judge {what}, which needs a {needed}.")
     return hardware
+
+
+def check_visibility(visibility: str, owner: User | None) -> None:
+    """Raise UserError for no visibility, and Forbidden for one that hides a run from its owner."""
+    if visibility not in Visibility.values:
+        raise UserError(f"Unknown visibility {visibility!r}.", f"One of {Visibility.values}.")
+    if visibility == Visibility.STAFF and owner is not None and not owner.is_staff:
+        raise Forbidden(
+            "Only staff may start a run that staff alone can see.",
+            "Choose the visibility owner: only you and staff see the run.",
+        )
 
 
 def checked_budget(asked: Mapping[str, Any] | None) -> dict[str, float]:
