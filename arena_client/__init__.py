@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from arena_client.types import (
+    BudgetIn,
     EventIn,
     ProgressOut,
     RewardOut,
@@ -135,7 +136,7 @@ class Arena:
         *,
         model: str = "",
         hardware: str | None = None,
-        budget: Mapping[str, int] | None = None,
+        budget: BudgetIn | None = None,
         label: str = "",
         visibility: Literal["public", "owner"] = "public",
     ) -> OwnRun:

@@ -66,6 +66,14 @@ class Board(TypedDict):
     rows: list[RowOut]
 
 
+class BudgetIn(TypedDict):
+    rounds: NotRequired[int | None]
+    seconds: NotRequired[int | None]
+    turns: NotRequired[int | None]
+    tokens: NotRequired[int | None]
+    usd: NotRequired[float | None]
+
+
 class EvaluationOut(TypedDict):
     seen: Interval | None
     unseen: Interval | None
@@ -350,7 +358,7 @@ class RunIn(TypedDict):
     agent: NotRequired[str | None]
     external: NotRequired[ExternalAgent | None]
     hardware: NotRequired[str | None]
-    budget: NotRequired[dict[str, int] | None]
+    budget: NotRequired[BudgetIn | None]
     label: NotRequired[str]
     visibility: NotRequired[Literal["public", "owner", "staff"]]
 

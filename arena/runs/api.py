@@ -66,7 +66,7 @@ def create_run(request: HttpRequest, body: RunIn) -> Status[Run]:
         "task_slug": body.task,
         "hardware_slug": body.hardware,
         "owner": signed_in(request),
-        "budget": body.budget,
+        "budget": body.budget and body.budget.limits(),
         "label": body.label,
         "visibility": body.visibility,
     }

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from ninja import Field, Schema
-from pydantic import AfterValidator, StrictInt
+from pydantic import AfterValidator, StrictFloat, StrictInt
 
 from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
 from arena.runs.states import RunStatus
@@ -35,6 +35,20 @@ class ExternalAgent(Schema, extra="forbid"):
     model: Text = Field("", max_length=100, description="The model that it calls, if any.")
 
 
+class BudgetIn(Schema, extra="forbid"):
+    """Limits of a run; what is left out has its default, or no limit."""
+
+    rounds: StrictInt | None = None
+    seconds: StrictInt | None = None
+    turns: StrictInt | None = Field(None, description="Calls of the model.")
+    tokens: StrictInt | None = None
+    usd: StrictFloat | None = Field(None, description="US dollars for the model.")
+
+    def limits(self) -> dict[str, float]:
+        """Return the limits that are named."""
+        return self.model_dump(exclude_none=True)
+
+
 class RunIn(Schema, extra="forbid"):
     task: Text = Field(examples=["rms_norm/cpp-to-cpp"])
     agent: Text | None = Field(
@@ -44,7 +58,7 @@ class RunIn(Schema, extra="forbid"):
         None, description="Instead of `agent`: one of your own; needs the scope `ingest`."
     )
     hardware: Text | None = None
-    budget: dict[str, StrictInt] | None = Field(None, examples=[{"rounds": 12, "seconds": 300}])
+    budget: BudgetIn | None = Field(None, examples=[{"rounds": 12, "seconds": 300}])
     label: Text = Field("", max_length=100)
     visibility: Literal["public", "owner", "staff"] = Field(
         "public", description="`staff` is for staff: its owner could not see the run."

@@ -281,6 +281,21 @@ def test_create_run_invalid_field_is_named_in_error(client, start, alice, change
     assert word in error_of(response)["message"]
 
 
+def test_create_run_budget_of_dollars_has_fractions_and_others_have_none(client, start, alice):
+    headers = bearer(alice, "run")
+    budget = {"rounds": 3, "usd": 0.5}
+    made = post(client, RUNS, {**ASKED, "budget": budget}, **headers)
+    assert (made.status_code, made.json()["budget"]) == (201, {"seconds": 300, **budget})
+    whole = post(client, RUNS, {**ASKED, "budget": {"usd": 2}}, **headers)
+    assert whole.json()["budget"]["usd"] == 2
+    for name in ("rounds", "seconds", "turns", "tokens"):
+        refused = post(client, RUNS, {**ASKED, "budget": {name: 2000.5}}, **headers)
+        assert refused.status_code == 422 and name in error_of(refused)["message"]
+    for usd in (True, "1", -1, 0):
+        refused = post(client, RUNS, {**ASKED, "budget": {"usd": usd}}, **headers)
+        assert refused.status_code in (400, 422) and "usd" in error_of(refused)["message"]
+
+
 @pytest.mark.parametrize(
     ("what", "scope"), [({"agent": "tuner"}, "run"), ({"external": {"name": "own"}}, "ingest")]
 )
