@@ -23,6 +23,7 @@ from arena.catalog.services import vary_agent
 from arena.errors import CannotJudge, CannotWork, NotFound, UserError
 from arena.runs import services
 from arena.runs.models import Experiment, Run, new_run_id
+from arena.runs.quotas import lock_owner
 from arena.runs.services.runs import check_quota
 from arena.runs.states import RunStatus, Visibility
 from arena.runs.strict import Amount, Int, Mismatch, Strict, read
@@ -146,6 +147,7 @@ def start(
 
     Raises: UserError if none of the plan can run, or its owner has too many runs.
     """
+    lock_owner(owner)
     plan = expanded(plan)
     check_quota(owner, plan.size())
     experiment, _ = Experiment.objects.update_or_create(

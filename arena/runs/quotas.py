@@ -40,6 +40,15 @@ class Quota:
         return max(0, self.limit - self.used)
 
 
+def lock_owner(owner: User | None) -> None:
+    """Let one transaction at a time count the work of a user and add to it.
+
+    It must be the first statement of the transaction. New rows of others may refer to the user.
+    """
+    if owner is not None:
+        User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+
+
 def quotas_of(user: User) -> list[Quota]:
     """Return the quotas of a user; staff have none."""
     return [] if user.is_staff else [quota_of(user, kind) for kind in (RUNS, KERNELS, FINALS)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
 
 from arena.errors import QuotaExceeded
-from arena.runs import services
+from arena.runs import experiments, services
+from arena.runs.experiments import Entrant, Plan
 from arena.runs.models import Evaluation, Run
 from arena.runs.quotas import FINALS, KERNELS, RUNS, quota_of, quotas_of
 from tests.arena.factories import finished, judge, report
@@ -121,3 +124,60 @@ def test_staff_have_no_daily_limit(bob):
     assert quotas_of(bob) == []
     for _ in range(3):
         submit(bob, "final")
+
+
+def start_plan(owner):
+    plan = Plan(slug="p", title="P", agents=[Entrant(agent="tuner")], tasks=[TASK])
+    return experiments.start(plan, owner=owner)
+
+
+def start_one(owner):
+    return services.start_run(owner=owner, task_slug=TASK, agent_slug="tuner")
+
+
+WORK = [
+    (start_one, "MAX_DAILY_RUNS"),
+    (start_plan, "MAX_DAILY_RUNS"),
+    (start_external, "MAX_DAILY_FINALS"),
+    (submit, "MAX_DAILY_SUBMISSIONS"),
+]
+
+
+@pytest.mark.parametrize(("add", "limit"), WORK)
+def test_work_of_a_user_is_counted_with_the_user_locked(
+    add, limit, alice, agent, django_assert_max_num_queries
+):
+    with django_assert_max_num_queries(200) as seen:
+        add(alice)
+    queries = [each["sql"] for each in seen.captured_queries]
+    counted = next(i for i, sql in enumerate(queries) if "COUNT(" in sql and "runs_run" in sql)
+    begun = next(i for i, sql in enumerate(queries) if sql.startswith("SAVEPOINT"))
+    locked = queries[begun + 1]
+    assert begun + 1 < counted and 'FROM "accounts_user"' in locked
+    if connection.vendor == "postgresql":
+        assert locked.endswith("FOR NO KEY UPDATE")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("add", "limit"), WORK)
+def test_two_requests_at_once_share_one_limit(add, limit, alice, agent, settings):
+    setattr(settings, limit, 1)
+    refused, begun = [], threading.Event()
+
+    def second():
+        begun.set()
+        try:
+            add(alice)
+        except QuotaExceeded as error:
+            refused.append(error)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=second)
+    with transaction.atomic():
+        add(alice)
+        thread.start()
+        begun.wait(10)
+        thread.join(1)  # without a lock it counts before this one is committed
+    thread.join(30)
+    assert len(refused) == 1 and Run.objects.count() == 1

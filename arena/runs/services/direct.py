@@ -13,7 +13,7 @@ from arena.catalog.models import Hardware
 from arena.catalog.services import direct_agent
 from arena.errors import QuotaExceeded, UserError
 from arena.runs.models import Evaluation, Run, Submission
-from arena.runs.quotas import FINALS, KERNELS, check_day
+from arena.runs.quotas import FINALS, KERNELS, check_day, lock_owner
 from arena.runs.services.evaluations import request_evaluation, submit
 from arena.runs.services.runs import device_kinds, find_hardware, task_version
 from arena.runs.states import EvaluationStatus, RunStatus, Scope, Visibility
@@ -48,6 +48,7 @@ def submit_kernel(
     version = task_version(task_slug)
     hardware = find_hardware(hardware_slug, device_kinds(version.task), "this task")
     with transaction.atomic():
+        lock_owner(owner)
         _check_quota(owner, hardware)
         check_day(owner, KERNELS)
         if scope == Scope.FINAL:

@@ -21,7 +21,7 @@ from arena.catalog.services import external_agent
 from arena.errors import Conflict, Forbidden, Gap, Invalid, TooLarge, UserError
 from arena.runs.best import chosen_round, why_nothing_passed
 from arena.runs.models import Evaluation, Event, Run, Submission
-from arena.runs.quotas import FINALS, check_day
+from arena.runs.quotas import FINALS, check_day, lock_owner
 from arena.runs.services.evaluations import request_evaluation, submit
 from arena.runs.services.runs import (
     check_quota,
@@ -83,6 +83,7 @@ def start_external_run(
     if unknown := [limit for limit in budget or () if limit not in LIMITS]:
         raise UserError(f"Unknown budget {unknown[0]!r}.", f"One of {', '.join(LIMITS)}.")
     with transaction.atomic():
+        lock_owner(owner)
         check_quota(owner)
         check_day(owner, FINALS)
         run = Run.objects.create(

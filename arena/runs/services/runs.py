@@ -28,7 +28,7 @@ from arena.errors import (
     UserError,
 )
 from arena.runs.models import Evaluation, Experiment, Run
-from arena.runs.quotas import RUNS, check_day
+from arena.runs.quotas import RUNS, check_day, lock_owner
 from arena.runs.spending import spending
 from arena.runs.standings import keep_standing
 from arena.runs.states import (
@@ -83,6 +83,7 @@ def start_run(
     hardware = find_hardware(hardware_slug, kinds, what)
     with transaction.atomic():
         if counted:
+            lock_owner(owner)
             check_quota(owner)
         run = Run.objects.create(
             task_version=version,
