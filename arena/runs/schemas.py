@@ -9,6 +9,7 @@ from ninja import Field, Schema
 from pydantic import AfterValidator, StrictFloat, StrictInt
 
 from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
+from arena.runs.services.external import MAX_BATCH
 from arena.runs.states import RunStatus
 from arena.runs.strict import derived
 from arena.runs.waiting import Waiting, waiting_of
@@ -80,7 +81,7 @@ class EventsIn(Schema, extra="forbid"):
     first: Annotated[StrictInt, Field(ge=1, le=10**6)] = Field(
         description="Number of the first event; the first of a run is 1, and none is left out."
     )
-    events: list[EventIn] = Field(max_length=500, description="No event is a sign of life.")
+    events: list[EventIn] = Field(max_length=MAX_BATCH, description="No event is a sign of life.")
 
 
 class ProgressOut(Schema):

@@ -43,6 +43,7 @@ SILENCE = timedelta(minutes=5)
 """Time without a request after which a run ends."""
 PRODUCER = "external"
 MAX_BATCH = 500
+"""Events of one request."""
 MAX_EVENTS, MAX_BYTES = 20_000, 64 << 20
 """Limits of one run."""
 LIMITS = ("rounds", "seconds", "tokens", "usd")
