@@ -91,7 +91,7 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
             bench,
             _request(evaluation, stage),
             partial(services.heartbeat_evaluation, evaluation_id, lease),
-            partial(services.record_gate, evaluation_id),
+            partial(services.record_gate, evaluation_id, lease),
         ).carry_out()
     except JudgeBroke as broke:
         logger.warning("evaluation %s, %s: %s", evaluation_id, stage.name, broke)

@@ -126,7 +126,7 @@ def judge(evaluation: Evaluation, outcome: Report) -> None:
     assert services.finish_build(evaluation.pk, LEASE)
     assert services.claim_evaluation(evaluation.pk, "built", "measuring", LEASE)
     for result in outcome.gates:
-        services.record_gate(evaluation.pk, result)
+        assert services.record_gate(evaluation.pk, LEASE, result)
     assert services.finish_evaluation(evaluation.pk, LEASE, outcome)
 
 

@@ -102,7 +102,8 @@ def test_round_page_cause_of_broken_gate_is_for_staff(client, start, alice, bob)
     evaluation = ask_for_verdict(run, "round")
     services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
     why = {"error": "Broken: too bright", "trace": "line 7: <Broken> too bright"}
-    services.record_gate(evaluation.pk, gate("correctness", "broken", message="ours", private=why))
+    broken = gate("correctness", "broken", message="ours", private=why)
+    services.record_gate(evaluation.pk, LEASE, broken)
     path = f"/runs/{run.pk}/rounds/1/"
     for who in (None, alice):
         if who:

@@ -350,7 +350,8 @@ def test_break_evaluation_retries_once_then_breaks_run(start):
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run)
     services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
-    services.record_gate(evaluation.pk, gate("performance", measurements=(measurement(),)))
+    timed = gate("performance", measurements=(measurement(),))
+    assert services.record_gate(evaluation.pk, LEASE, timed)
     assert services.break_evaluation(evaluation.pk, LEASE, "The clock stopped.")
     evaluation.refresh_from_db()
     assert evaluation.status == "queued" and not evaluation.measurements.exists()
@@ -359,6 +360,23 @@ def test_break_evaluation_retries_once_then_breaks_run(start):
     assert services.break_evaluation(evaluation.pk, "two", "The clock stopped.")
     run.refresh_from_db()
     assert (run.status, run.fault, run.reason) == ("broken", "arena", "The clock stopped.")
+
+
+def test_gate_of_a_judge_that_lost_its_lease_is_not_stored(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+    assert services.break_evaluation(evaluation.pk, LEASE, "Its worker stopped answering.")
+    services.claim_evaluation(evaluation.pk, "queued", "building", "two")
+    seen = run.events.count()
+    for name in ("compile", "performance"):
+        late = gate(name, measurements=(measurement(),))
+        assert not services.record_gate(evaluation.pk, LEASE, late)
+    assert not evaluation.gates.exists() and not evaluation.measurements.exists()
+    assert run.events.count() == seen
+    assert services.record_gate(evaluation.pk, "two", gate("compile"))
+    assert [each.gate for each in evaluation.gates.all()] == ["compile"]
 
 
 def test_finish_evaluation_broken_round_leaves_run_running(start):

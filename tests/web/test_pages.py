@@ -315,7 +315,7 @@ def test_final_verdict_in_progress_shows_its_own_gates(client, world):
     assert "Final verdict on round 1, in progress" in page
     assert page.count("not reached") == 4 and ">queued</span>" in page
     assert services.claim_evaluation(final.pk, "queued", "building", LEASE)
-    services.record_gate(final.pk, gate("integrity"))
+    services.record_gate(final.pk, LEASE, gate("integrity"))
     page = client.get(f"/runs/{run.pk}/").content.decode()
     assert page.count("not reached") == 3 and ">building</span>" in page
     Evaluation.objects.filter(pk=final.pk).update(status="broken", ended_at=timezone.now())

@@ -275,7 +275,7 @@ class World:
         assert services.claim_evaluation(evaluation.pk, "built", "measuring", LEASE)
         report = self.report(evaluation, outcome, speedup, final)
         for result in report.gates:
-            services.record_gate(evaluation.pk, result)
+            services.record_gate(evaluation.pk, LEASE, result)
         assert services.finish_evaluation(evaluation.pk, LEASE, report)
 
     def report(self, evaluation: Any, outcome: str, speedup: float, final: bool) -> Report:

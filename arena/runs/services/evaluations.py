@@ -162,12 +162,20 @@ def heartbeat_evaluation(evaluation_id: int, lease: str) -> bool:
     return bool(held.update(heartbeat_at=timezone.now()))
 
 
-def record_gate(evaluation_id: int, gate: types.GateResult) -> GateResult:
+def record_gate(evaluation_id: int, lease: str, gate: types.GateResult) -> bool:
     """Store a gate's result and measurements, and record them; a second one replaces the first.
 
-    The trace of a run that has ended stays as it is.
+    A verdict that is judged again leaves the trace as it is. False if the lease is lost.
     """
-    evaluation = _with_run(evaluation_id)
+    with transaction.atomic():
+        if _held(evaluation_id, lease).select_for_update().first() is None:
+            return False
+        _store_gate(_with_run(evaluation_id), gate)
+    return True
+
+
+def _store_gate(evaluation: Evaluation, gate: types.GateResult) -> None:
+    """Store and record a gate; the caller's transaction holds the evaluation."""
     run_id, span = evaluation.submission.run_id, _span(evaluation)
     about = {"round": evaluation.submission.round, "scope": evaluation.scope}
     data = to_json(gate)
@@ -176,21 +184,17 @@ def record_gate(evaluation_id: int, gate: types.GateResult) -> GateResult:
     public = {key: value for key, value in data.items() if key != "private"}
     name = data.pop("gate")
     source = "compiler" if name == types.GateName.COMPILE else name
-    with transaction.atomic():
-        result, _ = GateResult.objects.update_or_create(
-            evaluation=evaluation, gate=name, defaults=data
-        )
-        stored = [_store(evaluation, measurement) for measurement in measurements]
-        if evaluation.scope == Scope.REJUDGE:
-            return result
-        drafts = [
-            EventDraft("compiler_output", text, id=f"{span}/{source}/{index}")
-            for index, text in enumerate(compiler)
-        ]
-        drafts += [_case_metric(span, about, m) for m in stored if m.split == Split.SEEN]
-        drafts.append(EventDraft("gate_result", {**public, **about}, id=f"{span}/{name}"))
-        record(run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
-    return result
+    GateResult.objects.update_or_create(evaluation=evaluation, gate=name, defaults=data)
+    stored = [_store(evaluation, measurement) for measurement in measurements]
+    if evaluation.scope == Scope.REJUDGE:
+        return
+    drafts = [
+        EventDraft("compiler_output", text, id=f"{span}/{source}/{index}")
+        for index, text in enumerate(compiler)
+    ]
+    drafts += [_case_metric(span, about, m) for m in stored if m.split == Split.SEEN]
+    drafts.append(EventDraft("gate_result", {**public, **about}, id=f"{span}/{name}"))
+    record(run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
 
 
 def finish_build(evaluation_id: int, lease: str) -> bool:
@@ -241,7 +245,7 @@ def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> b
         stored = set(evaluation.gates.values_list("gate", flat=True))
         for gate in report.gates:
             if gate.gate not in stored:
-                record_gate(evaluation_id, gate)
+                _store_gate(evaluation, gate)
         if evaluation.scope == Scope.REJUDGE:
             replace_verdict(evaluation, verdict, message or reason, scores)
             return True
