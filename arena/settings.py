@@ -185,6 +185,14 @@ MAX_DAILY_RUNS = int(os.environ.get("MAX_DAILY_RUNS", "200"))  # of one user, an
 MAX_DAILY_SUBMISSIONS = int(os.environ.get("MAX_DAILY_SUBMISSIONS", "5000"))
 MAX_DAILY_FINALS = int(os.environ.get("MAX_DAILY_FINALS", "20"))
 
+PROXY_HEADER = os.environ.get("SECURE_PROXY_SSL_HEADER", "")  # such as X-Forwarded-Proto
+if PROXY_HEADER:
+    SECURE_PROXY_SSL_HEADER = (f"HTTP_{PROXY_HEADER.upper().replace('-', '_')}", "https")
+TLS_ONLY = bool(PROXY_HEADER or CSRF_TRUSTED_ORIGINS) and all(
+    origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS
+)
+"""Behind a proxy with TLS. Without either setting, no form works there."""
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS_ONLY and not LOCAL
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"

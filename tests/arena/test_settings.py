@@ -17,9 +17,14 @@ database = settings.DATABASES["default"]
 print(json.dumps({
     "key": settings.SECRET_KEY, "redis": settings.REDIS_URL, "debug": settings.DEBUG,
     "engine": database["ENGINE"], "name": database["NAME"], "hosts": settings.ALLOWED_HOSTS,
+    "secure": [settings.SESSION_COOKIE_SECURE, settings.CSRF_COOKIE_SECURE],
+    "header": getattr(settings, "SECURE_PROXY_SSL_HEADER", None),
 }))
 """
-OURS = ("ARENA_HOME", "SECRET_KEY", "REDIS_URL", "DATABASE_URL", "DEBUG", "ALLOWED_HOSTS")
+OURS = (
+    "ARENA_HOME", "SECRET_KEY", "REDIS_URL", "DATABASE_URL", "DEBUG", "ALLOWED_HOSTS",
+    "CSRF_TRUSTED_ORIGINS", "SECURE_PROXY_SSL_HEADER",
+)  # fmt: skip
 
 
 def begin(repository: Path, code: str = PRINT, **changes: object) -> subprocess.Popen[str]:
@@ -51,6 +56,30 @@ def test_settings_without_environment_are_safe_and_local(repository, tmp_path):
     assert found["debug"] is False
     assert found["hosts"] == ["localhost", "127.0.0.1", "[::1]"]
     assert found["name"] == str(tmp_path / "arena.sqlite3")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "origins", "header", "secure"),
+    [
+        ("", "", "", False),
+        ("", "https://a.example", "X-Forwarded-Proto", False),
+        ("a.example", "", "", False),
+        ("a.example", "http://a.example", "", False),
+        ("a.example", "https://a.example,http://b.example", "X-Forwarded-Proto", False),
+        ("a.example", "https://a.example", "", True),
+        ("a.example", "", "X-Forwarded-Proto", True),
+    ],
+)
+def test_cookies_are_secure_behind_tls(repository, tmp_path, hosts, origins, header, secure):
+    named = {
+        "ALLOWED_HOSTS": hosts,
+        "CSRF_TRUSTED_ORIGINS": origins,
+        "SECURE_PROXY_SSL_HEADER": header,
+    }
+    changes = {name: value for name, value in named.items() if value}
+    found = settings_of(begin(repository, ARENA_HOME=tmp_path, **changes))
+    assert found["secure"] == [secure, secure]
+    assert found["header"] == (["HTTP_X_FORWARDED_PROTO", "https"] if header else None)
 
 
 def test_redis_url_environment_precedes_launcher_file(repository, tmp_path):
