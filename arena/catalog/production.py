@@ -15,6 +15,12 @@ from evaluation.production.architectures import TRACK, Architecture, ModuleTask,
 from evaluation.production.brief import Brief, brief_of, key_of
 from evaluation.production.limits import limits_of
 
+FAMILIES = {
+    "linear_attention": "linear_attn",
+    "recommender": "recsys",
+    "world_model": "world_models",
+}
+"""Families of operators by the family of an architecture, where their names differ."""
 CATEGORIES = {
     "normalization": "Normalization",
     "mlp": "MLP",
@@ -112,7 +118,7 @@ def _operator(architecture: Architecture, task: ModuleTask) -> dict[str, Any]:
         "title": task.title,
         "category": CATEGORIES[task.category],
         "level": LEVEL,
-        "families": [architecture.family],
+        "families": [FAMILIES.get(architecture.family, architecture.family)],
         "suite": PRODUCTION,
     }
 

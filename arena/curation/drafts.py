@@ -19,6 +19,7 @@ from arena.curation.models import OPEN, Check, CheckStatus, Draft, DraftState, R
 from arena.curation.starter import starter_draft
 from arena.curation.validation import problems_of
 from arena.errors import Conflict, Forbidden, NotFound, UserError
+from arena.leases import ACTIVE
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import folder_of
 
@@ -185,6 +186,14 @@ def lacking(draft: Draft) -> list[str]:
         status__in=(CheckStatus.PASSED, CheckStatus.FAILED),
     )
     newest = {check.hardware_id: check.status for check in ended.order_by("pk")}
+    passed = bool(newest) and CheckStatus.FAILED not in newest.values()
+    if (
+        not passed
+        and draft.checks.filter(content_hash=draft.content_hash, status__in=ACTIVE).exists()
+    ):
+        return [
+            "A check of these files is under way. Its page, below, shows the steps as they end."
+        ]
     if CheckStatus.FAILED in newest.values():
         return ["A check of these files failed: correct them, or check again."]
     if not newest:

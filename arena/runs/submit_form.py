@@ -19,7 +19,7 @@ class SubmitForm(forms.Form):
     task = forms.CharField(
         max_length=200,
         widget=forms.TextInput({"list": "tasks", "autocomplete": "off", "spellcheck": "false"}),
-        help_text="Type a part of its name, such as rms_norm or cpp-to-cuda, and choose one.",
+        help_text="Type a part of its name, such as rms_norm or torch-to-cuda, and choose one.",
     )
     source = forms.CharField(
         required=False,
@@ -58,8 +58,10 @@ class SubmitForm(forms.Form):
             (device.slug, device.name + ("" if device.queue in served else ", no worker online"))
             for device in Hardware.objects.order_by("name")
         ]
+        # A browser would cut a longer text without a word; here it is refused.
+        self.fields["source"].widget.attrs.pop("maxlength", None)
         field: Any = self.fields["hardware"]
-        field.choices = [("", "Auto: a device with a worker"), *devices]
+        field.choices = [("", "Auto: a device with a worker, else one of the kind"), *devices]
 
     def clean_task(self) -> str:
         slug: str = self.cleaned_data["task"].strip()

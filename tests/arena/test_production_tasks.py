@@ -12,14 +12,22 @@ from django.test.utils import CaptureQueriesContext
 
 from arena.accounts.models import User
 from arena.catalog.models import NATIVE, PRODUCTION, Agent, Hardware, Operator, Task, TaskVersion
+from arena.catalog.production import FAMILIES
 from arena.catalog.services import sync_tasks
 from arena.errors import CannotWork, Conflict
 from arena.leaderboard.results import snapshot
 from arena.runs import services
 from arena.runs.services.runs import device_kinds, kinds_for
 from arena.runs.submit_form import SubmitForm
-from evaluation.production.architectures import FOLDER, Architecture, find_task
+from evaluation.production.architectures import (
+    FOLDER,
+    Architecture,
+    architectures,
+    find_task,
+)
 from evaluation.production.descriptions import DESCRIBED
+from evaluation.tasks.spec import find_operators, folder_of
+from evaluation.tracks.load import load_operator
 from runners.agents import load
 from tests.conftest import skip_or_fail
 
@@ -45,6 +53,17 @@ def tasks(tmp_path: Path, repository: Path) -> Path:
 def libraries() -> None:
     if why := find_task("llama_rms_norm")[0].missing():
         skip_or_fail(why)
+
+
+def test_families_of_architectures_have_the_names_of_those_of_operators() -> None:
+    folders = Path(__file__).resolve().parents[2] / "tasks"
+    native = {
+        family
+        for name in find_operators(folders)
+        for family in load_operator(folder_of(folders, name)).families
+    }
+    found = {FAMILIES.get(each.family, each.family) for each in architectures().values()}
+    assert len(found) == 8 and found <= native
 
 
 @pytest.mark.usefixtures("libraries")

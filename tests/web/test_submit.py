@@ -31,6 +31,15 @@ def kernel(owner, unseen: float = 1.8, **more) -> Run:
     return Run.objects.get(pk=submission.run_id)
 
 
+def test_source_that_is_too_long_is_refused_and_not_cut(client, alice):
+    client.force_login(alice)
+    box = client.get("/submit/").content.decode().partition('name="source"')[2].partition(">")[0]
+    assert "maxlength" not in box
+    page = client.post("/submit/", GOOD | {"source": "x" * 1_000_001}).content.decode()
+    assert "at most 1000000 characters (it has 1000001)" in page
+    assert not Run.objects.exists()
+
+
 def test_submit_page_opens_the_run_that_it_creates(client, alice):
     client.force_login(alice)
     assert "relu.cpp" in client.get("/submit/", {"task": TASK}).content.decode()

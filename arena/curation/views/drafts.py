@@ -112,6 +112,7 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
         "problems": found,
         "lacking": drafts.lacking(shown) if shown.is_open and not found else [],
         "checks": of_draft,
+        "checking": any(check.active for check in of_draft),
         "hardware": checks.hardware_for_checks() if shown.is_open else [],
         "reviews": shown.reviews.select_related("reviewer"),
         "may_review": user.pk != shown.author_id and not shown.editors.contains(user),

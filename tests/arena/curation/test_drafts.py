@@ -83,6 +83,13 @@ def test_edit_changes_the_content_and_the_state(draft: Draft, staff: Any, review
         drafts.publish(draft, staff)
 
 
+def test_next_step_while_a_check_is_under_way_is_no_further_check(
+    draft: Draft, staff: Any, bench: Hardware
+) -> None:
+    checks.request_check(draft, staff)
+    assert "is under way" in drafts.lacking(draft)[0]
+
+
 @pytest.mark.parametrize("path", ["../x.py", "x.py", "honest/../../x", "/task.toml", "honest/", ""])
 def test_path_outside_the_folder_is_refused(draft: Draft, staff: Any, path: str) -> None:
     with pytest.raises(UserError, match="is no file of a task"):
