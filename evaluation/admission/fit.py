@@ -7,6 +7,7 @@ error is compared with the size of its roundings (see `tasks.roundings`).
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,15 +79,30 @@ def one_thread() -> Iterator[None]:
 def fit(folder: Path) -> Fit:
     """Fit the tolerance of an operator, with random numbers that are the same each time.
 
-    Raises: TaskError where the errors cannot be told from those of a wrong implementation.
+    Raises: TaskError where the errors cannot be told from those of a wrong implementation, or
+    where `reference.py` raises.
     """
     on_cpu, on_gpu = (load_operator(folder, languages(), kind, False) for kind in (CPU, GPU))
     known = dict.fromkeys((*on_cpu.domain.dtypes, *on_gpu.domain.dtypes))
     dtypes = [dtype for dtype in known if dtype not in WHOLE]
     if not on_cpu.has_roundings:
         return Fit({}, {}, None)
-    with fixed_seeds(SEED):
-        return _fitted(folder, on_cpu, dtypes)
+    try:
+        with fixed_seeds(SEED):
+            return _fitted(folder, on_cpu, dtypes)
+    except TaskError:
+        raise
+    except Exception as error:
+        if not (where := _line_of(error, folder / "reference.py")):
+            raise
+        raise TaskError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def _line_of(error: Exception, path: Path) -> str:
+    """Return the file and its innermost line that led to an error; empty where none did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return f"{path}: line {lines[-1]}" if lines else ""
 
 
 def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str]) -> Fit:
