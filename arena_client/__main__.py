@@ -11,6 +11,8 @@ from arena_client import Arena, ArenaError
 from arena_client.types import Interval, RunDetail
 
 PASSED, NOT_PASSED, USAGE, FAULT = 0, 1, 2, 3
+MAX_SOURCE_BYTES = 1_000_000
+"""Limit of an arena on the source of a kernel."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -64,6 +66,9 @@ def _submit(arena: Arena, chosen: argparse.Namespace) -> int:
     except (OSError, UnicodeDecodeError) as error:
         print(f"arena: {chosen.file} cannot be read: {error}", file=sys.stderr)
         return USAGE
+    if problem := _problem(source):
+        print(f"arena: {chosen.file} {problem}", file=sys.stderr)
+        return USAGE
     created = arena.submit(
         chosen.task,
         source,
@@ -76,6 +81,16 @@ def _submit(arena: Arena, chosen: argparse.Namespace) -> int:
     if waiting := created["waiting"]:
         print(waiting["reason"], flush=True)
     return PASSED if chosen.no_wait else _follow(arena, created["run"])
+
+
+def _problem(source: str) -> str:
+    """Return why an arena would refuse a source; empty when it would not."""
+    if not source.strip():
+        return "is empty; write the kernel into it"
+    size = len(source.encode())
+    if size > MAX_SOURCE_BYTES:
+        return f"has {size:,} bytes; the limit is {MAX_SOURCE_BYTES:,} bytes"
+    return ""
 
 
 def _watch(arena: Arena, chosen: argparse.Namespace) -> int:
