@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,8 @@ ROLES = ("input", "output", "scalar")
 DEFAULT_LANGUAGES = ("triton", "cuda")
 OTHERS = ("repository",)
 """Folders whose subfolders are no operators, whatever files they have."""
+MAX_SHOWN = 8
+"""Names of operators in the error for one that is not there."""
 FITTED = "fitted.toml"
 """Constants of the tolerance that `python -m evaluation fit` writes."""
 
@@ -131,8 +134,15 @@ def folder_of(root: Path, operator: str) -> Path:
         return Path(known[operator])
     if operator and (root / operator).is_dir():
         raise TaskError(f"{root / operator / 'task.toml'}: no such file; every operator needs one")
-    names = ", ".join(sorted(known)) or "none"
-    raise TaskError(f"{operator}: no such operator in {root}; there are: {names}")
+    raise TaskError(f"{operator}: no such operator in {root}; {_advice(operator, sorted(known))}")
+
+
+def _advice(name: str, known: Sequence[str]) -> str:
+    """Return the known name that is most like an unknown one; the first ones where none is."""
+    if near := difflib.get_close_matches(name, known, n=1):
+        return f"did you mean {near[0]}?"
+    shown = [*known[:MAX_SHOWN], *(["..."] if len(known) > MAX_SHOWN else [])]
+    return f"there are: {', '.join(shown) or 'none'}"
 
 
 def load_task(

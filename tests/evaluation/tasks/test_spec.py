@@ -79,6 +79,10 @@ def test_load_operator_malformed_raises_task_error_with_the_key(
 def test_load_task_unknown_raises_task_error_with_known_ones() -> None:
     with pytest.raises(TaskError, match=r"no such operator.*rms_norm"):
         load_task(TASKS, "rms_nrom", "torch-to-cpp")
+    with pytest.raises(TaskError, match=r"rms_nrom: .*; did you mean rms_norm\?$"):
+        load_task(TASKS, "rms_nrom", "torch-to-cpp")
+    with pytest.raises(TaskError, match=r"xyz: .*; there are: (\w+, ){8}\.\.\.$"):
+        load_task(TASKS, "xyz", "torch-to-cpp")
     with pytest.raises(TaskError, match="no track torch-to-fortran; there are: torch-to-cpp"):
         load_task(TASKS, "rms_norm", "torch-to-fortran")
     with pytest.raises(TaskError, match="no such folder"):
