@@ -82,6 +82,7 @@ def main(argv: Sequence[str]) -> int:
         return serve_request(sys.stdin.read())
     if argv == ["wait"]:
         return wait_for_requests()
+    argv = with_track_apart(argv)
     options = parser().parse_args(argv)
     try:
         if importlib.util.find_spec("torch") is None:
@@ -126,8 +127,8 @@ def parser() -> argparse.ArgumentParser:
     hardware = commands.add_parser("hardware", help="list devices, measured peaks and isolation")
     hardware.set_defaults(command=show_hardware)
     for command in (judge, profile):
-        command.add_argument("operator", help="such as rms_norm")
-        command.add_argument("track", help="such as torch-to-cpp")
+        command.add_argument("operator", help="such as rms_norm, or rms_norm/torch-to-cpp")
+        command.add_argument("track", help="such as torch-to-cpp, unless named with the operator")
         command.add_argument(
             "sources", nargs="+", type=Path, help="the target file, and headers beside it"
         )
@@ -154,6 +155,15 @@ def parser() -> argparse.ArgumentParser:
             "--cache", type=_cache, default="", help="folder of artefacts and measured peaks"
         )
     return root
+
+
+def with_track_apart(argv: Sequence[str]) -> list[str]:
+    """Return arguments with the task `operator/track` of `judge` or `profile` as two of them."""
+    if len(argv) > 1 and argv[0] in ("judge", "profile"):
+        operator, _, track = argv[1].partition("/")
+        if operator and track:
+            return [argv[0], operator, track, *argv[2:]]
+    return list(argv)
 
 
 def _cache(path: str) -> Path:

@@ -31,6 +31,7 @@ from evaluation.__main__ import (
     parser,
     restart_on_device,
     serve_request,
+    with_track_apart,
 )
 from evaluation.devices import detect
 from evaluation.errors import TaskError
@@ -51,7 +52,10 @@ def judge(*words: str, cache: Path) -> int:
     [
         (["nothing", "cpp-to-cpp", "x.cpp"], "there are: scaled"),
         (["scaled", "cpp-to-cuda", "x.cpp"], "no track cpp-to-cuda; there are: "),
+        (["scaled/cpp-to-cuda", "x.cpp"], "no track cpp-to-cuda; there are: "),
+        (["scald/cpp-to-cpp", "x.cpp"], "did you mean scaled?"),
         ([*TASK, "/nowhere/x.cpp"], "No such file"),
+        (["scaled/cpp-to-cpp", "/nowhere/x.cpp"], "/nowhere/x.cpp: No such file"),
         ([*TASK, "x.cpp", "--device", "9"], "there is no device 9 here; there are: 0 "),
     ],
 )
@@ -60,6 +64,21 @@ def test_bad_argument_is_named(
 ) -> None:
     assert judge(*words, cache=cache) == BAD_REQUEST
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "apart"),
+    [
+        ("judge rms_norm/torch-to-cpp a/b.cpp", "judge rms_norm torch-to-cpp a/b.cpp"),
+        ("profile rms_norm/torch-to-cuda x.cu", "profile rms_norm torch-to-cuda x.cu"),
+        ("judge rms_norm torch-to-cpp a/b.cpp", "judge rms_norm torch-to-cpp a/b.cpp"),
+        ("judge rms_norm/ torch-to-cpp b.cpp", "judge rms_norm/ torch-to-cpp b.cpp"),
+        ("admit rms_norm/torch-to-cpp", "admit rms_norm/torch-to-cpp"),
+        ("judge", "judge"),
+    ],
+)
+def test_task_with_a_slash_is_operator_and_track(words: str, apart: str) -> None:
+    assert with_track_apart(words.split()) == apart.split()
 
 
 @pytest.mark.parametrize(
