@@ -25,6 +25,11 @@ OPEN_TRACK = Track("torch", "torch")
 IMPLEMENTATIONS = ("honest", "mutants")
 """Folders of implementations that test the judge; more of them leave a task's hash unchanged."""
 ROLES = ("input", "output", "scalar")
+CATEGORIES = tuple(
+    "Activation Convolution Fusion Index LinearAlgebra Loss Math MatrixMultiply Normalization"
+    " Optimizer Pooling Quantization Random Reduce SpatialOps".split()
+)
+"""Categories of operators of this project, those of KernelBench-X."""
 DEFAULT_LANGUAGES = ("triton", "cuda")
 OTHERS = ("repository",)
 """Folders whose subfolders are no operators, whatever files they have."""
@@ -214,11 +219,12 @@ def load_operator(
     else:
         configurations = read_configurations(table, arguments, kind, path.name)
     limits, domain, cases = configurations
+    source = read_source(table)
     operator = Operator(
         name=path.name,
         title=table.string("title"),
-        source=read_source(table),
-        category=table.string("category"),
+        source=source,
+        category=_category(table, path, is_imported=source is not None),
         families=table.strings("families"),
         level=table.integer("level") if table.has("level") else 1,
         tracks=_tracks(table, path, languages),
@@ -236,6 +242,19 @@ def load_operator(
         table.discard("tolerance")
     table.finish()
     return operator
+
+
+def _category(table: Table, path: Path, is_imported: bool) -> str:
+    """Return the category: one of CATEGORIES, unless imported, and that of the folder above.
+
+    Raises: TaskError.
+    """
+    category, folder = table.string("category"), path.absolute().parent.name
+    if folder in CATEGORIES and category != folder:
+        table.fail("category", f"must be {folder}, as the folder above; got {category!r}")
+    if category not in CATEGORIES and not is_imported:
+        table.fail("category", f"must be one of {', '.join(CATEGORIES)}; got {category!r}")
+    return category
 
 
 def _prompt(path: Path) -> str:

@@ -43,6 +43,21 @@ m = "n - kernel + 1"
 one = { rows = 4096, n = 2048, kernel = 3, source = "of a model" }
 two = { rows = 512, n = 4096, kernel = 2, dtype = "bfloat16" }
 """
+SOURCE = """\
+[source]
+suite = "other-suite"
+title = "Other suite"
+repository = "https://github.com/owner/name"
+commit = "0123456"
+path = "window_sum.py"
+sha256 = "0123"
+licence = "MIT"
+form = "calls"
+version = 1
+score = "the share that is right"
+flags = []
+fingerprint = "0123"
+"""
 REFERENCE = '''\
 """Sum windows of `kernel` elements of each row."""
 
@@ -76,6 +91,27 @@ def test_operator_of_a_category_folder_is_found_by_its_name(folder: Path) -> Non
     (other / "task.toml").write_text(TOML)
     with pytest.raises(TaskError, match="is an operator of that name; rename one"):
         find_operators(root)
+
+
+def test_category_other_than_the_folder_above_is_refused(folder: Path) -> None:
+    toml = folder / "task.toml"
+    for other in ("Maths", "Loss"):
+        toml.write_text(TOML.replace('"Math"', f'"{other}"'))
+        message = f"category: must be Math, as the folder above; got '{other}'"
+        with pytest.raises(TaskError, match=message):
+            load_operator(folder)
+    moved = folder.rename(folder.parents[1] / "window_sum")  # no folder of a category is above
+    assert load_operator(moved).category == "Loss"
+
+
+def test_category_outside_the_list_is_for_imported_operators_alone(folder: Path) -> None:
+    moved = folder.rename(folder.parents[1] / "window_sum")
+    toml = moved / "task.toml"
+    toml.write_text(TOML.replace('"Math"', '"Maths"'))
+    with pytest.raises(TaskError, match=r"category: must be one of Activation, .*; got 'Maths'"):
+        load_operator(moved)
+    toml.write_text(toml.read_text() + SOURCE)
+    assert load_operator(moved).category == "Maths"
 
 
 def test_short_form_has_default_tracks_prompt_and_limits(folder: Path) -> None:
