@@ -19,7 +19,6 @@ from arena.curation.models import OPEN, Check, CheckStatus, Draft, DraftState, R
 from arena.curation.starter import starter_draft
 from arena.curation.validation import problems_of
 from arena.errors import Conflict, Forbidden, NotFound, UserError
-from arena.leases import ACTIVE
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import folder_of
 
@@ -180,17 +179,11 @@ def lacking(draft: Draft) -> list[str]:
     found = [str(problem) for problem in problems_of(draft.name, draft.files)]
     if found:
         return [f"The files have problems: {found[0]}"]
-    ended = Check.objects.filter(
-        draft=draft,
-        content_hash=draft.content_hash,
-        status__in=(CheckStatus.PASSED, CheckStatus.FAILED),
-    )
-    newest = {check.hardware_id: check.status for check in ended.order_by("pk")}
+    of_content = draft.checks.filter(content_hash=draft.content_hash).order_by("pk")
+    ended = (CheckStatus.PASSED, CheckStatus.FAILED)
+    newest = {check.hardware_id: check.status for check in of_content if check.status in ended}
     passed = bool(newest) and CheckStatus.FAILED not in newest.values()
-    if (
-        not passed
-        and draft.checks.filter(content_hash=draft.content_hash, status__in=ACTIVE).exists()
-    ):
+    if not passed and any(check.active for check in of_content):
         return [
             "A check of these files is under way. Its page, below, shows the steps as they end."
         ]
