@@ -55,7 +55,7 @@ class Policy:
     minimal_root: bool = False
     """Whether all other paths are hidden. `unix_sockets` reach every socket with a visible path."""
     confines_itself: bool = False
-    """Whether it is the judge's code at first, which applies Landlock to itself later."""
+    """True for code of the judge that applies Landlock to itself later."""
 
     @property
     def loopback(self) -> bool:

@@ -67,7 +67,7 @@ class Call:
         self.error = self.content_type = ""
         self.begun = self.recorded = self.replayed = self.finished = False
         self.unread = False
-        """Whether it was sent, and neither its answer nor a refusal was read to the end."""
+        """True from sending until its answer, or a refusal, is read to the end."""
         self.left = asyncio.Event()
         """Set once the agent hung up."""
         self.reader: AnswerReader | None = None

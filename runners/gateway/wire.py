@@ -52,7 +52,7 @@ class Endpoint:
     path: str
     """Path below a provider's base URL, without the version; safe in a URL as it is."""
     runs_model: bool
-    """Whether it runs a model; the others cost nothing."""
+    """True where it runs a model; the others cost nothing."""
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def test_event_of_each_kind_shows_its_content(client, run, kind):
 
 
 @pytest.mark.parametrize("estimated", [True, False])
-def test_model_call_with_estimated_usage_says_so(client, run, estimated):
+def test_model_call_with_estimated_usage_is_marked(client, run, estimated):
     seq = record(run, EventDraft("model_call", {**SAMPLES["model_call"], "estimated": estimated}))
     page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
     assert (">estimated<" in page) is estimated
