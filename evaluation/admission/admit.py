@@ -145,7 +145,10 @@ def admit(
     check_reference(task)
     checks = task_checks.check_numbers(task)
     if not self_test:
-        checks = (*checks, reference_mutants.check_mutants(task.operator))
+        checks = (
+            *checks,
+            reference_mutants.check_mutants(task.operator),
+        )
     for check in checks:
         report(check)
     attempts: list[Attempt] = []
@@ -231,6 +234,7 @@ class _TaskJudge:
         verdict, reason, message = self._judge(trial, hidden)
         passed, expect = verdict is Verdict.PASSED, example.expect
         tried = reason is expect if expect else reason not in UNTRIED
+        passed_or_uncompiled = passed or (example.compiled and reason is Reason.CALL_ERROR)
         return Attempt(
             name=example.name,
             role=role,
@@ -239,7 +243,7 @@ class _TaskJudge:
             reason=reason,
             message=message,
             seconds=time.perf_counter() - started,
-            as_expected=passed if role == "honest" else tried and not passed,
+            as_expected=passed_or_uncompiled if role == "honest" else tried and not passed,
             expect=expect,
         )
 
@@ -248,7 +252,7 @@ class _TaskJudge:
         honest = [
             (attempt.seconds, example)
             for (_, example), attempt in zip(chosen, attempts, strict=True)
-            if attempt.role == "honest" and attempt.as_expected
+            if attempt.role == "honest" and attempt.verdict is Verdict.PASSED
         ]
         if (
             not honest

@@ -14,8 +14,8 @@ from evaluation.types import Case, Comparison, Split, TaskCheck
 
 COARSE_BITS = 4
 """Significant bits of inputs with which a result must be wrong; every float dtype has more."""
-COARSE_DRAWS = 4
-"""Draws of inputs, until one has a wrong result: roundings can cancel in a single number."""
+COARSE_CASES = 4
+"""Cases, until one has a wrong result: roundings can cancel in a single number."""
 MAX_COST_FACTOR = 4.0
 """Bytes that a cost model may count, as a multiple of the bytes of all tensors."""
 
@@ -44,12 +44,16 @@ def _configuration(case: Case) -> tuple[object, ...]:
 
 
 def _tolerance(task: Task) -> TaskCheck:
-    """Compute with coarse inputs: a tolerance that accepts the result tests nothing."""
-    if not any(x.is_floating_point() for x in _smallest(task).draw().values()):
+    """Compute with coarse inputs: a tolerance that accepts the results tests nothing.
+
+    The cases are small: in the mean of a million numbers, their roundings vanish.
+    """
+    operator = task.operator
+    if not any(x.is_floating_point() for x in _small(task)[0].draw().values()):
         return TaskCheck("tolerance", True, "no input is a floating-point tensor")
-    if not task.operator.has_roundings:
+    if not operator.has_roundings:
         return TaskCheck("tolerance", True, "no output has a tolerance")
-    shares = {dtype: _coarse_error(_smallest(task, dtype)) for dtype in _seen_dtypes(task)}
+    shares = {dtype: _coarse_error(_small(task, dtype)) for dtype in _seen_dtypes(task)}
     text = ", ".join(
         f"{dtype} {share:.3g} times the allowed error" for dtype, share in shares.items()
     )
@@ -63,15 +67,16 @@ def _seen_dtypes(task: Task) -> tuple[str, ...]:
     return tuple(dict.fromkeys(case.dtype for case in task.cases(Split.SEEN)))
 
 
-def _smallest(task: Task, dtype: str = "") -> Reference:
-    cases = (c for c in task.cases(Split.SEEN) if dtype in ("", c.dtype))
-    return Reference(task.operator, min(cases, key=task.operator.elements))
+def _small(task: Task, dtype: str = "") -> list[Reference]:
+    """Return the references of the smallest public cases of a dtype, of any without one."""
+    cases = [case for case in task.checked_cases() if dtype in ("", case.dtype)]
+    return [Reference(task.operator, case) for case in cases[:COARSE_CASES]]
 
 
-def _coarse_error(reference: Reference) -> float:
+def _coarse_error(references: Sequence[Reference]) -> float:
     """Return the largest error with coarse inputs as a share of the allowed error."""
     worst = 0.0
-    for _ in range(COARSE_DRAWS):
+    for reference in references:
         worst = max(worst, _coarse_error_of(reference, reference.draw()))
         if worst > 1:
             break

@@ -64,6 +64,8 @@ class Example:
     expect: Reason | None = None
     same_values: bool = False
     """True where its values are those of another one by construction."""
+    compiled: bool = False
+    """True where PyTorch compiles it, which it cannot do with every reference."""
 
 
 @dataclass(frozen=True)

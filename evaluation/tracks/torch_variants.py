@@ -43,7 +43,11 @@ _HONEST = {
     "wide": (_WIDE, "the reference in float32; in half precision it rounds on the way"),
     "filled": (_WIDE + _INTO, "that, into the outputs it is given"),
 }
-HONEST = {CPU: _HONEST, GPU: {**_HONEST, "compiled": (_COMPILED, "that, compiled for any shape")}}
+COMPILED_NAME = "compiled"
+HONEST = {
+    CPU: _HONEST,
+    GPU: {**_HONEST, COMPILED_NAME: (_COMPILED, "that, compiled for any shape")},
+}
 """Honest implementations by device kind: only on a GPU may a candidate start a compiler."""
 SAME_VALUES = ("filled",)
 """Those that compute what `wide` does, and give it back in another way."""
@@ -83,7 +87,11 @@ def source(operator: Operator, ending: str) -> str:
 def honest(operator: Operator, kind: str) -> tuple[Example, ...]:
     """Return correct implementations of `operator` in PyTorch for a device kind."""
     return tuple(
-        dataclasses.replace(example, same_values=example.name in SAME_VALUES)
+        dataclasses.replace(
+            example,
+            same_values=example.name in SAME_VALUES,
+            compiled=example.name == COMPILED_NAME,
+        )
         for example in _examples(operator, HONEST[kind])
     )
 

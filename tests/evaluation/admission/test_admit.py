@@ -32,6 +32,7 @@ from evaluation.session import MeasurementSession
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import OPEN_TRACK, self_tested
 from evaluation.timing.plan import Plan
+from evaluation.tracks import torch_variants
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case, GateResult, Interval, Reason, Split, Verdict
 
@@ -188,6 +189,19 @@ def test_values_that_another_honest_one_has_are_judged_on_public_cases(
     wide, filled = splits.values()
     assert filled == {Split.SEEN}
     assert wide == {Split.SEEN, Split.UNSEEN, Split.SAMPLED}
+
+
+@pytest.mark.parametrize(("line", "admitted"), [("raise ValueError", True), ("pass", False)])
+def test_reference_that_pytorch_cannot_compile_is_admitted(
+    line: str, admitted: bool, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(TASKS / "Activation" / "mish", tmp_path / "mish")
+    ending = f"def {{name}}(x, out):\n    {line}"
+    honest = {**torch_variants.HONEST[CPU], "compiled": (ending, "that, compiled")}
+    monkeypatch.setitem(torch_variants.HONEST, CPU, honest)
+    admission = admit(load_task(tmp_path, "mish", OPEN_TRACK.slug, CPU), cache)
+    assert admission.admitted == admitted, admission.problems
+    assert admission.attempts[-1].verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize("self_test", [False, True])
