@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import json
+import math
 import os
 import re
 import sys
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import device_kind
 from evaluation.building import nvcc, static_analysis, triton_cache
-from evaluation.building.compile_jobs import run_compiler
+from evaluation.building.compile_jobs import MAX_ADDRESS_BYTES, run_compiler
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Language, Texts, TrivialSource
 from evaluation.languages._python import load_function
 from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandboxed import build_triton
-from evaluation.tasks.domain import dtype_of, shape_of
+from evaluation.tasks.domain import ITEM_BYTES, dtype_of, shape_of
 from evaluation.types import (
     Argument,
     BufferSet,
@@ -52,6 +53,8 @@ TRIED: dict[str, Target] = {
 """Further targets that every kernel is compiled for; a failure there is no failure of the build."""
 
 MAX_RESULT_BYTES = 16 << 20
+ADDRESSES_OF_A_CALL = 4
+"""Addresses for tensors of a call and of its host function, as a multiple of the call's."""
 _COMPILER = Path(build_triton.__file__)
 
 _ALLOCATING = frozenset(
@@ -263,7 +266,14 @@ def _compile(
             "TRITON_CACHE_DIR": str(work / "cache"),
             "OMP_NUM_THREADS": "1",  # one thread for each core would exceed the address space
         },
+        # Tensors of a call are mapped, and not written: they take no memory.
+        max_address_bytes=MAX_ADDRESS_BYTES + ADDRESSES_OF_A_CALL * max(map(_tensor_bytes, calls)),
     )
+
+
+def _tensor_bytes(call: Sequence[Mapping[str, Any]]) -> int:
+    tensors = (value for value in call if "shape" in value)
+    return sum(math.prod(each["shape"]) * ITEM_BYTES[each["dtype"]] for each in tensors)
 
 
 def _in_order(arguments: Sequence[Argument]) -> list[Argument]:

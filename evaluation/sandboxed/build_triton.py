@@ -15,6 +15,7 @@ import contextlib
 import gc
 import importlib.util
 import json
+import math
 import os
 import re
 import resource
@@ -33,7 +34,8 @@ LISTINGS = ("ttgir", "ptx", "amdgcn")
 MAX_LISTING_CHARACTERS, MAX_MESSAGE_CHARACTERS = 400_000, 8000
 MAX_AHEAD_SECONDS, MAX_PROCESSES = 30, 4
 """Limits on compiling calls ahead, which several processes share."""
-
+LARGE_BYTES = 64 << 20
+"""Above it, memory that is allocated is new to the process, and thus zero (see mallopt(3))."""
 _REGISTERS = 32
 """Registers of a thread as a kernel is told when it is compiled ahead: it may divide by them."""
 
@@ -147,7 +149,6 @@ def compile_for(
 
     Each kernel that it launches is compiled and added to `kernels`.
     """
-    import torch
     import triton
     from triton.backends.compiler import GPUTarget
 
@@ -165,7 +166,7 @@ def compile_for(
     entry: Callable[..., Any] | None = getattr(module, request["entry"], None)
     if not callable(entry):
         raise MissingEntry(f"no function `{request['entry']}` in {path.name}; define it")
-    entry(*values_of(request["arguments"], torch.zeros))
+    entry(*values_of(request["arguments"], zeros))
     return entry
 
 
@@ -223,6 +224,14 @@ def values_of(call: list[dict[str, Any]], make_tensor: Callable[..., Any]) -> li
         else item["value"]
         for item in call
     ]
+
+
+def zeros(shape: list[int], dtype: Any) -> Any:
+    """Return zeros, for a large tensor of pages that take no memory until they are written."""
+    import torch
+
+    large = math.prod(shape) * dtype.itemsize > LARGE_BYTES
+    return (torch.empty if large else torch.zeros)(shape, dtype=dtype)
 
 
 def describe(metadata: Any, files: dict[str, str], folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_task
-from evaluation.types import GateName, Reason, Verdict
+from evaluation.types import GateName, Reason, Split, Verdict
 
 TRITON = languages()["triton"]
 FOLDER = Path(__file__).parent / "operators"
@@ -159,6 +159,20 @@ def test_an_autotuned_kernel_compiles_with_its_first_configuration(task: Task, c
     configs = '@triton.autotune([triton.Config({"BLOCK": b}) for b in (64, 128)], key=["n"])\n'
     source = HONEST.replace("@triton.jit", f"{configs}@triton.jit").replace(", BLOCK=256", "")
     outputs = build(task, "triton", {"twice.py": source}, cache).outputs
+    assert all("scale_kernel" in output.resources for output in outputs)
+
+
+def test_kernel_of_tensors_larger_than_the_memory_of_a_build_compiles(
+    task: Task, cache: Path
+) -> None:
+    (smallest, *_) = task.cases(Split.SEEN)
+    large = dataclasses.replace(
+        smallest, symbols={**smallest.symbols, "rows": 3 << 20, "cols": 1024}
+    )
+    operator = dataclasses.replace(task.operator, cases=(large,))
+    source = HONEST.replace("    n = x", "    import torch\n\n    torch.empty_like(x)\n    n = x")
+    outputs = build(dataclasses.replace(task, operator=operator), "triton",
+                    {"twice.py": source}, cache).outputs  # fmt: skip
     assert all("scale_kernel" in output.resources for output in outputs)
 
 
