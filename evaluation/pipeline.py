@@ -197,7 +197,7 @@ def _prepare(
     session = stack.enter_context(
         MeasurementSession(request.task, fork_server, builds, request.cache, seconds)
     )
-    session.start_baseline()
+    session.prepare()
     return session
 
 

@@ -97,10 +97,18 @@ class MeasurementSession:
         self._stack.callback(self._memory.close)
         self._preferred: str | None = baselines[0].name if len(baselines) == 1 else None
 
-    def start_baseline(self) -> None:
-        """Start the baseline, if there is only one, before the candidate is built."""
+    def prepare(self) -> None:
+        """Start what needs no candidate: the only baseline, and PyTorch on a GPU.
+
+        There the first expected outputs of a process take a second more than later ones.
+        """
         if self._preferred:
             self.process(self._preferred)
+        if self.task.kind == GPU:
+            with self._ring(self.task.checked_cases()[0], slots=2) as ring:
+                ring.refill(0, 2)
+                ring.poll()
+                ring.reference.expected(ring.reference.draw())
 
     def set_candidate(self, candidate: Build, device: Device) -> Self:
         """Judge this candidate on this device, in the calling thread."""

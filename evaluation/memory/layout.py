@@ -98,14 +98,6 @@ class Layout:
     def row_of(self, slot: int) -> int:
         return self.order[slot]
 
-    def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
-        """Return the rows of some slots (int64, any shape, on the CPU)."""
-        return self._order[slots] if self.seed else slots
-
-    @functools.cached_property
-    def _order(self) -> torch.Tensor:
-        return torch.tensor(self.order)
-
     def to_json(self) -> dict[str, Any]:
         specs = [[spec.name, list(spec.shape), spec.dtype] for spec in self.specs]
         return {"specs": specs, "slots": self.slots, "seed": self.seed}
@@ -167,6 +159,7 @@ class Region(ABC):
     def __init__(self, layout: Layout, memory: torch.Tensor) -> None:
         self.layout = layout
         self.bytes = memory
+        self._order = torch.tensor(layout.order, device=memory.device) if layout.seed else None
         self._guards: list[tuple[int, torch.Tensor, torch.Tensor]] = []
         """Number of the gap, memory in every row, and random bytes of each guard band."""
         rows = layout.rows(memory)
@@ -186,6 +179,10 @@ class Region(ABC):
     def row(self, slot: int) -> torch.Tensor:
         """Return the bytes of one slot: uint8, shape [stride]."""
         return self.layout.rows(self.bytes)[self.layout.row_of(slot)]
+
+    def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
+        """Return the rows of some slots (int64, any shape), on the device of the memory."""
+        return slots if self._order is None else self._order[slots]
 
     def column(self, name: str) -> torch.Tensor:
         """Return one tensor of every row, flattened, in memory order: shape [slots, elements]."""

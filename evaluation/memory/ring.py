@@ -159,7 +159,7 @@ class BufferRing:
 
     def select_polled(self, first: int, count: int) -> None:
         """Select a secret element of each output in each slot of a window, for `poll`."""
-        rows, self.polled = self._rows_of(self.outputs, torch.arange(count) + first), []
+        rows, self.polled = self._rows_of(self.outputs, self._slots_from(first, count)), []
         for spec in self.outputs.layout.specs:
             column = self.outputs.column(spec.name)
             if (size := column.shape[1]) and column.dtype not in BYTES:
@@ -202,7 +202,8 @@ class BufferRing:
         for spec in self.outputs.layout.specs:
             column = self.outputs.column(spec.name)
             parts = self._one_by_one(rows, column.shape[1])
-            if any(bool(unwritten(column[part], self.secret).any()) for part in parts):
+            stale = [unwritten(column[part], self.secret).any() for part in parts]
+            if stale and bool(torch.stack(stale).any()):  # read in one transfer from a GPU
                 raise SubmissionError(
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
@@ -216,9 +217,10 @@ class BufferRing:
 
     def verify_launches(self, first: int, chosen: Sequence[int], where: str) -> None:
         """Check the values of the `chosen` launches of a window. Raises SubmissionError."""
-        for launches in self._batches(torch.tensor(chosen, dtype=torch.int64)):
-            inputs = self._unchanged_inputs(launches + first, where)
-            rows = self._rows_of(self.outputs, launches + first)
+        numbers = torch.tensor(chosen, dtype=torch.int64, device=self._device)
+        for launches in self._batches(numbers + first):
+            inputs = self._unchanged_inputs(launches, where)
+            rows = self._rows_of(self.outputs, launches)
             outputs = {
                 spec.name: self._shaped(spec.name, self.outputs.column(spec.name)[rows])
                 for spec in self.outputs.layout.specs
@@ -245,8 +247,8 @@ class BufferRing:
     def check_inputs(self, where: str) -> None:
         """Raise SubmissionError when the inputs of the last refill changed."""
         first, count = self._filled
-        for launches in self._batches(torch.arange(count)):
-            self._unchanged_inputs(launches + first, where)
+        for launches in self._batches(self._slots_from(first, count)):
+            self._unchanged_inputs(launches, where)
 
     def check_guards(self, where: str, first: int = 0, count: int | None = None) -> None:
         """Raise SubmissionError when a guard band of these slots, or of any, changed."""
@@ -272,7 +274,7 @@ class BufferRing:
         return rows.view(-1, *self._shapes[name])
 
     def _batches(self, launches: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Yield the launches that are checked at once."""
+        """Yield the launches, by their slots, that are checked at once."""
         elements = sum(math.prod(shape) for shape in self._shapes.values())
         size = max(1, MAX_BATCH_ELEMENTS[self._device.type] // elements)
         yield from torch.split(launches, size) if len(launches) else ()
@@ -280,14 +282,17 @@ class BufferRing:
     # Rows of a window
 
     def _rows_of(self, region: Region, slots: torch.Tensor) -> torch.Tensor:
-        """Return the rows of slots, counted on around the ring, on the device of the memory."""
-        return region.layout.rows_of(slots % self.slots).to(self._device)
+        """Return the rows of slots, counted on around the ring; both on the memory's device."""
+        return region.rows_of(slots % self.slots)
 
     def _rows(self, region: Region, first: int, count: int) -> Rows:
         """Return the rows of a window; all of them in the order of the memory."""
         if count == self.slots:
             return slice(None)
-        return self._rows_of(region, torch.arange(count) + first)
+        return self._rows_of(region, self._slots_from(first, count))
+
+    def _slots_from(self, first: int, count: int) -> torch.Tensor:
+        return torch.arange(first, first + count, device=self._device)
 
     def _one_by_one(self, rows: Rows, size: int) -> list[Rows]:
         """Return the rows one by one where they are so large that this is faster."""

@@ -42,7 +42,7 @@ def test_shuffled_layout_has_no_constant_stride_between_slots() -> None:
             region.row(slot).data_ptr()
             == region.bytes[layout.order[slot] * layout.stride :].data_ptr()
         )
-    column = region.column("labels")[layout.rows_of(torch.arange(64))]
+    column = region.column("labels")[region.rows_of(torch.arange(64))]
     assert column[:, 0].tolist() == [*range(64)]
     assert len({a - b for a, b in zip(layout.order, layout.order[1:], strict=False)}) > 16
     region.close()
