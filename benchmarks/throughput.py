@@ -71,6 +71,10 @@ def measure(
         "share_of_time_gpu_busy": statistics.fmean(utilization) if utilization else None,
         "share_of_time_judging": sum(seconds["total"] for seconds in verdicts) / wall,
         "share_of_time_in_windows": sum(seconds["clocked"] for seconds in verdicts) / wall,
+        "median_seconds": {
+            name: statistics.median(seconds.get(name, 0.0) for seconds in verdicts)
+            for name in verdicts[-1]
+        },
         "submissions": [task.slug for task, _ in submissions],
     }
 

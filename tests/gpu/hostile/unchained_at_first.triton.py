@@ -1,6 +1,6 @@
 # trick: unlinks launches from one another for as many windows as are clocked, and for no more
 # row: 7
-# expect: failed/FORBIDDEN in performance
+# gains: 1
 # triage: import
 def centred(x, out, scale):
     import sys
