@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import production
+from benchmarks.shared import variation
 from evaluation.device_kind import CPU, GPU
 from evaluation.production.architectures import FAMILIES, architectures
 from evaluation.sandboxed.live_model import PREPARE
@@ -23,8 +24,8 @@ DOCUMENT = (ROOT / "docs/production.md").read_text()
 
 
 CANDIDATES = {"triton": "in Triton", "compile": "`torch.compile`"}
-NOT_CAPTURED = ("vjepa2_layer_norm/triton", "vjepa2_mlp/triton")
-FASTEST_COMPILED = (*NOT_CAPTURED, "latte_layer_norm/triton")
+NOT_CAPTURED = ("lfm2_", "gemma3_")
+"""Beginnings of the tasks whose decode no replay can repeat."""
 
 
 @pytest.mark.parametrize("slug", RESULTS["verdicts"])
@@ -44,14 +45,26 @@ def test_document_has_the_committed_figures(slug: str) -> None:
     assert row in DOCUMENT
 
 
-def test_both_sides_of_committed_verdicts_were_captured_and_fastest_as_a_graph() -> None:
-    passed = {k: v for k, v in RESULTS["verdicts"].items() if v["verdict"] == "passed"}
-    for slug, verdict in passed.items():
-        wanted = "compile" if slug in FASTEST_COMPILED else "graph"
+def test_both_sides_of_committed_verdicts_were_captured_but_for_named_decodes() -> None:
+    for slug, verdict in RESULTS["verdicts"].items():
         for phase, best in verdict["best"].items():
-            assert best["candidate"] == best["baseline"] == wanted
+            assert {best["candidate"], best["baseline"]} <= {"graph", "compile"}
             captured = verdict["engaged"][phase]["graph"]["captured"].values()
-            assert set(captured) == {slug not in NOT_CAPTURED}
+            assert set(captured) == {phase != "decode" or not slug.startswith(NOT_CAPTURED)}
+
+
+def test_committed_results_have_three_passed_modules_of_each_chosen_architecture() -> None:
+    passed = {slug.partition("/")[0] for slug, v in RESULTS["verdicts"].items()
+              if v["verdict"] == "passed"}  # fmt: skip
+    for chosen in production.CHOSEN.values():
+        assert passed >= chosen.kernels.keys()
+
+
+def test_committed_deployed_speedups_vary_by_less_than_one_percent() -> None:
+    assert len(RESULTS["repeats"]) >= 2
+    for verdicts in RESULTS["repeats"].values():
+        speedups = [each["deployed"]["speedup"] for each in verdicts]
+        assert len(speedups) >= 10 and variation(speedups) < 0.01
 
 
 def test_merged_results_have_the_later_verdict_and_the_source_of_each() -> None:
