@@ -254,24 +254,13 @@ def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Meas
 
 def fingerprint(request: Request) -> dict[str, Any]:
     """Return device, versions, task and isolation features of an evaluation."""
+    task = request.task
     return {
         "judge": JUDGE_VERSION,
-        "task": request.task.hash,
-        "device": _device_fingerprint(request),
+        "task": task.hash,
+        "device": {} if request.stage == "build" else detect.fingerprint(task.kind, request.cache),
         "isolation": dataclasses.asdict(isolation_features()),
         "python": platform.python_version(),
         "kernel": platform.release(),
         **{name: importlib.metadata.version(name) for name in ("torch", "triton", "numpy")},
     }
-
-
-def _device_fingerprint(request: Request) -> dict[str, Any]:
-    """Return the device's fingerprint; empty where there is none, and for a build."""
-    if request.stage == "build":
-        return {}
-    try:
-        device = detect.device_for(request.task.kind, request.cache)
-    except Broken:
-        return {}
-    now = detect.state(device)
-    return {**device.fingerprint, **({"now": now} if now else {})}

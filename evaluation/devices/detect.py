@@ -37,6 +37,16 @@ def state(device: Device) -> dict[str, Any]:
     return {name: now for vendor in _vendors() for name, now in vendor.state(device).items()}
 
 
+def fingerprint(kind: str, cache_folder: Path) -> dict[str, Any]:
+    """Return what identifies the device of a verdict, and its state now; empty without one."""
+    try:
+        device = device_for(kind, cache_folder)
+    except Broken:
+        return {}
+    now = state(device)
+    return {**device.fingerprint, **({"now": now} if now else {})}
+
+
 def device_for(kind: str, cache_folder: Path) -> Device:
     """Return the first device of a kind on which kernels are judged.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation import JUDGE_VERSION
 from evaluation.building import extensions, native, static_analysis
 from evaluation.device_kind import GPU, gpu_count
+from evaluation.devices import detect
 from evaluation.errors import (
     Broken,
     BuildError,
@@ -156,7 +157,8 @@ def judge(
             if result.verdict is not Verdict.PASSED:
                 break
     seconds["total"] = time.perf_counter() - started
-    return _report(architecture, parts, results, seconds, final)
+    device = {} if stage == "build" else detect.fingerprint(kind, cache)
+    return _report(architecture, parts, results, seconds, final, device)
 
 
 def _missing_for_ranks(architecture: Architecture, kind: str) -> str:
@@ -449,6 +451,7 @@ def _report(
     results: Sequence[GateResult],
     seconds: Mapping[str, float],
     final: bool,
+    device: Mapping[str, Any],
 ) -> Report:
     """Return the report, whose speedup is the deployed one.
 
@@ -474,13 +477,13 @@ def _report(
         roofline_share=None,
         noisy=bool(detail.get("noisy")),
         aka_score=0.0,
-        fingerprint=fingerprint(architecture),
+        fingerprint=fingerprint(architecture, device),
         seconds=seconds,
     )
 
 
-def fingerprint(architecture: Architecture) -> dict[str, Any]:
-    """Return versions and isolation features of a verdict."""
+def fingerprint(architecture: Architecture, device: Mapping[str, Any]) -> dict[str, Any]:
+    """Return device, versions and isolation features of a verdict."""
     import importlib.metadata
     import platform
 
@@ -488,6 +491,7 @@ def fingerprint(architecture: Architecture) -> dict[str, Any]:
     return {
         "judge": JUDGE_VERSION,
         "architecture": architecture.hash,
+        "device": device,
         "isolation": dataclasses.asdict(isolation_features()),
         "python": platform.python_version(),
         "kernel": platform.release(),

@@ -64,6 +64,7 @@ def test_honest_module_passes_with_a_time(cache: Path, fork_server: ForkServer) 
     report = judged(HONEST, cache, fork_server)
     assert report.verdict is Verdict.PASSED, report.message
     assert report.seen is not None
+    assert report.fingerprint["device"]["name"]
     detail = report.gates[-1].detail
     assert set(detail["regimes"]) == {"prefill", "decode"}
     assert all(set(regimes) == {"eager"} for regimes in detail["regimes"].values())
