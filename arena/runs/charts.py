@@ -14,10 +14,15 @@ MAX_LINES_IN_FRAME = 4
 """Lines of a funnel chart for which the frame of every chart is high enough."""
 LINE_HEIGHT, MARGIN_HEIGHT = 44, 110
 """Pixels of a line of a funnel chart, and of its legend and axis."""
+FAILED_ROW, FAILED_SHARE = "none", 0.08
+"""The row of rounds without a speedup: its label, and its share of the height of the chart."""
 
 
 def best_by_round(rounds: Sequence[Round]) -> Figure:
-    """Draw the rounds that passed, the best so far, the final verdict and the failed rounds."""
+    """Draw the rounds that passed, the best so far and the final verdict.
+
+    Rounds without a speedup are marks in a row of their own below the axis of speedups.
+    """
     own = [(r.number, r.speedup, r.low, r.high) for r in rounds if r.speedup is not None]
     finals = [
         (r.number, r.final.speedup, r.final.low, r.final.high)
@@ -46,14 +51,22 @@ def best_by_round(rounds: Sequence[Round]) -> Figure:
                 "mode": "markers",
                 "name": "did not pass",
                 "x": [r.number for r in failed],
-                "y": [1.0 for _ in failed],
+                "y": [FAILED_ROW for _ in failed],
+                "yaxis": "y2",
                 "marker": {"symbol": "x-thin", "size": 9, "line": {"color": SOFT, "width": 2}},
                 "text": [r.reason or r.verdict for r in failed],
                 "hovertemplate": "round %{x}: %{text}<extra></extra>",
             }
         )
+    x = rounds_axis(len(rounds), at_least=4)
     y = {**title("speedup over the baseline"), "ticksuffix": "×"}
-    return figure(data, x=rounds_axis(len(rounds), at_least=4), y=y, one="y")
+    if not failed:
+        return figure(data, x=x, y=y, one="y")
+    row = {"domain": [0, FAILED_SHARE], "fixedrange": True, "automargin": True, "showgrid": False}
+    row |= {"tickvals": [FAILED_ROW], "ticktext": [FAILED_ROW], "zeroline": False}
+    drawn = figure(data, x={**x, "anchor": "y2"}, y={**y, "domain": [2 * FAILED_SHARE, 1]}, one="y")
+    drawn["layout"]["yaxis2"] = {**row, "type": "category"}
+    return drawn
 
 
 def funnel_chart(lines: Sequence[Line]) -> Figure:

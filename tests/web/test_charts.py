@@ -47,6 +47,16 @@ def test_run_chart_shows_every_ended_round():
     assert failed.text == ("WRONG_VALUES",)
 
 
+def test_run_chart_gives_a_failed_round_a_mark_without_a_speedup():
+    drawn = best_by_round([a_round(1, 1.5), a_round(2, None)])
+    figure = plotly.graph_objects.Figure(drawn)
+    failed = figure.data[-1]
+    assert (failed.x, failed.y, failed.yaxis) == ((2,), ("none",), "y2")
+    assert figure.layout.yaxis2.domain[1] < figure.layout.yaxis.domain[0]
+    assert figure.layout.xaxis.anchor == "y2"
+    assert "yaxis2" not in best_by_round([a_round(1, 1.5)])["layout"]
+
+
 def test_run_chart_shows_the_final_verdict_at_its_round():
     final = SimpleNamespace(speedup=1.4, low=1.3, high=1.6)
     drawn = best_by_round([dataclasses.replace(a_round(1, 1.5), final=final)])
