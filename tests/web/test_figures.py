@@ -35,6 +35,14 @@ def test_times_has_two_decimals_below_100(value, text):
 
 
 @pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (1.31, "1.31×"), (1.0, "1.00×"), (0.97, "about 1× (noise)")],
+)
+def test_ceiling_below_1_is_noise(value, text):
+    assert figures.ceiling(value) == text
+
+
+@pytest.mark.parametrize(
     ("name", "what", "unit"),
     [
         ("memory_gbps", "Memory", "GB/s"),

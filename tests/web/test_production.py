@@ -364,5 +364,15 @@ def test_rejudged_run_shows_the_funnel_of_its_newest_verdict(client: Any) -> Non
     assert "1.05×" in table and "1.70×" not in table
 
 
+def test_ceiling_below_1_is_noise_with_its_interval_on_every_page(client: Any) -> None:
+    noise = {phase: interval_at(0.9) for phase in CEILINGS}
+    run = production_run("tuner", "llama_rms_norm", performance(4.0, 1.2, ceilings=noise))
+    production_task("llama_mlp", ceilings=noise)
+    for address in (LLAMA, run.get_absolute_url(), "/tasks/llama_mlp/production/"):
+        page = text_of(client, address)
+        assert page.count("about 1× (noise)") >= len(noise), address
+        assert "0.88 to 0.92" in page and "0.90×" not in page, address
+
+
 def interval_at(speedup: float) -> dict[str, float]:
     return {"speedup": speedup, "low": speedup * 0.98, "high": speedup * 1.02}

@@ -57,6 +57,12 @@ def interval(low: float | None, high: float | None) -> str:
     return f"{_ratio(low)} to {_ratio(high)}" if _known(low) and _known(high) else ""
 
 
+@register.simple_tag
+def ceiling(speedup: float | None) -> str:
+    """Format a ceiling; one below 1x is noise, as no model is slower without one of its modules."""
+    return "about 1× (noise)" if _known(speedup) and speedup < 1 else times(speedup)
+
+
 @register.filter
 def step(speedup: float | None) -> str:
     """Return the heatmap step of a speedup, 0 to 5, or "none"."""
