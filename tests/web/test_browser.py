@@ -381,6 +381,18 @@ def test_long_word_causes_no_horizontal_scroll(open_page, served_world, record, 
         assert dt["width"] <= viewport["width"] * 0.4
 
 
+def test_list_of_runs_with_long_reasons_and_badges_fits(open_page, served_world, in_thread):
+    slow, run = served_world.passed(TASK, "cautious", 0.8), served_world.start(TASK, "tuner")
+    in_thread(services).finish_run(run.pk, LEASE, "broken", "WORKER_" * 20, "arena")
+    for viewport in (DESK, PHONE):
+        page = open_page("/runs/", viewport)
+        assert "slower than baseline" in page.locator("tr", has_text=slow.pk).inner_text()
+        reason = page.locator("tr", has_text=run.pk).locator(".pill + .sub")
+        assert reason.get_attribute("title") == "WORKER_" * 20
+        table = page.locator("#runs-now .scroll")
+        assert table.evaluate("it => it.scrollWidth - it.clientWidth") == 0
+
+
 def test_bidirectional_text_affects_no_other_text(open_page, served_world, record):
     run = served_world.start(TASK, "tuner")
     seq = record(run, EventDraft("tool_call", {"tool": "t", "arguments": {"\u202ename": "value"}}))
