@@ -2,7 +2,7 @@
 
 A request is checked against the run's token, the provider's wire formats and the run's budget. Its
 answer is streamed through unchanged. Overload and connection errors before the first byte of an
-answer are retried with back-off; the report says so, and the run's clock stands still meanwhile.
+answer are retried with back-off. `WaitingCalls` decides when the run's clock stands meanwhile.
 The answer to an agent that hung up is read to its end all the same, for its usage.
 """
 
@@ -29,6 +29,7 @@ from runners.gateway.budget import Amount, Budget
 from runners.gateway.call import HUNG_UP, UNFINISHED, Asked, Call, parse_request
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
+from runners.gateway.waiting import WaitingCalls
 from runners.gateway.wire import FORMATS, Endpoint, Usage, WireFormat
 
 MAX_REQUEST_BYTES = 64 << 20
@@ -36,7 +37,7 @@ ERROR_BYTES = 64 << 10
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
 QUIET_SECONDS = 180.0
-"""From then on a call waits for the provider, and the run's clock stands still."""
+"""From then on a call without an answer waits for the provider."""
 MAX_BAD_ANSWERS = 3
 """Answers in a row that were cut or cannot be read; then the provider has failed."""
 KEY_REFUSED = frozenset({401, 402, 403})
@@ -70,7 +71,7 @@ Report = Callable[[str, Mapping[str, Any]], None]
 """Called with a kind and its facts.
 
 The kinds: `model_call`, `budget` (`name` is spent), `refused` (a connection or path), `waiting`
-(for the provider) and `working` (again), `failed` (with its `fault`: provider, user or arena).
+and `working` (of `WaitingCalls`), `failed` (with its `fault`: provider, user or arena).
 """
 
 
@@ -109,7 +110,7 @@ class Gateway:
         self._remote = not (host == "localhost" or host.startswith("127."))
         """Whether a proxy of the environment applies."""
         self._starts: deque[float] = deque()
-        self._waiting: set[Call] = set()
+        self._waiting = WaitingCalls(report)
         self._calls: set[asyncio.Task[web.StreamResponse]] = set()
         self._bad_answers = 0
         self._session: aiohttp.ClientSession | None = None
@@ -225,14 +226,14 @@ class Gateway:
             self._report("failed", {"text": text, "fault": "arena"})
             return _refusal(call.wire, 410, "invalid_request_error", text)
         self.budget.admit(call, self._bound(call.asked))
+        self._waiting.open(call)
         task = asyncio.create_task(self._complete(request, call, exchange))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            call.hang_up()
-            self._work(call)
+            self._hang_up(call)
             if call.has_usage:
                 task.cancel()
             raise
@@ -249,7 +250,7 @@ class Gateway:
         except AgentLeft:
             return web.Response()  # that nobody receives
         except asyncio.CancelledError:
-            call.hang_up()
+            self._hang_up(call)
             raise
         except (ProviderFailed, NoCredit) as error:
             fault, text = "provider", str(error)
@@ -272,7 +273,10 @@ class Gateway:
         backoff = FIRST_BACKOFF_SECONDS
         name = self._provider.name
         quiet = asyncio.get_running_loop().call_later(
-            QUIET_SECONDS, self._wait, call, f"{name} does not answer for {QUIET_SECONDS:g} s"
+            QUIET_SECONDS,
+            self._waiting.wait,
+            call,
+            f"{name} does not answer for {QUIET_SECONDS:g} s",
         )
         try:
             while True:
@@ -289,7 +293,7 @@ class Gateway:
                         )
                         if answer.status not in RETRIED:
                             quiet.cancel()
-                            self._work(call)
+                            self._waiting.answer(call)
                             yield answer
                             return
                         call.unread = False
@@ -311,28 +315,17 @@ class Gateway:
                 text = f"{name} does not answer: {why}"
                 if time.monotonic() + pause > ends:
                     raise ProviderFailed(f"{text}, {_times(call.retries)}")
-                self._wait(call, f"{text}; trying again")
+                self._waiting.wait(call, f"{text}; trying again")
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(call.left.wait(), pause)
                 backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
         finally:
             quiet.cancel()
-            self._work(call)
 
-    def _wait(self, call: Call, text: str) -> None:
-        """Add a call to those that wait for the provider, and report the first."""
-        if call.left.is_set():
-            return
-        if not self._waiting:
-            self._report("waiting", {"text": text})
-        self._waiting.add(call)
-
-    def _work(self, call: Call) -> None:
-        """Remove a call from those that wait, and report when there are none."""
-        if call in self._waiting:
-            self._waiting.remove(call)
-            if not self._waiting:
-                self._report("working", {})
+    def _hang_up(self, call: Call) -> None:
+        """Note that the agent left a call, which is then no longer open."""
+        call.hang_up()
+        self._waiting.close(call)
 
     async def _keep_rate(self) -> None:
         """Wait until the provider's limit of requests per minute allows one more."""
@@ -426,7 +419,7 @@ class Gateway:
             if piece:
                 await response.write(piece)
         except ConnectionError:
-            call.hang_up()
+            self._hang_up(call)
 
     async def _play_back(
         self, request: web.Request, call: Call, exchange: Exchange
@@ -455,6 +448,7 @@ class Gateway:
         if call.finished:
             return
         call.finished = True
+        self._waiting.close(call)
         reading = call.reading()
         cost, used = None, Amount(turns=1)
         if reading.usage:
