@@ -1,8 +1,17 @@
-"""Filters of lists: what a page says of a value that stands for nothing."""
+"""Filters of lists: the words of a search, and a sentence for a value that stands for nothing."""
 
 from __future__ import annotations
 
+from django.http import HttpRequest
+
 MAX_SHOWN_VALUE = 100
+MAX_WORDS = 100
+"""Characters of a search."""
+
+
+def words_of(request: HttpRequest) -> str:
+    """Return the words that a list is searched for; empty for the whole list."""
+    return request.GET.get("q", "").replace("\0", "").strip()[:MAX_WORDS]
 
 
 def unknown_value(name: str, value: str) -> str:

@@ -37,6 +37,13 @@ class DraftQuerySet(models.QuerySet["Draft"]):
     def open(self) -> Self:
         return self.filter(state__in=OPEN)
 
+    def named(self, words: str) -> Self:
+        """Filter by words, each in the name of the draft."""
+        found = self
+        for word in words.split():
+            found = found.filter(name__icontains=word)
+        return found
+
 
 class Draft(models.Model):
     """A folder of one operator that is not published: its files are text, by their paths."""

@@ -7,34 +7,43 @@ from pathlib import PurePosixPath
 
 from django.contrib import messages
 from django.core.files.uploadedfile import UploadedFile
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from arena.accounts.auth import signed_in
 from arena.accounts.models import User
-from arena.catalog.models import Task
+from arena.catalog.models import Operator, Task
 from arena.curation import archives, checks, drafts, files
 from arena.curation.access import reviewers_only, staff_only
 from arena.curation.files import BadFiles
 from arena.curation.models import Check, Draft
 from arena.curation.validation import problems_of
 from arena.errors import NotFound, UserError
+from arena.filters import words_of
 from arena.runs.sources import changes
 
 MAX_CLOSED = 20
+OPERATORS_A_PAGE = 50
 
 
 @require_safe
 @reviewers_only
 def index(request: HttpRequest) -> HttpResponse:
-    """List open drafts, the newest closed ones, and all tasks."""
-    listed = Draft.objects.select_related("author").defer("files")
-    tasks = Task.objects.select_related("operator").order_by("operator__slug", "track")
+    """List open drafts, the newest closed ones, and the operators with their tasks, by pages."""
+    words = words_of(request)
+    listed = Draft.objects.named(words).select_related("author").defer("files")
+    named = Task.objects.named(words)
+    operators = Operator.objects.filter(pk__in=named.values("operator")).order_by("slug")
+    page = Paginator(operators, OPERATORS_A_PAGE).get_page(request.GET.get("page"))
+    tasks = named.filter(operator__in=list(page)).select_related("operator")
     context = {
+        "words": words,
+        "page": page,
         "open": listed.open(),
         "closed": listed.exclude(state__in=("draft", "review", "approved"))[:MAX_CLOSED],
-        "tasks": tasks,
+        "tasks": tasks.order_by("operator__slug", "track"),
     }
     return render(request, "curation/index.html", context)
 

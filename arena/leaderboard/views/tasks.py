@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from arena.catalog.models import NATIVE, PRODUCTION, Agent, Task, TaskQuerySet
 from arena.catalog.repositories import BRIEF
 from arena.catalog.templatetags.figures import Scale
-from arena.filters import unknown_value
+from arena.filters import unknown_value, words_of
 from arena.leaderboard.boards import Filters, leaders, options
 from arena.leaderboard.records import Record, newest_records, runs_with_rounds
 from arena.leaderboard.results import snapshot
@@ -31,7 +31,6 @@ from arena.runs.states import RUN_JUDGED
 MAX_RECENT_RUNS = 10
 MAX_RECORDS = 10
 TASKS_A_PAGE = 50
-MAX_WORDS = 100
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Fastest:
 def tasks(request: HttpRequest) -> HttpResponse:
     """List the published tasks, with the fastest agent of each on one device."""
     chosen = {name: request.GET.get(name, "") for name in ("suite", "category", "track")}
-    words = request.GET.get("q", "").strip()[:MAX_WORDS]
+    words = words_of(request)
     published = Task.objects.visible_to(request.user).filter(status=Task.Status.PUBLISHED)
     found = published.matching(**chosen).named(words).select_related("operator")
     production = PRODUCTION in (chosen["suite"], chosen["track"])

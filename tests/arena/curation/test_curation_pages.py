@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from django.test import Client
 from django.urls import reverse
 
 from arena.catalog import services as catalog
-from arena.catalog.models import Hardware
+from arena.catalog.models import Hardware, Operator, Task
+from arena.curation import drafts
 from arena.curation.models import Check, Draft
 from arena.curation.starter import starter_draft
 from tests.arena.curation.conftest import NAME, admission, checked
@@ -174,3 +176,23 @@ def test_failed_check_names_the_mutant_that_passes(
     assert "not as expected" in shown
     answer = page.post(reverse("draft-act", args=[draft.pk, "request-review"]), follow=True)
     assert "A check of these files failed" in answer.content.decode()
+
+
+def test_tasks_are_listed_by_pages_and_searched_by_words(page: Client, staff: Any) -> None:
+    names = [f"task{number:02}" for number in range(52)]
+    for name in names:
+        operator = Operator.objects.create(slug=name, title=f"Title of {name}", level=1)
+        Task.objects.create(operator=operator, track="cpp-to-cpp", status="published")
+    drafts.create_from_form(staff, "scaled_sum", "Scaled sum")
+    drafts.create_from_form(staff, "other_sum", "Other sum")
+
+    def listed(query: str) -> list[str]:
+        text = page.get(reverse("curate") + query).content.decode()
+        return re.findall(r'href="/tasks/(task\d+)/cpp-to-cpp/"', text)
+
+    assert (listed(""), listed("?page=2")) == (names[:50], names[50:])
+    assert listed("?q=title+task51") == ["task51"]
+    first = page.get(reverse("curate")).content.decode()
+    assert "1 to 50 of 52 operators" in first and 'rel="next"' in first
+    found = page.get(reverse("curate") + "?q=scaled").content.decode()
+    assert "scaled_sum" in found and "other_sum" not in found and "No task matches" in found
