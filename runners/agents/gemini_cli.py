@@ -45,6 +45,8 @@ CHATS = "tmp/*/chats/*.jsonl"
 TURNS_SPENT = 53
 """Exit code at its limit of turns."""
 TURNS_ARE_SPENT = "Reached max session turns"
+SCOPES = ("core", "codebase_investigator", "cli_help", "generalist")
+"""Names under which it configures its own calls and those of its subagents."""
 SHELL, TODO_LIST = "run_shell_command", "write_todos"
 MAX_WAIT_SECONDS = 3600
 MAX_CHAT_SECONDS = 1.0
@@ -96,7 +98,16 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
 
 
 def _settings(session: AgentSession, chosen: Settings) -> dict[str, Any]:
-    """Return its settings: no traffic beside the model's, and long waits for verdicts."""
+    """Return its settings: no traffic beside the model's, and long waits for verdicts.
+
+    It has models of its own for helpers and subagents, and replaces some models by newer ones. The
+    gateway refuses these, so all are set to the agent's model.
+    """
+    assert session.model
+    model = session.model.name
+    overrides = [
+        {"match": {"overrideScope": scope}, "modelConfig": {"model": model}} for scope in SCOPES
+    ]
     found: dict[str, Any] = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "telemetry": {"enabled": False},
@@ -107,6 +118,11 @@ def _settings(session: AgentSession, chosen: Settings) -> dict[str, Any]:
             "maxAttempts": 2,  # the gateway has tried already
         },
         "model": {"disableLoopDetection": True, "maxSessionTurns": chosen.max_turns or -1},
+        "modelConfigs": {
+            "customOverrides": overrides,
+            "modelIdResolutions": {model: {"default": model, "contexts": []}},
+        },
+        "experimental": {"dynamicModelConfiguration": True},  # without it there are no resolutions
         "tools": {
             "exclude": chosen.disallowed_tools,
             "shell": {"inactivityTimeout": MAX_WAIT_SECONDS},

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from runners.agents.gemini_cli import FOLDER, GeminiEvents, Settings
+from runners.agent.session import ModelAccess
+from runners.agents.gemini_cli import FOLDER, GeminiEvents, Settings, _settings
 from tests.runners.agents.streams import RECORDINGS, Stream
 
 
@@ -134,6 +136,17 @@ def test_limit_of_turns_is_no_failure(stream: Stream, translators: list[GeminiEv
 def test_unknown_records_are_log_lines(stream: Stream) -> None:
     stream.feed({"type": "from.the.future"}, {"type": "message", "role": "assistant"})
     assert len(stream.unknown()) == 2
+
+
+def test_settings_leave_it_no_other_model() -> None:
+    model = ModelAccess("gemini-x", "http://gateway", "token", ("generate-content",))
+    session: Any = SimpleNamespace(model=model)
+    configuration = _settings(session, Settings())["modelConfigs"]
+    overrides = configuration["customOverrides"]
+    assert {each["modelConfig"]["model"] for each in overrides} == {"gemini-x"}
+    assert {each["match"]["overrideScope"] for each in overrides} >= {"core", "generalist"}
+    resolved = configuration["modelIdResolutions"]
+    assert resolved == {"gemini-x": {"default": "gemini-x", "contexts": []}}
 
 
 @pytest.mark.parametrize("wrong", [{"max_turns": "many"}, {"effort": "low"}])
