@@ -8,6 +8,7 @@ import copy
 import json
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 from runners.gateway.budget import usage_bound
 from runners.gateway.traffic import Exchange
@@ -15,8 +16,22 @@ from runners.gateway.wire import AnswerReader, Endpoint, Reading, Usage, WireFor
 
 HUNG_UP = "the agent hung up"
 """Error of a call whose agent did not wait for the answer."""
+MAX_NAME = 200
+"""Characters of a refused model's name in its error."""
 UNFINISHED = frozenset({"", "in_progress"})
 """Stop reasons of an answer that ends early."""
+
+
+class ProviderFailed(Exception):
+    """Raised when the provider gave no answer within the patience of the settings."""
+
+
+class NoCredit(Exception):
+    """Raised when the provider's account has no credit left; the message is the provider's."""
+
+
+class AgentLeft(Exception):
+    """Raised when nobody waits for a call that the provider has not answered."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,8 @@ class ModelCall:
     provider: str
     wire: str
     model: str
+    """Model that answered, as its answer names it; the requested one where it names none."""
+    requested_model: str
     status: int
     usage: Usage | None
     cost_usd: float | None
@@ -49,9 +66,20 @@ class Asked:
     method: str
     path: str
     model: str
+    """Model that the provider runs; empty where a request names none."""
+    other_models: tuple[str, ...]
+    """Further models that a request names: alternatives, and models of the provider's tools."""
     body: bytes
     bound: Usage
     """Upper bound of what it can use."""
+
+    def model_problem(self, allowed: str) -> str:
+        """Return the reason why an agent of one model may not send this; empty if it may."""
+        other = next((name for name in (self.model, *self.other_models) if name != allowed), None)
+        if other is None:
+            return ""
+        named = f"asks for the model {other[:MAX_NAME]!r}" if other else "names no model"
+        return f"the request {named}, and this run's agent may use {allowed!r} only"
 
 
 class Call:
@@ -129,6 +157,7 @@ class Call:
             provider=self.provider,
             wire=self.wire.name,
             model=reading.model or self.asked.model,
+            requested_model=self.asked.model,
             status=self.status,
             usage=reading.usage,
             cost_usd=cost_usd,
@@ -154,18 +183,45 @@ class Call:
 
 
 def parse_request(wire: WireFormat, path: str, body: bytes) -> Asked:
-    """Return what a request asks for; a stream of Chat Completions is made to tell its usage."""
+    """Return what a request asks for; a stream of Chat Completions is made to tell its usage.
+
+    A body with a name twice is as one that is not JSON: readers differ in which they take.
+    """
     try:
-        data = json.loads(body)
+        data = json.loads(body, object_pairs_hook=_distinct)
     except (ValueError, RecursionError):
         data = None
-    model = data.get("model") if isinstance(data, dict) else None
+    names = _model_names(data)
     if "/models/" in path:  # the provider runs this one, whatever the body says
-        model = path.rpartition("/models/")[2].partition(":")[0]
+        names = [path.rpartition("/models/")[2].partition(":")[0]]
+    model, *others = names or [""]
     if path.endswith("/chat/completions") and isinstance(data, dict) and data.get("stream"):
         options = data.get("stream_options")
         data["stream_options"] = {**(options if isinstance(options, dict) else {})}
         data["stream_options"]["include_usage"] = True
         body = json.dumps(data).encode()
     bound = usage_bound(wire, data, len(body))
-    return Asked("POST", path, model if isinstance(model, str) else "", body, bound)
+    return Asked("POST", path, model, tuple(others), body, bound)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON. Raises: ValueError for a name that it has twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name twice")
+    return found
+
+
+def _model_names(data: Any) -> list[str]:
+    """Return the models that a body names, first the one of its field `model`."""
+    if not isinstance(data, dict) or not isinstance(model := data.get("model"), str):
+        return []
+    parts = [data, *_list(data.get("tools"))]
+    fields = [field for part in parts if isinstance(part, dict) for field in part.items()]
+    values = [value for name, value in fields if name.lower() in ("model", "models")]
+    named = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    return [model, *(str(each) for each in named if each != model)]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -26,7 +26,16 @@ from aiohttp import web
 
 from evaluation.sandbox import loopback
 from runners.gateway.budget import Amount, Budget
-from runners.gateway.call import HUNG_UP, UNFINISHED, Asked, Call, parse_request
+from runners.gateway.call import (
+    HUNG_UP,
+    UNFINISHED,
+    AgentLeft,
+    Asked,
+    Call,
+    NoCredit,
+    ProviderFailed,
+    parse_request,
+)
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
 from runners.gateway.waiting import WaitingCalls
@@ -40,6 +49,8 @@ QUIET_SECONDS = 180.0
 """From then on a call without an answer waits for the provider."""
 MAX_BAD_ANSWERS = 3
 """Answers in a row that were cut or cannot be read; then the provider has failed."""
+MAX_REFUSED_MODELS = 100
+"""Models that a run's trace lists as refused."""
 KEY_REFUSED = frozenset({401, 402, 403})
 UNKNOWN_MODEL = 404
 NO_CREDIT = re.compile(rb"insufficient_quota|credit balance|billing", re.IGNORECASE)
@@ -54,12 +65,14 @@ _NOT_FORWARDED = frozenset(
 
 @dataclass(frozen=True)
 class Settings:
-    """Budget of a run: 0 for no limit of tokens, dollars or calls.
+    """Model and budget of a run: 0 for no limit of tokens, dollars or calls.
 
-    `patience_seconds` limits retries of one call, `silence_seconds` the wait for the next byte.
+    Requests for another model are refused. `patience_seconds` limits retries of one call,
+    `silence_seconds` the wait for the next byte.
     """
 
     token: str
+    model: str
     max_tokens: int = 0
     max_usd: float = 0.0
     max_calls: int = 0
@@ -73,18 +86,6 @@ Report = Callable[[str, Mapping[str, Any]], None]
 The kinds: `model_call`, `budget` (`name` is spent), `refused` (a connection or path), `waiting`
 and `working` (of `WaitingCalls`), `failed` (with its `fault`: provider, user or arena).
 """
-
-
-class ProviderFailed(Exception):
-    """Raised when the provider gave no answer within the patience of the settings."""
-
-
-class NoCredit(Exception):
-    """Raised when the provider's account has no credit left; the message is the provider's."""
-
-
-class AgentLeft(Exception):
-    """Raised when nobody waits for a call that the provider has not answered."""
 
 
 class Gateway:
@@ -113,6 +114,7 @@ class Gateway:
         self._waiting = WaitingCalls(report)
         self._calls: set[asyncio.Task[web.StreamResponse]] = set()
         self._bad_answers = 0
+        self._refused_models: set[str] = set()
         self._session: aiohttp.ClientSession | None = None
         self._app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         self._app.router.add_route("*", "/{path:.*}", self._answer)
@@ -168,6 +170,9 @@ class Gateway:
         if not endpoint.runs_model:
             return await self._pass_free(request, wire, endpoint, body)
         asked = parse_request(wire, request.path, body)
+        if problem := asked.model_problem(self._settings.model):
+            self._report_refused_model(problem)
+            return _refusal(wire, 403, "permission_error", problem)
         if problem := self._unpriced(asked.model):
             self._report("failed", {"text": problem, "fault": "user"})
             return _refusal(wire, 429, "insufficient_quota", problem)
@@ -184,6 +189,12 @@ class Gateway:
         given.append(request.query.get("key", ""))
         token = self._settings.token.encode()
         return any(hmac.compare_digest(each.encode(), token) for each in given)
+
+    def _report_refused_model(self, text: str) -> None:
+        """Report a refusal, each text once."""
+        if text not in self._refused_models and len(self._refused_models) < MAX_REFUSED_MODELS:
+            self._refused_models.add(text)
+            self._report("refused", {"text": f"{text}: refused"})
 
     def _unpriced(self, model: str) -> str:
         """Return why a model cannot be used within a budget of dollars."""
@@ -272,12 +283,9 @@ class Gateway:
         ends = time.monotonic() + self._settings.patience_seconds
         backoff = FIRST_BACKOFF_SECONDS
         name = self._provider.name
-        quiet = asyncio.get_running_loop().call_later(
-            QUIET_SECONDS,
-            self._waiting.wait,
-            call,
-            f"{name} does not answer for {QUIET_SECONDS:g} s",
-        )
+        quiet_text = f"{name} does not answer for {QUIET_SECONDS:g} s"
+        loop = asyncio.get_running_loop()
+        quiet = loop.call_later(QUIET_SECONDS, self._waiting.wait, call, quiet_text)
         try:
             while True:
                 await self._keep_rate()

@@ -42,6 +42,8 @@ class Reading:
     stop_reason: str = ""
 
 
+_GOOGLE_STATUSES = {403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED"}
+
 Reader = Callable[[Reading, Mapping[str, Any]], Reading]
 
 
@@ -91,7 +93,7 @@ class WireFormat:
         if self.name == "messages":
             body = {"type": "error", "error": {"type": kind, "message": message}}
         elif self.name == "generate-content":
-            reason = "RESOURCE_EXHAUSTED" if status == 429 else "FAILED_PRECONDITION"
+            reason = _GOOGLE_STATUSES.get(status, "FAILED_PRECONDITION")
             body = {"error": {"code": status, "message": message, "status": reason}}
         return json.dumps(body).encode()
 

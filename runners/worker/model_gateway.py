@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import re
 import secrets
 import socket
 import sys
@@ -43,9 +44,10 @@ ENVIRONMENT = (
 )  # fmt: skip
 """Variables of the worker's environment that the process gets; the key comes on its stdin."""
 CALL_FIELDS = (
-    "provider", "wire", "model", "status", "usage", "cost_usd", "latency_ms", "first_byte_ms",
-    "stop_reason", "retries", "replayed", "error", "estimated",
+    "provider", "wire", "model", "requested_model", "status", "usage", "cost_usd", "latency_ms",
+    "first_byte_ms", "stop_reason", "retries", "replayed", "error", "estimated",
 )  # fmt: skip
+CONTEXT_SUFFIX = re.compile(r"\[\d+m\]$", re.IGNORECASE)
 BUDGETS = {"tokens": "max_tokens", "usd": "max_usd", "turns": "max_calls"}
 """Settings of the gateway by the name of a budget."""
 
@@ -108,7 +110,7 @@ class ModelGateway:
         self._configuration = {
             "provider": provider.model_dump(mode="json"),
             "key": key,
-            "settings": {"token": self.access.token, **limits},
+            "settings": {"token": self.access.token, "model": requested(run.agent.model), **limits},
             "record": str(traffic),
             "replay": str(traffic) if traffic.exists() else "",
             "reported": count_kept_calls(_continued(run)),
@@ -202,6 +204,14 @@ def _copy_recording(run: Run, target: Path) -> None:
         partial.write_bytes(b"".join(whole))
         partial.chmod(0o600)
         partial.rename(target)
+
+
+def requested(model: str) -> str:
+    """Return the name of an agent's model as requests have it.
+
+    Claude Code has a suffix for the size of a context, such as `[1m]`, and sends it in a header.
+    """
+    return CONTEXT_SUFFIX.sub("", model)
 
 
 def _continued(run: Run) -> list[str]:

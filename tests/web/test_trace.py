@@ -206,6 +206,16 @@ def test_model_call_with_estimated_usage_is_marked(client, run, estimated):
     assert (">estimated<" in page) is estimated
 
 
+@pytest.mark.parametrize(
+    ("requested", "shown"), [("sample", False), ("another", True), ("", False)]
+)
+def test_model_call_shows_a_requested_model_that_another_answered(client, run, requested, shown):
+    body = {**SAMPLES["model_call"], "requested_model": requested}
+    seq = record(run, EventDraft("model_call", body))
+    page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
+    assert ("requested as <code>another</code>" in page) is shown
+
+
 NAMED = {name: [1, 2] for name in ("items", "keys", "values")}
 COUNTED = dict.fromkeys(NAMED, 1.0)
 TAKEN = {

@@ -79,6 +79,8 @@ class ModelCall(Strict):
     provider: str
     wire: str
     model: str = ""
+    """Model that answered."""
+    requested_model: str = ""
     status: Int = 0
     usage: Usage | None = None
     cost_usd: Annotated[Number, between(0, MAX_USD)] | None = None

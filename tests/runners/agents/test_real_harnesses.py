@@ -29,6 +29,9 @@ SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 SUBMITTED = Script((*JUDGED.turns[:-1], Turn(ENDING, (SUBMIT,))))
 WAITS = Turn("I wait.", ("sleep 1234 & sleep 1235",))
 FAILS = Fault("status", status=418, times=99, retry_after=0.1, message="I am a teapot")
+GEMINI_MODELS = ("gemini-3-pro-preview", "gemini-2.5-flash")
+"""Models that Gemini CLI replaces by newer ones if it may."""
+CLI_HELP = {"agent_name": "cli_help", "prompt": "Which settings are there?"}
 SCRIPTS = {
     "judged": JUDGED,
     "submitted": SUBMITTED,
@@ -38,6 +41,10 @@ SCRIPTS = {
     **{
         name: Script((Turn("I ask.", calls=((name, {"note": "by a tool"}),)), WAITS))
         for name in ("mcp__arena__check", "mcp__arena.check", "mcp_arena_check", "arena_check")
+    },
+    **{
+        name: Script((Turn("I ask.", calls=(("invoke_agent", CLI_HELP),)), Turn(ENDING)))
+        for name in GEMINI_MODELS
     },
     "garbled": Script((Turn("Hi.", faults=(Fault("garbage", times=99),)),)),
     "refuses": Script((Turn("First.", ("ls",)), Turn(faults=(FAILS,)))),
@@ -235,6 +242,18 @@ def test_unknown_model_ends_a_run_with_the_name_of_the_model(
     row = arena.ended(arena.start(harness.adapter, "no-such-model"), 30)
     assert (row["status"], row["fault"]) == ("broken", "user")
     assert row["reason"] == "scripted does not know the model 'no-such-model': HTTP 404."
+
+
+@pytest.mark.parametrize("model", GEMINI_MODELS)
+def test_gemini_uses_the_agents_model_alone_also_in_a_subagent(
+    arena: RealArena, model: str
+) -> None:
+    run = arena.start(GEMINI.adapter, model)
+    arena.ended(run, 60)
+    requested = [event["body"]["requested_model"] for event in arena.events(run, "model_call")]
+    assert len(requested) > 2 and set(requested) == {model}
+    logs = [event["body"]["text"] for event in arena.events(run, "log")]
+    assert not any("asks for the model" in text for text in logs)
 
 
 @pytest.mark.parametrize("harness", ALL, ids=str)

@@ -66,7 +66,7 @@ async def bench(*faults: Fault, **settings: Any) -> AsyncIterator[Bench]:
         def report(kind: str, facts: Any) -> None:
             reports.append((kind, dict(facts)))
 
-        gateway = Gateway(provider, KEY, Settings(token=TOKEN, **settings), report)
+        gateway = Gateway(provider, KEY, Settings(token=TOKEN, model="m", **settings), report)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with gateway.serving(listener), aiohttp.ClientSession() as client:
             found = Bench(url, client)

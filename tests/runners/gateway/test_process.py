@@ -72,7 +72,7 @@ def test_an_agent_reaches_the_gateway_and_nothing_else(upstream: int, tmp_path: 
     configuration = {
         "provider": provider,
         "key": "sk-real",
-        "settings": {"token": "run-token"},
+        "settings": {"token": "run-token", "model": "m-1"},
         "record": "",
         "replay": "",
         "live": True,

@@ -54,9 +54,11 @@ for _ in range(times):
 class Attempt:
     """A gateway, and what it does to its run."""
 
-    def __init__(self, home: Path, continues: Any = None, **budget: float) -> None:
+    def __init__(
+        self, home: Path, continues: Any = None, model: str = "m", **budget: float
+    ) -> None:
         self.home = home
-        agent = SimpleNamespace(title="T", model="m", provider="test")
+        agent = SimpleNamespace(title="T", model=model, provider="test")
         run: Any = SimpleNamespace(pk="r-1", agent=agent, continues=continues, budget=budget)
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.failures: list[Failure] = []
@@ -218,6 +220,26 @@ def test_bad_answers_in_a_row_are_the_providers_fault(home: Path) -> None:
             assert attempt.failed.wait(10)
         (failure,) = attempt.failures
         assert failure.fault == Fault.PROVIDER and "not what its format says" in failure.text
+
+
+def test_another_model_is_refused_and_named_in_the_trace(home: Path) -> None:
+    with provider(home, Turn("Hi.")) as server:
+        attempt = Attempt(home, model="another")
+        with attempt.agent() as process:
+            output, errors = process.communicate(timeout=30)
+        assert output.splitlines()[0] == "status 403", errors
+        assert server.requests == 0 and attempt.of("model_call") == []
+        (log,) = attempt.of("log")
+        assert "'m'" in log["text"] and "'another' only" in log["text"]
+
+
+def test_requested_model_is_part_of_a_calls_event(home: Path) -> None:
+    with provider(home, Turn("Hi.")):
+        attempt = Attempt(home, model="m[1m]")  # a suffix that Claude Code does not send
+        with attempt.agent() as process:
+            process.communicate(timeout=30)
+        (call,) = attempt.of("model_call")
+        assert call["requested_model"] == "m"
 
 
 def test_a_missing_key_or_an_unknown_provider_names_what_to_do(
