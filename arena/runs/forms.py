@@ -17,7 +17,7 @@ from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, Worke
 from arena.runs.estimates import Estimate, Pairs, estimate, pairs
 from arena.runs.experiments import Entrant, Plan, new_slug
 from arena.runs.models import Run
-from arena.runs.services.runs import BUDGET, BUDGET_BOUNDS
+from arena.runs.services.runs import BUDGET, BUDGET_BOUNDS, best_hardware, kinds_for
 from arena.runs.states import Visibility
 
 MAX_RUNS = 500
@@ -85,9 +85,12 @@ class StartForm(forms.Form):
         }
         self._agents = {agent.slug: agent for agent in Agent.objects.filter(active=True)}
         self._devices = {device.slug: device for device in Hardware.objects.order_by("name")}
-        served = Worker.objects.queues()
+        self._served = Worker.objects.queues()
         devices = [
-            (slug, device.name if device.queue in served else f"{device.name}, no worker online")
+            (
+                slug,
+                device.name if device.queue in self._served else f"{device.name}, no worker online",
+            )
             for slug, device in self._devices.items()
         ]
         choices = {
@@ -159,6 +162,16 @@ class StartForm(forms.Form):
     def estimate(self) -> Estimate:
         """Return the estimate of what is chosen; a limit that is not valid counts as absent."""
         return estimate(self.pairs.possible, int(self._number("repeats") or 1), self._budget())
+
+    @cached_property
+    def waits(self) -> list[str]:
+        """Return the names of the devices of the chosen runs that no live worker serves."""
+        chosen = self._devices.get(str(self["hardware"].value()))
+        newest = sorted(self._devices.values(), key=lambda each: each.seen_at, reverse=True)
+        known = [chosen] if chosen else newest
+        kinds = {tuple(kinds_for(agent, task)) for agent, task in self.pairs.possible}
+        found = {best_hardware(known, each, self._served) for each in kinds} if known else set()
+        return sorted({each.name for each in found if each.queue not in self._served})
 
     def clean_agent(self) -> list[str]:
         chosen: list[str] = self.cleaned_data["agent"]

@@ -120,7 +120,7 @@ def test_start_run_unpublished_task_is_refused(start, task, change):
 
 def test_start_run_without_hardware_prefers_live_worker(start, hardware):
     other = type(hardware).objects.create(slug="other", name="Other", kind="cpu", queue="hw.other")
-    Worker.objects.create(name="w", hardware=hardware, pid=1)
+    Worker.objects.create(name="w", hardware=hardware, queues=[hardware.queue], pid=1)
     assert start().hardware == hardware
     Worker.objects.update(last_seen_at=timezone.now() - timedelta(minutes=5))
     assert start().hardware == other  # the one seen last
@@ -134,6 +134,13 @@ def test_start_run_without_hardware_prefers_best_kind(start, hardware, task, tra
     Hardware.objects.create(slug="big", name="Big GPU", kind="gpu", queue="hw.big")
     Task.objects.update(track=track)
     assert start(task_slug=f"relu/{track}").hardware.slug == chosen
+
+
+def test_start_run_hardware_whose_worker_only_builds_is_not_served(start, hardware):
+    other = type(hardware).objects.create(slug="other", name="Other", kind="cpu", queue="hw.other")
+    heartbeat_worker("w", queues=[hardware.queue], pid=1, hardware=hardware)
+    heartbeat_worker("builder", queues=["build"], pid=2, hardware=other)
+    assert start().hardware == hardware
 
 
 def test_start_run_live_hardware_precedes_better_kind(start, hardware, task):

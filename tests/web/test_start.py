@@ -298,6 +298,20 @@ def test_start_form_offers_only_runnable_choices(alices, bob):
     assert 'value="staff"' in alices.get(START).content.decode()
 
 
+def test_start_form_names_the_device_that_a_run_would_wait_for(alices):
+    query = f"{START}?agent=tuner&task=rms_norm/cpp-to-cpp"
+    assert "waits:" not in alices.get(query).content.decode()
+    Worker.objects.filter(hardware__slug=DEVICE["slug"]).delete()
+    assert "waits:" not in alices.get(query).content.decode(), "another device has a worker"
+    asked = alices.get(f"{query}&hardware={DEVICE['slug']}").content.decode()
+    assert f"The run waits: no worker for {DEVICE['name']} is online" in asked
+    Worker.objects.filter(hardware__slug=OTHER["slug"]).delete()
+    Hardware.objects.filter(slug=OTHER["slug"]).update(seen_at=timezone.now())
+    page = alices.get(query).content.decode()
+    assert f"The run waits: no worker for {OTHER['name']} is online" in page
+    assert "on a machine with this device" in page
+
+
 def test_retired_task_page_has_no_start_link(alices):
     address = "/tasks/softmax/cpp-to-cpp/"
     assert f"{START}?task=softmax/cpp-to-cpp" in alices.get(address).content.decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -286,7 +286,8 @@ def kinds_for(agent: Agent, task: Task) -> list[str]:
 def find_hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware:
     """Return the named hardware, else the best of these kinds.
 
-    Hardware of a live worker comes first, then the best kind, then the hardware seen last.
+    Hardware whose queue a live worker serves comes first, then the best kind, then the hardware
+    seen last.
     """
     if slug:
         named = Hardware.objects.filter(slug=slug).first()
@@ -296,20 +297,31 @@ def find_hardware(slug: str | None, kinds: Sequence[str], what: str) -> Hardware
             raise NotFound(f"There is no hardware {slug!r}.", hint)
         hardware = named
     else:
-        offered = set(
-            Worker.objects.live().exclude(hardware=None).values_list("hardware", flat=True)
-        )
-        known = sorted(
-            Hardware.objects.order_by("-seen_at"),
-            key=lambda h: (h.pk not in offered, kinds.index(h.kind) if h.kind in kinds else 9),
-        )
+        known = list(Hardware.objects.order_by("-seen_at"))
         if not known:
             raise NotFound("There is no hardware yet.", _START_A_WORKER)
-        hardware = next((h for h in known if h.kind in kinds), known[0])
+        hardware = best_hardware(known, kinds, Worker.objects.queues())
     if hardware.kind not in kinds:
         needed = " or ".join(kind.upper() for kind in kinds)
         raise CannotJudge(f"{hardware.name} cannot judge {what}, which needs a {needed}.")
     return hardware
+
+
+def best_hardware(
+    known: Sequence[Hardware], kinds: Sequence[str], served: Collection[str]
+) -> Hardware:
+    """Return the first hardware whose queue is `served`, then the best kind, then the first.
+
+    It is of another kind only where there is none of these kinds.
+    """
+    return min(
+        known,
+        key=lambda h: (
+            h.kind not in kinds,
+            h.queue not in served,
+            kinds.index(h.kind) if h.kind in kinds else 0,
+        ),
+    )
 
 
 def check_visibility(visibility: str, owner: User | None) -> None:
