@@ -11,6 +11,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.db.models import F
 from django.utils import timezone
 
+from arena.catalog.models import Operator
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
@@ -391,6 +392,21 @@ def test_list_of_runs_with_long_reasons_and_badges_fits(open_page, served_world,
         assert reason.get_attribute("title") == "WORKER_" * 20
         table = page.locator("#runs-now .scroll")
         assert table.evaluate("it => it.scrollWidth - it.clientWidth") == 0
+
+
+def test_titles_and_formulas_of_tasks_fit_on_a_phone(open_page, served_world):
+    word, title = "x" * 60, "A title of an operator with a good many words in it"
+    formula = "```\nout[r, c] = " + " + ".join(f"x[r, {n}]" for n in range(20)) + "\n```"
+    Operator.objects.filter(slug="softmax").update(slug=word, title=title, prompt=formula)
+    page = open_page(f"/tasks/?q={word}", PHONE)
+    line = page.locator("tr td[data-label=Operator]", has_text=title).first
+    assert line.bounding_box()["width"] > PHONE["width"] * 0.8
+    name = page.locator("tr th[scope=row]").first
+    assert name.evaluate("it => it.scrollWidth - it.clientWidth") <= 0
+    page = open_page(f"/tasks/{word}/cpp-to-cpp/", PHONE)
+    prompt = page.locator(".prose pre")
+    assert prompt.evaluate("it => it.scrollWidth - it.clientWidth") == 0
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 def test_bidirectional_text_affects_no_other_text(open_page, served_world, record):
