@@ -14,6 +14,7 @@ from arena.catalog.models import Agent, Harness
 from arena.catalog.services import create_agent, heartbeat_worker
 from arena.leaderboard import results
 from arena.runs.models import Run
+from tests.web.world import DEVICE, OTHER
 
 pytestmark = pytest.mark.django_db
 KEY_PROBLEM = "ANTHROPIC_API_KEY is not set where the worker runs: export it and start again"
@@ -291,3 +292,15 @@ def test_edit_agent_that_comes_with_its_harness_leads_to_a_copy(client, arena, b
     page = client.get("/agents/tuner/edit/", follow=True).content.decode()
     assert "Tuner comes with its harness and cannot be changed" in page
     assert 'href="/agents/new/?from=tuner"' in page and "/agents/tuner/edit/" not in page
+
+
+def test_agent_page_names_the_device_of_its_figures(client, world):
+    world.passed("rms_norm/cpp-to-cpp", "tuner", 2.0, rounds=1)
+    world.passed("softmax/cpp-to-cpp", "tuner", 1.5, rounds=1)
+    world.passed("rms_norm/cpp-to-cpp", "tuner", 3.0, rounds=1, hardware=OTHER["slug"])
+    for query, device, judged in (("", DEVICE, 2), (f"?hardware={OTHER['slug']}", OTHER, 1)):
+        page = client.get(f"/agents/tuner/{query}").content.decode()
+        figures = page.partition('aria-labelledby="figures"')[2].partition("</section>")[0]
+        assert f'<h2 id="figures">On {device["name"]}</h2>' in figures
+        assert f"<dt>Runs judged</dt><dd>{judged}<" in figures and "Cost, all devices" in figures
+        assert figures.count("?hardware=") == 2, "its tabs choose the device of these figures"
