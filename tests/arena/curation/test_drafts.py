@@ -18,7 +18,9 @@ from arena.catalog.task_folders import root_of, write_files
 from arena.curation import checks, drafts
 from arena.curation.models import Check, Draft, Review
 from arena.curation.starter import starter_draft
+from arena.curation.validation import problems_of
 from arena.errors import Conflict, Forbidden, NotFound, UserError
+from evaluation.tasks.spec import folder_of
 from evaluation.tracks.load import load_task
 from tests.arena.curation.conftest import NAME, admission, checked
 from tests.arena.factories import LEASE
@@ -88,6 +90,17 @@ def test_next_step_while_a_check_is_under_way_is_no_further_check(
 ) -> None:
     checks.request_check(draft, staff)
     assert "is under way" in drafts.lacking(draft)[0]
+
+
+def test_short_form_with_its_fitted_tolerance_is_a_draft_without_problems(staff: Any) -> None:
+    folder = folder_of(settings.ARENA_TASKS, "mse_loss")
+    names = ("task.toml", "reference.py", "fitted.toml")
+    short = {name: (folder / name).read_text(encoding="utf-8") for name in names}
+    (made,) = drafts.create(staff, {"my_loss": short}, "the form")
+    assert problems_of("my_loss", made.files) == []
+    del short["fitted.toml"]
+    (missing,) = problems_of("my_loss", short)
+    assert "python -m evaluation fit my_loss" in str(missing)
 
 
 @pytest.mark.parametrize("path", ["../x.py", "x.py", "honest/../../x", "/task.toml", "honest/", ""])
