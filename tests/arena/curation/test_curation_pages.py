@@ -196,3 +196,9 @@ def test_tasks_are_listed_by_pages_and_searched_by_words(page: Client, staff: An
     assert "1 to 50 of 52 operators" in first and 'rel="next"' in first
     found = page.get(reverse("curate") + "?q=scaled").content.decode()
     assert "scaled_sum" in found and "other_sum" not in found and "No task matches" in found
+
+
+def test_page_of_a_new_task_describes_the_short_form(page: Client) -> None:
+    text = page.get(reverse("draft-new")).content.decode()
+    assert "short form needs three files" in text and "fitted.toml" in text
+    assert "python -m evaluation fit NAME --tasks FOLDER" in text
