@@ -91,7 +91,9 @@ def test_deployed_speedup_of_a_final_verdict_is_unseen_as_well(final: bool, unse
     last = GateResult(
         production.GateName.PERFORMANCE, Verdict.PASSED, detail={"deployed": deployed}
     )
-    report = production._report(architecture, [Part(task, {})], [last], {}, final)
+    device = {"name": "a CPU"}
+    report = production._report(architecture, [Part(task, {})], [last], {}, final, device)
+    assert report.fingerprint["device"] == device
     assert report.seen is not None and report.seen.speedup == 1.2
     assert (report.unseen == report.seen) is unseen
     assert report.roofline_share is None and report.aka_score == 0
