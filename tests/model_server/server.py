@@ -147,6 +147,7 @@ class ModelServer:
         self._started.set()
         self._loop.run_forever()
         self._loop.run_until_complete(runner.cleanup())
+        self._loop.run_until_complete(_cancel(asyncio.all_tasks(self._loop)))
         self._loop.close()
 
     def _handler(self, format_: Format) -> Any:
@@ -305,6 +306,14 @@ def _reply(
     polls = f"p{len(asked.calls)}" if calls and calls[0].tool == POLL else ""
     name = f"{conversation}-{index}{polls}"
     return Reply(name, asked.model, turn.text, turn.reasoning, calls, usage, turn.cut)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their ends; aiohttp leaves requests whose client is gone."""
+    left = list(tasks)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def _credential(request: web.Request) -> str:

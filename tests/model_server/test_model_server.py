@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import math
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -287,6 +289,20 @@ def test_garbage_is_no_json_and_silence_ends_without_an_answer(server: ModelServ
             json.loads(body.removeprefix(b"data: "))
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
         post(server, "/v1/messages", message("silent"))
+
+
+def test_request_without_an_answer_leaves_no_task_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    silent = Script((Turn("x", faults=(Fault("silence", seconds=60),)),))
+    with ModelServer({"silent": silent}) as server:
+        connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=20)
+        connection.request("POST", "/v1/messages", json.dumps(message("silent")))
+        while not server.requests:
+            time.sleep(0.01)
+        connection.close()
+    gc.collect()
+    assert [each.getMessage() for each in caplog.records if each.name == "asyncio"] == []
 
 
 def test_models_are_listed_and_tokens_counted(server: ModelServer) -> None:
