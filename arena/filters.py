@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from django.db.models import Q
 from django.http import HttpRequest
 
 MAX_SHOWN_VALUE = 100
 MAX_WORDS = 100
 """Characters of a search."""
+
+
+def containing(words: str, *fields: str) -> Q:
+    """Return a condition: each word is in one of the fields, in upper or lower case."""
+    found = Q()
+    for word in words.split():
+        found &= Q(*((f"{field}__icontains", word) for field in fields), _connector=Q.OR)
+    return found
 
 
 def words_of(request: HttpRequest) -> str:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from arena.accounts.models import User, Viewer
 from arena.catalog.agent_settings import settings_problems
+from arena.filters import containing
 
 WORKER_TIMEOUT = timedelta(seconds=30)
 DIRECT = "direct-submission"
@@ -102,12 +103,8 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def named(self, words: str) -> Self:
         """Filter by words, each in the slug or title of the operator, its category or the track."""
-        found = self
-        for word in words.split():
-            fields = ("operator__slug", "operator__title", "operator__category", "track")
-            named = models.Q(*((f"{f}__icontains", word) for f in fields), _connector=models.Q.OR)
-            found = found.filter(named)
-        return found
+        fields = ("operator__slug", "operator__title", "operator__category", "track")
+        return self.filter(containing(words, *fields))
 
     def with_versions(self) -> Self:
         """Prefetch the versions without their long columns."""

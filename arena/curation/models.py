@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Hardware
+from arena.filters import containing
 from arena.leases import ACTIVE, Leased, LeasedQuerySet
 from arena.runs.models import Evaluation, one_of
 
@@ -39,10 +40,7 @@ class DraftQuerySet(models.QuerySet["Draft"]):
 
     def named(self, words: str) -> Self:
         """Filter by words, each in the name of the draft."""
-        found = self
-        for word in words.split():
-            found = found.filter(name__icontains=word)
-        return found
+        return self.filter(containing(words, "name"))
 
 
 class Draft(models.Model):

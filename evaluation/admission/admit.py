@@ -145,10 +145,7 @@ def admit(
     check_reference(task)
     checks = task_checks.check_numbers(task)
     if not self_test:
-        checks = (
-            *checks,
-            reference_mutants.check_mutants(task.operator),
-        )
+        checks = (*checks, reference_mutants.check_mutants(task.operator))
     for check in checks:
         report(check)
     attempts: list[Attempt] = []

@@ -48,10 +48,9 @@ def _tolerance(task: Task) -> TaskCheck:
 
     The cases are small: in the mean of a million numbers, their roundings vanish.
     """
-    operator = task.operator
     if not any(x.is_floating_point() for x in _small(task)[0].draw().values()):
         return TaskCheck("tolerance", True, "no input is a floating-point tensor")
-    if not operator.has_roundings:
+    if not task.operator.has_roundings:
         return TaskCheck("tolerance", True, "no output has a tolerance")
     shares = {dtype: _coarse_error(_small(task, dtype)) for dtype in _seen_dtypes(task)}
     text = ", ".join(
