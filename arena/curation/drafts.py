@@ -194,6 +194,20 @@ def lacking(draft: Draft) -> list[str]:
     return []
 
 
+def reviewer_problem(draft: Draft, user: User) -> Forbidden | None:
+    """Return the error with which a user cannot review a draft; None for who can."""
+    if not user.is_reviewer:
+        return Forbidden("Only reviewers and staff review drafts.")
+    if user.pk == draft.author_id:
+        return Forbidden("A draft is reviewed by a second person.", "Ask another reviewer.")
+    if draft.editors.contains(user):
+        return Forbidden(
+            "You edited this draft since its last approval, so you cannot review it.",
+            "Ask a reviewer who did not edit it.",
+        )
+    return None
+
+
 def review(draft: Draft, user: User, content_hash: str, approved: bool, comment: str) -> Review:
     """Approve or return the content that the reviewer has seen.
 
@@ -203,19 +217,12 @@ def review(draft: Draft, user: User, content_hash: str, approved: bool, comment:
     for other content; UserError without a comment.
     """
     comment = comment.replace("\0", "").strip()[:MAX_COMMENT]
-    if not user.is_reviewer:
-        raise Forbidden("Only reviewers and staff review drafts.")
-    if user.pk == draft.author_id:
-        raise Forbidden("A draft is reviewed by a second person.", "Ask another reviewer.")
-    if not approved and not comment:
-        raise UserError("A returned draft needs a comment.", "Say what has to change.")
     state = DraftState.APPROVED if approved else DraftState.DRAFT
     with transaction.atomic():
-        if _locked(draft).editors.contains(user):
-            raise Forbidden(
-                "You edited this draft since its last approval, so you cannot review it.",
-                "Ask a reviewer who did not edit it.",
-            )
+        if problem := reviewer_problem(_locked(draft), user):
+            raise problem
+        if not approved and not comment:
+            raise UserError("A returned draft needs a comment.", "Say what has to change.")
         waiting = Draft.objects.filter(
             pk=draft.pk, state=DraftState.REVIEW, content_hash=content_hash
         )

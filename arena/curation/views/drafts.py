@@ -124,7 +124,7 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
         "checking": any(check.active for check in of_draft),
         "hardware": checks.hardware_for_checks() if shown.is_open else [],
         "reviews": shown.reviews.select_related("reviewer"),
-        "may_review": user.pk != shown.author_id and not shown.editors.contains(user),
+        "may_review": drafts.reviewer_problem(shown, user) is None,
         "published": Task.objects.filter(operator__slug=shown.name).select_related("operator"),
     }
     return render(request, "curation/draft.html", context)
