@@ -304,3 +304,27 @@ def test_verbs_that_the_glossary_replaced_are_in_no_name() -> None:
         if token.type == tokenize.NAME and PRIVATE_VERBS & set(NAME_PART.findall(token.string))
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("S301", "pickle.loads(b'')"),
+        ("S324", "hashlib.md5(b'')"),
+        ("S506", "yaml.load('')"),
+        ("S602", "subprocess.run(input(), shell=True)"),
+        ("S608", 'cursor.execute(f"SELECT * FROM runs WHERE name = {input()}")'),
+    ],
+)
+def test_lint_refuses_what_a_security_rule_names(rule: str, line: str) -> None:
+    ruff = (sys.executable, "-m", "ruff", "check", "--output-format", "concise", "--ignore", "F")
+    code = f"import hashlib, pickle, subprocess, yaml\n\n{line}\n"
+    for package in PACKAGES:
+        checked = subprocess.run(
+            (*ruff, "--stdin-filename", f"{package}/new.py", "-"),
+            cwd=ROOT,
+            input=code,
+            capture_output=True,
+            text=True,
+        )
+        assert f" {rule} " in checked.stdout, package
