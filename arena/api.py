@@ -22,7 +22,7 @@ from arena.openapi import DocumentedAPI
 from arena.runs.external_api import router as runs_router
 from arena.runs.submissions_api import router as submissions_router
 
-DOCS = "See /api/v1/docs."
+DOCS = f"See {settings.PREFIX}/api/v1/docs."
 
 api = DocumentedAPI(
     title="Kernel Arena",
@@ -107,7 +107,7 @@ def on_too_much(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
 @csrf_exempt
 def unknown_url(request: HttpRequest, rest: str) -> HttpResponse:
     """Answer any other URL below /api/ with an error of the API."""
-    return error_response(request, 404, "not_found", f"There is no /api/{rest}.")
+    return error_response(request, 404, "not_found", f"There is no {request.path}.")
 
 
 def api_errors(
@@ -118,7 +118,8 @@ def api_errors(
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         is_json = response.headers.get("Content-Type", "").startswith("application/json")
-        if is_json or response.status_code < 400 or not request.path.startswith("/api/"):
+        is_api = request.path.startswith(f"{settings.PREFIX}/api/")
+        if is_json or response.status_code < 400 or not is_api:
             return response
         return _api_error(request, response)
 

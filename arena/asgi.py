@@ -14,15 +14,18 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "arena.settings")
 http = get_asgi_application()
 
 import arena.urls  # noqa: E402, F401  (models load after Django is set up)
+from arena.prefix import OwnPrefix  # noqa: E402
 from arena.runs.routing import websocket_urls  # noqa: E402
 from arena.sockets import SameOriginValidator  # noqa: E402
 
-application = ProtocolTypeRouter(
-    {
-        "http": http,
-        "websocket": AllowedHostsOriginValidator(
-            SameOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urls)))
-        ),
-    }
+application = OwnPrefix(
+    ProtocolTypeRouter(
+        {
+            "http": http,
+            "websocket": AllowedHostsOriginValidator(
+                SameOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urls)))
+            ),
+        }
+    )
 )
 gc.freeze()  # what is loaded by now stays: a collection that walks it takes a tenth of a second

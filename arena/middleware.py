@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -52,7 +53,7 @@ def storable_text(
     def middleware(request: HttpRequest) -> HttpResponse:
         if is_storable([request.path, dict(request.GET.lists())]):
             return get_response(request)
-        if request.path.startswith("/api/"):
+        if request.path.startswith(f"{settings.PREFIX}/api/"):
             return error_response(request, 400, "bad_request", f"The URL is not text. {PROBLEM}")
         return render(request, "400.html", {"problem": PROBLEM}, status=400)
 

@@ -7,6 +7,7 @@ are enough.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 from pathlib import Path
@@ -49,6 +50,14 @@ def _redis_url() -> str:
         return "redis://127.0.0.1:6379/0"
 
 
+def _prefix() -> str:
+    """Return the path below which the arena is served, such as /arena; empty for a whole host."""
+    prefix = os.environ.get("ARENA_PREFIX", "").strip("/")
+    if not re.fullmatch(r"(?:\w[\w.~-]*(?:/\w[\w.~-]*)*)?", prefix, re.ASCII):
+        raise ValueError(f"ARENA_PREFIX is {prefix!r}: write a path, such as /arena.")
+    return f"/{prefix}" if prefix else ""
+
+
 POOL = {"min_size": 1, "max_size": 32, "timeout": 10}
 """Connections that each process keeps to PostgreSQL, and the seconds to wait for one."""
 
@@ -79,6 +88,7 @@ def _database() -> dict[str, Any]:
 SECRET_KEY = os.environ.get("SECRET_KEY") or _secret_key()
 DEBUG = os.environ.get("DEBUG", "0") == "1"
 LOCAL = "ALLOWED_HOSTS" not in os.environ  # only this machine can reach the pages
+PREFIX = _prefix()
 ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("CSRF_TRUSTED_ORIGINS", "").split(",") if o]
 DATABASES = {"default": _database()}
@@ -172,7 +182,7 @@ CACHES = {
     }
 }
 
-STATIC_URL = "static/"
+STATIC_URL = f"{PREFIX}/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect before a start
 WHITENOISE_AUTOREFRESH = DEBUG
@@ -193,6 +203,7 @@ TLS_ONLY = bool(PROXY_HEADER or CSRF_TRUSTED_ORIGINS) and all(
 )
 """Behind a proxy with TLS. Without either setting, no form works there."""
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS_ONLY and not LOCAL
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{PREFIX}/"  # not sent to what else this host serves
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"

@@ -94,8 +94,13 @@ class SameOriginValidator:
         origin = urlsplit(headers.get(b"origin", b"").decode("latin-1").lower())
         if host and origin.scheme in ("http", "https") and origin.netloc == host:
             await self.application(scope, receive, send)
-            return
-        from channels.security.websocket import WebsocketDenier
+        else:
+            await refuse(scope, receive, send)
 
-        denier: Any = WebsocketDenier()
-        await denier(scope, receive, send)
+
+async def refuse(scope: Scope, receive: Any, send: Any) -> None:
+    """Refuse a socket before it opens."""
+    from channels.security.websocket import WebsocketDenier
+
+    denier: Any = WebsocketDenier()
+    await denier(scope, receive, send)

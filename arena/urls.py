@@ -1,7 +1,12 @@
-"""URLs of the admin, the API and the pages."""
+"""URLs of the admin, the API and the pages, all below the prefix of the settings.
+
+The prefix is part of each URL, and of no request: an address that is made outside a request, or
+kept for others, is the same.
+"""
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.staticfiles.storage import staticfiles_storage
 from django.urls import include, path
@@ -11,10 +16,11 @@ from arena.api import api, unknown_url
 
 admin.site.site_header = admin.site.site_title = "Kernel Arena"
 
-urlpatterns = [
+served = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
     path("api/<path:rest>", unknown_url),
     path("favicon.ico", RedirectView.as_view(url=staticfiles_storage.url("icon.svg"))),
     path("", include("arena.web_urls")),
 ]
+urlpatterns = [path(f"{settings.PREFIX}/"[1:], include(served))]

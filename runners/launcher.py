@@ -226,8 +226,10 @@ class Launcher:
                 self._print(f"the web server does not answer yet: see {self.home}/logs")
                 end += PATIENCE_SECONDS
         took = time.monotonic() - self.began
+        from django.conf import settings
+
         address = f"http://{HOST}:{self.port}"
-        self._print(f"open {address} (up in {took:.1f} s; Ctrl-C ends it all)")
+        self._print(f"open {address}{settings.PREFIX} (up in {took:.1f} s; Ctrl-C ends it all)")
         if sign_in := _sign_in_link():
             self._print(f"to start runs, sign in once by {address}{sign_in}")
 

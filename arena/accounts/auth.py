@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
+from django.urls import reverse
 from ninja.security import HttpBearer, SessionAuth
 
 from arena.accounts.models import ApiToken, Scope, User
@@ -24,7 +25,8 @@ class TokenAuth(HttpBearer):
         found = ApiToken.objects.find(token)
         if found is None:
             raise Unauthorized(
-                "This token is unknown, expired or revoked.", "Make one on the page /account/."
+                "This token is unknown, expired or revoked.",
+                f"Make one on the page {reverse('account')}.",
             )
         require_scope(found.scopes, *self.scopes)
         found.note_use()

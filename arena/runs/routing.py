@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.urls import path, re_path
 
 from arena.runs.live import consumers
@@ -14,8 +15,10 @@ def _app(consumer: Any) -> Any:
     return consumer
 
 
+SOCKETS = f"{settings.PREFIX}/ws"[1:]
+
 websocket_urls: list[Any] = [
-    path("ws/runs/<str:run_id>/", _app(consumers.run)),
-    path("ws/board/", _app(consumers.board)),
+    path(f"{SOCKETS}/runs/<str:run_id>/", _app(consumers.run)),
+    path(f"{SOCKETS}/board/", _app(consumers.board)),
     re_path("", _app(consumers.nowhere)),
 ]

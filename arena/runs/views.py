@@ -78,7 +78,7 @@ class RunPaginator(Paginator):  # type: ignore[type-arg]  # it takes none when i
     def count(self) -> int:
         runs = cast(RunQuerySet, self.object_list)
         try:
-            text = str(runs.query)
+            text = repr(runs.query.sql_with_params())
         except EmptyResultSet:  # its filters leave nothing
             return 0
         key = f"runs:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -22,7 +22,7 @@ const refresh = coalesced(async () => {
 });
 
 export function watchBoard() {
-  reconnecting("/ws/board/", {
+  reconnecting("ws/board/", {
     pollMs: POLL_MS,
     onOpen: (_, again) => again && refresh(), // something may have changed meanwhile
     onMessage: ({ data }) => setTimeout(refresh, Math.random() * JSON.parse(data).within_ms),

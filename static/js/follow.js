@@ -21,7 +21,7 @@ export class Follower {
   constructor({ run, url, cursor, onRows, onParts, onPoll, onState }) {
     Object.assign(this, { url, cursor, onRows, onParts, onPoll, onState });
     this.onState("loading");
-    this.#socket = reconnecting(`/ws/runs/${run}/`, {
+    this.#socket = reconnecting(`ws/runs/${run}/`, {
       pollMs: POLL_MS,
       onOpen: () => {
         this.#received = this.#confirmed = 0;

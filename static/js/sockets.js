@@ -6,7 +6,10 @@ const FAILURES_BEFORE_POLLING = 4;
 const backoff = (failures) =>
   Math.min(10_000, 150 * 2 ** (failures - 1)) * (0.75 + Math.random() / 2);
 
-/** Opens a WebSocket and reopens it whenever it closes: with backoff at first, then each `pollMs`.
+/** The address of the home page, below which everything is. */
+const HOME = new URL(document.documentElement.dataset.home, location.origin);
+
+/** Opens a WebSocket at a path below the home page and reopens it whenever it closes: with backoff at first, then each `pollMs`.
  *
  * `onOpen(socket, again)` after each opening, `onMessage(event)`, `onLost(polling)` after each loss.
  * Returns `drop()`, which closes the socket so that it reopens, and `end()`, which closes it for good. */
@@ -16,7 +19,7 @@ export function reconnecting(path, { pollMs, onOpen, onMessage, onLost }) {
   let socket;
   const open = () => {
     if (ended) return;
-    socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}${path}`);
+    socket = new WebSocket(new URL(path, HOME).href.replace(/^http/, "ws"));
     socket.onopen = () => {
       const again = failures > 0;
       failures = 0;

@@ -35,7 +35,8 @@ DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 class Server:
     """Daphne in a separate process, which a test can kill and restart."""
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
+    def __init__(self, environment: dict[str, str], log: Path, prefix: str = "") -> None:
+        self.prefix = prefix
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.environment = environment
@@ -50,7 +51,7 @@ class Server:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             try:
-                urllib.request.urlopen(f"{self.url}/methodology/", timeout=5).close()
+                urllib.request.urlopen(f"{self.url}{self.prefix}/methodology/", timeout=5).close()
                 return
             except OSError:
                 time.sleep(0.1)
