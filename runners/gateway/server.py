@@ -14,8 +14,6 @@ import hmac
 import random
 import re
 import socket
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -36,6 +34,7 @@ from runners.gateway.call import (
     ProviderFailed,
     parse_request,
 )
+from runners.gateway.clock import Clock, RateLimit
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
 from runners.gateway.waiting import WaitingCalls
@@ -45,8 +44,6 @@ MAX_REQUEST_BYTES = 64 << 20
 ERROR_BYTES = 64 << 10
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
-QUIET_SECONDS = 180.0
-"""From then on a call without an answer waits for the provider."""
 MAX_BAD_ANSWERS = 3
 """Answers in a row that were cut or cannot be read; then the provider has failed."""
 MAX_REFUSED_MODELS = 100
@@ -68,7 +65,8 @@ class Settings:
     """Model and budget of a run: 0 for no limit of tokens, dollars or calls.
 
     Requests for another model are refused. `patience_seconds` limits retries of one call,
-    `silence_seconds` the wait for the next byte.
+    `silence_seconds` the wait for the next byte. After `quiet_seconds` without an answer a call
+    waits for the provider.
     """
 
     token: str
@@ -78,6 +76,7 @@ class Settings:
     max_calls: int = 0
     patience_seconds: float = 600.0
     silence_seconds: float = 600.0
+    quiet_seconds: float = 180.0
 
 
 Report = Callable[[str, Mapping[str, Any]], None]
@@ -101,8 +100,10 @@ class Gateway:
         replay: Replay | None = None,
         live: bool = True,
         writer: TrafficWriter | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Create it; `live` allows calls that `replay` does not have."""
+        self._clock = clock or Clock()
         self.budget = Budget(Amount(settings.max_tokens, settings.max_usd, settings.max_calls))
         self._provider, self._key, self._settings = provider, key, settings
         self._wires = [FORMATS[name] for name in provider.wires]
@@ -110,8 +111,8 @@ class Gateway:
         host = urlsplit(provider.base_url).hostname or ""
         self._remote = not (host == "localhost" or host.startswith("127."))
         """Whether a proxy of the environment applies."""
-        self._starts: deque[float] = deque()
-        self._waiting = WaitingCalls(report)
+        self._rate = RateLimit(provider.requests_per_minute, self._clock)
+        self.waiting = WaitingCalls(report)
         self._calls: set[asyncio.Task[web.StreamResponse]] = set()
         self._bad_answers = 0
         self._refused_models: set[str] = set()
@@ -237,7 +238,7 @@ class Gateway:
             self._report("failed", {"text": text, "fault": "arena"})
             return _refusal(call.wire, 410, "invalid_request_error", text)
         self.budget.admit(call, self._bound(call.asked))
-        self._waiting.open(call)
+        self.waiting.open(call)
         task = asyncio.create_task(self._complete(request, call, exchange))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
@@ -280,15 +281,16 @@ class Gateway:
 
         Raises: ProviderFailed, NoCredit, AgentLeft.
         """
-        ends = time.monotonic() + self._settings.patience_seconds
+        ends = self._clock.now() + self._settings.patience_seconds
         backoff = FIRST_BACKOFF_SECONDS
         name = self._provider.name
-        quiet_text = f"{name} does not answer for {QUIET_SECONDS:g} s"
+        quiet_seconds = self._settings.quiet_seconds
+        quiet_text = f"{name} does not answer for {quiet_seconds:g} s"
         loop = asyncio.get_running_loop()
-        quiet = loop.call_later(QUIET_SECONDS, self._waiting.wait, call, quiet_text)
+        quiet = loop.call_later(quiet_seconds, self.waiting.wait, call, quiet_text)
         try:
             while True:
-                await self._keep_rate()
+                await self._rate.wait()
                 if call.left.is_set():
                     raise AgentLeft
                 call.unread = True
@@ -301,7 +303,7 @@ class Gateway:
                         )
                         if answer.status not in RETRIED:
                             quiet.cancel()
-                            self._waiting.answer(call)
+                            self.waiting.answer(call)
                             yield answer
                             return
                         call.unread = False
@@ -321,11 +323,10 @@ class Gateway:
                 call.retries += 1
                 pause = min(max(retry_after, backoff * random.uniform(1, 1.5)), MAX_BACKOFF_SECONDS)
                 text = f"{name} does not answer: {why}"
-                if time.monotonic() + pause > ends:
+                if self._clock.now() + pause > ends:
                     raise ProviderFailed(f"{text}, {_times(call.retries)}")
-                self._waiting.wait(call, f"{text}; trying again")
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(call.left.wait(), pause)
+                self.waiting.wait(call, f"{text}; trying again")
+                await self._clock.wait(pause, call.left)
                 backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
         finally:
             quiet.cancel()
@@ -333,19 +334,7 @@ class Gateway:
     def _hang_up(self, call: Call) -> None:
         """Note that the agent left a call, which is then no longer open."""
         call.hang_up()
-        self._waiting.close(call)
-
-    async def _keep_rate(self) -> None:
-        """Wait until the provider's limit of requests per minute allows one more."""
-        limit = self._provider.requests_per_minute
-        while limit:
-            now = time.monotonic()
-            while self._starts and self._starts[0] <= now - 60:
-                self._starts.popleft()
-            if len(self._starts) < limit:
-                self._starts.append(now)
-                return
-            await asyncio.sleep(self._starts[0] + 60 - now)
+        self.waiting.close(call)
 
     def _send(self, request: web.Request, wire: WireFormat, endpoint: Endpoint, body: bytes) -> Any:
         assert self._session, "the gateway serves"
@@ -456,7 +445,7 @@ class Gateway:
         if call.finished:
             return
         call.finished = True
-        self._waiting.close(call)
+        self.waiting.close(call)
         reading = call.reading()
         cost, used = None, Amount(turns=1)
         if reading.usage:

@@ -24,6 +24,10 @@ class WaitingCalls:
         """Reason why each open call waits; empty for one that does not."""
         self._stopped = False
 
+    def __len__(self) -> int:
+        """Return how many calls are open."""
+        return len(self._open)
+
     def open(self, call: Call) -> None:
         """Add a call, which does not wait yet."""
         self._open[call] = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,10 +10,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from runners.gateway import server
 from runners.gateway.budget import Amount
 from runners.gateway.call import HUNG_UP
-from tests.runners.gateway.test_server import STREAM, TOKEN, Bench, bench, sse
+from runners.gateway.clock import Clock
+from tests.runners.gateway.test_server import STREAM, TOKEN, Bench, Handler, bench, sse
+from tests.waiting import PATIENCE_SECONDS, until_async
 
 ANSWER = {"model": "m-1", "stop_reason": "end_turn", "usage": {"input_tokens": 10}}
 CHAT = (
@@ -24,10 +24,22 @@ CHAT = (
 BODY = {"model": "m-1", "max_tokens": 100}
 
 
-async def abort(b: Bench, after_seconds: float = 0.1) -> None:
-    """Send a request and hang up without an answer."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(b.post(body=BODY), after_seconds)
+class StoppedClock(Clock):
+    """A clock on which no pause ends by itself."""
+
+    async def wait(self, seconds: float, event: asyncio.Event | None = None) -> None:
+        await (event or asyncio.Event()).wait()
+
+
+async def abort(
+    b: Bench, count: int = 1, once: Callable[[], object] = lambda: True, body: Any = BODY
+) -> None:
+    """Send requests and hang up `once` the provider has them, before an answer."""
+    sent = [asyncio.create_task(b.post(body=body)) for _ in range(count)]
+    await until_async(lambda: len(b.requests) == count and once(), "requests at the provider")
+    for each in sent:
+        each.cancel()
+    await b.left()
 
 
 async def read_until(b: Bench, path: str, end: bytes) -> None:
@@ -41,47 +53,46 @@ async def read_until(b: Bench, path: str, end: bytes) -> None:
 
 
 async def calls(b: Bench, count: int = 1) -> list[dict[str, Any]]:
-    async with asyncio.timeout(10):
-        while len(b.of("model_call")) < count:
-            await asyncio.sleep(0.01)
+    await until_async(lambda: len(b.of("model_call")) >= count, lambda: b.reports)
     return b.of("model_call")
 
 
-def stream(*pieces: bytes, pause_seconds: float = 0.2, cut: bool = False) -> Any:
-    """Return a handler that streams pieces with pauses between them."""
+def stream(*pieces: bytes, left_after: int = 1, cut: bool = False) -> Handler:
+    """Return a handler that streams pieces; after `left_after` of them the agent must be gone."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def answer(request: web.Request, b: Bench) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
-        for number, piece in enumerate(pieces):
-            await asyncio.sleep(pause_seconds * bool(number))
+        for piece in pieces[:left_after]:
+            await response.write(piece)
+        await b.left()
+        for piece in pieces[left_after:]:
             await response.write(piece)
         if cut and request.transport:
-            await asyncio.sleep(pause_seconds)
             request.transport.abort()
         return response
 
     return answer
 
 
-async def slow(request: web.Request) -> web.StreamResponse:
-    await asyncio.sleep(0.4)
+async def slow(request: web.Request, b: Bench) -> web.StreamResponse:
+    await b.left()
     return web.json_response(ANSWER)
 
 
-async def never(request: web.Request) -> web.StreamResponse:
-    await asyncio.sleep(60)
+async def never(request: web.Request, b: Bench) -> web.StreamResponse:
+    await asyncio.Event().wait()
     return web.Response()
 
 
 def run(case: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(case(), 30))
+    asyncio.run(asyncio.wait_for(case(), PATIENCE_SECONDS))
 
 
 def test_requests_that_the_agent_aborts_are_counted_with_their_usage() -> None:
     async def case() -> None:
         async with bench(slow) as b:
-            await asyncio.gather(*(abort(b) for _ in range(5)))
+            await abort(b, 5)
             found = await calls(b, 5)
             assert len(b.requests) == 5
             assert [call["usage"]["input_tokens"] for call in found] == [10] * 5
@@ -116,11 +127,23 @@ def test_stream_that_is_closed_before_its_usage_is_charged() -> None:
 
 def test_stream_that_is_left_in_its_middle_is_read_to_its_end() -> None:
     async def case() -> None:
-        async with bench(stream(*(sse(event) for event in STREAM))) as b:
+        async with bench(stream(*map(sse, STREAM), left_after=2)) as b:
             await read_until(b, "/v1/messages", b"llo")
             (call,) = await calls(b)
             assert (call["usage"]["input_tokens"], call["usage"]["output_tokens"]) == (10, 5)
             assert (call["error"], call["estimated"]) == (HUNG_UP, False)
+
+    run(case)
+
+
+def test_client_that_leaves_a_complete_answer_did_not_hang_up() -> None:
+    """Leave a stream that the provider keeps open after its last event."""
+
+    async def case() -> None:
+        async with bench(stream(*map(sse, STREAM), left_after=len(STREAM))) as b:
+            await read_until(b, "/v1/messages", b"message_stop")
+            (call,) = await calls(b)
+            assert (call["error"], call["stop_reason"]) == ("", "end_turn")
 
     run(case)
 
@@ -151,35 +174,17 @@ def test_answer_that_is_cut_after_the_agent_left_keeps_what_was_read() -> None:
     run(case)
 
 
-def test_overloaded_call_that_the_agent_left_is_not_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "FIRST_BACKOFF_SECONDS", 30.0)
-
-    async def overloaded(request: web.Request) -> web.StreamResponse:
+def test_overloaded_call_that_the_agent_left_is_not_tried_again() -> None:
+    async def overloaded(request: web.Request, b: Bench) -> web.StreamResponse:
         return web.Response(status=529)
 
     async def case() -> None:
-        async with bench(overloaded) as b:
-            await abort(b, 0.3)
+        async with bench(overloaded, clock=StoppedClock()) as b:
+            await abort(b, once=lambda: b.of("waiting"))
             (call,) = await calls(b)
             assert (call["usage"], call["error"], call["estimated"]) == (None, HUNG_UP, False)
             assert [kind for kind, _ in b.reports] == ["waiting", "working", "model_call"]
             assert len(b.requests) == 1
-
-    run(case)
-
-
-def test_silence_that_nobody_waits_for_does_not_stop_the_clock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "QUIET_SECONDS", 0.2)
-
-    async def case() -> None:
-        async with bench(slow) as b:
-            await abort(b)
-            await calls(b)
-            assert b.of("waiting") == []
 
     run(case)
 
@@ -190,12 +195,11 @@ def test_agent_that_reads_nothing_more_loses_no_call() -> None:
     async def case() -> None:
         text = {"type": "content_block_delta", "delta": {"text": "x" * 1_000_000}}
         pieces = (sse(STREAM[0]), *[sse(text)] * 20, sse(*STREAM[2:]))
-        async with bench(stream(*pieces, pause_seconds=0)) as b:
+        async with bench(stream(*pieces, left_after=len(pieces))) as b:
             body, headers = {**BODY, "stream": True}, {"x-api-key": TOKEN}
             async with aiohttp.ClientSession(read_bufsize=1024) as client:
                 answer = await client.post(b.url + "/v1/messages", json=body, headers=headers)
                 await answer.content.readany()
-                await asyncio.sleep(0.3)
                 answer.close()
             (call,) = await calls(b)
             assert call["usage"]["output_tokens"] == 5 and not call["estimated"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from runners.gateway import server
+from runners.gateway.clock import Clock
 from runners.gateway.providers import Provider
 from runners.gateway.server import Gateway, Settings
 from runners.gateway.traffic import Replay, TrafficWriter
+from tests.waiting import PATIENCE_SECONDS, until_async
 
 KEY, TOKEN = "sk-real", "run-token"
 STREAM = (
@@ -28,14 +29,29 @@ STREAM = (
     {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
     {"type": "message_stop"},
 )
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class FastClock(Clock):
+    """A clock whose pauses are counted and not waited for."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.pauses: list[float] = []
+
+    def now(self) -> float:
+        return self.seconds
+
+    async def wait(self, seconds: float, event: asyncio.Event | None = None) -> None:
+        self.pauses.append(seconds)
+        self.seconds += seconds
+        await asyncio.sleep(0)
 
 
 def sse(*events: Any) -> bytes:
     return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
 
 
-async def streamed(request: web.Request) -> web.StreamResponse:
+async def streamed(request: web.Request, b: Bench) -> web.StreamResponse:
     response = web.StreamResponse(headers={"content-type": "text/event-stream"})
     await response.prepare(request)
     for event in STREAM:
@@ -57,6 +73,7 @@ class Bench:
         self.gateway, self.url, self.client = gateway, url, client
         self.reports: list[tuple[str, dict[str, Any]]] = []
         self.requests: list[tuple[web.Request, bytes]] = []
+        """The requests that reached the provider."""
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [facts for each, facts in self.reports if each == kind]
@@ -69,16 +86,21 @@ class Bench:
         async with self.client.post(self.url + path, json=body, headers=headers) as answer:
             return answer.status, await answer.read()
 
+    async def left(self) -> None:
+        """Wait until the gateway has seen that the agent left every call."""
+        await until_async(lambda: not len(self.gateway.waiting), "the agent's hang-up")
+
+
+Handler = Callable[[web.Request, Bench], Awaitable[web.StreamResponse]]
+
 
 @asynccontextmanager
 async def bench(
     handler: Handler = streamed, settings: dict[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[Bench]:
-    requests: list[tuple[web.Request, bytes]] = []
-
     async def answer(request: web.Request) -> web.StreamResponse:
-        requests.append((request, await request.read()))
-        return await handler(request)
+        found.requests.append((request, await request.read()))
+        return await handler(request, found)
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
@@ -102,7 +124,7 @@ async def bench(
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with gateway.serving(listener), aiohttp.ClientSession() as client:
         found = Bench(gateway, url, client)
-        found.reports, found.requests = reports, requests
+        found.reports = reports
         yield found
     await runner.cleanup()
 
@@ -228,12 +250,8 @@ def test_a_spent_budget_is_answered_as_a_quota_error(limit: dict[str, Any]) -> N
     ],
 )
 def test_concurrent_requests_do_not_exceed_a_budget(limit: dict[str, Any], served: int) -> None:
-    async def slow(request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(0.05)
-        return await streamed(request)
-
     async def case() -> None:
-        async with bench(slow, limit) as b:
+        async with bench(settings=limit) as b:
             found = await asyncio.gather(*(b.post() for _ in range(20)))
             assert sorted(status for status, _ in found) == [200] * served + [429] * (20 - served)
             assert len(b.requests) == len(b.of("model_call")) == served
@@ -245,16 +263,16 @@ def test_concurrent_requests_far_from_a_budget_run_at_once() -> None:
     together = 4
     everyone = asyncio.Barrier(together)
 
-    async def meeting(request: web.Request) -> web.StreamResponse:
+    async def meeting(request: web.Request, b: Bench) -> web.StreamResponse:
         await everyone.wait()
-        return await streamed(request)
+        return await streamed(request, b)
 
     async def case() -> None:
         limit = {"max_tokens": 500, "max_usd": 1e-3, "max_calls": together}
         body = {"model": "m-1", "stream": True, "max_tokens": 50}
         async with bench(meeting, limit) as b:
             posts = (b.post(body=body) for _ in range(together))
-            found = await asyncio.wait_for(asyncio.gather(*posts), 10)
+            found = await asyncio.wait_for(asyncio.gather(*posts), PATIENCE_SECONDS)
             assert [status for status, _ in found] == [200] * together
 
     asyncio.run(case())
@@ -271,17 +289,14 @@ def test_a_model_without_price_is_refused_within_a_budget_of_dollars() -> None:
     asyncio.run(case())
 
 
-def test_overload_is_retried_and_the_run_is_told_that_it_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "FIRST_BACKOFF_SECONDS", 0.01)
+def test_overload_is_retried_and_the_run_is_told_that_it_waits() -> None:
     left = [429, 529, 503]
 
-    async def overloaded(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=left.pop(0)) if left else await streamed(request)
+    async def overloaded(request: web.Request, b: Bench) -> web.StreamResponse:
+        return web.Response(status=left.pop(0)) if left else await streamed(request, b)
 
     async def case() -> None:
-        async with bench(overloaded) as b:
+        async with bench(overloaded, clock=FastClock()) as b:
             assert await b.post() == (200, sse(*STREAM))
             assert [kind for kind, _ in b.reports] == ["waiting", "working", "model_call"]
             assert b.of("model_call")[0]["retries"] == 3
@@ -290,42 +305,41 @@ def test_overload_is_retried_and_the_run_is_told_that_it_waits(
     asyncio.run(case())
 
 
-def test_a_provider_that_stays_overloaded_fails_after_the_patience(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "FIRST_BACKOFF_SECONDS", 0.05)
-
-    async def overloaded(request: web.Request) -> web.StreamResponse:
+def test_a_provider_that_stays_overloaded_fails_after_the_patience() -> None:
+    async def overloaded(request: web.Request, b: Bench) -> web.StreamResponse:
         return web.Response(status=529)
 
     async def case() -> None:
-        async with bench(overloaded, {"patience_seconds": 0.2}) as b:
+        clock = FastClock()
+        async with bench(overloaded, {"patience_seconds": 30}, clock=clock) as b:
             status, _ = await b.post()
             assert status == 503
             (failed,) = b.of("failed")
             assert failed["fault"] == "provider" and "HTTP 529" in failed["text"]
             assert b.reports[-1][0] == "failed" or b.reports[-1][0] == "working"
+            assert len(clock.pauses) == 4 and sum(clock.pauses) <= 30
+            assert all(later > pause for pause, later in pairwise(clock.pauses))
 
     asyncio.run(case())
 
 
 def test_a_silent_provider_fails_after_the_silence() -> None:
-    async def silent(request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(30)
+    async def silent(request: web.Request, b: Bench) -> web.StreamResponse:
+        await asyncio.Event().wait()
         return web.Response()
 
     async def case() -> None:
-        async with bench(silent, {"silence_seconds": 0.1, "patience_seconds": 0.3}) as b:
-            began = time.monotonic()
+        limits = {"silence_seconds": 0.1, "patience_seconds": 2.5}
+        async with bench(silent, limits, clock=FastClock()) as b:
             assert (await b.post())[0] == 503
-            assert time.monotonic() - began < 5
+            assert len(b.requests) == 2
             assert b.of("failed")[0]["fault"] == "provider"
 
     asyncio.run(case())
 
 
 def test_a_cut_stream_reaches_the_agent_as_cut_and_keeps_its_usage() -> None:
-    async def cut(request: web.Request) -> web.StreamResponse:
+    async def cut(request: web.Request, b: Bench) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         await response.write(sse(STREAM[0]))
@@ -337,15 +351,14 @@ def test_a_cut_stream_reaches_the_agent_as_cut_and_keeps_its_usage() -> None:
         async with bench(cut) as b:
             with pytest.raises(aiohttp.ClientError):
                 await b.post()
-            await asyncio.sleep(0.1)
-            (call,) = b.of("model_call")
+            (call,) = await until_async(lambda: b.of("model_call"), "the report of the call")
             assert call["usage"]["input_tokens"] == 10 and "cut" in call["error"]
 
     asyncio.run(case())
 
 
 def test_an_answer_that_is_not_json_passes_and_is_reported() -> None:
-    async def garbage(request: web.Request) -> web.StreamResponse:
+    async def garbage(request: web.Request, b: Bench) -> web.StreamResponse:
         return web.Response(body=b"<html>oops", content_type="text/html")
 
     async def case() -> None:
@@ -358,7 +371,7 @@ def test_an_answer_that_is_not_json_passes_and_is_reported() -> None:
 
 
 def test_a_refused_key_is_the_users_fault() -> None:
-    async def refused(request: web.Request) -> web.StreamResponse:
+    async def refused(request: web.Request, b: Bench) -> web.StreamResponse:
         return web.json_response({"type": "error"}, status=401)
 
     async def case() -> None:
@@ -412,10 +425,13 @@ def test_a_replay_goes_on_live_where_it_may(tmp_path: Path) -> None:
 
 def test_a_rate_limit_delays_what_exceeds_it() -> None:
     async def case() -> None:
-        async with bench(requests_per_minute=1) as b:
+        clock = FastClock()
+        async with bench(requests_per_minute=2, clock=clock) as b:
+            for _ in range(2):
+                await b.post()
+            assert clock.pauses == []
             await b.post()
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(b.post(), 0.3)
+            assert clock.pauses == [60.0]
 
     asyncio.run(case())
 
@@ -434,7 +450,7 @@ def test_the_model_of_a_path_is_priced_and_recorded(version: str, tmp_path: Path
     recording = tmp_path / "traffic.jsonl"
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5}
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def answer(request: web.Request, b: Bench) -> web.StreamResponse:
         found = {"candidates": [{"finishReason": "STOP"}], "usageMetadata": usage}
         return web.json_response(found)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from aiohttp import web
 
-from runners.gateway import server
 from runners.gateway.call import Call, parse_request
 from runners.gateway.waiting import WaitingCalls
 from runners.gateway.wire import FORMATS, Endpoint
-from tests.runners.gateway.test_hang_ups import ANSWER, run
-from tests.runners.gateway.test_server import bench
+from tests.runners.gateway.test_hang_ups import ANSWER, abort, run
+from tests.runners.gateway.test_server import Bench, FastClock, Handler, bench
+from tests.waiting import until_async
 
 OVERLOADED = {"model": "m-1", "max_tokens": 1}
 SLOW = {"model": "m-1", "max_tokens": 2}
@@ -26,9 +25,9 @@ class Clock:
 
     def __init__(self) -> None:
         self.reports: list[str] = []
-        self.calls = WaitingCalls(self._add)
+        self.calls = WaitingCalls(self.add)
 
-    def _add(self, kind: str, facts: Mapping[str, Any]) -> None:
+    def add(self, kind: str, facts: Mapping[str, Any]) -> None:
         self.reports.append(f"{kind} {facts.get('text', '')}".strip())
 
 
@@ -79,47 +78,42 @@ def test_call_that_was_closed_does_not_wait() -> None:
     assert clock.reports == []
 
 
-async def overloaded_or_slow(request: web.Request) -> web.Response:
-    if await request.json() == OVERLOADED:
-        return web.Response(status=529)
-    await asyncio.sleep(0.5)
-    return web.json_response(ANSWER)
+def overloaded_or_slow(answered: asyncio.Event) -> Handler:
+    """Return a handler that is overloaded for one body, and waits for an event with others."""
+
+    async def answer(request: web.Request, b: Bench) -> web.StreamResponse:
+        if await request.json() == OVERLOADED:
+            return web.Response(status=529)
+        await answered.wait()
+        return web.json_response(ANSWER)
+
+    return answer
 
 
-def test_gateway_stops_the_clock_only_once_no_other_call_gets_an_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "FIRST_BACKOFF_SECONDS", 0.01)
-
+def test_gateway_stops_the_clock_only_once_no_other_call_gets_an_answer() -> None:
     async def case() -> None:
-        async with bench(overloaded_or_slow, {"patience_seconds": 60}) as b:
+        answered, forever = asyncio.Event(), {"patience_seconds": math.inf}
+        async with bench(overloaded_or_slow(answered), forever, clock=FastClock()) as b:
             slow = asyncio.create_task(b.post(body=SLOW))
-            await asyncio.sleep(0.1)
+            await until_async(lambda: len(b.requests) == 1, "the first request")
             waiting = asyncio.create_task(b.post(body=OVERLOADED))
-            while len(b.requests) < 4:  # it is tried again
-                await asyncio.sleep(0.01)
+            await until_async(lambda: len(b.requests) >= 4, "further tries")
             assert not slow.done() and b.reports == []
+            answered.set()
             assert (await slow)[0] == 200
+            await until_async(lambda: b.of("waiting"), "the stop of the clock")
             waiting.cancel()
-            while len(b.of("model_call")) < 2:
-                await asyncio.sleep(0.01)
+            await until_async(lambda: len(b.of("model_call")) == 2, lambda: b.reports)
             kinds = [kind for kind, _ in b.reports]
             assert kinds == ["waiting", "model_call", "working", "model_call"]
 
     run(case)
 
 
-def test_gateway_lets_the_clock_go_on_when_the_agent_leaves_a_call_that_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "QUIET_SECONDS", 0.05)
-
+def test_gateway_lets_the_clock_go_on_when_the_agent_leaves_a_call_that_waits() -> None:
     async def case() -> None:
-        async with bench(overloaded_or_slow) as b:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(b.post(body=SLOW), 0.2)
-            while not b.of("working"):
-                await asyncio.sleep(0.01)
+        async with bench(overloaded_or_slow(asyncio.Event()), {"quiet_seconds": 0.05}) as b:
+            await abort(b, once=lambda: b.of("waiting"), body=SLOW)
             assert [kind for kind, _ in b.reports] == ["waiting", "working"]
 
     run(case)
