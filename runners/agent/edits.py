@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,11 +24,17 @@ Stamp = tuple[int, int]
 class EditObserver:
     """Compares the files of a workspace with their last recorded state.
 
-    Files in hidden folders, links, and files that are large or no text are left out.
+    Files in hidden folders, links, and files that are large or no text are left out. `pause` waits
+    between two comparisons of files that change, by the clock `now`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        pause: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder, self._pause, self._now = folder, pause, now
         self._stamps: dict[str, Stamp] = {}
         self._texts: dict[str, str] = {}
         for path, stamp in self._files():
@@ -53,16 +59,16 @@ class EditObserver:
 
     def _settled(self) -> dict[str, Stamp]:
         """Return the files once none of them changes, or after a while."""
-        start = time.monotonic()
+        start = self._now()
         while True:
             found = dict(self._files())
-            waited = time.monotonic() - start
+            waited = self._now() - start
             changed = [
                 p for p in found.keys() | self._stamps if found.get(p) != self._stamps.get(p)
             ]
             if not any(_is_unsettled(found.get(path), waited) for path in changed):
                 return found
-            time.sleep(SETTLE_SECONDS)
+            self._pause(SETTLE_SECONDS)
 
     def _remember(self, path: str, stamp: Stamp) -> bool:
         """Keep the text of a file; return False if it has changed since its stamp was taken."""

@@ -43,7 +43,7 @@ class Ending(StrEnum):
     FLOOD = "flood"
     """The listener's limit was reached."""
     LONG_LINE = "long line"
-    """A line of more than `LINE_BYTES`."""
+    """A line of more bytes than its limit."""
     EXCESS = "excess"
     """A resource limit of the whole process tree was exceeded."""
 
@@ -98,9 +98,10 @@ class Child:
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
+        line_bytes: int = LINE_BYTES,
     ) -> None:
         self.on_lines = on_lines
-        self._lines = Lines(LINE_BYTES)
+        self._lines = Lines(line_bytes)
         self._stderr = b""
         self._draining = threading.RLock()
         self._closed = False
@@ -172,15 +173,18 @@ class Child:
         heartbeat: Callable[[], bool] = lambda: True,
         watch: ResourceWatch | None = None,
         answered: Callable[[], bool] = lambda: False,
+        heartbeat_seconds: float = 0.0,
     ) -> Ended:
         """Pass on output until the child ends, or has `answered()`.
 
         It is ended after `deadline()`, when `heartbeat()` returns False, or when `watch` finds an
-        excess. `deadline` is polled and returns a time on the monotonic clock.
+        excess. `deadline` is polled and returns a time on the monotonic clock. There are
+        `heartbeat_seconds` between two heartbeats, HEARTBEAT_SECONDS by default.
         """
         ending = Ending.EXITED
         try:
-            ending = self._listen(deadline, heartbeat, watch, answered)
+            pause = heartbeat_seconds or HEARTBEAT_SECONDS
+            ending = self._listen(deadline, heartbeat, watch, answered, pause)
             if ending is Ending.ANSWERED:
                 return Ended(ending, 0, self._stderr.decode(errors="replace").strip())
             self._end()
@@ -198,8 +202,9 @@ class Child:
         heartbeat: Callable[[], bool],
         watch: ResourceWatch | None,
         answered: Callable[[], bool],
+        heartbeat_seconds: float,
     ) -> Ending:
-        next_heartbeat = time.monotonic() + HEARTBEAT_SECONDS
+        next_heartbeat = time.monotonic() + heartbeat_seconds
         with selectors.DefaultSelector() as selector:
             for stream in (self._out, self._err):
                 selector.register(stream, selectors.EVENT_READ)
@@ -218,7 +223,7 @@ class Child:
                     self._excess = excess
                     return Ending.EXCESS
                 if time.monotonic() >= next_heartbeat:
-                    next_heartbeat = time.monotonic() + HEARTBEAT_SECONDS
+                    next_heartbeat = time.monotonic() + heartbeat_seconds
                     if stopping.is_set() or not heartbeat():
                         return Ending.STOPPED
 

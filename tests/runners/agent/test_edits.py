@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,25 @@ class Observed:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.pauses = 0
+        self.during_pause: Callable[[], object] = lambda: None
+        """The work of a program while the observer waits for files to settle."""
+        self.seconds = 0.0
         (folder / "k.cpp").write_text("int f();\n")
-        self._out = io.StringIO()
-        self._session = AgentSession(folder, TaskBrief("k/t", "k.cpp", 1, 1), self._out)
-        self._observer = EditObserver(folder)
+        self.out = io.StringIO()
+        self.session = AgentSession(folder, TaskBrief("k/t", "k.cpp", 1, 1), self.out)
+        self.observer = EditObserver(folder, self.pause, lambda: self.seconds)
+
+    def pause(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.pauses += 1
+        self.during_pause()
 
     def record(self) -> None:
-        self._observer.record(self._session)
+        self.observer.record(self.session)
 
     def edits(self) -> list[dict[str, Any]]:
-        return [json.loads(line)["body"] for line in self._out.getvalue().splitlines()]
+        return [json.loads(line)["body"] for line in self.out.getvalue().splitlines()]
 
 
 @pytest.fixture
@@ -61,13 +69,12 @@ def test_file_that_is_emptied_or_removed_before_it_is_written_is_one_edit(
     path.write_text("") if first == "emptied" else path.unlink()
 
     def write() -> None:
-        time.sleep(0.3)
-        path.write_text("int g();\n")
+        if observed.pauses == 15:
+            path.write_text("int g();\n")
 
-    writer = threading.Thread(target=write)
-    writer.start()
+    observed.during_pause = write
     observed.record()
-    writer.join()
+    assert observed.pauses >= 15
     observed.record()
     (edit,) = observed.edits()
     assert edit["operation"] == "modify" and "+int g();" in edit["diff"]
@@ -96,20 +103,22 @@ def test_file_that_changes_while_it_is_read_is_recorded_with_its_final_text(
 
 
 def test_file_that_never_stops_changing_holds_nothing_up(observed: Observed) -> None:
-    stop = threading.Event()
-
     def write() -> None:
-        while not stop.is_set():
-            with (observed.folder / "log.txt").open("a") as log:
-                log.write("line\n")
+        with (observed.folder / "log.txt").open("a") as log:
+            log.write("line\n")
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    start = time.monotonic()
+    write()
+    observed.during_pause = write
     observed.record()
-    stop.set()
-    writer.join()
-    assert time.monotonic() - start < 5
+    assert observed.pauses <= 10 and observed.seconds < 1
+
+
+def test_file_that_stays_empty_is_recorded_in_the_end(observed: Observed) -> None:
+    (observed.folder / "k.cpp").write_text("")
+    observed.record()
+    assert 1 <= observed.seconds < 2
+    (edit,) = observed.edits()
+    assert edit["operation"] == "modify" and "-int f();" in edit["diff"]
 
 
 def test_hidden_large_and_binary_files_are_left_out(observed: Observed) -> None:

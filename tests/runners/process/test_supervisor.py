@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from runners.process import supervisor
 from runners.process.supervisor import Child, Ended, Ending
+from tests.waiting import PATIENCE_SECONDS, until
 
 LEAVES_A_DAEMON = """
 import os, sys, time
@@ -38,26 +40,36 @@ def python(program: str) -> list[str]:
 def follow(
     command: list[str],
     *,
-    seconds: float = 20,
+    enough: Callable[[list[str]], object] = lambda lines: False,
     cwd: Path | None = None,
     stdin: str = "",
     heartbeat: Callable[[], bool] = lambda: True,
+    heartbeat_seconds: float = 0.05,
+    line_bytes: int = supervisor.LINE_BYTES,
 ) -> tuple[Ended, list[str]]:
-    lines_read: list[str] = []
-    child = Child(command, on_lines=lines_read.extend, cwd=cwd, stdin=stdin)
-    end = time.monotonic() + seconds
-    return child.follow(deadline=lambda: end, heartbeat=heartbeat), lines_read
+    """Follow a command to its end; its deadline is over once its lines are `enough`."""
+    read: list[str] = []
+    child = Child(command, on_lines=read.extend, cwd=cwd, stdin=stdin, line_bytes=line_bytes)
+    late = time.monotonic() + PATIENCE_SECONDS  # waits: a deadline
+    ended = child.follow(
+        deadline=lambda: 0.0 if enough(read) else late,
+        heartbeat=heartbeat,
+        heartbeat_seconds=heartbeat_seconds,
+    )
+    return ended, read
 
 
-def gone(pid: int, within: float = 5.0) -> bool:
-    end = time.monotonic() + within
-    while time.monotonic() < end:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.02)
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
     return False
+
+
+def wait_for_end_of_daemon(folder: Path) -> None:
+    pid = int((folder / "daemon.pid").read_text())
+    until(lambda: is_gone(pid), "the end of the daemon")
 
 
 def test_every_line_arrives_in_order_and_the_last_needs_no_newline() -> None:
@@ -100,7 +112,7 @@ def test_a_child_that_has_answered_lives_on_and_is_asked_again() -> None:
     for line in ("one", "two"):
         answers.clear()
         child.ask(line)
-        ended = child.follow(deadline=lambda: time.monotonic() + 20, answered=lambda: bool(answers))
+        ended = child.follow(deadline=lambda: math.inf, answered=lambda: bool(answers))
         assert (ended.ending, answers) == (Ending.ANSWERED, [line.upper()])
         assert child.alive
     child.end()
@@ -110,56 +122,53 @@ def test_a_child_that_has_answered_lives_on_and_is_asked_again() -> None:
 def test_the_deadline_ends_a_child_that_ignores_sigterm() -> None:
     ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     program = f"{ignore}; print('up', flush=True); time.sleep(60)"
-    ended, lines_read = follow(python(program), seconds=1.0)
+    ended, lines_read = follow(python(program), enough=bool)
     assert (ended.ending, lines_read) == (Ending.DEADLINE, ["up"])
 
 
-TALKS = "import sys\nwhile True: sys.stdout.write('x' * 20_000 + '\\n')"
+TALKS = "import signal, sys\nsignal.alarm(60)\nwhile True: sys.stdout.write('x' * 20_000 + '\\n')"
 
 
 def slowly(lines: list[str]) -> None:
     """Listen at the pace of a recorder, behind that of who talks."""
-    time.sleep(0.001 * len(lines))
+    time.sleep(0.001 * len(lines))  # waits: a slow listener is the case
 
 
-def test_a_child_that_never_stops_talking_is_held_to_its_time_and_to_the_beat(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(supervisor, "HEARTBEAT_SECONDS", 0.2)
-    beats: list[float] = []
-    child = Child(python(f"import signal; signal.alarm(15)\n{TALKS}"), on_lines=slowly)
-    end = time.monotonic() + 1.0
-    ended = child.follow(deadline=lambda: end, heartbeat=lambda: not beats.append(time.monotonic()))
+def test_a_child_that_never_stops_talking_is_held_to_its_time_and_to_the_beat() -> None:
+    beats: list[bool] = []
+    ended = Child(python(TALKS), on_lines=slowly).follow(
+        deadline=lambda: 0.0 if len(beats) >= 2 else math.inf,
+        heartbeat=lambda: not beats.append(True),
+        heartbeat_seconds=0.1,
+    )
     assert ended.ending is Ending.DEADLINE
-    assert time.monotonic() - end < 3 and len(beats) >= 2
 
 
 def test_what_was_said_is_heard_in_time_though_the_child_talks_on() -> None:
-    child = Child(python(f"import signal; signal.alarm(15)\n{TALKS}"), on_lines=slowly)
-    begun = time.monotonic()
-    while time.monotonic() - begun < 1:
+    child = Child(python(TALKS), on_lines=slowly)
+    for _ in range(100):
         assert child.drain()
-    assert time.monotonic() - begun < 3
     child.end()
 
 
-def test_a_beat_that_says_stop_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "HEARTBEAT_SECONDS", 0.05)
+def test_a_beat_that_says_stop_ends_the_child() -> None:
     beats = iter([True, True, False])
-    ended, _ = follow(["sleep", "60"], heartbeat=lambda: next(beats))
+    ended, _ = follow(["sleep", "600"], heartbeat=lambda: next(beats))
     assert ended.ending is Ending.STOPPED
 
 
 @pytest.mark.parametrize("rest", ["", "import time; time.sleep(60)"], ids=["exits", "is stopped"])
 def test_a_daemon_that_left_the_session_dies_with_the_child(tmp_path: Path, rest: str) -> None:
-    _, lines_read = follow(python(LEAVES_A_DAEMON + rest), seconds=1.5, cwd=tmp_path)
+    ending = Ending.DEADLINE if rest else Ending.EXITED
+    enough = bool if rest else lambda lines: False
+    ended, lines_read = follow(python(LEAVES_A_DAEMON + rest), enough=enough, cwd=tmp_path)
+    assert ended.ending is ending
     assert lines_read == ["ready"]
-    assert gone(int((tmp_path / "daemon.pid").read_text()))
+    wait_for_end_of_daemon(tmp_path)
 
 
-def test_a_child_that_shouts_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "LINE_BYTES", 1 << 16)
-    ended, _ = follow(python("while True: print('x' * 4096, end='')"))
+def test_a_child_that_shouts_without_end_is_ended() -> None:
+    ended, _ = follow(python("while True: print('x' * 4096, end='')"), line_bytes=1 << 16)
     assert ended.ending is Ending.LONG_LINE
 
 
@@ -168,10 +177,8 @@ def test_a_child_that_was_heard_enough_is_ended_whoever_listened() -> None:
         raise OverflowError
 
     child = Child(python("import time; print('x', flush=True); time.sleep(60)"), on_lines=enough)
-    end = time.monotonic() + 20
-    while child.drain() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert child.follow(deadline=lambda: end).ending is Ending.FLOOD
+    until(lambda: not child.drain(), "the refusal of the listener")
+    assert child.follow(deadline=lambda: math.inf).ending is Ending.FLOOD
 
 
 def test_what_the_listener_raises_reaches_the_caller_and_ends_the_child(tmp_path: Path) -> None:
@@ -181,7 +188,7 @@ def test_what_the_listener_raises_reaches_the_caller_and_ends_the_child(tmp_path
     child = Child(python(LEAVES_A_DAEMON + "time.sleep(60)"), on_lines=refuse, cwd=tmp_path)
     with pytest.raises(ValueError, match="ready"):
         child.follow(deadline=lambda: float("inf"))
-    assert gone(int((tmp_path / "daemon.pid").read_text()))
+    wait_for_end_of_daemon(tmp_path)
 
 
 def test_nothing_is_left_when_the_asker_is_killed(tmp_path: Path) -> None:
@@ -197,4 +204,4 @@ def test_nothing_is_left_when_the_asker_is_killed(tmp_path: Path) -> None:
     assert client.stdout and b"ready" in client.stdout.readline()
     client.kill()
     client.wait()
-    assert gone(int((tmp_path / "daemon.pid").read_text()))
+    wait_for_end_of_daemon(tmp_path)
