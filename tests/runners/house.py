@@ -169,11 +169,13 @@ class House:
     def start_web(self) -> str:
         """Serve the sockets and pages; the address."""
         address = ["--bind", "127.0.0.1", "--port", str(self.web_port)]
-        self._start("web", [sys.executable, "-m", "daphne", *address, "arena.asgi:application"])
+        if "web" not in self.processes:
+            self._start("web", [sys.executable, "-m", "daphne", *address, "arena.asgi:application"])
         self.wait_until(lambda: listening(self.web_port), 20)
         return f"127.0.0.1:{self.web_port}"
 
     def _start(self, name: str, command: Sequence[str]) -> None:
+        assert name not in self.processes, f"{name} runs already, and could not be ended"
         with open(self.home / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
                 command, env=self.env, cwd=ROOT, stdout=log, stderr=log
