@@ -17,6 +17,8 @@ from django.contrib.auth import get_user_model
 from django.db import connections
 from django.db.models.signals import post_init
 
+pytest_plugins = ["tests.leftovers"]
+
 UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 HERE = Path(__file__).parent
 LONGEST_FIRST = """
@@ -29,7 +31,7 @@ evaluation/languages/test_cuda.py evaluation/importing/test_gpu_mode.py
 runners/agents/test_production_run.py evaluation/building/test_triton_cache.py
 evaluation/production/test_verdicts.py
 """.split()
-"""Workers run one file at a time: a long file that starts last would leave the others idle."""
+"""Files that workers start with: a long one that starts last would leave the others idle."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
