@@ -17,7 +17,7 @@ from django.contrib.auth import get_user_model
 from django.db import connections
 from django.db.models.signals import post_init
 
-pytest_plugins = ["tests.leftovers"]
+pytest_plugins = ["tests.costs", "tests.leftovers"]
 
 UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 HERE = Path(__file__).parent
