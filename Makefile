@@ -8,6 +8,15 @@ override ARENA_HOME := $(or $(ARENA_HOME),$(CURDIR)/.arena)
 override ARENA_HARNESSES := $(or $(ARENA_HARNESSES),$(ARENA_HOME)/harnesses)
 export PORT PYTHON ARENA_HOME ARENA_HARNESSES
 
+# What the tests that measure time depend on: the judge's timing, its sandboxed side, live models and tricks.
+SERIAL  = $(shell grep -rls mark.serial --include='*.py' tests)
+TIMED   = $(addprefix evaluation/,anticheat gates memory process production sandbox sandboxed timing) \
+          $(addprefix evaluation/,intervals.py pipeline.py session.py) tasks/production \
+          tests/evaluation/hostile tests/gains.py $(SERIAL)
+# Some tests wait, so one more than there are cores keeps these busy.
+WORKERS = $(shell echo $$(($$(nproc) + 1)))
+pytest  = $(BIN)/pytest $(if $(CI),--costs $(ARENA_HOME)/test-costs/$(1).txt)
+
 # A recipe that exits 1 has printed why. Under -q, make then exits 1 too and prints nothing itself.
 # Under -q only lines that begin with + run, like those of a sub-make. Under -n no line may run.
 ifeq (,$(findstring n,$(firstword -$(MAKEFLAGS))))
@@ -19,7 +28,7 @@ unexport MAKEFLAGS
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help arena agents test test-postgres test-gpu lint admin admit bench clean ready port extras
+.PHONY: help arena agents test test-timing test-postgres test-gpu lint admin admit bench clean ready port extras
 
 help:  ## list the targets
 	$(DO)@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,12 +39,15 @@ arena: ready port .venv/run.stamp  ## install what is missing and start the aren
 agents:  ## install the command lines of agents: claude, codex, gemini, opencode, qwen, mini
 	$(DO)@scripts/agents
 
-test: ready .venv/dev.stamp extras  ## run every test, including those in a browser
-	$(DO)@$(BIN)/pytest -m serial $$(grep -rls mark.serial --include='*.py' tests) && alone=0 || alone=$$?; \
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not serial" && exit $$alone
+test: ready .venv/dev.stamp extras  ## run every test; those that measure time where their files changed, and in CI
+	$(DO)@scripts/timing --if-changed $(TIMED) -- $(call pytest,timing) -m serial $(SERIAL) && alone=0 || alone=$$?; \
+	$(call pytest,parallel) -n $(WORKERS) -m "not serial" $(if $(CI),--ignore tests/arena) && exit $$alone
+
+test-timing: ready .venv/dev.stamp extras  ## run the tests that measure time
+	$(DO)@scripts/timing $(TIMED) -- $(call pytest,timing) -m serial $(SERIAL)
 
 test-postgres: ready .venv/dev.stamp extras  ## run tests/arena on a temporary PostgreSQL
-	$(DO)@scripts/postgres $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests/arena
+	$(DO)@scripts/postgres $(call pytest,postgres) -n $(WORKERS) tests/arena
 
 test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton, pytest; RESULTS=)
 	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu $(if $(RESULTS),--results $(RESULTS))

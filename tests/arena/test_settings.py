@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from django.db import connection
 
 PRINT = """
 import json
@@ -93,14 +92,6 @@ def test_database_url_selects_postgresql(repository, tmp_path):
     url = "postgres://me:pw@db.example/arena"
     found = settings_of(begin(repository, ARENA_HOME=tmp_path, DATABASE_URL=url))
     assert (found["engine"], found["name"]) == ("django.db.backends.postgresql", "arena")
-
-
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="settings of SQLite")
-def test_sqlite_uses_wal_and_immediate_transactions(db):
-    with connection.cursor() as cursor:
-        assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
-    assert connection.transaction_mode == "IMMEDIATE"
 
 
 def test_command_without_database_prints_one_line(repository: Path, tmp_path: Path):
