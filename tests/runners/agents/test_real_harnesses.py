@@ -7,6 +7,7 @@ the same calls, arguments and outputs, and the usage that the server told.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,10 +88,12 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[RealArena]:
+    if not shutil.which("node"):
+        skip_or_fail("Node.js is not installed")
     for harness in ALL:
         folder = "node_modules/.bin" if harness.package else "python/bin"
         if not (HARNESSES / folder / harness.program).exists():
-            skip_or_fail(f"{harness.program}: make agents")
+            skip_or_fail(f"{harness.program} is not installed: make agents")
     with RealArena(tmp_path_factory.mktemp("real"), server).at_work() as arena:
         yield arena
 
