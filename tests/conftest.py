@@ -16,6 +16,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connections
 from django.db.models.signals import post_init
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["tests.costs", "tests.leftovers"]
 
@@ -32,6 +33,10 @@ runners/agents/test_production_run.py evaluation/building/test_triton_cache.py
 evaluation/production/test_verdicts.py
 """.split()
 """Files that workers start with: a long one that starts last would leave the others idle."""
+ONE_BY_ONE = """
+evaluation/hostile/test_hostile.py
+""".split()
+"""Files whose tests are shared among workers: these have nothing in common that takes long."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,6 +75,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     rank = {HERE / name: index for index, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+class FilesAndTests(LoadScopeScheduling):
+    """Gives an idle worker the next file, or of some files the next test.
+
+    So a worker that has nothing left takes the work of all, and what the tests of one file share,
+    such as an arena of their own, is started once. `--dist worksteal` would part any file.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return nodeid if file.removeprefix("tests/") in ONE_BY_ONE else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndTests:
+    return FilesAndTests(config, log)
 
 
 def _point_at(url: str) -> None:
