@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from arena.accounts.attempts import address_of, count_attempt
 from arena.accounts.models import ApiToken, Scope, User
+from arena.accounts.names import skeleton
 from arena.audit.services import record_of_staff
 
 MAX_SIGN_UPS = 20
@@ -38,7 +39,7 @@ class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptab
         name = self.fields["username"]
         name.label = "Name"
         name.help_text = (
-            f"Shown beside your runs. At most {MAX_NAME} letters, digits and the signs @ . + - _"
+            f"Shown beside your runs. At most {MAX_NAME} letters from a to z, digits and @ . + - _"
         )
         self.fields["password1"].help_text = "At least 8 characters, and not a common password."
         self.fields["password2"].label = "Password again"
@@ -50,8 +51,16 @@ class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptab
             return ""
         if len(name) > MAX_NAME:
             raise ValidationError(f"A name has at most {MAX_NAME} characters.")
-        if name.lower() in RESERVED_NAMES:
+        if not name.isascii():
+            raise ValidationError(
+                "A name has letters from a to z, digits and the signs @ . + - _ only. "
+                "Your agents can have names in any script."
+            )
+        shape = skeleton(name)
+        if shape in map(skeleton, RESERVED_NAMES):
             raise ValidationError("This name is reserved. Choose another.")
+        if shape in map(skeleton, User.objects.values_list("username", flat=True)):
+            raise ValidationError("This name looks like that of another user. Choose another.")
         return name
 
     def clean(self) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -45,6 +47,8 @@ from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Split, to_json
 
 MAX_SLUG = 100
+JOINERS = dict.fromkeys((0x200C, 0x200D))
+"""Signs within words of some scripts, which cannot be printed alone."""
 
 
 @dataclass(frozen=True)
@@ -246,11 +250,14 @@ def external_agent(owner: User, name: str, model: str = "") -> Agent:
     Raises: Invalid for a name without letters; Conflict where the name is another's or has
     another model.
     """
-    if not slugify(name):
+    name = unicodedata.normalize("NFKC", name).strip()
+    if not any(map(str.isalnum, name)):
         raise Invalid(f"The name {name!r} has no letter or digit.", "Choose another name.")
-    slug = slugify(f"{owner.get_username()}-{name}")[:MAX_SLUG]
+    if not name.translate(JOINERS).isprintable():
+        raise Invalid("The name has a character that cannot be shown.", "Choose another name.")
+    slug = _external_slug(owner, name)
     values = {
-        "title": f"{name} ({owner.get_username()})"[:200],
+        "title": _external_title(owner, name),
         "adapter": EXTERNAL,
         "model": model,
         "owner": owner,
@@ -264,6 +271,22 @@ def external_agent(owner: User, name: str, model: str = "") -> Agent:
         has = f"the model {agent.model!r}" if agent.model else "no model"
         raise Conflict(f"Your agent {name!r} has {has}.", "Another model is another agent.")
     return agent
+
+
+def _external_title(owner: User, name: str) -> str:
+    return f"{name} ({owner.get_username()})"[:200]
+
+
+def _external_slug(owner: User, name: str) -> str:
+    """Return the slug of a user's agent, which is ASCII; a digest stands for other letters."""
+    slug = slugify(f"{owner.get_username()}-{name}")
+    if name.isascii() and slugify(name):
+        return slug[:MAX_SLUG]
+    title = _external_title(owner, name)
+    if here := Agent.objects.filter(adapter=EXTERNAL, owner=owner, title=title).first():
+        return here.slug
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{slug[: MAX_SLUG - 9]}-{digest}"
 
 
 def inherit(agent: Agent) -> None:

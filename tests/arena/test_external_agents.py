@@ -281,3 +281,44 @@ def test_external_runs_count_against_the_limits_of_their_user(caller, settings):
     settings.MAX_ACTIVE_RUNS = 1
     caller.start()
     assert caller.post("", ASKED).status_code == 429
+
+
+def test_agents_have_names_in_any_script(caller, client):
+    names = (
+        "\u722c\u5c71\u8005",
+        "\u722c\u5c71",
+        "\u0421\u043a\u0430\u043b\u043e\u043b\u0430\u0437",
+        "\u0995\u09cd\u09b7 2",
+        "caf\u00e9",
+        "cafe",
+        "\u06a9\u0648\u0647\u200c\u0646\u0648\u0631\u062f",
+    )
+    for name in names:
+        run = caller.start(external={"name": name})
+        again = caller.start(external={"name": name})
+        first, second = (Run.objects.get(pk=pk).agent for pk in (run, again))
+        assert first == second and first.title == f"{name} (alice)"
+        assert name in client.get(first.get_absolute_url()).content.decode()
+    assert Agent.objects.filter(adapter="external").count() == len(names)
+
+
+def test_name_of_an_agent_in_another_normal_form_is_the_same_agent(caller):
+    runs = [
+        caller.start(external={"name": name})
+        for name in ("cafe\u0301", "caf\u00e9", "\uff43af\u00e9")
+    ]
+    assert len({Run.objects.get(pk=run).agent_id for run in runs}) == 1
+
+
+@pytest.mark.parametrize("name", ["a\u202eb", "a\u200bb", "a\x1bb", "\u200c", "..."])
+def test_name_of_an_agent_that_cannot_be_shown_is_refused(caller, name):
+    refused = caller.post("", ASKED | {"external": {"name": name}})
+    assert refused.status_code == 422 and not Agent.objects.filter(adapter="external").exists()
+
+
+def test_agent_with_an_older_slug_keeps_it(caller, alice):
+    here = Agent.objects.create(
+        slug="alice-cafe", title="caf\u00e9 (alice)", adapter="external", owner=alice
+    )
+    run = caller.start(external={"name": "caf\u00e9"})
+    assert Run.objects.get(pk=run).agent == here

@@ -65,12 +65,39 @@ def test_sign_up_continues_on_this_site_only(client, target, opened):
         ({"username": "a b"}, "valid username"),
         ({"username": "x" * 41}, "at most 40"),
         ({"username": "\x00"}, "Null characters"),
+        ({"username": "\u0430lice"}, "letters from a to z"),  # a Cyrillic a
+        ({"username": "\u03b1lice"}, "letters from a to z"),  # a Greek alpha
+        ({"username": "\u0430\u0441\u0435"}, "letters from a to z"),  # all Cyrillic, reads as ace
+        ({"username": "al\u0131ce"}, "letters from a to z"),  # an i without its dot
+        ({"username": "\uff41\uff4c\uff49\uff43\uff45"}, "already exists"),  # full width
+        ({"username": "\U0001d41alice"}, "already exists"),  # a mathematical a
+        ({"username": "a\u0301lice"}, "letters from a to z"),
+        ({"username": "\u00e1lice"}, "letters from a to z"),
+        ({"username": "al\u200bice"}, "letters from a to z"),
+        ({"username": "a1ice"}, "looks like"),
+        ({"username": "aIice"}, "looks like"),
+        ({"username": "AL1CE"}, "looks like"),
+        ({"username": "Adm1n"}, "reserved"),
+        ({"username": "adrnin"}, "reserved"),
+        ({"username": "r00t"}, "reserved"),
     ],
 )
 def test_sign_up_refuses_and_says_why(client, alice, changes, message):
     page = client.post("/signup/", GOOD | changes)
     assert page.status_code == 422 and message in page.content.decode()
     assert User.objects.count() == 1
+
+
+@pytest.mark.parametrize("theirs", ["d\u00f3ra", "d0ra", "DORA", "\uff44ora"])
+def test_sign_up_refuses_a_name_like_one_that_an_operator_gave(client, theirs):
+    User.objects.create_user(theirs)
+    assert client.post("/signup/", GOOD).status_code == 422
+    assert User.objects.count() == 1
+
+
+@pytest.mark.parametrize("name", ["dora2", "d.ora", "Dora-x", "x@example.org", "bob+1", "_dora_"])
+def test_sign_up_takes_other_plain_names(client, alice, bob, name):
+    assert client.post("/signup/", GOOD | {"username": name}).status_code == 302
 
 
 def test_sign_up_after_too_many_attempts_gives_the_wait(client, one_period):
