@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from arena.home import make_private
+
 HEADLESS = os.environ.get("ARENA_HEADLESS") == "1"
 BASE_DIR = Path(__file__).resolve().parent.parent
 ARENA_HOME = Path(os.environ.get("ARENA_HOME", BASE_DIR / ".arena")).resolve()
@@ -27,7 +29,7 @@ def _secret_key() -> str:
     """Return the key of this installation; the first process that needs it makes it."""
     path = ARENA_HOME / "secret_key"
     if not path.exists():
-        ARENA_HOME.mkdir(parents=True, exist_ok=True)
+        make_private(ARENA_HOME)
         draft = ARENA_HOME / f".secret_key.{os.getpid()}"
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(50))
@@ -57,6 +59,9 @@ def _prefix() -> str:
         raise ValueError(f"ARENA_PREFIX is {prefix!r}: write a path, such as /arena.")
     return f"/{prefix}" if prefix else ""
 
+
+if ARENA_HOME.is_dir():  # an earlier version left it open to other users
+    make_private(ARENA_HOME)
 
 POOL = {"min_size": 1, "max_size": 32, "timeout": 10}
 """Connections that each process keeps to PostgreSQL, and the seconds to wait for one."""

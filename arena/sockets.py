@@ -66,9 +66,10 @@ async def follow_nudges(url: str, notify: Callable[[str], None]) -> None:
     """
     import redis.asyncio
 
+    keep: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
     while True:
         try:
-            client = redis.asyncio.from_url(url, socket_timeout=None, socket_keepalive=True)
+            client = redis.asyncio.from_url(url, socket_timeout=None, **keep)
             async with client, client.pubsub() as subscriber:
                 await subscriber.subscribe(CHANNEL)
                 while True:

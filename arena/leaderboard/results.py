@@ -28,14 +28,17 @@ from arena.leaderboard.columns import (
     replaced,
 )
 from arena.leaderboard.table import Catalog, ExperimentFacts, Table, TaskFacts, table_of
-from arena.runs.models import Evaluation, Experiment, Run, Standing
+from arena.runs.models import Experiment, Run, Standing
 from arena.runs.querysets import RunQuerySet
 from arena.runs.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state
-from arena.runs.states import RunStatus, Scope
+from arena.runs.states import RunStatus
 
 T = TypeVar("T")
 
-OF_RUN = ("experiment", "created_at", "started_at", "ended_at", "status", "rounds", *SCORES)
+OF_RUN = (
+    "experiment", "created_at", "started_at", "ended_at", "status", "rounds", "judge_version",
+    "noisy", *SCORES,
+)  # fmt: skip
 MAX_COMPUTED = 512
 """Boards and parts of boards that are kept for one state of the standings."""
 MAX_PLACES_READ = 50
@@ -116,8 +119,6 @@ def rows_of(runs: RunQuerySet) -> Rows:
     continuing = Run.objects.exclude(continues=None).order_by()
     columns = ("pk", "continues", "continues__cost_usd", "continues__tokens")
     before = {pk: rest for pk, *rest in continuing.values_list(*columns)}
-    finals = Evaluation.objects.filter(scope=Scope.FINAL, submission__run__in=runs.order_by())
-    judges = dict(finals.order_by().values_list("submission__run", "judge_version"))
     rows = []
     for each in found:
         place, run, spent, rest = each[:5], each[5], each[6:8], each[8:]
@@ -125,7 +126,7 @@ def rows_of(runs: RunQuerySet) -> Rows:
         while previous in before:
             previous, *more = before[previous]
             spent = plus(spent, (more[0], more[1]))
-        rows.append(_row(place, run, judges.get(run, ""), spent, 0, rest))
+        rows.append(_row(place, run, spent, 0, rest))
     return np.array(rows, COLUMNS)
 
 
@@ -187,28 +188,27 @@ def _places() -> Rows:
 
 
 def _standings(above: int) -> Rows:
-    names = (*PLACE_COLUMNS, "run__task_version", "run", "judge_version", "cost_usd", "tokens")
+    names = (*PLACE_COLUMNS, "run__task_version", "run", "cost_usd", "tokens")
     rows = Standing.objects.filter(version__gt=above).order_by("pk")
     found = rows.values_list(*names, "version", *(f"run__{name}" for name in OF_RUN))
     return np.array(
-        [_row(each[:5], each[5], each[6], each[7:9], each[9], each[10:]) for each in found], COLUMNS
+        [_row(each[:5], each[5], each[6:8], each[8], each[9:]) for each in found], COLUMNS
     )
 
 
 def _row(
     place: Sequence[int],
     run: str,
-    judge: str,
     spent: tuple[float | None, int | None],
     version: int,
     of_run: Sequence[Any],
 ) -> tuple[Any, ...]:
     """Return the columns of a run, from those that OF_RUN names."""
-    experiment, created, started, ended, status, rounds, *scores = of_run
+    experiment, created, started, ended, status, rounds, judge, noisy, *scores = of_run
     seconds = (ended - started).total_seconds() if started and ended else 0.0
     passed = status == RunStatus.PASSED
     times = created.timestamp(), seconds, rounds
-    return (*place, experiment or 0, version, run, judge, passed, *scores, *times, *spent)
+    return (*place, experiment or 0, version, run, judge, passed, noisy, *scores, *times, *spent)
 
 
 def _catalog() -> Catalog:

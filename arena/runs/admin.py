@@ -137,7 +137,7 @@ class BlobAdmin(ReadOnlyAdmin):
 @admin.register(Standing)
 class StandingAdmin(ReadOnlyAdmin):
     page_of = "run"
-    list_display = ["run", "task", "agent", "hardware", "repeat", "judge_version", "version"]
+    list_display = ["run", "task", "agent", "hardware", "repeat", "run__judge_version", "version"]
     list_filter = ["hardware", "agent"]
     list_select_related = ["run", "task__operator", "agent", "hardware"]
     search_fields = ["run__id", "task__operator__slug", "agent__slug"]

@@ -124,6 +124,10 @@ class Run(Scores, Quarantine):
     )
     """The interrupted run whose recorded model traffic this one replays before it goes on."""
     harness_version = models.CharField(max_length=100, blank=True)
+    judge_version = models.CharField(max_length=50, blank=True)
+    """Version of the judge of the verdict that it ended with; empty without a verdict."""
+    noisy = models.BooleanField(default=False)
+    """Whether the verdict that it passed with has a case whose interval stayed wide."""
     imported_at = models.DateTimeField(null=True, blank=True)
     imported_from = models.CharField(max_length=200, blank=True)
 
@@ -155,9 +159,10 @@ class Run(Scores, Quarantine):
 
     @property
     def slower_unseen(self) -> bool:
-        """Return whether it passed and is slower than the baseline on held-out cases."""
+        """Return whether it passed and is surely slower than the baseline on held-out cases."""
         high = self.unseen_high if self.unseen_high is not None else self.unseen_speedup
-        return self.status == RunStatus.PASSED and high is not None and high < 1
+        passed = self.status == RunStatus.PASSED and not self.noisy
+        return passed and high is not None and high < 1
 
     @property
     def is_external(self) -> bool:
@@ -422,7 +427,6 @@ class Standing(models.Model):
     hardware = models.ForeignKey(Hardware, models.CASCADE, related_name="+")
     repeat = models.PositiveIntegerField()
     run = models.OneToOneField(Run, models.CASCADE, related_name="standing")
-    judge_version = models.CharField(max_length=50, blank=True)
     cost_usd = models.FloatField(null=True, blank=True)
     tokens = models.PositiveBigIntegerField(null=True, blank=True)
     version = models.PositiveBigIntegerField(db_index=True)

@@ -20,10 +20,10 @@ from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
-from arena.runs.models import Evaluation, Run, SpeedRecord, Standing, StandingsState
+from arena.runs.models import Run, SpeedRecord, Standing, StandingsState
 from arena.runs.querysets import RunQuerySet
 from arena.runs.records import all_records, refresh_records
-from arena.runs.states import RUN_JUDGED, Scope, Visibility
+from arena.runs.states import RUN_JUDGED, Visibility
 
 NEWEST_FIRST = (F("created_at").desc(), F("id").desc())
 PLACE = ("task_version__task", "agent", "hardware", "repeat")
@@ -127,11 +127,9 @@ def rebuild(write: bool = True) -> Rebuilt:
 
 def _write(place: dict[str, int], run: Run, number: int) -> None:
     cost, tokens = _spent(run)
-    judge = Evaluation.objects.filter(submission__run=run, scope=Scope.FINAL)
     values = {
         "run": run,
         "version": number,
-        "judge_version": judge.values_list("judge_version", flat=True).first() or "",
         "cost_usd": cost,
         "tokens": tokens,
     }
@@ -168,8 +166,6 @@ def _computed(number: int) -> Iterable[Standing]:
     continuing = Run.objects.exclude(continues=None)
     names = ("pk", "continues", "continues__cost_usd", "continues__tokens")
     before = {pk: rest for pk, *rest in continuing.values_list(*names)}
-    finals = Evaluation.objects.filter(scope=Scope.FINAL).order_by()
-    judges = dict(finals.values_list("submission__run", "judge_version"))
     columns = ("pk", "task_version__task", "agent", "hardware", "repeat", "cost_usd", "tokens")
     for pk, task, agent, hardware, repeat, cost, tokens in newest.values_list(*columns):
         spent, previous = (cost, tokens), pk
@@ -182,7 +178,6 @@ def _computed(number: int) -> Iterable[Standing]:
             hardware_id=hardware,
             repeat=repeat,
             run_id=pk,
-            judge_version=judges.get(pk, ""),
             cost_usd=spent[0],
             tokens=spent[1],
             version=number,
@@ -191,7 +186,7 @@ def _computed(number: int) -> Iterable[Standing]:
 
 def _differences(computed: Iterable[Standing], records: Iterable[SpeedRecord]) -> int:
     """Return the number of stored and computed rows that have no equal on the other side."""
-    names = ("task", "agent", "hardware", "repeat", "run", "judge_version", "cost_usd", "tokens")
+    names = ("task", "agent", "hardware", "repeat", "run", "cost_usd", "tokens")
     should = {tuple(getattr(row, _attribute(name)) for name in names) for row in computed}
     kept = set(Standing.objects.values_list(*names))
     of_record = ("run", "since", "until", "beaten", "beaten_unseen")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
+import importlib.util
 import io
+import pkgutil
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -17,21 +20,42 @@ PURE_MODULES = frozenset(
 _CALLS = frozenset(
     "__import__ breakpoint compile delattr eval exec globals input locals open vars".split()
 )
+_VALUES = frozenset("__import__ eval exec getattr globals open".split())
+"""Functions that may not be passed on under another name either."""
 _DUNDERS = frozenset(
-    "__builtins__ __class__ __closure__ __code__ __dict__ __getattribute__ __globals__"
-    " __loader__ __mro__ __spec__ __subclasses__ __traceback__ with_traceback gi_frame cr_frame"
-    " ag_frame f_back f_globals f_locals f_builtins tb_frame tb_next _getframe".split()
+    "__base__ __bases__ __builtins__ __class__ __closure__ __code__ __dict__ __getattribute__"
+    " __globals__ __import__ __loader__ __mro__ __self__ __spec__ __subclasses__ __traceback__"
+    " with_traceback gi_frame cr_frame ag_frame f_back f_globals f_locals f_builtins tb_frame"
+    " tb_next _getframe".split()
 )
 _MACHINE = frozenset(
-    "builtins ctypes gc importlib inspect io multiprocessing os pathlib platform shutil socket"
-    " subprocess sys tempfile threading traceback warnings weakref".split()
+    "asyncio builtins codecs concurrent copyreg ctypes gc glob importlib inspect io linecache"
+    " logging marshal mmap multiprocessing os pathlib pickle pkgutil platform posix posixpath"
+    " runpy shutil socket subprocess sys tempfile thread threading traceback warnings"
+    " weakref".split()
 )
 """Modules that an allowed one may have imported, and that must not be used through it."""
+_NEVER = frozenset("builtins ctypes importlib os posix shutil socket subprocess sys".split())
+"""Those that are refused as an attribute of anything, which may be a module by another name."""
+_FILES = frozenset(
+    "from_file fromfile tofile memmap dump _dump_snapshot _write_file _set_from_file"
+    " _new_with_file _new_shared_filename_cpu _new_using_filename_cpu _new_using_fd_cpu"
+    " _share_filename_cpu_ _share_fd_cpu_".split()
+)
+"""Methods of storages and arrays that read or write files."""
 _TORCH_PARTS = tuple(
     f"torch.{part}."
-    for part in "classes compile distributed export hub jit library load multiprocessing package"
-    " save utils ops.load_library from_file serialization _C _dynamo _inductor".split()
+    for part in "classes compile compiler.load_cache_artifacts distributed export hub jit library"
+    " load multiprocessing package save utils ops.load_library from_file serialization _C _dynamo"
+    " _inductor".split()
 )
+_TORCH_MODULES = frozenset(
+    "__future__ accelerator amp autograd backends compiler cpu cuda distributions fft func"
+    " functional linalg masked nested nn optim overrides quasirandom random return_types signal"
+    " sparse special types version xpu".split()
+)
+"""Modules in PyTorch's package that a source may use; all others there are refused."""
+_GETTERS = ("operator.attrgetter.", "operator.methodcaller.")
 MAX_PATH = 200
 """Characters of a dotted name that are read; all names in the rules are shorter."""
 MAX_QUOTED = 120
@@ -62,8 +86,24 @@ class Source:
         self._paths: dict[ast.AST, str] = {}
         self._texts: dict[ast.AST, str] = {}
         self._of_modules: set[ast.AST] = set()
+        self._names: dict[str, str] = {}
         for node in reversed(self.nodes):  # inner ones first, so that each is resolved once
             self._resolve(node)
+        if renamed := self._renamed():
+            self._names = renamed
+            for node in reversed(self.nodes):
+                self._resolve(node)
+
+    def _renamed(self) -> dict[str, str]:
+        """Return the names that assignments bind to a module or a name of one: `t = torch`."""
+        found: dict[str, str] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for target in targets:
+                    if node.value in self._of_modules and isinstance(target, ast.Name):
+                        found.setdefault(target.id, self.path(node.value))
+        return found
 
     def _resolve(self, node: ast.AST) -> None:
         """Add the dotted name or the string of a node, from those of its parts."""
@@ -74,7 +114,8 @@ class Source:
             if left is not None and right is not None:
                 self._texts[node] = (left + right)[:MAX_PATH]
         elif isinstance(node, ast.Name):
-            self._paths[node] = self.modules.get(node.id, node.id)[:MAX_PATH]
+            path = self.modules.get(node.id) or self._names.get(node.id, node.id)
+            self._paths[node] = path[:MAX_PATH]
             if node.id in self.modules:
                 self._of_modules.add(node)
         elif isinstance(node, ast.Attribute | ast.Subscript):
@@ -83,7 +124,7 @@ class Source:
             path = self._paths.get(node.value, "")
             if path and isinstance(node, ast.Attribute):
                 whole = path if len(path) == MAX_PATH else f"{path}.{node.attr}"
-                self._paths[node] = whole[:MAX_PATH]
+                self._paths[node] = _from_torch(whole)[:MAX_PATH]
 
     def reject(self, node: ast.AST, rule: str, message: str) -> Rejected:
         return Rejected(rule, f"{self.name}:{getattr(node, 'lineno', 1)}: {message}")
@@ -126,15 +167,27 @@ def check_source(
         raise source.reject(source.tree, "encoding", f"{source.encoding}; a source is UTF-8")
     if source.too_deep:
         raise source.reject(source.tree, "nesting", "nested too deeply to be read")
+    called = {node.func for node in source.nodes if isinstance(node, ast.Call)}
     for node in source.nodes:
         for module in _imported_by(node):
-            known = module.partition(".")[0] in modules and not _within_torch(module)
-            if module not in exempt and not known:
+            if module not in exempt and not _may_be_imported(module, modules):
                 allowed = ", ".join(sorted(modules - {"__future__"}))
                 message = f"`{module[:MAX_PATH]}` may not be imported here; these may: {allowed}"
                 raise source.reject(node, "import", message)
         if violation := _violation(source, node, exempt):
             raise source.reject(node, *violation)
+        if isinstance(node, ast.Name) and node.id in _VALUES and node not in called:
+            raise source.reject(node, "call", f"`{node.id}` has no place in a kernel")
+
+
+def _may_be_imported(module: str, modules: frozenset[str]) -> bool:
+    """Return whether a source may import a dotted name: a module, or a name of one."""
+    first, *inner = module.split(".")
+    if first not in modules or _is_refused(_from_torch(module)):
+        return False
+    if inner[1:] and inner[-1] == "*":  # without a list of its names, a module has its imports
+        return False
+    return not any(name.strip("_") in _MACHINE or name in _FILES for name in inner)
 
 
 def _violation(source: Source, node: ast.AST, exempt: frozenset[str]) -> tuple[str, str] | None:
@@ -143,16 +196,28 @@ def _violation(source: Source, node: ast.AST, exempt: frozenset[str]) -> tuple[s
         function = node.func
         if isinstance(function, ast.Name) and function.id in _CALLS:
             return "call", f"`{function.id}(...)` has no place in a kernel"
-        if source.path(function) == "setattr" and any(map(source.of_module, node.args[:1])):
+        of_module = any(map(source.of_module, node.args[:1]))
+        if source.path(function) == "setattr" and of_module:
             return "patching", f"`{source.quote(node.args[0])}` is not yours to change"
-    name = node.attr if isinstance(node, ast.Attribute) else source.spelled(node)
-    if name in _DUNDERS:
-        return "introspection", f"`{name}` has no place in a kernel"
+        if source.path(function) == "getattr" and of_module:
+            return "introspection", f"`{source.quote(node)}` hides its name; write it with a dot"
+    names = [node.attr] if isinstance(node, ast.Attribute) else [source.spelled(node)]
+    if isinstance(node, ast.MatchClass):
+        names = node.kwd_attrs
+    elif isinstance(node, ast.Name):
+        names = [node.id]
+    for name in names:
+        if name in _DUNDERS:
+            return "introspection", f"`{name}` has no place in a kernel"
+        if name in _FILES or (
+            name.strip("_") in _NEVER and isinstance(node, ast.Attribute | ast.MatchClass)
+        ):
+            return "introspection", f"`{source.quote(node) or name}` is not for kernels"
     if isinstance(node, ast.Attribute):
-        if node.attr in _MACHINE and source.of_module(node):
+        if node.attr.strip("_") in _MACHINE and source.of_module(node):
             return "introspection", f"`{source.quote(node)}` is not for kernels"
         path = source.path(node)
-        if path not in exempt and _within_torch(path):
+        if path not in exempt and _is_refused(path):
             return "call", f"`{path}` has no place in a kernel"
     changed = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
     if changed and source.of_module(node):
@@ -218,6 +283,24 @@ def _imported_by(node: ast.AST) -> list[str]:
     return []
 
 
-def _within_torch(path: str) -> bool:
-    """Return whether a dotted name is in a part of PyTorch that is refused."""
-    return f"{path}.".startswith(_TORCH_PARTS)
+def _from_torch(path: str) -> str:
+    """Return a dotted name from its last `torch` on: PyTorch's modules have imported PyTorch."""
+    head, inner, rest = f"{path}.".rpartition(".torch.")
+    return f"torch.{rest}".rstrip(".") if inner and head.startswith("torch") else path
+
+
+def _is_refused(path: str) -> bool:
+    """Return whether a dotted name is in a part of PyTorch or of `operator` that is refused."""
+    if f"{path}.".startswith((*_TORCH_PARTS, *_GETTERS)):
+        return True
+    first, _, rest = path.partition(".")
+    part = rest.partition(".")[0]
+    return first == "torch" and part in _torch_modules() - _TORCH_MODULES
+
+
+@functools.cache
+def _torch_modules() -> frozenset[str]:
+    """Return the modules in PyTorch's package, which is not imported; empty without it."""
+    found = importlib.util.find_spec("torch")
+    folders = found and found.submodule_search_locations
+    return frozenset(module.name for module in pkgutil.iter_modules(folders or ()))

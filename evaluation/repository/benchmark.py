@@ -10,7 +10,6 @@ The code of a candidate runs in the process that takes these times, so it could 
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import statistics
 import time
@@ -29,6 +28,8 @@ from evaluation.types import Measurement, Reason, Split
 
 MAX_CASES = 100
 MAX_NAME = 100
+MIN_US = 0.001
+"""A nanosecond, the unit of the finest clocks."""
 SHOWN = 300
 """Characters of a line that a message shows."""
 
@@ -63,11 +64,13 @@ def times(checkout: Checkout, seed_of_verdict: str) -> Times:
     """Run the benchmark once. Raises SubmissionError."""
     nonce = secrets.token_hex(16)
     command = checkout.task.commands[BENCHMARK]
+    started = time.perf_counter()
     completed = checkout.run(command, {NONCE: nonce, SEED: seed_of_verdict})
+    took_us = (time.perf_counter() - started) * 1e6
     if completed.returncode:
         reason = failure(completed)
         raise SubmissionError(reason, f"the benchmark failed: {ended(completed)}{tail(completed)}")
-    return parse(completed.stdout, nonce)
+    return parse(completed.stdout, nonce, took_us)
 
 
 def failure(completed: Completed) -> Reason:
@@ -84,8 +87,11 @@ def tail(completed: Completed) -> str:
     return f": {lines[-1][:SHOWN]}" if lines else ""
 
 
-def parse(text: str, nonce: str) -> Times:
-    """Return the times of the one JSON line. Raises SubmissionError(PROTOCOL)."""
+def parse(text: str, nonce: str, took_us: float) -> Times:
+    """Return the times of the one JSON line, of a command that took `took_us` as a whole.
+
+    Raises: SubmissionError(PROTOCOL).
+    """
     found = [line for line in map(_object, text.splitlines()) if line is not None]
     if len(found) != 1:
         count = f"{len(found)} JSON lines" if found else "no JSON line"
@@ -97,12 +103,14 @@ def parse(text: str, nonce: str) -> Times:
     if not isinstance(cases, dict) or not 0 < len(cases) <= MAX_CASES:
         _refuse(f"the benchmark's `times_us` must be an object of 1 to {MAX_CASES} cases")
     for name, value in cases.items():
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not (number and 0 < value < math.inf):
-            _refuse(f"case {name[:MAX_NAME]}: its time must be microseconds above 0")
         if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
             _refuse(f"names of cases have 1 to {MAX_NAME} characters that can be printed")
-    return {name: float(value) for name, value in cases.items()}
+        if not (isinstance(value, float) and MIN_US <= value <= took_us):
+            _refuse(
+                f"case {name}: its time must be a number of microseconds, at least {MIN_US:g} and "
+                f"at most the {took_us:.0f} that the whole command took"
+            )
+    return dict(cases)
 
 
 def _object(line: str) -> dict[str, Any] | None:
@@ -110,7 +118,7 @@ def _object(line: str) -> dict[str, Any] | None:
     if not line.lstrip().startswith("{"):
         return None
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_int=float)  # an integer of 400 digits is infinite
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and {"nonce", "times_us"} & found.keys() else None

@@ -19,13 +19,21 @@ class Service:
     """A command that runs as long as the arena does; its output goes to `log`."""
 
     def __init__(
-        self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str],
+        cwd: Path,
+        umask: int = -1,
     ) -> None:
         self.name = name
         self.log = log
         self._command = under_subreaper(command, GRACE_SECONDS)
         self._env = env
         self._cwd = cwd
+        self._umask = umask
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._due_at = 0.0
@@ -43,6 +51,7 @@ class Service:
                 stderr=log,
                 env=self._env,
                 cwd=self._cwd,
+                umask=self._umask,
                 start_new_session=True,
             )
         self._started_at = time.monotonic()

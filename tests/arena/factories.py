@@ -160,7 +160,7 @@ def judged_run(by: str, on: str = "relu", speedup: float | None = None, **more: 
         numbers = {"speedup": speedup, "low": speedup / width, "high": speedup * width}
         numbers |= {f"unseen_{name}": value for name, value in numbers.items()}
     status = "passed" if speedup else "failed"
-    values = {"status": status, **numbers, **more}
+    values = {"status": status, "rounds": 1, "judge_version": "1", **numbers, **more}
     run = Run.objects.create(task_version=version, agent=agent, **values)
     keep_standing(run)
     return run

@@ -16,8 +16,7 @@ from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.leaderboard import boards
 from arena.leaderboard.boards import Filters
 from arena.leaderboard.intervals import RUN_LOG_STD, ratio
-from arena.runs.models import Evaluation, Run
-from arena.runs.standings import rebuild
+from arena.runs.models import Run
 from evaluation.types import Interval
 from tests.arena.factories import finished, judged_run
 
@@ -118,9 +117,7 @@ def test_board_page_with_mixed_judge_versions_says_so(start, client):
     finished(start())
     address = reverse("leaderboard")
     assert "This board mixes results of judge versions" not in client.get(address).content.decode()
-    finished(start(repeat=1))
-    Evaluation.objects.filter(submission__run__repeat=1).update(judge_version="2")
-    rebuild()
+    finished(start(repeat=1), judge_version="2")
     assert "This board mixes results of judge versions 1, 2" in client.get(address).content.decode()
 
 

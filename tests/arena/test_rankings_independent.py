@@ -306,13 +306,11 @@ def test_newest_run_of_a_place_counts_across_task_versions(client, hardware):
 
 def test_judge_versions_are_those_of_the_runs_under_the_filters(client, start, hardware):
     """Two versions mix on the board of all runs, and one alone is on the board of an experiment."""
-    from arena.runs.models import Evaluation, Experiment
+    from arena.runs.models import Experiment
 
     experiment = Experiment.objects.create(slug="pair", title="Pair", plan={"repeats": 1})
     finished(start())
-    run = finished(start(repeat=1, experiment=experiment))
-    Evaluation.objects.filter(submission__run=run).update(judge_version="2")
-    keep_standing(run)
+    finished(start(repeat=1, experiment=experiment), judge_version="2")
     mixed = "This board mixes results of judge versions 1, 2"
     assert mixed in client.get("/leaderboard/").content.decode()
     page = client.get("/leaderboard/?experiment=pair")

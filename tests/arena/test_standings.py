@@ -35,7 +35,7 @@ def test_verdict_that_ends_a_run_makes_its_standing(start):
     before = state()
     run = finished(start())
     assert standing_ids() == {run.pk}
-    assert Standing.objects.get().judge_version == "1"
+    assert Standing.objects.get().run.judge_version == "1"
     assert state().number > before.number and state().epoch == before.epoch
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import os
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -16,7 +18,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+import redis.asyncio
+from dramatiq import Message
+from dramatiq.brokers.redis import RedisBroker
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
+from arena import sockets
 from runners import launcher
 from tests.conftest import free_port
 from tests.runners.house import ROOT
@@ -144,6 +152,9 @@ class Arena:
     def __init__(self, home: Path) -> None:
         tasks = home.parent / "tasks"
         tasks.mkdir()
+        home.mkdir()
+        home.chmod(0o755)  # as an earlier version left it
+        (home / "redis.url").write_text("redis://127.0.0.1:6379/0\n")
         (tasks / TASK).symlink_to(ROOT / "tasks" / TASK)
         self.env = environment(home, ARENA_TASKS=str(tasks))
         self.output = home.parent / "said.txt"
@@ -199,15 +210,19 @@ def test_an_arena_comes_up_mends_itself_and_ends_with_all_that_it_started(arena:
     home = Path(arena.env["ARENA_HOME"])
     assert f"an arena runs in {home} already" in refusal(home)
     arena.said("starting: build worker, ")
+    files = ("", "arena.sqlite3", "redis.url", "logs", "logs/web-server.log", "valkey/socket")
+    modes = {name: stat.S_IMODE((home / name).stat().st_mode) for name in files}
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    assert arena.member("valkey-server").net_connections("inet") == []
 
     for name, words in (("web server", "daphne"), ("valkey", "valkey-server")):
         arena.member(words).kill()
         arena.said(f"{name} ended with status 137")
         arena.said(f"{name} is started again")
     arena_url = (home / "redis.url").read_text()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not answers(arena):
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "the web server does not answer again"
         time.sleep(0.2)
 
     family = arena.family()
@@ -223,6 +238,53 @@ def answers(arena: Arena) -> bool:
         return arena.status() == 200
     except OSError:
         return False
+
+
+async def first_nudge(url: str) -> str:
+    """Return the group of the first nudge that arrives; one is sent until then."""
+    arrived: asyncio.Queue[str] = asyncio.Queue()
+    listener = asyncio.create_task(sockets.follow_nudges(url, arrived.put_nowait))
+    try:
+        async with asyncio.timeout(60), redis.asyncio.from_url(url) as sender:
+            while not await sender.publish(sockets.CHANNEL, "board"):
+                assert not listener.done(), await listener
+                await asyncio.sleep(0)
+            return await arrived.get()
+    finally:
+        listener.cancel()
+
+
+def test_embedded_valkey_answers_only_with_its_password(tmp_path: Path) -> None:
+    home = tmp_path / "a home"
+    home.mkdir()
+    command = launcher._valkey_command(home)
+    url = (home / "redis.url").read_text().strip()
+    assert launcher._valkey_command(home) == command
+    assert (home / "redis.url").read_text().strip() == url, "workers keep their address"
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis.from_url(url, retry=Retry(ConstantBackoff(0.1), 100)) as client:
+            assert client.set("queue", "1")
+        other = redis.Redis(unix_socket_path=str(home / "valkey" / "socket"))
+        with other, pytest.raises(redis.AuthenticationError):
+            other.flushall()
+        assert asyncio.run(first_nudge(url)) == "board"
+        broker = RedisBroker(url=url)
+        broker.declare_queue("build")
+        broker.enqueue(
+            Message(queue_name="build", actor_name="build", args=(), kwargs={}, options={})
+        )
+        assert broker.client.llen("dramatiq:build") == 1
+    finally:
+        server.kill()
+        server.wait()
+    files = [home / "redis.url", home / "valkey" / "valkey.conf"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_home_with_too_long_a_path_for_a_socket_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(launcher.CannotStart, match="ARENA_HOME="):
+        launcher._valkey_command(tmp_path / ("long" * 30))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from arena import queue, sockets
 from arena.errors import Conflict
+from arena.runs.judges import judged_by
 from arena.runs.models import Evaluation, Run, Scores
 from arena.runs.records import refresh_records
 from arena.runs.standings import keep_standing
@@ -79,6 +80,7 @@ def replace_verdict(
         fault=fault,
         task_version=evaluation.judged_version,
         **{name: scores.get(name) for name in SCORES},
+        **judged_by(before.pk),
     )
     if before.task_version_id != evaluation.judged_version.pk:
         refresh_records(before.task_version_id, before.hardware_id)  # a run has one record

@@ -27,6 +27,7 @@ from arena.errors import (
     QuotaExceeded,
     UserError,
 )
+from arena.runs.judges import judged_by
 from arena.runs.models import Evaluation, Experiment, Run
 from arena.runs.quotas import RUNS, check_day, lock_owner
 from arena.runs.spending import spending
@@ -196,6 +197,8 @@ def end_run(
     now = timezone.now()
     with transaction.atomic():
         spent = spending(run_id)
+        if status in RUN_JUDGED:
+            results |= judged_by(run_id)
         active = Run.objects.active().filter(pk=run_id, **condition)
         if not active.update(
             status=status,

@@ -21,6 +21,7 @@ from arena import sockets
 from arena.audit.services import record
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion
 from arena.errors import NotFound
+from arena.runs.judges import judged_by
 from arena.runs.models import (
     Blob,
     Evaluation,
@@ -224,7 +225,9 @@ def _store(line: Line, source: str, redacted: bool) -> tuple[str, bool]:
                 ids[f"evaluation-{judged['id']}"] = f"evaluation-{evaluation.pk}"
             if submission.round == line.run["final_round"]:
                 run.final = submission
-        run.save(update_fields=["final"])
+        for name, value in judged_by(run_id).items():
+            setattr(run, name, value)
+        run.save(update_fields=["final", "judge_version", "noisy"])
         keep_standing(run)
         blobs = {digest: _blob(digest, content, redacted) for digest, content in line.blobs.items()}
         Event.objects.bulk_create(_event(run, data, ids, blobs, redacted) for data in line.events)

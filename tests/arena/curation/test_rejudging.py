@@ -62,7 +62,7 @@ def test_new_verdict_counts_once_it_has_ended_and_the_old_one_is_kept(
     (new,) = active()
     run.refresh_from_db()
     assert (run.status, run.speedup) == ("passed", 2.0)
-    assert Standing.objects.get().judge_version == "1"
+    assert Standing.objects.get().run.judge_version == "1"
 
     judge(new, report(speedup=1.5, unseen=1.2, judge_version=JUDGE_VERSION))
     run.refresh_from_db()
@@ -71,7 +71,7 @@ def test_new_verdict_counts_once_it_has_ended_and_the_old_one_is_kept(
     assert (run.status, run.speedup, run.unseen_speedup) == ("passed", 1.5, 1.2)
     assert (old.scope, new.scope) == ("past", "final")
     assert (old.speedup, old.judge_version, old.task_version) == (2.0, "1", run.task_version)
-    assert Standing.objects.get().judge_version == JUDGE_VERSION
+    assert Standing.objects.get().run.judge_version == JUDGE_VERSION
     assert SpeedRecord.objects.get().run == run
     assert rebuild(write=False).wrong == 0
     assert run.events.count() == events

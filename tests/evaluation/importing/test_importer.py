@@ -17,7 +17,28 @@ from evaluation.tracks.load import load_task
 from tests.evaluation.importing.suite_checkout import LICENCE, SCALED, commit, path_of, problem
 
 pytestmark = pytest.mark.timeout(600)
-ESCAPE = 'torch.ones(9, device="cpu").numpy().tofile("{path}")'
+ESCAPE = 'getattr(torch.ones(9, device="cpu").numpy(), "file".join(["to", ""]))("{path}")'
+HOSTILE = """import torch
+import torch.nn as nn
+from torch import os
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        try:
+            os.makedirs("{path}", exist_ok=True)
+        except OSError:
+            pass
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.rand(64, 96)]
+
+
+def get_init_inputs():
+    return []
+"""
 SUITE = suites()["kernelbench"]
 
 
@@ -36,6 +57,7 @@ def checkout(tmp_path_factory) -> Path:
         path_of(6, "Syntax"): SCALED.replace("def forward(", "def forward("[:-1]),
         path_of(7, "Edited"): SCALED,
         path_of(8, "Missing"): SCALED,
+        path_of(19, "ReLU"): HOSTILE.format(path=root.parent / "escaped"),
         path_of(9, "Again"): SCALED.replace('    """Scales the columns."""\n\n', ""),
         "KernelBench/level4/1_Hub.py": SCALED,
     }
@@ -65,7 +87,7 @@ def test_import_of_good_problems_gives_tasks(first, checkout, target):
         "kb1_1_scaled",
         "kb1_9_again",
     ]
-    assert len(first.outcomes) == 9  # level 4 is left out
+    assert len(first.outcomes) == 10  # level 4 is left out
     task = load_task(target / "kernelbench", "kb1_1_scaled", "torch-to-torch", "cpu")
     assert [a.name for a in task.operator.arguments] == ["x", "weight", "out"]
     assert "Scales the columns." in task.operator.prompt
@@ -91,6 +113,7 @@ def test_import_keeps_the_file_with_its_origin(first, checkout, target):
         ("4", "escaped"),
         ("5", "`socket` may not be imported"),
         ("6", "not valid Python: line 13"),
+        ("19", "`torch.os` may not be imported"),
         ("7", "differs from the commit"),
         ("8", "differs from the commit"),
     ],
@@ -105,7 +128,7 @@ def test_import_finds_the_same_computation_by_its_fingerprint(first):
     assert duplicates([table]) == {
         first.outcomes[0].fingerprint: ["kernelbench/kb1_1_scaled", "kernelbench/kb1_9_again"]
     }
-    assert table["counts"] == {"problems": 9, FIRST_CLASS: 2, REFUSED: 7}
+    assert table["counts"] == {"problems": 10, FIRST_CLASS: 2, REFUSED: 8}
 
 
 def test_second_import_changes_nothing(first, checkout, target):

@@ -103,7 +103,22 @@ def test_new_file_of_a_glob_is_built(answer: RepositoryTask, cache: Path) -> Non
     [
         ('[ "$0" = build.sh ] || exit 0', "the benchmark printed no JSON line"),
         ("answer=42; ARENA_NONCE=0; time=1", "the benchmark's nonce is not that of ARENA_NONCE"),
-        ("answer=42; time=0", "case one: its time must be microseconds above 0"),
+        *(
+            (f"answer=42; time={time}", "case one: its time must be a number of microseconds, at")
+            for time in (
+                "0",
+                "-1",
+                "true",
+                "NaN",
+                "Infinity",
+                "1e400",
+                "1e-300",
+                "0.0009",
+                "3600e6",
+                "9" * 400,
+                "9" * 5000,
+            )
+        ),
         (
             'answer=42; time=1; printf \'{"nonce": "", "times_us": {}}\\n\'',
             "the benchmark printed 2 JSON lines",
@@ -218,7 +233,7 @@ def test_both_commands_get_the_seed_of_the_verdict(tmp_path: Path, cache: Path) 
             tmp_path,
             {
                 "tests/check.sh": '[ -n "$ARENA_SEED" ]\n',
-                "bench.sh": f'{bench} "$ARENA_NONCE" "${{ARENA_SEED}}1"\n',
+                "bench.sh": f'{bench} "$ARENA_NONCE" "1.${{ARENA_SEED}}"\n',
             },
         )
     )

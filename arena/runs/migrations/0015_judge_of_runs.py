@@ -1,0 +1,42 @@
+from django.db import migrations, models
+from django.db.models import Exists, OuterRef, Subquery
+from django.db.models.functions import Coalesce
+
+
+def name_judges(apps, schema_editor):
+    """Fill both columns from the final verdict of each run, else from that of its last round."""
+    Run, Evaluation = apps.get_model("runs", "Run"), apps.get_model("runs", "Evaluation")
+    judged = Evaluation.objects.filter(submission__run=OuterRef("pk")).exclude(judge_version="")
+    finals = judged.filter(scope="final").order_by("-submission__round")
+    rounds = judged.filter(scope="round").order_by("-submission__round")
+    ended = Run.objects.filter(status__in=("passed", "failed"))
+    ended.update(
+        judge_version=Coalesce(
+            Subquery(finals.values("judge_version")[:1]),
+            Subquery(rounds.values("judge_version")[:1]),
+            models.Value(""),
+        )
+    )
+    noisy = finals.filter(verdict="passed", noisy=True)
+    ended.filter(Exists(noisy), status="passed").update(noisy=True)
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("runs", "0014_measurement_without_dtype"),
+    ]
+
+    operations = [
+        migrations.RemoveField(model_name="standing", name="judge_version"),
+        migrations.AddField(
+            model_name="run",
+            name="judge_version",
+            field=models.CharField(blank=True, max_length=50),
+        ),
+        migrations.AddField(
+            model_name="run",
+            name="noisy",
+            field=models.BooleanField(default=False),
+        ),
+        migrations.RunPython(name_judges, migrations.RunPython.noop),
+    ]
