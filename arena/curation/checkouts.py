@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -17,11 +18,15 @@ from arena.curation.files import MAX_FILE_BYTES, MAX_FILES, BadFiles
 from arena.curation.models import Draft
 from arena.curation.validation import problems_of
 from arena.errors import Conflict, NotFound
+from evaluation.sandbox import untrusted_files
 
 CREATE, UPDATE, SKIP, ERROR = "create", "update", "skip", "error"
 MAX_DEPTH = 3
 MAX_TASKS = 300
 MAX_ENTRIES = 20_000
+MAX_GIT_BYTES = 1 << 20
+_REF = re.compile(r"ref: (refs/[\w./+#@%-]+)\s*", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -164,18 +169,30 @@ def commit_of(folder: Path) -> str:
         if not place.is_relative_to(root):
             break
         git = place / ".git"
-        try:
-            head = (git / "HEAD").read_text()[:200].strip()
-            if not head.startswith("ref: refs/"):
-                return head[:40]
-            name = head.removeprefix("ref: ")
-            if ".." in name:
-                return ""
-            if (git / name).is_file():
-                return (git / name).read_text()[:40]
-            for line in (git / "packed-refs").read_text().splitlines():
-                if line.endswith(f" {name}"):
-                    return line[:40]
-        except (OSError, UnicodeDecodeError):
+        head = _read_of_git(git, "HEAD")
+        if not (ref := _REF.match(head)):
+            if head:
+                return _commit_in(head)
             continue
+        name = ref[1]
+        if ".." in name:
+            return ""
+        if commit := _commit_in(_read_of_git(git, name)):
+            return commit
+        packed = _read_of_git(git, "packed-refs").splitlines()
+        return next((_commit_in(line) for line in packed if line.endswith(f" {name}")), "")
     return ""
+
+
+def _read_of_git(git: Path, name: str) -> str:
+    """Return the beginning of a file of Git; empty where there is none, or a link on the way."""
+    path = git / name
+    if os.path.realpath(path) != str(path):
+        return ""
+    return untrusted_files.read(path, MAX_GIT_BYTES).decode("ascii", "replace")
+
+
+def _commit_in(text: str) -> str:
+    """Return the first 40 digits of a commit at the beginning of a text; empty without them."""
+    found = _COMMIT.match(text)
+    return found[0] if found else ""

@@ -21,6 +21,7 @@ MAX_ADDRESS_BYTES = 8 << 30
 """Address space of a compiler."""
 MAX_TEXT, MAX_LISTING = 64_000, 400_000
 """Characters of a compiler's output and of an assembly listing."""
+MAX_LISTING_BYTES = 4 * MAX_LISTING
 
 Reader = Callable[[str], tuple[Sequence[Diagnostic], dict[str, dict[str, int]]]]
 """Finds the diagnostics and each kernel's resources in a compiler's output."""
@@ -124,17 +125,17 @@ def _compile(
         """Return the text with file names as their author wrote them."""
         return text.replace(f"{work}/", "").replace(f"{folder}/", "")
 
-    ok = completed.returncode == 0 and artefact.is_file()
+    ok = completed.returncode == 0 and untrusted_files.is_regular(artefact)
     text = shorten(completed.stdout)[-MAX_TEXT:]
     if completed.exceeded:
         text += f"\ncompiling {completed.exceeded}\n"
     diagnostics, resources = job.read(text)
     listings = {}
     if ok and job.library:
-        artefact.rename(folder / job.library)
-        if job.listing and (work / job.listing).is_file():
-            listing = (work / job.listing).read_text(errors="replace")
-            listings[job.listing] = shorten(listing)[:MAX_LISTING]
+        untrusted_files.move(artefact, folder / job.library)
+        if job.listing and untrusted_files.is_regular(work / job.listing):
+            listing = untrusted_files.read(work / job.listing, MAX_LISTING_BYTES)
+            listings[job.listing] = shorten(listing.decode(errors="replace"))[:MAX_LISTING]
     return CompilerOutput(
         tool=job.tool,
         arch=job.arch,

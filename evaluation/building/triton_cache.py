@@ -76,7 +76,7 @@ def _copy(entry: Path, target: Path) -> None:
 
 def _with_paths_in(folder: Path, group: bytes) -> bytes:
     """Return a group with the paths that its files have in `folder`."""
-    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         names = json.loads(group)["child_paths"]
         paths = {name: str(folder / Path(path).name) for name, path in names.items()}
         return json.dumps({"child_paths": paths}).encode()

@@ -136,7 +136,7 @@ def _read(folder: Path, source: str) -> Converted | Refused | None:
     """Return what was written for a problem; None where there is no result."""
     try:
         found = json.loads(untrusted_files.read(folder / "result.json", MAX_BYTES))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return Refused("its code replaced the result")

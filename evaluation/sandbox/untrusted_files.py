@@ -31,9 +31,17 @@ def open_no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
+def is_regular(path: Path) -> bool:
+    """Return whether there is a regular file, and no link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
 def move(path: Path, target: Path) -> None:
     """Move a regular file within its file system and make it read-only; ignore anything else."""
-    if stat.S_ISREG(path.lstat().st_mode):
+    if is_regular(path):
         path.rename(target)
         target.chmod(0o555)
 

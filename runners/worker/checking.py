@@ -190,7 +190,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
     """Return a line of the judge that has a known type; None for any other."""
     try:
         body = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     known = isinstance(body, dict) and body.get("type") in KINDS
     return body if known and "\\u0000" not in line else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,48 @@ def test_page_without_a_folder_of_checkouts_says_so(staff: Any, client: Client) 
     client.force_login(staff)
     assert "ARENA_CHECKOUTS" in client.get(reverse("checkout")).content.decode()
     assert client.get(reverse("checkout"), {"path": "x"}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("head", "files", "expected"),
+    [
+        ("ref: refs/heads/main\n", {"refs/heads/main": f"{COMMIT}\n"}, COMMIT),
+        ("ref: refs/heads/main\n", {"packed-refs": f"# pack\n{COMMIT} refs/heads/main\n"}, COMMIT),
+        (f"{COMMIT}{'0' * 24}\n", {}, COMMIT),
+        ("ref: refs/../../secret\n", {}, ""),
+        ("nothing that Git writes", {}, ""),
+        ("ref: refs/\0", {}, ""),
+    ],
+)
+def test_commit_is_read_from_the_files_of_git(
+    head: str, files: dict[str, str], expected: str, root: Path
+) -> None:
+    for name, text in {"HEAD": head, **files}.items():
+        path = root / ".git" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert checkouts.commit_of(root / "tasks") == expected
+
+
+@pytest.mark.parametrize("linked", [".git", ".git/HEAD", ".git/refs", ".git/packed-refs"])
+def test_commit_behind_a_link_is_not_read(linked: str, root: Path, tmp_path: Path) -> None:
+    (root / ".git" / "HEAD").write_text("ref: refs/key")
+    outside = tmp_path / "outside"
+    for path, text in {
+        ".git/HEAD": "d" * 40, ".git/refs/key": "d" * 40, ".git/packed-refs": "d" * 40 + " refs/key"
+    }.items():  # fmt: skip
+        (outside / path).parent.mkdir(parents=True, exist_ok=True)
+        (outside / path).write_text(text)
+    if linked == ".git":
+        shutil.rmtree(root / ".git")
+    (root / linked).unlink(missing_ok=True)
+    (root / linked).symlink_to(outside / linked)
+    assert checkouts.commit_of(root) == ""
+
+
+@pytest.mark.parametrize("endless", ["HEAD", "packed-refs"])
+def test_commit_in_a_file_without_an_end_is_not_read(endless: str, root: Path) -> None:
+    (root / ".git" / "HEAD").write_text("ref: refs/heads/main")
+    (root / ".git" / endless).unlink(missing_ok=True)
+    os.mkfifo(root / ".git" / endless)
+    assert checkouts.commit_of(root) == ""

@@ -83,3 +83,14 @@ def test_problem_that_raises_for_normal_inputs_draws_what_its_suite_draws():
     found = converted(entropy)["entropy"]
     assert isinstance(found, Converted), str(found)
     assert list(found.flags) == ["inputs from [0, 1) only: normal inputs have no finite result"]
+
+
+def test_deep_result_refuses_its_problem_alone():
+    code = """import os, pathlib
+    def deep():
+        (pathlib.Path.cwd() / "deep" / "result.json").write_text("[" * 200_000)
+        os._exit(0)
+    deep()"""
+    found = converted(bad("deep", code), GOOD)
+    assert isinstance(found["good"], Converted)
+    assert not isinstance(found.get("deep"), Converted)
