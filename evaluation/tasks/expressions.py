@@ -1,7 +1,7 @@
 """Integer expressions of a task file: sizes derived from other symbols, and conditions on them.
 
-Their author may be a stranger to the process that evaluates them. So each value has 64 bits at
-most, also those in between.
+Their author may be any user, and a web server evaluates them. So each value has 64 bits at most,
+also the intermediate ones.
 """
 
 from __future__ import annotations
