@@ -119,12 +119,17 @@ class Source:
             if node.id in self.modules:
                 self._of_modules.add(node)
         elif isinstance(node, ast.Attribute | ast.Subscript):
-            if node.value in self._of_modules:
-                self._of_modules.add(node)
-            path = self._paths.get(node.value, "")
-            if path and isinstance(node, ast.Attribute):
-                whole = path if len(path) == MAX_PATH else f"{path}.{node.attr}"
-                self._paths[node] = _from_torch(whole)[:MAX_PATH]
+            self._resolve_part(node, node.value, getattr(node, "attr", ""))
+        elif isinstance(node, ast.Call) and (name := self.attribute(node)):
+            self._resolve_part(node, node.args[0], name)
+
+    def _resolve_part(self, node: ast.AST, of: ast.AST, name: str) -> None:
+        if of in self._of_modules:
+            self._of_modules.add(node)
+        path = self._paths.get(of, "")
+        if path and name:
+            whole = path if len(path) == MAX_PATH else f"{path}.{name}"
+            self._paths[node] = _from_torch(whole)[:MAX_PATH]
 
     def reject(self, node: ast.AST, rule: str, message: str) -> Rejected:
         return Rejected(rule, f"{self.name}:{getattr(node, 'lineno', 1)}: {message}")
@@ -145,6 +150,14 @@ class Source:
     def spelled(self, node: ast.AST) -> str:
         """Return a string constant, also one joined by `+`; the first MAX_PATH characters."""
         return self._texts.get(node, "")
+
+    def attribute(self, node: ast.AST) -> str:
+        """Return the name of an attribute: `a.name` or `getattr(a, "name")`; empty for others."""
+        if isinstance(node, ast.Attribute):
+            return node.attr
+        if isinstance(node, ast.Call) and self.path(node.func) == "getattr" and node.args[1:]:
+            return self.spelled(node.args[1])
+        return ""
 
     def uses(self, path: str) -> bool:
         """Return whether the source uses or imports the dotted name."""
@@ -199,9 +212,9 @@ def _violation(source: Source, node: ast.AST, exempt: frozenset[str]) -> tuple[s
         of_module = any(map(source.of_module, node.args[:1]))
         if source.path(function) == "setattr" and of_module:
             return "patching", f"`{source.quote(node.args[0])}` is not yours to change"
-        if source.path(function) == "getattr" and of_module:
-            return "introspection", f"`{source.quote(node)}` hides its name; write it with a dot"
-    names = [node.attr] if isinstance(node, ast.Attribute) else [source.spelled(node)]
+        if source.path(function) == "getattr" and of_module and not source.attribute(node):
+            return "introspection", f"`{source.quote(node)}` hides its name; write it as it is"
+    names = [source.attribute(node) or source.spelled(node)]
     if isinstance(node, ast.MatchClass):
         names = node.kwd_attrs
     elif isinstance(node, ast.Name):
@@ -209,12 +222,11 @@ def _violation(source: Source, node: ast.AST, exempt: frozenset[str]) -> tuple[s
     for name in names:
         if name in _DUNDERS:
             return "introspection", f"`{name}` has no place in a kernel"
-        if name in _FILES or (
-            name.strip("_") in _NEVER and isinstance(node, ast.Attribute | ast.MatchClass)
-        ):
+        of_any = source.attribute(node) or isinstance(node, ast.MatchClass)
+        if name in _FILES or (of_any and name.strip("_") in _NEVER):
             return "introspection", f"`{source.quote(node) or name}` is not for kernels"
-    if isinstance(node, ast.Attribute):
-        if node.attr.strip("_") in _MACHINE and source.of_module(node):
+    if name := source.attribute(node):
+        if name.strip("_") in _MACHINE and source.of_module(node):
             return "introspection", f"`{source.quote(node)}` is not for kernels"
         path = source.path(node)
         if path not in exempt and _is_refused(path):

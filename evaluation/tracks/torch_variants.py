@@ -22,7 +22,7 @@ import torch
 def {name}(*given):
     returned = reference(*[widened(value) for value in given])
     outputs = returned if isinstance(returned, tuple) else (returned,)
-    dtypes = [given[{like}].dtype if name == "dtype" else getattr(torch, name) for name in {dtypes}]
+    dtypes = {dtypes}
     return tuple(y.to(dtype, copy=True) for y, dtype in zip(outputs, dtypes))
 
 
@@ -77,10 +77,11 @@ def source(operator: Operator, ending: str) -> str:
     """Return a source file: the reference, then the code that makes it an implementation."""
     reference = read_text(operator.folder / "reference.py")
     given = [argument.dtype for argument in operator.arguments if argument.role != "output"]
-    dtypes = [argument.dtype for argument in operator.outputs]
+    names = [argument.dtype for argument in operator.outputs]
     outputs = ", ".join(argument.name for argument in operator.outputs)
-    like = given.index("dtype") if "dtype" in dtypes else 0
-    words = {"name": operator.name, "outputs": outputs, "like": like, "dtypes": dtypes}
+    own = f"given[{given.index('dtype')}].dtype" if "dtype" in names else ""
+    dtypes = ", ".join(own if name == "dtype" else f"torch.{name}" for name in names)
+    words = {"name": operator.name, "outputs": outputs, "dtypes": f"({dtypes},)"}
     return f"{reference}\n\n{ending.format(**words)}\n"
 
 

@@ -66,6 +66,9 @@ def test_what_is_refused_is_quoted_however_long_it_is(line: str, rule: str, end:
         "import torch\ntorch.fx.Graph",
         "import torch\ngetattr(torch, 'o' + 's')",
         "import torch\nname = 'os'\ngetattr(torch, name)",
+        "import torch\ngetattr(torch, 'hub').load",
+        "import torch\ngetattr(torch.nn, 'functional').torch.hub",
+        "import torch\ngetattr(torch.nn, 'functional').warnings",
         "import torch\ng = getattr\ng(torch, 'os')",
         "import functools, torch\nfunctools.reduce(getattr, ['os'], torch)",
         "import operator, torch\noperator.attrgetter('os')(torch)",
@@ -92,6 +95,7 @@ def test_module_of_the_machine_is_refused_by_every_way_to_it(line: str) -> None:
         "from math import *",
         "from torch import *",
         "import torch\ntorch.select\ntorch.ops.aten.trace\ntorch.special.erf\ntorch.random",
+        "import torch\ngetattr(torch, 'float8_e5m2', None)",
         "import torch\nclass M(torch.nn.Module):\n    def f(self, n):\n"
         "        return getattr(self, n)",
     ],

@@ -10,11 +10,14 @@ import pytest
 import torch
 
 from evaluation.device_kind import CPU, GPU
-from evaluation.tasks.operator import Operator
+from evaluation.languages import languages
+from evaluation.tasks.operator import Operator, Track
 from evaluation.tracks import torch_variants
-from evaluation.tracks.load import load_operator
+from evaluation.tracks.load import load_operator, load_task
 
-PLAIN = Path(__file__).resolve().parents[2] / "gpu" / "operators" / "centred"
+TESTS = Path(__file__).resolve().parents[2]
+PLAIN = TESTS / "gpu" / "operators" / "centred"
+TASKS = TESTS.parent / "tasks"
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +73,12 @@ def answered(source: str, entry: str, *given: object, **named: object) -> Any:
     names: dict[str, Any] = {}
     exec(source, names)
     return names[entry](*given, **named)
+
+
+@pytest.mark.parametrize("kind", [CPU, GPU])
+def test_honest_answers_pass_static_analysis(operator: Operator, kind: str) -> None:
+    track = Track("torch", "torch")
+    task = dataclasses.replace(load_task(TASKS, "softmax", track.slug), operator=operator)
+    for example in torch_variants.honest(operator, kind):
+        files = {f"{operator.name}.py": example.source}
+        languages()["torch"].check(files, dataclasses.replace(task, kind=kind))
