@@ -85,9 +85,6 @@ extras:
 	$(DO)@scripts/extras
 
 # The stamp is written last, so an interrupted installation continues at the next start.
-.venv/%.stamp: pyproject.toml
-	$(DO)@echo "Installing the packages of '$*' into .venv (once; some minutes, mostly torch)"
-	$(DO)@$(PYTHON) -m venv .venv
-	$(DO)@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(DO)@$(BIN)/python -m pip install --group $*
-	$(DO)@touch $@ .venv/run.stamp
+.venv/%.stamp: locks/%.txt locks/torch-cpu.txt locks/torch-cuda.txt
+	$(DO)@$(PYTHON) scripts/install $*
+	$(DO)@touch $@ $(if $(filter dev,$*),.venv/run.stamp)

@@ -125,17 +125,20 @@ def test_port_that_is_not_a_number_is_refused(port: str) -> None:
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
     """A checkout in which nothing was installed yet."""
-    for name in ("Makefile", "pyproject.toml", "scripts"):
+    for name in ("Makefile", "locks", "scripts"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 
 
-def test_old_python_is_refused_before_anything_is_created(bare: Path) -> None:
-    old = bare / "python3.9"
-    old.write_text("#!/bin/sh\necho 3.9\n")
-    old.chmod(0o755)
-    refused = make("-C", str(bare), "arena", f"PYTHON={old}")
-    assert "Python 3.9 is too old" in error_line(refused)
+@pytest.mark.parametrize(("version", "age"), [("3.9", "old"), ("3.15", "new"), ("3.20", "new")])
+def test_python_without_a_torch_is_refused_before_anything_is_created(
+    bare: Path, version: str, age: str
+) -> None:
+    other = bare / f"python{version}"
+    other.write_text(f"#!/bin/sh\necho {version}\n")
+    other.chmod(0o755)
+    refused = make("-C", str(bare), "arena", f"PYTHON={other}")
+    assert f"Python {version} is too {age}" in error_line(refused)
     assert not (bare / ".venv").exists()
     assert not (bare / ".arena").exists()
 
@@ -169,8 +172,10 @@ def test_empty_setting_counts_as_unset() -> None:
 
 
 @pytest.fixture
-def python(bare: Path) -> Path:
+def python(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an interpreter whose environments log their calls, and fail at words in `fails`."""
+    monkeypatch.setenv("ARENA_TORCH", "cuda")  # so that no index is asked
+    monkeypatch.setenv("UV", "")
     made = bare / "made"
     made.write_text(
         '#!/bin/sh\necho "$(basename "$0") $*" >> log\n'
@@ -182,6 +187,7 @@ def python(bare: Path) -> Path:
     python.write_text(
         "#!/bin/sh\n"
         "[ $1 = -c ] && echo True && exit\n"
+        f'[ $1 = scripts/install ] && exec {sys.executable} "$@"\n'
         "mkdir -p .venv/bin && cp made .venv/bin/python && cp made .venv/bin/pytest\n"
     )
     python.chmod(0o755)
@@ -195,15 +201,20 @@ def test_second_start_installs_nothing_and_exits_0(bare: Path, python: Path) -> 
     ran = [make("-C", str(bare), "arena", f"PORT={port}", f"PYTHON={python}") for _ in range(2)]
     assert [done.returncode for done in ran] == [0, 0], ran[0].stderr
     calls = (bare / "log").read_text().splitlines()
-    assert calls.count("python -m pip install --group run") == 1
+    assert [call for call in calls if "pip install" in call] == [
+        "python -m pip install --only-binary=:all: --require-hashes"
+        " -r locks/run.txt -r locks/torch-cuda.txt"
+    ]
     assert calls.count("python -m runners") == 2
 
 
 def test_failed_installation_exits_1_and_continues_at_the_next_start(
     bare: Path, python: Path
 ) -> None:
-    (bare / "fails").write_text("--group")
-    assert make("-C", str(bare), "bench", f"PYTHON={python}").returncode == 1
+    (bare / "fails").write_text("--require-hashes")
+    failed = make("-C", str(bare), "bench", f"PYTHON={python}")
+    assert "The same command continues it." in error_line(failed)
+    assert not (bare / ".venv/run.stamp").exists()
     assert "benchmarks" not in (bare / "log").read_text()
     (bare / "fails").write_text("nothing at all")
     assert make("-C", str(bare), "bench", f"PYTHON={python}").returncode == 0

@@ -135,7 +135,7 @@ class Architecture:
         if find_spec(self.library) is None:
             return (
                 f"{self.library} is not installed; install the group `production` "
-                "(.venv/bin/python -m pip install --group production)"
+                "(scripts/install production)"
             )
         if self.library == "timm" and find_spec("torchvision") is None:
             return "timm needs torchvision; install the build that belongs to this torch"
