@@ -17,12 +17,17 @@ from evaluation.types import GateResult, Report, TaskCheck, Verdict, to_json
 if TYPE_CHECKING:
     from evaluation.admission.admit import Admission, Attempt
 
-PASSED, NOT_PASSED, BAD_REQUEST, BROKEN = 0, 1, 2, 3
+PASSED, NOT_PASSED, BAD_REQUEST, BROKEN, INCONCLUSIVE = 0, 1, 2, 3, 4
 
 
 def exit_code(report: Report) -> int:
     """Return the exit code of a verdict."""
-    return {Verdict.PASSED: PASSED, Verdict.BROKEN: BROKEN}.get(report.verdict, NOT_PASSED)
+    codes = {
+        Verdict.PASSED: PASSED,
+        Verdict.BROKEN: BROKEN,
+        Verdict.INCONCLUSIVE: INCONCLUSIVE,
+    }
+    return codes.get(report.verdict, NOT_PASSED)
 
 
 def print_json(kind: str, data: Mapping[str, Any]) -> None:

@@ -36,6 +36,10 @@ class Broken(Exception):
     """Raised where the judge itself failed. Never counted against a candidate."""
 
 
+class Inconclusive(Exception):
+    """Raised where this machine cannot measure now; the message says what it saw."""
+
+
 class NoIsolation(Broken):
     """Raised where this machine cannot isolate untrusted code; the message says what to do."""
 

@@ -17,13 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import JUDGE_VERSION, device_kind
 from evaluation.devices import detect
-from evaluation.errors import Broken, BuildError, NoIsolation, Rejected, SubmissionError
+from evaluation.errors import (
+    Broken,
+    BuildError,
+    Inconclusive,
+    NoIsolation,
+    Rejected,
+    SubmissionError,
+)
 from evaluation.gates import Gate, Progress, Trial, gates
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.spec import Task
+from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.tracks.builds import Build, baselines
 from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
 
@@ -139,6 +147,8 @@ def failure(gate: GateName, error: Exception) -> GateResult:
             return dataclasses.replace(failed, compiler=outputs, total=len(outputs))
         case SubmissionError():
             return GateResult(gate, Verdict.FAILED, error.reason, error.message)
+        case Inconclusive():
+            return GateResult(gate, Verdict.INCONCLUSIVE, Reason.MACHINE_BUSY, str(error))
         case NoIsolation():
             return GateResult(gate, Verdict.BROKEN, Reason.NO_ISOLATION, str(error))
     return GateResult(
@@ -195,7 +205,14 @@ def _prepare(
 
     builds = baselines(request.task, request.cache)
     session = stack.enter_context(
-        MeasurementSession(request.task, fork_server, builds, request.cache, seconds)
+        MeasurementSession(
+            request.task,
+            fork_server,
+            builds,
+            request.cache,
+            seconds,
+            Disturbance(PATIENCE_SECONDS[request.scope == "final"]),
+        )
     )
     session.prepare()
     return session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import secrets
 import statistics
@@ -15,6 +14,7 @@ from typing import Self
 
 import torch
 
+from evaluation import confirmation
 from evaluation.anticheat import staged_inputs
 from evaluation.anticheat.launch_order import OverlapDetector
 from evaluation.anticheat.window_checks import checks_of
@@ -37,11 +37,12 @@ from evaluation.tasks.spec import Task
 from evaluation.timing import estimates
 from evaluation.timing.baselines import cached_times
 from evaluation.timing.clock import WindowClock
-from evaluation.timing.estimates import Block
+from evaluation.timing.disturbance import Disturbance
+from evaluation.timing.estimates import Block, Blocks
 from evaluation.timing.plan import Plan, launches_for, plan_for
 from evaluation.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 from evaluation.tracks.builds import Build
-from evaluation.types import Case, Measurement, Split
+from evaluation.types import Case, Interval, Measurement, Split
 
 Timers = Iterator[tuple[WindowTimer, ...]]
 
@@ -50,10 +51,6 @@ COMPUTED_TWICE = 2
 CHECKED_TOGETHER = 5
 """Launches of one request of a check."""
 CHOICE_WINDOWS = 5
-CONFIRMED, CONFIRM_WINDOWS = 2, 5
-"""Cases drawn in secret on which the baseline is timed again, and its windows on each."""
-SLOWED = 0.02
-"""Share by which a baseline is slower beside the candidate, beyond the error of the speedup."""
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """Two slots stay in the cache. The GPU clock cannot observe them, so their windows are longer."""
 MAX_LAUNCHES = 4096
@@ -78,9 +75,14 @@ class MeasurementSession:
         baselines: Sequence[Build],
         cache: Path,
         seconds: dict[str, float] | None = None,
+        disturbance: Disturbance | None = None,
     ) -> None:
-        """Prepare a session. `seconds` receives the time spent on process starts and in windows."""
+        """Prepare a session. `seconds` receives the time spent on process starts and in windows.
+
+        Without a `disturbance` it never waits for a quiet machine.
+        """
         self.task = task
+        self.disturbance = disturbance or Disturbance(0.0)
         self._cache = cache
         self.operator: Operator = task.operator
         self.threads = len(candidate_cores())
@@ -91,7 +93,10 @@ class MeasurementSession:
         self._builds = {build.name: build for build in baselines}
         self._processes: dict[str, ProcessHandle] = {}
         self._overlap_detector = OverlapDetector()
-        self._measured_cases: list[Case] = []
+        self.measured_cases: dict[str, Case] = {}
+        """Cases that were measured, by name."""
+        self.baseline_ns: dict[str, list[float]] = {}
+        """Nanoseconds per launch of the baseline's windows, by case."""
         self._compiled: Path | None = None
         self._stack = ExitStack()
         self._stack.callback(self._memory.close)
@@ -117,6 +122,15 @@ class MeasurementSession:
         torch.set_num_threads(1)
         self._builds["candidate"] = candidate
         return self
+
+    def add_build(self, name: str, like: str) -> None:
+        """Let a further process have the build of the one called `like`."""
+        self._builds[name] = self._builds[like]
+
+    def end_process(self, name: str) -> None:
+        """End a process, if it was started; the next use starts another."""
+        if name in self._processes:
+            self._processes.pop(name).kill_and_wait()
 
     def process(self, name: str) -> ProcessHandle:
         """Return the process of this name, started and loaded."""
@@ -198,19 +212,30 @@ class MeasurementSession:
         return worst
 
     def measure(self, case: Case, plan: Plan, baseline: str = "") -> Measurement:
-        """Measure the candidate against a live baseline on one case. Raises SubmissionError."""
+        """Measure the candidate against a live baseline on one case.
+
+        Where other work on the machine disturbs nearly all windows, it is measured once more after
+        a wait for a quiet machine.
+
+        Raises: SubmissionError; Inconclusive.
+        """
         baseline = baseline or self.baseline()
-        with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
-            # The candidate's own work on an empty trip is not subtracted from its time.
-            candidate.empty = against.empty = min(candidate.empty, against.empty)
-            blocks = estimates.blocks(candidate.window, against.window, plan)
-            hidden = hidden_ns(candidate, against)
-            blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
-            staged_inputs.check(candidate, self._memory)
-            candidate.ring.check_guards(candidate.where)
-            captured = candidate.captured
-            eager = candidate.eager() if captured and plan.every_regime else None
-        self._measured_cases.append(case)
+        while True:
+            with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
+                found = self.measure_blocks(candidate, against, plan)
+                if enough := len(found.counted) >= plan.min_blocks:
+                    hidden = hidden_ns(candidate, against)
+                    staged_inputs.check(candidate, self._memory)
+                    candidate.ring.check_guards(candidate.where)
+                    captured = candidate.captured
+                    eager = candidate.eager() if captured and plan.every_regime else None
+            if enough:
+                break
+            if not self.disturbance.wait():
+                raise self.disturbance.inconclusive(found.text)
+        blocks = [Block(block.candidate + hidden, block.baseline) for block in found.counted]
+        self.measured_cases[case.name] = case
+        self.baseline_ns[case.name] = [block.baseline for block in blocks]
         interval = estimates.speedup_of(blocks, plan.spread)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
@@ -242,54 +267,21 @@ class MeasurementSession:
             captured=captured if self.task.kind == GPU else None,
         )
 
+    def measure_blocks(self, candidate: WindowTimer, against: WindowTimer, plan: Plan) -> Blocks:
+        """Measure blocks of two timers over one ring."""
+        # The candidate's own work on an empty trip is not subtracted from its time.
+        candidate.empty = against.empty = min(candidate.empty, against.empty)
+        return estimates.blocks(candidate.timed, against.timed, plan)
+
     def confirm_baseline(
         self, measured: Sequence[Measurement], measure_again: Callable[[Case], Measurement]
     ) -> tuple[list[Measurement], int]:
-        """End the candidate, and time the baseline again where it may have been slowed.
+        """See `confirmation.confirm_baseline`."""
+        return confirmation.confirm_baseline(self, measured, measure_again)
 
-        That is on secretly drawn cases, on noisy ones, and on all once one of these was slowed. A
-        time is compared with that of another moment, and other work on the machine may have slowed
-        candidate and baseline at one of them. So a case that seems slowed is measured again, with
-        a new process of the candidate, and that measurement counts. Where the baseline is slowed
-        in it too, by more than chance, the faster time of the baseline counts.
-
-        Returns: the measurements, and the number of those with a baseline that was slowed.
-        """
-        self._end_candidate()
-        cases = {case.name: case for case in self._measured_cases}
-        drawn = secrets.SystemRandom().sample(measured, min(CONFIRMED, len(measured)))
-        queue = [m for m in measured if m.noisy or m in drawn]
-        confirmed: dict[str, Measurement] = {}
-        slowed = 0
-        while queue:
-            found = queue.pop()
-            case = cases[found.case]
-            share = self._unslowed_share(case, found)
-            if share < 1:
-                found = measure_again(case)
-                self._end_candidate()
-                share = self._unslowed_share(case, found)
-            confirmed[case.name] = _with_faster_baseline(found, share)
-            if share < 1:
-                slowed += 1
-                queue += [m for m in measured if m.case not in confirmed and m not in queue]
-        return [confirmed.get(m.case, m) for m in measured], slowed
-
-    def _end_candidate(self) -> None:
-        if "candidate" in self._processes:
-            self._processes.pop("candidate").kill_and_wait()
-
-    def _unslowed_share(self, case: Case, measured: Measurement) -> float:
-        """Return the baseline's time without the candidate as a share of that beside it.
-
-        It is 1 unless the baseline is faster by more than chance.
-        """
-        plan = plan_for(self.task.kind, final=False)
-        with self.bench(case, plan, (measured.baseline,)) as (timer,):
-            alone_us = statistics.median(timer.window() for _ in range(CONFIRM_WINDOWS)) / 1e3
-        share = alone_us / measured.baseline_us
-        chance = (measured.speedup / measured.low - 1) + SLOWED
-        return share if share < 1 - chance else 1.0
+    def measure_control(self, measured: Sequence[Measurement]) -> Interval:
+        """See `confirmation.measure_control`."""
+        return confirmation.measure_control(self, measured)
 
     def _warm(self, case: Case, cold: WindowTimer, cold_ns: float) -> float:
         """Return the nanoseconds per launch with warm caches, between two slots in turn."""
@@ -449,16 +441,3 @@ class MeasurementSession:
     def __exit__(self, *raised: object) -> None:
         """End all processes, then free the memory that they share."""
         self._stack.close()
-
-
-def _with_faster_baseline(measured: Measurement, share: float) -> Measurement:
-    """Return a measurement with this share of its baseline's time."""
-    if share == 1:
-        return measured
-    return dataclasses.replace(
-        measured,
-        baseline_us=measured.baseline_us * share,
-        speedup=measured.speedup * share,
-        low=measured.low * share,
-        high=measured.high * share,
-    )

@@ -35,13 +35,18 @@ class GateName(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Conclusion of a gate. `broken` is the arena's fault and never counts against a candidate."""
+    """Conclusion of a gate.
+
+    `broken` is the arena's fault and never counts against a candidate. `inconclusive` is nobody's:
+    the machine could not measure.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
     REJECTED = "rejected"
     DISPUTED = "disputed"
     SKIPPED = "skipped"
+    INCONCLUSIVE = "inconclusive"
     BROKEN = "broken"
 
 
@@ -68,6 +73,7 @@ class Reason(StrEnum):
     FASTER_THAN_ROOFLINE = "FASTER_THAN_ROOFLINE"
     NO_DEVICE = "NO_DEVICE"
     NO_ISOLATION = "NO_ISOLATION"
+    MACHINE_BUSY = "MACHINE_BUSY"
     JUDGE_ERROR = "JUDGE_ERROR"
 
 

@@ -230,7 +230,7 @@ class Evaluation(Scores, Leased):
     status = models.CharField(
         max_length=9, choices=EvaluationStatus, default=EvaluationStatus.QUEUED
     )
-    verdict = models.CharField(max_length=10, blank=True)
+    verdict = models.CharField(max_length=12, blank=True)
     reason = models.CharField(max_length=50, blank=True)
     message = models.TextField(blank=True)
     report: Any = models.JSONField(default=dict, blank=True)
@@ -266,7 +266,10 @@ class Evaluation(Scores, Leased):
     @property
     def replaces(self) -> bool:
         """Return whether its verdict can replace an earlier one."""
-        return self.status == EvaluationStatus.DONE and self.verdict != "skipped"
+        return self.status == EvaluationStatus.DONE and self.verdict not in (
+            "skipped",
+            "inconclusive",
+        )
 
 
 class GateResult(models.Model):
@@ -274,7 +277,7 @@ class GateResult(models.Model):
 
     evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="gates")
     gate = models.CharField(max_length=20)
-    verdict = models.CharField(max_length=10)
+    verdict = models.CharField(max_length=12)
     reason = models.CharField(max_length=50, blank=True)
     rule = models.CharField(max_length=100, blank=True)
     message = models.TextField(blank=True)

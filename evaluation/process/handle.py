@@ -87,6 +87,8 @@ class ProcessHandle:
         self._clock = clock
         self._shared_bytes = 0
         self._replies_seconds = 0.0
+        self.waited_ns = 0
+        """Longest wait for a core of one of its threads, or of the judge's, in the last request."""
         self._prepared: tuple[int, int] | None = None
         """First slot and number of the launches that are prepared."""
         self._ended = False
@@ -300,6 +302,7 @@ class ProcessHandle:
         self.check_suspended()
         for meter in self._gpu_memory:
             meter.begin()
+        waited = procfs.run_delays(self._freezer.pids)
         try:
             self._clock.start()
             send()
@@ -319,7 +322,9 @@ class ProcessHandle:
             raise SubmissionError(Reason.TIMEOUT, message) from None
         except ChannelError as error:
             raise self._protocol_error(f"broke the protocol: {error}") from None
+        delays = procfs.run_delays(self._freezer.pids).items()
         self._wait_suspended()
+        self.waited_ns = max((ns - waited.get(thread, 0) for thread, ns in delays), default=0)
         elapsed += max(0, self._freezer.ns_until_stop(cpu_times) - FREE_STOP_NS)
         self._replies_seconds += elapsed / 1e9
         most = max_total_seconds(self.limits.seconds)

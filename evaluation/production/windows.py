@@ -27,16 +27,16 @@ from evaluation.timing.estimates import Block
 from evaluation.timing.plan import Plan, Spread
 from evaluation.types import Interval, Reason
 
-SPREAD = Spread(0.03, 0.01)
+SPREAD = Spread(0.04, 0.01)
 PLANS = {
-    CPU: Plan(0.05, 5, 15, 0.02, 3.0, SPREAD),
-    GPU: Plan(0.015, 5, 15, 0.005, 2.0, SPREAD),
+    CPU: Plan(0.05, 10, 30, 0.02, 3.0, SPREAD),
+    GPU: Plan(0.015, 10, 30, 0.005, 2.0, SPREAD),
 }
-SHORT_PLANS = {GPU: Plan(0.015, 2, 3, 0.05, 0.5, SPREAD)}
+SHORT_PLANS = {GPU: Plan(0.015, 4, 6, 0.05, 0.5, SPREAD)}
 """Plans that show whether a regime may be the best; without one all are measured in full."""
 MODULE_PLANS = {
-    CPU: Plan(0.004, 7, 21, 0.02, 0.8, SPREAD),
-    GPU: Plan(0.008, 5, 15, 0.015, 0.4, SPREAD),
+    CPU: Plan(0.004, 14, 42, 0.02, 0.8, SPREAD),
+    GPU: Plan(0.008, 10, 30, 0.015, 0.4, SPREAD),
 }
 MODULE_REGIMES = {CPU: (Regime.EAGER,), GPU: (Regime.GRAPH, Regime.EAGER)}
 """Regimes of a module alone. Most take a GPU less time than Python takes to launch them."""
@@ -280,7 +280,7 @@ class ModuleTiming(Timing):
 
 
 def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timing:
-    """Measure A B B A blocks. A decode's prefill beyond the allowed time is added."""
+    """Measure blocks. A decode's prefill beyond the allowed time is added."""
     launches = launches_of(plan, baseline.launch_ns, baseline.memory.slots)
     candidate.start(launches)
     baseline.start(launches)
@@ -303,7 +303,12 @@ def measured_blocks(
             overheads.append(baseline.overhead())
         return baseline.window()
 
-    return without_overhead(estimates.blocks(candidate.window, baseline_window, plan), overheads)
+    measured = estimates.blocks(
+        lambda: estimates.Window(candidate.window()),
+        lambda: estimates.Window(baseline_window()),
+        plan,
+    )
+    return without_overhead(measured.counted, overheads)
 
 
 def without_overhead(blocks: Sequence[Block], overheads: Sequence[float]) -> list[Block]:

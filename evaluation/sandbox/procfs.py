@@ -6,7 +6,9 @@ import contextlib
 import math
 import os
 import resource
+import threading
 import time
+from collections.abc import Iterable
 
 _PAGE_BYTES = resource.getpagesize()
 _CPUCLOCK_SCHED = 2
@@ -58,6 +60,20 @@ def cpu_time_ns(pid: int) -> int:
         return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED)
     except OSError:
         return 0
+
+
+def run_delays(pids: Iterable[int]) -> dict[int, int]:
+    """Return the nanoseconds that each thread of these processes was ready and waited for a core.
+
+    The calling thread is among them. It is empty where the kernel does not count these times.
+    Source: Linux, Documentation/scheduler/sched-stats.rst.
+    """
+    tasks = [f"{pid}/task/{thread}" for pid in pids for thread in threads(pid)]
+    found = {}
+    for task in (*tasks, f"self/task/{threading.get_native_id()}"):
+        with contextlib.suppress(OSError, IndexError):
+            found[int(task.rpartition("/")[2])] = int(_read(f"/proc/{task}/schedstat").split()[1])
+    return found
 
 
 def resident_bytes(pid: int) -> int:

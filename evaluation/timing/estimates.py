@@ -1,7 +1,8 @@
 """Estimates: blocks of windows become a speedup with its interval.
 
-A block is four windows, candidate, baseline, baseline, candidate (A B B A), so that a clock that
-drifts evenly moves both alike. The speedup of a case is exp(median of the blocks' log ratios).
+A block is two neighbouring windows, one of the candidate and one of the baseline. Blocks come in
+pairs, A B and B A, so that a clock that drifts evenly moves both sides alike. The speedup of a case
+is exp(median of the blocks' log ratios).
 """
 
 from __future__ import annotations
@@ -22,11 +23,22 @@ NOISY = 0.05
 """Half the width of an interval beyond which a measurement is marked as noisy."""
 ROOFLINE_MARGIN = 0.8
 """Share of the roofline time below which a time is disputed. It covers errors of the peaks."""
+MAX_OWN_DISTURBANCES = 3
+"""Blocks that may be left out for the candidate's windows alone, beyond those for the baseline's.
+
+A candidate can make its own threads wait for each other, and could so choose its windows.
+"""
+MAD_FACTORS = (1.0, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107)
+"""Corrections of the median absolute deviation of two to nine values.
+
+Source: Croux and Rousseeuw, "Time-efficient algorithms for two highly robust estimators of scale",
+1992.
+"""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Nanoseconds per launch of candidate and baseline in one A B B A block."""
+    """Nanoseconds per launch of two neighbouring windows, of candidate and baseline."""
 
     candidate: float
     baseline: float
@@ -36,23 +48,52 @@ class Block:
         return math.log(self.baseline / self.candidate)
 
 
-def blocks(
-    candidate: Callable[[], float], baseline: Callable[[], float], plan: Plan
-) -> list[Block]:
+@dataclass(frozen=True)
+class Window:
+    """One timed window: nanoseconds per launch, and whether other work held it up."""
+
+    ns: float
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a case that count, and the number of those that other work disturbed."""
+
+    counted: Sequence[Block]
+    disturbed: int = 0
+
+    @property
+    def text(self) -> str:
+        """Return a sentence part on the disturbed blocks."""
+        pairs = self.disturbed + len(self.counted)
+        return f"other work disturbed {self.disturbed} of {pairs} pairs of windows"
+
+
+def blocks(candidate: Callable[[], Window], baseline: Callable[[], Window], plan: Plan) -> Blocks:
     """Measure blocks until the interval is narrow enough or the plan's time is over.
 
-    Each call runs one window and returns its nanoseconds per launch.
+    Each call runs one window. A block with a disturbed window is left out, of whichever side, and
+    measuring goes on for up to `plan.patience_seconds` to reach the least number of blocks.
     """
-    found: list[Block] = []
+    counted: list[Block] = []
+    disturbed = own = 0
     ends = time.monotonic() + plan.max_seconds
-    while len(found) < plan.max_blocks:
+    while len(counted) < plan.max_blocks:
         a1, b1, b2, a2 = candidate(), baseline(), baseline(), candidate()
-        found.append(Block((a1 + a2) / 2, (b1 + b2) / 2))
-        if len(found) < plan.min_blocks:
-            continue
-        if half_width(speedup_of(found, plan.spread)) < plan.narrow or time.monotonic() > ends:
+        for a, b in ((a1, b1), (a2, b2)):
+            own += int(a.disturbed) - int(b.disturbed)
+            if (a.disturbed or b.disturbed) and own <= MAX_OWN_DISTURBANCES:
+                disturbed += 1
+            else:
+                counted.append(Block(a.ns, b.ns))
+        now = time.monotonic()
+        if len(counted) < plan.min_blocks:
+            if disturbed and now > ends + plan.patience_seconds:
+                break
+        elif now > ends or half_width(speedup_of(counted, plan.spread)) < plan.narrow:
             break
-    return found
+    return Blocks(counted, disturbed)
 
 
 def speedup_of(blocks: Sequence[Block], spread: Spread) -> Interval:
@@ -61,20 +102,30 @@ def speedup_of(blocks: Sequence[Block], spread: Spread) -> Interval:
     It covers the variation within the verdict, and how far verdicts on one submission typically lie
     from their mean on the device.
 
-    The variance of few blocks is moderated by the typical one of the device, and is never less than
-    their own. Source: Smyth, "Linear models and empirical Bayes methods", 2004. The variance of a
-    median is pi / 2 times that of a mean.
+    The spread is that of the median absolute deviation, so that a few windows at another clock rate
+    do not decide the width. That of few blocks is moderated by the typical one of the device.
+    Source: Smyth, "Linear models and empirical Bayes methods", 2004. The variance of a median is
+    pi / 2 times that of a mean.
     """
     ratios = [block.log_ratio for block in blocks]
     middle, own = statistics.median(ratios), len(ratios) - 1
-    squares = sum((ratio - statistics.fmean(ratios)) ** 2 for ratio in ratios)
     freedom = own + PRIOR_FREEDOM
-    moderated = (squares + PRIOR_FREEDOM * spread.of_blocks**2) / freedom
-    variance = max(moderated, squares / own) if own else moderated
-    of_middle = variance / len(ratios) * (math.pi / 2 if own > 1 else 1)
+    moderated = (own * robust_spread(ratios) ** 2 + PRIOR_FREEDOM * spread.of_blocks**2) / freedom
+    of_middle = moderated / len(ratios) * (math.pi / 2 if own > 1 else 1)
     error = math.sqrt(of_middle + spread.of_verdicts**2)
     half = student_t(freedom) * error
     return Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
+
+
+def robust_spread(values: Sequence[float]) -> float:
+    """Return the standard deviation that the median absolute deviation of these values stands for.
+
+    Of normal values it is 1.4826 times that deviation, with a correction for few of them.
+    """
+    count, middle = len(values), statistics.median(values)
+    few = count <= len(MAD_FACTORS)
+    factor = MAD_FACTORS[count - 1] if few else count / (count - 0.8)
+    return 1.4826 * factor * statistics.median(abs(value - middle) for value in values)
 
 
 def excess(candidate: Sequence[float], baseline: Sequence[float]) -> float:

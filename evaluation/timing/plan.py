@@ -18,7 +18,7 @@ class Spread:
     """Standard deviation of a case between verdicts, however many blocks each has."""
 
 
-CPU_SPREAD, GPU_SPREAD = Spread(0.01, 0.005), Spread(0.004, 0.002)
+CPU_SPREAD, GPU_SPREAD = Spread(0.02, 0.006), Spread(0.006, 0.002)
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,19 @@ class Plan:
     """Half the width of the 95 % interval of the log speedup at which measuring stops."""
     max_seconds: float
     spread: Spread
+    patience_seconds: float = 0.0
+    """Further seconds to reach `min_blocks` while other work on the machine disturbs blocks."""
     every_regime: bool = True
     """Whether to measure with warm caches, and without a CUDA graph, too."""
 
 
 # Many short windows: other work on a machine changes within tens of milliseconds.
-FINAL_PLAN = Plan(0.005, 7, 31, 0.015, 1.2, CPU_SPREAD)
+FINAL_PLAN = Plan(0.005, 14, 80, 0.02, 1.5, CPU_SPREAD, patience_seconds=3.0)
 # A quick plan is for rounds, and for hidden cases, of which there are many.
-QUICK_PLAN = Plan(0.005, 5, 11, 0.025, 0.5, CPU_SPREAD, every_regime=False)
+QUICK_PLAN = Plan(0.005, 10, 40, 0.03, 0.6, CPU_SPREAD, patience_seconds=2.0, every_regime=False)
 # The GPU clock is precise to some microseconds, so shorter windows are enough.
-GPU_FINAL_PLAN = Plan(0.002, 3, 9, 0.015, 0.5, GPU_SPREAD)
-GPU_QUICK_PLAN = Plan(0.002, 2, 7, 0.02, 0.2, GPU_SPREAD, every_regime=False)
+GPU_FINAL_PLAN = Plan(0.002, 6, 18, 0.015, 0.5, GPU_SPREAD)
+GPU_QUICK_PLAN = Plan(0.002, 4, 14, 0.02, 0.2, GPU_SPREAD, every_regime=False)
 
 
 def plan_for(kind: str, final: bool) -> Plan:

@@ -12,7 +12,7 @@ from functools import partial
 from evaluation.errors import Broken, SubmissionError
 from evaluation.memory.ring import BufferRing
 from evaluation.process.handle import ProcessHandle
-from evaluation.timing.estimates import excess
+from evaluation.timing.estimates import Window, excess
 from evaluation.timing.gpu_clock import GpuClock, Moment
 
 CHECK_SECONDS = {"cpu": 0.003, "cuda": 0.001}
@@ -32,6 +32,8 @@ READY_NS = 1_000_000
 """Untimed nanoseconds to prepare the launches of a window; most need half of it. More counts."""
 OVERHEAD_SHARE = 0.02
 """Overhead of a GPU's window that grows with its length: 70 to 155 us of 8.4 ms on an H200."""
+MAX_WAIT_SHARE = 0.03
+"""Share of a processor's window that a thread may wait for a core before it counts as disturbed."""
 MAX_RUNS = 5
 """Runs of a window while the judge's own sampling is interrupted."""
 
@@ -105,6 +107,8 @@ class WindowTimer:
         self.count = self.launches = 1
         self.launch_ns = 0.0
         """Nanoseconds per launch of the last window."""
+        self.disturbed = False
+        """Whether other work held up the last window, on a processor."""
         with attribute_failure(self):
             self._bind()
             trips = EMPTY_TRIPS[ring.reference.device.type]
@@ -179,6 +183,10 @@ class WindowTimer:
         self.launch_ns = own / self.launches
         return self.launch_ns
 
+    def timed(self) -> Window:
+        """Return one window on fresh inputs, with whether other work held it up."""
+        return Window(self.window(), self.disturbed)
+
     def _run(self) -> tuple[int, GpuClock | None]:
         """Run one window: write inputs, launch, and check what was written.
 
@@ -200,6 +208,8 @@ class WindowTimer:
                 elapsed = self.process.run(first, launches, ring.poll, self.captured, sampler)
             finally:
                 observation.end()
+        waited = 0 if self.gpu_clocked else self.process.waited_ns
+        self.disturbed = waited > MAX_WAIT_SHARE * elapsed
         elapsed += max(0, ready - READY_NS)
         self.seconds += elapsed / 1e9
         with attribute_failure(self):

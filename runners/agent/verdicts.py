@@ -19,8 +19,8 @@ CASE_FIELDS = (
 SUMMARY_FIELDS = (
     "verdict", "reason", "message", "speedup", "low", "high", "noisy", "roofline_share",
 )  # fmt: skip
-ACCEPTED, SKIPPED = "passed", "skipped"
-"""`skipped` says that this hardware cannot run the task at all."""
+ACCEPTED, SKIPPED, INCONCLUSIVE = "passed", "skipped", "inconclusive"
+"""`skipped` says that this hardware cannot run the task at all, `inconclusive` not now."""
 
 
 def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
@@ -29,6 +29,9 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     head = f"round {number}, {left} of {rounds} left"
     if evaluation.status == EvaluationStatus.BROKEN:
         text = f"{head}: the arena could not judge this, through no fault of yours"
+        return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
+    if evaluation.verdict == INCONCLUSIVE:
+        text = f"{head}: {evaluation.message}; this round is not counted, so ask again later"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
     if evaluation.verdict == SKIPPED:
         text = f"{head}: {evaluation.message}; no round of this task can be judged here"

@@ -221,7 +221,7 @@ class _Attempt:
             connections.close_all()
 
     def _verdict(self, note: str) -> Answer:
-        used = self.run.submissions.count()
+        used = services.rounds_spent(self.run)
         if used >= self.rounds:
             text = f"All {self.rounds} rounds are spent."
             return self._refuse("limit", name="rounds", limit=self.rounds, used=used, text=text)
@@ -235,7 +235,8 @@ class _Attempt:
             self.broken = f"{self.run.hardware} cannot judge this task: {evaluation.message}"
         if self.broken:
             self._until = time.monotonic() + HEARING_SECONDS
-        return verdicts.answer(evaluation, self.rounds, self.rounds - submission.round)
+        left = self.rounds - services.rounds_spent(self.run)
+        return verdicts.answer(evaluation, self.rounds, left)
 
     def _profiled(self, case: str) -> Answer:
         """Answer with a profile of the last round, so that it replaces no verdict."""

@@ -7,6 +7,7 @@ which candidates are forked, takes seconds.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import itertools
 import json
 import os
@@ -41,6 +42,8 @@ class Bench:
     environment: Mapping[str, str] = field(default_factory=dict)
     cores: frozenset[int] = frozenset()
     """Cores for judges; empty for all."""
+    shared: bool = False
+    """Whether others may hold `lock` in this way too."""
     _judge: Child | None = None
     """The judge that waits for its next turn."""
     _turns: int = 0
@@ -50,7 +53,7 @@ class Bench:
     def held(self) -> Iterator[bool]:
         """Hold the device for this thread, whose children run on its cores."""
         with ExitStack() as stack:
-            if self.lock and not _locked(self.lock, stack):
+            if self.lock and not _locked(self.lock, stack, self.shared):
                 yield False
                 return
             if self.cores:
@@ -108,6 +111,16 @@ class Bench:
             child.end()
 
 
+def of_processor(home: Path, shared: bool = False) -> Bench:
+    """Return the bench of the CPU, which needs all cores of an arena's machine for itself."""
+    return Bench(f"cores-{hashlib.sha256(bytes(home.resolve())).hexdigest()[:16]}", shared=shared)
+
+
+def beside_processor(home: Path) -> Bench:
+    """Return a place for work that loads the cores, while nothing is measured on them."""
+    return of_processor(home, shared=True)
+
+
 here: dict[str, Sequence[Bench]] = {}
 """Benches of this process by hardware slug."""
 
@@ -160,7 +173,7 @@ def _place(core: int) -> tuple[int, int]:
         return 0, core
 
 
-def _locked(name: str, stack: ExitStack) -> bool:
+def _locked(name: str, stack: ExitStack, shared: bool = False) -> bool:
     """Hold the lock of this name in `stack`, unless this user holds it elsewhere."""
     folder = LOCKS / f"kernel-arena-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -170,7 +183,7 @@ def _locked(name: str, stack: ExitStack) -> bool:
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     file = stack.enter_context(os.fdopen(descriptor, "w"))
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

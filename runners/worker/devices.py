@@ -12,7 +12,7 @@ from django.conf import settings
 
 from runners.process.supervisor import Child, Ending
 from runners.worker import judging
-from runners.worker.bench import Bench, shares
+from runners.worker.bench import Bench, of_processor, shares
 
 HARDWARE_SECONDS = 600
 
@@ -78,7 +78,7 @@ def _uuid(device: Mapping[str, Any]) -> str:
 def _bench(device: Mapping[str, Any], cores: frozenset[int] | None) -> Bench:
     """Return the bench of a GPU with these cores, or of the CPU, which needs all."""
     if cores is None:
-        return Bench()
+        return of_processor(settings.ARENA_HOME)
     return Bench(_uuid(device), device.get("environment", {}), cores)
 
 

@@ -23,13 +23,15 @@ from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
 from evaluation.building import nvcc
 from evaluation.types import GateResult, Profile, Report, from_json
-from runners.process.supervisor import Child, Ended, Ending, stopping
-from runners.worker.bench import Bench, OnLines, here, taken
+from runners.process.supervisor import Child, Ended, Ending
+from runners.worker.bench import Bench, OnLines, beside_processor, here, taken
 
 logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "evaluation")
-PASSED, NOT_PASSED = 0, 1
+PASSED, NOT_PASSED, INCONCLUSIVE = 0, 1, 4
+REPORTED = (PASSED, NOT_PASSED, INCONCLUSIVE)
+"""Exit codes of a judge that gives a report."""
 ENVIRONMENT = (
     "PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES",
     "ROCM_PATH", "HIP_VISIBLE_DEVICES", "ARENA_UNCONFINED", "ARENA_GPU", "ARENA_CUDA_ARCH",
@@ -61,9 +63,10 @@ class JudgeBroke(Exception):
 
 
 def build(evaluation_id: int) -> None:
-    """Execute the build stage of a waiting evaluation, unless this process stops."""
-    if not stopping.is_set():
-        _judge(evaluation_id, BUILD)
+    """Execute the build stage of a waiting evaluation, while nothing is measured on the cores."""
+    with taken([beside_processor(settings.ARENA_HOME)]) as place:
+        if place is not None:
+            _judge(evaluation_id, BUILD)
 
 
 def measure(evaluation_id: int) -> None:
@@ -170,7 +173,7 @@ class Judging:
         else:
             judge = self._start(COMMAND, request, {}, self._receive_lines)
             ended = judge.follow(deadline=lambda: end, heartbeat=self.heartbeat)
-        if ended.ending is not Ending.EXITED or ended.code not in (PASSED, NOT_PASSED):
+        if ended.ending is not Ending.EXITED or ended.code not in REPORTED:
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
             return None

@@ -17,7 +17,7 @@ NOTHING = "–"
 NARROW_SPACE = "\u202f"
 ICONS = {
     "passed", "failed", "rejected", "disputed", "skipped", "broken", "queued", "running",
-    "judging", "cancelled",
+    "judging", "cancelled", "inconclusive",
 }  # fmt: skip
 ICON_OF = {"built": "queued", "building": "running", "measuring": "judging", "noisy": "disputed"}
 HEAT_BOUNDS = (1.0, 1.25, 1.6, 2.5, 5.0)

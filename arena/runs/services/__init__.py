@@ -12,6 +12,7 @@ from arena.runs.services.evaluations import (
     record_gate,
     request_evaluation,
     request_profile,
+    rounds_spent,
     submit,
 )
 from arena.runs.services.external import (
@@ -67,6 +68,7 @@ __all__ = [
     "request_profile",
     "request_rejudging",
     "request_verdict",
+    "rounds_spent",
     "show_run",
     "start_external_run",
     "start_run",

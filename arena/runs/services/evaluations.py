@@ -16,7 +16,12 @@ from arena.errors import Conflict, TooLarge, UserError
 from arena.leases import MAX_ATTEMPTS
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
-from arena.runs.services.rejudging import drop_rejudging, outcome_of, replace_verdict
+from arena.runs.services.rejudging import (
+    INCONCLUSIVE,
+    drop_rejudging,
+    outcome_of,
+    replace_verdict,
+)
 from arena.runs.services.runs import end_run, record_status
 from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus, Scope, Split
 from arena.runs.trace.events import EventDraft
@@ -57,6 +62,12 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
         draft = EventDraft("span_begin", body, id=_span(submission), actor=SYSTEM)
         record(run_id, [draft], producer=SYSTEM)
     return submission
+
+
+def rounds_spent(run: Run) -> int:
+    """Return the rounds of a run that count against its budget: all but the inconclusive ones."""
+    rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
+    return run.submissions.count() - rounds.filter(verdict=INCONCLUSIVE).count()
 
 
 def request_evaluation(submission: Submission, scope: str) -> Evaluation:
@@ -212,11 +223,14 @@ def finish_build(evaluation_id: int, lease: str) -> bool:
 def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> bool:
     """Store the verdict; a final one ends the run, or replaces its verdict.
 
-    False if the lease is lost.
+    One that was inconclusive is queued once more. False if the lease is lost.
     """
     evaluation = _with_run(evaluation_id)
     if report.verdict == types.Verdict.BROKEN:
         return break_evaluation(evaluation_id, lease, report.message or "The judge failed.")
+    if report.verdict == types.Verdict.INCONCLUSIVE and evaluation.attempts < MAX_ATTEMPTS:
+        text = f"The machine could not measure, so this is judged again: {report.message}"
+        return _judge_again(evaluation, lease, text)
     if report.task_hash != evaluation.judged_version.content_hash:
         reason = "The task changed on disk after the run started: sync, then start the run again."
         return break_evaluation(evaluation_id, lease, reason)
@@ -286,22 +300,11 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
     """Retry an evaluation that failed by our fault, or end it. False if the lease is lost."""
     evaluation = _with_run(evaluation_id)
     run_id = evaluation.submission.run_id
+    if evaluation.attempts < MAX_ATTEMPTS:
+        return _judge_again(evaluation, lease, f"Judging failed and is retried: {reason}")
     with transaction.atomic():
-        held = _held(evaluation_id, lease)
-        now = timezone.now()
-        if evaluation.attempts < MAX_ATTEMPTS:
-            if not held.update(status=EvaluationStatus.QUEUED, lease="", heartbeat_at=now):
-                return False
-            evaluation.gates.all().delete()
-            evaluation.measurements.all().delete()
-            if evaluation.scope != Scope.REJUDGE:
-                text = f"Judging failed and is retried: {reason}"
-                note(run_id, "log", {"text": text, "level": "warning"}, span=_span(evaluation))
-            queue.enqueue("build", queue.BUILD, evaluation_id)
-            return True
-        if not held.update(
-            status=EvaluationStatus.BROKEN, verdict="broken", message=reason, lease="", ended_at=now
-        ):
+        ended = {"status": EvaluationStatus.BROKEN, "lease": "", "ended_at": timezone.now()}
+        if not _held(evaluation_id, lease).update(verdict="broken", message=reason, **ended):
             return False
         if evaluation.scope == Scope.REJUDGE:
             drop_rejudging(evaluation)
@@ -310,6 +313,21 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
         if ends_run(evaluation.submission.run, evaluation.scope):
             judging = {"status": RunStatus.JUDGING}
             end_run(run_id, judging, RunStatus.BROKEN, reason, Fault.ARENA)
+    return True
+
+
+def _judge_again(evaluation: Evaluation, lease: str, text: str) -> bool:
+    """Queue an evaluation once more, and note why. False if the lease is lost."""
+    with transaction.atomic():
+        waiting = {"status": EvaluationStatus.QUEUED, "lease": "", "heartbeat_at": timezone.now()}
+        if not _held(evaluation.pk, lease).update(**waiting):
+            return False
+        evaluation.gates.all().delete()
+        evaluation.measurements.all().delete()
+        if evaluation.scope != Scope.REJUDGE:
+            body = {"text": text, "level": "warning"}
+            note(evaluation.submission.run_id, "log", body, span=_span(evaluation))
+        queue.enqueue("build", queue.BUILD, evaluation.pk)
     return True
 
 
@@ -371,7 +389,7 @@ def _record_end(
 def _end_judged_run(
     evaluation: Evaluation, verdict: str, reason: str, scores: Mapping[str, Any]
 ) -> None:
-    """End a run with its final verdict; a task that this hardware cannot judge is our fault."""
+    """End a run with its final verdict. What this hardware could not judge is our fault."""
     judging = {"status": RunStatus.JUDGING}
     if verdict == "skipped":
         reason = f"{evaluation.hardware} cannot judge this: {reason}"

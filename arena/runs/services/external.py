@@ -22,7 +22,7 @@ from arena.errors import Conflict, Forbidden, Gap, Invalid, TooLarge, UserError
 from arena.runs.best import chosen_round, why_nothing_passed
 from arena.runs.models import Evaluation, Event, Run, Submission
 from arena.runs.quotas import FINALS, check_day, lock_owner
-from arena.runs.services.evaluations import request_evaluation, submit
+from arena.runs.services.evaluations import request_evaluation, rounds_spent, submit
 from arena.runs.services.runs import (
     check_quota,
     check_visibility,
@@ -164,7 +164,7 @@ def request_verdict(
                 f"Round {locked.rounds} is not judged yet.",
                 f"Read GET /api/v1/submissions/{run.pk}-{locked.rounds}/reward until it is.",
             )
-        if locked.rounds >= locked.budget["rounds"]:
+        if rounds_spent(locked) >= locked.budget["rounds"]:
             note(run.pk, "limit", {"name": "rounds", "limit": locked.budget["rounds"]})
             raise Conflict(f"All {locked.rounds} rounds are spent.", "Finish the run.")
         submission = submit(run.pk, files, note_text)
@@ -217,7 +217,7 @@ def progress(run: Run) -> Progress:
         next=_expected(run),
         status=run.status,
         last_seq=run.last_seq,
-        rounds_left=max(0, int(run.budget["rounds"]) - run.rounds),
+        rounds_left=max(0, int(run.budget["rounds"]) - rounds_spent(run)),
         seconds_left=round(max(0.0, run.budget["seconds"] - _seconds(run)), 1),
     )
 

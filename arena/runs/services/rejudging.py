@@ -23,6 +23,9 @@ from arena.runs.states import (
     Scope,
 )
 
+INCONCLUSIVE = "inconclusive"
+NO_JUDGEMENT = ("skipped", INCONCLUSIVE)
+"""Verdicts that say nothing of the candidate."""
 SCORES = tuple(field.name for field in Scores._meta.get_fields())
 
 
@@ -30,6 +33,8 @@ def outcome_of(verdict: str, reason: str) -> tuple[RunStatus, str, Fault]:
     """Return the status, reason and fault of a run with this final verdict."""
     if verdict == "passed":
         return RunStatus.PASSED, "", Fault.NOBODY
+    if verdict == INCONCLUSIVE:
+        return RunStatus.BROKEN, reason, Fault.ARENA
     return RunStatus.FAILED, reason, Fault.CANDIDATE
 
 
@@ -41,7 +46,8 @@ def request_rejudging(final: Evaluation) -> Evaluation:
     Raises: Conflict for a verdict that does not count, or a task that is gone.
     """
     run = final.submission.run
-    if final.scope != Scope.FINAL or run.status not in RUN_JUDGED:
+    judged = run.status in RUN_JUDGED or final.verdict == INCONCLUSIVE
+    if final.scope != Scope.FINAL or not judged:
         raise Conflict(f"Run {run.pk} has no final verdict that counts.")
     task = run.task_version.task
     version = task.version
@@ -64,9 +70,9 @@ def replace_verdict(
 ) -> None:
     """Let a verdict that has ended count for its run, in the transaction that stores it.
 
-    Where the hardware cannot judge the task, the earlier verdict still counts.
+    Where the hardware could not judge the task, the earlier verdict still counts.
     """
-    if verdict == "skipped":
+    if verdict in NO_JUDGEMENT:
         drop_rejudging(evaluation)
         return
     before = Run.objects.select_related("task_version").get(pk=evaluation.submission.run_id)

@@ -11,9 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from evaluation.confirmation import CONFIRM_WINDOWS, CONFIRMED, SLOWED, SLOWED_TIMES
+from evaluation.errors import Inconclusive
 from evaluation.process.fork_server import ForkServer
-from evaluation.session import CONFIRM_WINDOWS, CONFIRMED, SLOWED, MeasurementSession
+from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import Task
+from evaluation.timing.disturbance import Disturbance
+from evaluation.timing.estimates import Block, Blocks
 from evaluation.timing.plan import Plan
 from evaluation.types import Case, Measurement, Split
 
@@ -43,7 +47,8 @@ class AloneSession(MeasurementSession):
         self.happened: list[str] = []
         self.measured_again: list[str] = []
         cases = [SimpleNamespace(name=f"case-{number}") for number in range(CASES)]
-        self._measured_cases = cast(list[Case], cases)
+        self.measured_cases = {case.name: cast(Case, case) for case in cases}
+        self.baseline_ns = {case.name: [BASELINE_US * 1e3] * 4 for case in cases}
         self.windows = 0
         self._start_candidate()
 
@@ -54,6 +59,7 @@ class AloneSession(MeasurementSession):
         assert "candidate" not in self._processes, "a new process of the candidate"
         self._start_candidate()
         self.measured_again.append(case.name)
+        self.baseline_ns[case.name] = [self.again.baseline_us * 1e3] * 4
         return dataclasses.replace(self.again, case=case.name)
 
     def _start_candidate(self) -> None:
@@ -83,8 +89,9 @@ def test_slowed_baseline_is_measured_again_on_all_cases_and_lowers_the_speedup(
         confirmed, slowed = session.confirm(measured)
     assert session.happened[0] == "candidate ended" and "candidate" not in session._processes
     names = [m.case for m in measured]
-    assert sorted(session.measured_again) == names, "each once"
-    assert session.windows == 2 * CASES * CONFIRM_WINDOWS and slowed == CASES
+    assert sorted(set(session.measured_again)) == names
+    assert len(session.measured_again) == (SLOWED_TIMES - 1) * CASES
+    assert session.windows == SLOWED_TIMES * CASES * CONFIRM_WINDOWS and slowed == CASES
     assert [m.case for m in confirmed] == names
     for now in confirmed:
         assert now.baseline_us == 1.5 and now.candidate_us == 1.0
@@ -132,12 +139,84 @@ def test_baseline_counts_as_slowed_beyond_the_error_of_its_speedup(
     assert all(now is before for now, before in zip(confirmed, measured, strict=True)) != changes
 
 
-def test_noisy_cases_are_timed_alone_in_any_case(
+def test_baseline_with_fast_windows_beside_the_candidate_was_not_slowed(
     task: Task, tmp_path: Path, measured: list[Measurement]
 ) -> None:
-    noisy = {"case-1", "case-3", "case-4"}
-    measured = [measurement(m.case, m.case in noisy) for m in measured]
-    with AloneSession(task, tmp_path, BASELINE_US) as session:
-        session.confirm(measured)
-    assert noisy <= set(session.happened)
-    assert len(noisy) <= len(session.happened) - 1 <= len(noisy) + CONFIRMED
+    """A processor at a lower clock rate slows some windows; the candidate would slow all."""
+    with AloneSession(task, tmp_path, alone_us=1.5) as session:
+        for name in session.baseline_ns:
+            session.baseline_ns[name] = [1.5e3, 1.5e3, 2e3, 2e3, 2e3]
+        confirmed, slowed = session.confirm(measured)
+    assert slowed == 0 and not session.measured_again
+    assert all(now is before for now, before in zip(confirmed, measured, strict=True))
+
+
+class ControlSession(MeasurementSession):
+    """Session whose second process of the baseline reads these speedups in turn.
+
+    A speedup of 0 stands for windows that other work disturbed.
+    """
+
+    def __init__(self, task: Task, cache: Path, speedups: list[float]) -> None:
+        super().__init__(
+            task,
+            cast(ForkServer, None),
+            (),
+            cache,
+            disturbance=Disturbance(10.0, times=iter_times([100, 0]), sleep=lambda seconds: None),
+        )
+        self.speedups = speedups
+        self._builds["plain"] = cast(Any, SimpleNamespace(discards=False))
+        self.measured_cases = {"case-0": cast(Case, SimpleNamespace(name="case-0"))}
+        self.ended: list[str] = []
+
+    @contextmanager
+    def bench(self, case: Case, plan: Plan, names: Sequence[str]) -> Iterator[Any]:
+        assert names == ("control", "plain")
+        yield (SimpleNamespace(), SimpleNamespace())
+
+    def measure_blocks(self, candidate: Any, against: Any, plan: Plan) -> Blocks:
+        if not (speedup := self.speedups.pop(0)):
+            return Blocks([], 40)
+        return Blocks([Block(100.0, 100.0 * speedup)] * plan.min_blocks)
+
+    def end_process(self, name: str) -> None:
+        self.ended.append(name)
+
+
+def iter_times(idle_and_busy: list[int]) -> Any:
+    """Return clock ticks that grow by these idle and busy ones at each call."""
+    total = [0, 0]
+
+    def times() -> tuple[int, int]:
+        idle, busy = idle_and_busy
+        total[0] += idle
+        total[1] += idle + busy
+        return total[0], total[1]
+
+    return times
+
+
+@pytest.mark.parametrize("speedups", [[1.0], [1.2, 1.001], [0.0, 0.999]])
+def test_control_that_reads_one_is_returned(
+    speedups: list[float], task: Task, tmp_path: Path
+) -> None:
+    session = ControlSession(task, tmp_path, list(speedups))
+    control = session.measure_control([measurement("case-0")])
+    assert control.speedup == pytest.approx(speedups[-1])
+    assert session.ended == ["candidate", *["control"] * len(speedups)], "a new process each time"
+
+
+@pytest.mark.parametrize(
+    ("speedups", "message"),
+    [
+        ([1.2, 1.2], "the baseline against itself read 1.200x"),
+        ([0.0, 0.0], "other work disturbed 40 of 40 pairs of windows"),
+    ],
+)
+def test_control_that_does_not_read_one_twice_is_inconclusive(
+    speedups: list[float], message: str, task: Task, tmp_path: Path
+) -> None:
+    session = ControlSession(task, tmp_path, speedups)
+    with pytest.raises(Inconclusive, match=message):
+        session.measure_control([measurement("case-0")])

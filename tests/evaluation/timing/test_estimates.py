@@ -12,11 +12,18 @@ import pytest
 
 from evaluation.intervals import half_width
 from evaluation.timing import estimates
-from evaluation.timing.estimates import Block, excess, speedup_of
+from evaluation.timing.estimates import (
+    MAX_OWN_DISTURBANCES,
+    Block,
+    Window,
+    excess,
+    robust_spread,
+    speedup_of,
+)
 from evaluation.timing.plan import CPU_SPREAD, GPU_SPREAD, Plan, Spread
 
 SPREAD = Spread(of_blocks=0.01, of_verdicts=0.005)
-PLAN = Plan(0.001, min_blocks=5, max_blocks=9, narrow=0.02, max_seconds=60.0, spread=SPREAD)
+PLAN = Plan(0.001, min_blocks=10, max_blocks=18, narrow=0.02, max_seconds=60.0, spread=SPREAD)
 
 
 def noisy_blocks(speedup: float, noise: float, count: int, seed: int) -> list[Block]:
@@ -27,9 +34,9 @@ def noisy_blocks(speedup: float, noise: float, count: int, seed: int) -> list[Bl
     ]
 
 
-def windows(*times: float) -> Callable[[], float]:
-    """Return a process whose windows take these times in turn, for ever."""
-    return itertools.cycle(times).__next__
+def windows(*times: float) -> Callable[[], Window]:
+    """Return a process whose windows take these times in turn, for ever; negative: disturbed."""
+    return (Window(abs(time), time < 0) for time in itertools.cycle(times)).__next__
 
 
 def test_speedup_is_baseline_time_over_candidate_time() -> None:
@@ -48,11 +55,13 @@ def test_speedup_with_one_slow_block_stays() -> None:
 @pytest.mark.parametrize(
     ("ratios", "quantile", "variance"),
     [
-        # Two blocks: their own variance exceeds the moderated one, 0.0014 / 7.
-        ([0.28, 0.32], 2.365, 0.0008),
+        # Two blocks: 1.4826 * 1.196 * 0.02 is their spread; 6 * 0.01 ** 2 is the typical one's.
+        ([0.28, 0.32], 2.365, (0.0354639**2 + 0.0006) / 7),
         # Three, and more: the variance of a median is pi / 2 times that of a mean.
-        ([0.27, 0.3, 0.33], 2.306, 0.0009 * math.pi / 2),
-        ([0.29, 0.31] * 10, 2.060, 0.002 / 19 * math.pi / 2),
+        ([0.27, 0.3, 0.33], 2.306, (2 * 0.0664946**2 + 0.0006) / 8 * math.pi / 2),
+        ([0.29, 0.31] * 10, 2.060, (19 * 0.0154437**2 + 0.0006) / 25 * math.pi / 2),
+        # One far block of many does not count.
+        ([0.3] * 19 + [9.0], 2.060, 0.0006 / 25 * math.pi / 2),
         # Without any variation the typical one of the device remains: 6 * 0.01 ** 2.
         ([0.3, 0.3], 2.365, 0.0006 / 7),
         ([0.3] * 20, 2.060, 0.0006 / 25 * math.pi / 2),
@@ -90,35 +99,74 @@ def test_interval_of_more_blocks_is_narrower_down_to_that_of_verdicts() -> None:
     assert many == pytest.approx(1.96 * SPREAD.of_verdicts, rel=0.03)
 
 
-def test_block_runs_candidate_baseline_baseline_candidate() -> None:
+def test_robust_spread_of_normal_values_is_their_standard_deviation() -> None:
+    random = np.random.default_rng(0)
+    for count in (2, 3, 5, 9, 10, 40):
+        spreads = [robust_spread(list(random.standard_normal(count))) for _ in range(4000)]
+        assert 0.9 < sum(spreads) / len(spreads) < 1.1, count
+
+
+def test_blocks_run_candidate_baseline_and_baseline_candidate() -> None:
     order: list[str] = []
 
-    def window(name: str) -> Callable[[], float]:
-        return lambda: order.append(name) or {"A": 10.0, "B": 20.0}[name]  # type: ignore[func-returns-value]
+    def window(name: str) -> Callable[[], Window]:
+        def run() -> Window:
+            order.append(name)
+            return Window({"A": 10.0, "B": 20.0}[name])
 
-    (block, *_) = estimates.blocks(window("A"), window("B"), PLAN)
+        return run
+
+    found = estimates.blocks(window("A"), window("B"), PLAN)
     assert order[:4] == ["A", "B", "B", "A"]
-    assert block == Block(10.0, 20.0)
+    assert found.counted[:2] == [Block(10.0, 20.0)] * 2
 
 
-def test_block_of_a_clock_that_drifts_evenly_has_no_speedup() -> None:
-    drift = itertools.count(100)
-    found = estimates.blocks(lambda: float(next(drift)), lambda: float(next(drift)), PLAN)
-    assert all(block.log_ratio == 0.0 for block in found)
+def test_blocks_of_a_clock_that_drifts_evenly_have_no_speedup() -> None:
+    drift = itertools.count(1000)
+
+    def window() -> Window:
+        return Window(float(next(drift)))
+
+    found = estimates.blocks(window, window, PLAN)
+    assert speedup_of(found.counted, SPREAD).speedup == pytest.approx(1.0, abs=1e-4)
 
 
 def test_blocks_with_a_narrow_interval_stop_at_the_minimum() -> None:
-    assert len(estimates.blocks(windows(100.0), windows(150.0), PLAN)) == PLAN.min_blocks
+    found = estimates.blocks(windows(100.0), windows(150.0), PLAN)
+    assert len(found.counted) == PLAN.min_blocks and found.disturbed == 0
 
 
 def test_blocks_with_a_wide_interval_stop_at_the_maximum() -> None:
     noisy = windows(100.0, 100.0, 200.0, 200.0, 50.0, 50.0)
-    assert len(estimates.blocks(noisy, windows(100.0), PLAN)) == PLAN.max_blocks
+    assert len(estimates.blocks(noisy, windows(100.0), PLAN).counted) == PLAN.max_blocks
 
 
 def test_blocks_beyond_their_time_stop_at_the_minimum() -> None:
     noisy, late = windows(100.0, 100.0, 200.0, 200.0), dataclasses.replace(PLAN, max_seconds=0.0)
-    assert len(estimates.blocks(noisy, windows(100.0), late)) == PLAN.min_blocks
+    assert len(estimates.blocks(noisy, windows(100.0), late).counted) == PLAN.min_blocks
+
+
+def test_disturbed_blocks_of_both_sides_are_left_out_and_measured_again() -> None:
+    candidate = windows(100.0, 100.0, -300.0, 100.0)
+    baseline = windows(150.0, 150.0, 150.0, -450.0)
+    found = estimates.blocks(candidate, baseline, dataclasses.replace(PLAN, patience_seconds=60.0))
+    assert len(found.counted) == PLAN.min_blocks and found.disturbed >= PLAN.min_blocks // 2
+    assert set(found.counted) == {Block(100.0, 150.0)}
+
+
+def test_blocks_of_a_busy_machine_end_when_patience_is_over() -> None:
+    hurried = dataclasses.replace(PLAN, max_seconds=0.0, patience_seconds=0.0)
+    found = estimates.blocks(windows(-100.0), windows(-100.0), hurried)
+    assert not found.counted and found.disturbed == 2
+    assert found.text == "other work disturbed 2 of 2 pairs of windows"
+
+
+def test_candidate_that_disturbs_its_own_slow_windows_cannot_have_them_left_out() -> None:
+    """Its own threads wait for each other in one of two windows, which is the slow one."""
+    candidate, baseline = windows(-200.0, 100.0), windows(100.0)
+    found = estimates.blocks(candidate, baseline, PLAN)
+    assert found.disturbed == MAX_OWN_DISTURBANCES
+    assert sum(block.candidate == 200.0 for block in found.counted) >= 3
 
 
 def test_excess_of_a_candidate_counts_only_beyond_chance() -> None:

@@ -46,6 +46,7 @@ class FakeProcess:
         """Factors by which the launches of each window take longer."""
         self.fails: SubmissionError | None = None
         self.changes_inputs = False
+        self.waited_ns = 0
 
     def bind(self, *given: object) -> None:
         if self.fails:
@@ -453,3 +454,17 @@ def test_candidate_and_baseline_are_bound_to_the_same_memory(task: Task) -> None
         for own, other in zip(candidate, baseline, strict=True):
             assert own is other
             assert own.share() == other.share()
+
+
+@pytest.mark.parametrize(
+    ("waited_ns", "disturbed"), [(0, False), (FIXED // 50, False), (FIXED, True)]
+)
+def test_window_whose_threads_waited_for_a_core_is_disturbed(
+    task: Task, waited_ns: int, disturbed: bool
+) -> None:
+    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8) as ring:
+        process = FakeProcess(ring)
+        timer = WindowTimer(cast(ProcessHandle, process), ring, True, where="here")
+        process.waited_ns = waited_ns
+        window = timer.timed()
+    assert window.disturbed is disturbed and window.ns == timer.launch_ns

@@ -1,0 +1,80 @@
+"""Other work on the machine: its share of the processor, and a bounded wait until it is over."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from evaluation.errors import Inconclusive
+
+PATIENCE_SECONDS = {True: 30.0, False: 12.0}
+"""Seconds that a verdict waits in total for a quiet machine: a final one, and a round."""
+SAMPLE_SECONDS = 0.25
+QUIET_SHARE = 0.15
+"""Share of the cores that other work may take on a machine that counts as quiet."""
+QUIET_SAMPLES = 2
+"""Quiet samples in a row after which measuring goes on."""
+STAT = Path("/proc/stat")
+
+
+def core_times(cores: Sequence[int]) -> tuple[int, int]:
+    """Return the idle and all clock ticks of these cores so far.
+
+    Source: proc(5). Ticks that a hypervisor gave to others count, those of guests are in `user`.
+    """
+    idle = total = 0
+    names = {f"cpu{core}" for core in cores}
+    for line in STAT.read_text().splitlines():
+        name, _, numbers = line.partition(" ")
+        if name in names:
+            ticks = [int(number) for number in numbers.split()[:8]]
+            idle, total = idle + ticks[3] + ticks[4], total + sum(ticks)
+    return idle, total
+
+
+class Disturbance:
+    """Waits of one verdict for a quiet machine, and the load that it saw meanwhile."""
+
+    def __init__(
+        self,
+        patience_seconds: float,
+        times: Callable[[], tuple[int, int]] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Set the seconds of all waits together. `times` and `sleep` replace the machine's."""
+        self.seconds_left = patience_seconds
+        self._times = times or (lambda: core_times(sorted(os.sched_getaffinity(0))))
+        self._sleep = sleep
+        self._idle = self._total = 0
+        """Clock ticks of all samples."""
+
+    @property
+    def load(self) -> float | None:
+        """Return the share of the cores that other work took during all waits; None before one."""
+        return 1 - self._idle / self._total if self._total else None
+
+    def wait(self) -> bool:
+        """Wait until other work leaves the cores idle; False where the time for waits is over.
+
+        The judge and its processes sleep meanwhile, so all load is other work.
+        """
+        quiet = 0
+        while quiet < QUIET_SAMPLES:
+            if self.seconds_left <= 0:
+                return False
+            self.seconds_left -= SAMPLE_SECONDS
+            idle, total = self._times()
+            self._sleep(SAMPLE_SECONDS)
+            idle_after, total_after = self._times()
+            idle, total = idle_after - idle, total_after - total
+            self._idle, self._total = self._idle + idle, self._total + total
+            quiet = quiet + 1 if total and 1 - idle / total <= QUIET_SHARE else 0
+        return True
+
+    def inconclusive(self, what: str) -> Inconclusive:
+        """Return the error of a verdict that cannot be measured now."""
+        load = self.load
+        busy = f"processor busy {100 * load:.0f} % of the time: " if load is not None else ""
+        return Inconclusive(f"{busy}inconclusive, {what}; judge again when the machine is idle")
