@@ -234,6 +234,7 @@ class MeasurementSession:
             if not self.disturbance.wait():
                 raise self.disturbance.inconclusive(found.text)
         blocks = [Block(block.candidate + hidden, block.baseline) for block in found.counted]
+        tolerated = found.disturbed if self.disturbance.tolerant else 0
         self.measured_cases[case.name] = case
         self.baseline_ns[case.name] = [block.baseline for block in blocks]
         interval = estimates.speedup_of(blocks, plan.spread)
@@ -262,7 +263,7 @@ class MeasurementSession:
             roofline_share=floor / candidate_ns,
             warm_us=warm and warm / 1e3,
             blocks=len(blocks),
-            noisy=half_width(interval) > estimates.NOISY,
+            noisy=half_width(interval) > estimates.NOISY or tolerated > len(blocks) / 2,
             eager_us=eager and eager / 1e3,
             captured=captured if self.task.kind == GPU else None,
         )
@@ -271,7 +272,8 @@ class MeasurementSession:
         """Measure blocks of two timers over one ring."""
         # The candidate's own work on an empty trip is not subtracted from its time.
         candidate.empty = against.empty = min(candidate.empty, against.empty)
-        return estimates.blocks(candidate.timed, against.timed, plan)
+        tolerant = self.disturbance.tolerant
+        return estimates.blocks(candidate.timed, against.timed, plan, tolerant)
 
     def confirm_baseline(
         self, measured: Sequence[Measurement], measure_again: Callable[[Case], Measurement]

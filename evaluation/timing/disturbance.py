@@ -16,6 +16,8 @@ QUIET_SHARE = 0.15
 """Share of the cores that other work may take on a machine that counts as quiet."""
 QUIET_SAMPLES = 2
 """Quiet samples in a row after which measuring goes on."""
+TOLERATE = "ARENA_MEASURE_BUSY"
+"""Variable with which the owner of a machine that is never idle has it measure all the same."""
 STAT = Path("/proc/stat")
 
 
@@ -42,8 +44,11 @@ class Disturbance:
         patience_seconds: float,
         times: Callable[[], tuple[int, int]] | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        tolerant: bool | None = None,
     ) -> None:
         """Set the seconds of all waits together. `times` and `sleep` replace the machine's."""
+        self.tolerant = os.environ.get(TOLERATE) == "1" if tolerant is None else tolerant
+        """Whether disturbed windows count, and make a measurement noisy. Then nothing waits."""
         self.seconds_left = patience_seconds
         self._times = times or (lambda: core_times(sorted(os.sched_getaffinity(0))))
         self._sleep = sleep

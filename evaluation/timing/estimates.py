@@ -58,7 +58,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The blocks of a case that count, and the number of those that other work disturbed."""
+    """The blocks of a case that count, and the number of those that other work disturbed.
+
+    These are among the others where they were tolerated.
+    """
 
     counted: Sequence[Block]
     disturbed: int = 0
@@ -70,11 +73,17 @@ class Blocks:
         return f"other work disturbed {self.disturbed} of {pairs} pairs of windows"
 
 
-def blocks(candidate: Callable[[], Window], baseline: Callable[[], Window], plan: Plan) -> Blocks:
+def blocks(
+    candidate: Callable[[], Window],
+    baseline: Callable[[], Window],
+    plan: Plan,
+    tolerant: bool = False,
+) -> Blocks:
     """Measure blocks until the interval is narrow enough or the plan's time is over.
 
     Each call runs one window. A block with a disturbed window is left out, of whichever side, and
-    measuring goes on for up to `plan.patience_seconds` to reach the least number of blocks.
+    measuring goes on for up to `plan.patience_seconds` to reach the least number of blocks. With
+    `tolerant` it counts.
     """
     counted: list[Block] = []
     disturbed = own = 0
@@ -83,9 +92,9 @@ def blocks(candidate: Callable[[], Window], baseline: Callable[[], Window], plan
         a1, b1, b2, a2 = candidate(), baseline(), baseline(), candidate()
         for a, b in ((a1, b1), (a2, b2)):
             own += int(a.disturbed) - int(b.disturbed)
-            if (a.disturbed or b.disturbed) and own <= MAX_OWN_DISTURBANCES:
-                disturbed += 1
-            else:
+            left_out = (a.disturbed or b.disturbed) and own <= MAX_OWN_DISTURBANCES
+            disturbed += left_out
+            if tolerant or not left_out:
                 counted.append(Block(a.ns, b.ns))
         now = time.monotonic()
         if len(counted) < plan.min_blocks:

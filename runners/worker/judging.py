@@ -35,6 +35,7 @@ REPORTED = (PASSED, NOT_PASSED, INCONCLUSIVE)
 ENVIRONMENT = (
     "PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES",
     "ROCM_PATH", "HIP_VISIBLE_DEVICES", "ARENA_UNCONFINED", "ARENA_GPU", "ARENA_CUDA_ARCH",
+    "ARENA_MEASURE_BUSY",
 )  # fmt: skip
 """Variables of a worker's environment that a judge gets: no address or key of the arena."""
 JUDGED_AS: Mapping[str, str] = {Scope.PROFILE: Scope.ROUND, Scope.REJUDGE: Scope.FINAL}

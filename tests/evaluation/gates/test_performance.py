@@ -12,6 +12,7 @@ import pytest
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial, generalization, performance
 from evaluation.tasks.spec import Task
+from evaluation.timing.disturbance import Disturbance
 from evaluation.types import Case, Interval, Measurement, Reason, Split, Verdict
 
 
@@ -39,6 +40,7 @@ def trial(task: Task, shares: list[float], tmp_path: Path) -> Trial:
         baseline=lambda: "baseline",
         baseline_times=dict,
         confirm_baseline=lambda measured, measure_again: (measured, 0),
+        disturbance=Disturbance(0.0, tolerant=False),
         measure_control=lambda measured: Interval(1.0, 0.99, 1.01),
     )
     stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}

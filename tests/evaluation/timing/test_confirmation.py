@@ -163,7 +163,9 @@ class ControlSession(MeasurementSession):
             cast(ForkServer, None),
             (),
             cache,
-            disturbance=Disturbance(10.0, times=iter_times([100, 0]), sleep=lambda seconds: None),
+            disturbance=Disturbance(
+                10.0, iter_times([100, 0]), lambda seconds: None, tolerant=False
+            ),
         )
         self.speedups = speedups
         self._builds["plain"] = cast(Any, SimpleNamespace(discards=False))

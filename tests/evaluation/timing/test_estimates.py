@@ -175,3 +175,8 @@ def test_excess_of_a_candidate_counts_only_beyond_chance() -> None:
     assert excess([value + 5 for value in baseline], baseline) == 0.0, "no more than chance"
     assert excess([value + 200 for value in baseline], baseline) == pytest.approx(200)
     assert excess([value - 200 for value in baseline], baseline) == 0.0, "never negative"
+
+
+def test_tolerated_blocks_count_and_are_told_apart() -> None:
+    found = estimates.blocks(windows(-100.0), windows(-150.0), PLAN, tolerant=True)
+    assert len(found.counted) == found.disturbed == PLAN.min_blocks

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0014_measurement_without_dtype'),
+        ('runs', '0015_judge_of_runs'),
     ]
 
     operations = [
