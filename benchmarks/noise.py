@@ -6,7 +6,8 @@ Every verdict is a final one, on four tasks of different sizes in turn. A measur
 reads 1: the share of the intervals that hold 1 is to be 19 of 20, the mean within 1 % of it. Beside
 other work a verdict may be inconclusive, and must say so; no point below 0.9 or above 1.1 may be
 shown without the mark of a noisy measurement. `--busy` lists the numbers of endless loops beside
-the judge, each number a set of its own.
+the judge, each number a set of its own. `--honest` judges the honest kernels of the GPU suite too,
+and counts those that are marked noisy.
 
 Run it on a machine with nothing else to do.
 """
@@ -14,6 +15,7 @@ Run it on a machine with nothing else to do.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import multiprocessing
 import os
 import statistics
@@ -46,6 +48,7 @@ def main() -> None:
     parser.add_argument("--busy", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--kind", choices=TRACKS, default="cpu")
     parser.add_argument("--operators", nargs="*", default=OPERATORS)
+    parser.add_argument("--honest", action="store_true", help="on a GPU: other kernels too")
     parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS")
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--output", type=Path)
@@ -67,6 +70,11 @@ def main() -> None:
             results["fingerprint"] = to_json(reports[0].fingerprint)
             results["sets"][f"{loops} busy loops"] = summary(reports)
             write_json(output, results)
+    if options.honest:
+        reports = judge_honest(options.cache, ends)
+        results["sets"]["honest kernels"] = summary(reports)
+        results["fingerprint"] = to_json(reports[0].fingerprint)
+        write_json(output, results)
     for name, found in results["sets"].items():
         print(name, {key: value for key, value in found.items() if key != "verdicts"})
 
@@ -76,6 +84,23 @@ def judge_baseline(operator: str, track: str, cache: Path) -> Report:
     task = load_task(ROOT / "tasks", operator, track)
     files = {task.target_file: task.operator.baseline(task.track.target)}
     return pipeline.evaluate(pipeline.Request(task, files, cache))
+
+
+def judge_honest(cache: Path, ends: float) -> list[Report]:
+    """Return the final verdicts on the honest kernels of the GPU suite, until the time is over."""
+    from tests.gpu.submissions import build_all, submissions
+
+    works = submissions("honest")
+    build_all(works, cache)
+    reports = []
+    for work in works:
+        if time.monotonic() > ends:
+            break
+        reports.append(
+            dataclasses.replace(work, header={**work.header, "scope": "final"}).judge(cache)
+        )
+        print(work.name, line_of(reports[-1]), flush=True)
+    return reports
 
 
 def line_of(report: Report) -> str:

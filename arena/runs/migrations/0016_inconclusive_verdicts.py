@@ -4,20 +4,19 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('runs', '0015_judge_of_runs'),
+        ("runs", "0015_judge_of_runs"),
     ]
 
     operations = [
         migrations.AlterField(
-            model_name='evaluation',
-            name='verdict',
+            model_name="evaluation",
+            name="verdict",
             field=models.CharField(blank=True, max_length=12),
         ),
         migrations.AlterField(
-            model_name='gateresult',
-            name='verdict',
+            model_name="gateresult",
+            name="verdict",
             field=models.CharField(max_length=12),
         ),
     ]
