@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
+import platform
 import resource
 import signal
 import struct
@@ -23,12 +25,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.sandbox import landlock, loopback, mounts, seccomp
+from evaluation.sandbox import landlock, loopback, mounts, procfs, seccomp
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import SECONDS, Excess, ResourceUsage, ResourceWatch
 from evaluation.sandbox.syscalls import PR_SET_DUMPABLE, checked, die_with_parent, libc, prctl
 
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+KEYCTL_JOIN_SESSION_KEYRING = 1
 MAX_OUTPUT_BYTES = 1 << 20
 MARKER_SEARCH_BYTES = 64 << 10
 MAX_STOP_SECONDS = 10.0
@@ -103,8 +106,9 @@ def exit_code(status: int) -> int:
 def confine(policy: Policy, user: int = 0) -> None:
     """Drop all rights of this process that a policy does not grant, and become `user` unless 0."""
     die_with_parent()
-    _set_limits(policy)
+    _set_limits(policy, user)
     _drop_capabilities(user)
+    _leave_keyring(policy)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if policy.features.landlock:
         landlock.restrict(policy)
@@ -112,14 +116,16 @@ def confine(policy: Policy, user: int = 0) -> None:
         seccomp.restrict(policy)
 
 
-def _set_limits(policy: Policy) -> None:
+def _set_limits(policy: Policy, user: int) -> None:
+    # Linux counts all processes of a user, except root's.
+    others = 0 if user or not os.getuid() else procfs.threads_of_user(os.getuid())
     with open("/proc/self/statm") as statm:
         mapped = int(statm.read().split()[0]) * resource.getpagesize()
     for kind, value in (
         (resource.RLIMIT_AS, mapped + (policy.memory_bytes or 1 << 50)),
         (resource.RLIMIT_FSIZE, policy.file_bytes),
         (resource.RLIMIT_CPU, policy.cpu_seconds),
-        (resource.RLIMIT_NPROC, policy.processes),
+        (resource.RLIMIT_NPROC, policy.processes + others),
         (resource.RLIMIT_NOFILE, 1024),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -140,6 +146,20 @@ def _drop_capabilities(user: int) -> None:
         die_with_parent()  # the kernel cleared it, too
     header, none = struct.pack("Ii", 0x20080522, 0), bytes(24)
     checked(libc.capset(header, none), "capset")
+
+
+def _leave_keyring(policy: Policy) -> None:
+    """Begin a session keyring that is empty: keyrings belong to no namespace.
+
+    The filter of system calls refuses them as well, so an error counts only where there is none.
+    """
+    architecture = seccomp.ARCHITECTURES.get(platform.machine())
+    number = architecture and seccomp.NUMBERS["keyctl"][architecture.column]
+    if number is None or libc.syscall(number, KEYCTL_JOIN_SESSION_KEYRING, None) >= 0:
+        return
+    without_keyrings = ctypes.get_errno() in (errno.ENOSYS, errno.EPERM)
+    if not (without_keyrings or policy.features.seccomp):
+        raise OSError(ctypes.get_errno(), "an empty keyring cannot be begun")
 
 
 def command(argv: Sequence[str], policy: Policy) -> list[str]:

@@ -66,6 +66,8 @@ def arrange(policy: Policy, user: int) -> None:
         elif user:
             _make_reachable(granted)
         for path in policy.writable:
+            if user and not policy.scratch_bytes:
+                _give(path, user)
             owner = f",mode=700,uid={user},gid={user}" if user else ""
             size = f"size={policy.scratch_bytes}{owner}"
             in_memory = ("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, size)
@@ -74,6 +76,13 @@ def arrange(policy: Policy, user: int) -> None:
         for path in (*policy.writable, *(("/proc",) if writes_proc else ())):
             _set_read_only(path, on=False, recursive=False)
         os.chdir(cwd)
+
+
+def _give(folder: str, user: int) -> None:
+    """Make a user the owner of a folder and of all in it."""
+    for place, _, names in os.walk(folder):
+        for path in (place, *(os.path.join(place, name) for name in names)):
+            os.chown(path, user, user, follow_symlinks=False)
 
 
 def gpu_paths(gpu: bool) -> tuple[str, ...]:

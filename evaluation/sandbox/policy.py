@@ -51,9 +51,11 @@ class Policy:
     """Permission to reach one another over a loopback interface, and nothing else."""
     gpu: bool = False
     unprivileged_user: bool = False
-    """Whether it runs as a user of its own. Its writable folders must then be in memory."""
+    """Whether it runs as a user of its own, who gets its writable folders."""
     minimal_root: bool = False
     """Whether all other paths are hidden. `unix_sockets` reach every socket with a visible path."""
+    judges: bool = False
+    """True for a judge, which shares memory with processes that it confines in turn."""
     confines_itself: bool = False
     """True for code of the judge that applies Landlock to itself later."""
 

@@ -51,6 +51,15 @@ def threads(pid: int) -> list[int]:
         return []
 
 
+def threads_of_user(user: int) -> int:
+    """Return the number of threads of all visible processes of a user."""
+    count = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it ended
+            count += len(threads(int(name))) if os.stat(f"/proc/{name}").st_uid == user else 0
+    return count
+
+
 def cpu_time_ns(pid: int) -> int:
     """Return the processor time of all threads of a process; 0 when it is gone.
 

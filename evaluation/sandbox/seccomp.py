@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import platform
 import struct
+from collections.abc import Set
 from dataclasses import dataclass
 
 from evaluation.sandbox.policy import Policy
@@ -57,6 +58,10 @@ _FILTERED = ("clone", "clone3", "socket", "socketpair", "madvise")
 """Calls that are refused by their arguments, or with another error."""
 _DENIED = NUMBERS.keys() - {*_STARTS_PROCESS, *_FILTERED, "sched_setaffinity"}
 
+_SHARES_MEMORY = frozenset({"memfd_create"})
+_CONFINES = frozenset({"unshare", "mount", "mount_setattr"})
+"""Calls that make the namespaces of a sandbox."""
+
 _CLONE_THREAD = 0x10000
 _CLONE_NEW = 0x7E020000
 """All namespaces that clone makes: in a new user namespace a process has all capabilities."""
@@ -80,8 +85,12 @@ def restrict(policy: Policy) -> None:
     ranks = policy.ranks
     unix = "any" if policy.unix_sockets or ranks else "packets" if policy.gpu else ""
     architecture = ARCHITECTURES[platform.machine()]
+    loopback = policy.loopback or ranks
+    allowed: Set[str] = _SHARES_MEMORY if policy.judges else frozenset()
+    if policy.judges and not policy.features.landlock:  # which refuses mounts anyway
+        allowed |= _CONFINES
     code = ctypes.create_string_buffer(
-        program(policy.fork, unix, policy.pinned, architecture, policy.loopback or ranks, ranks)
+        program(policy.fork, unix, policy.pinned, architecture, loopback, ranks, allowed)
     )
     header = struct.pack("HxxxxxxP", (len(code) - 1) // 8, ctypes.addressof(code))
     checked(libc.prctl(PR_SET_SECCOMP, _FILTER_MODE, header, 0, 0), "seccomp")
@@ -94,6 +103,7 @@ def program(
     architecture: Architecture,
     loopback: bool = False,
     routes: bool = False,
+    allowed: Set[str] = frozenset(),
 ) -> bytes:
     """Return the filter as a BPF program.
 
@@ -103,6 +113,7 @@ def program(
     `unix_sockets` is `any`, `packets` or empty for none. A GPU's driver opens sockets of
     SOCK_SEQPACKET; services listen on streams. A pair of datagram sockets counts as a socket, since
     either end can be connected anew.
+    `allowed` are the names of calls that it leaves alone.
     """
 
     def op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -139,7 +150,7 @@ def program(
     steps = [op(_LOAD, _ARCH), op(_EQUAL, architecture.audit, 1, 0), kill, op(_LOAD, _NUMBER)]
     if architecture.max_number:
         steps += [op(_GREATER, architecture.max_number, 0, 1), kill]
-    denied = [*_DENIED, *(() if fork else _STARTS_PROCESS)]
+    denied = [*(_DENIED - allowed), *(() if fork else _STARTS_PROCESS)]
     for call in sorted(denied) + ["sched_setaffinity"] * pinned:
         steps += when(call, refuse)
     # clone3 hides its flags from a filter; without it the C library falls back to clone.

@@ -2,7 +2,8 @@
 
 A draft comes from a browser, and the judge runs its `reference.py` in its own process. So the whole
 judge is confined: it has no network, reads its code and the draft alone, and writes to a folder
-that is removed. Inside, candidates are confined by Landlock and seccomp.
+that is removed. It runs as a user of its own where the worker is root, and its filter of system
+calls leaves what a judge needs. Inside, candidates are confined by Landlock and seccomp.
 
 Limitation: an author can forge the output of a check from `reference.py`. It is for the second
 person who reads the files.
@@ -10,7 +11,6 @@ person who reads the files.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import sys
@@ -89,6 +89,8 @@ class _Checking:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PACKAGE, code / PACKAGE.name, ignore=ignored)
         write_files(tasks / self.check.draft.name, self.check.draft.files)
+        for folder in (code, tasks):
+            untrusted_files.make_readable(folder)
         if (measured := judging.cache() / PEAKS).is_dir():
             shutil.copytree(measured, work / "cache" / PEAKS)
         end = time.monotonic() + CHECK_SECONDS
@@ -106,12 +108,10 @@ class _Checking:
         return [*judging.COMMAND, "admit", self.check.draft.name, *options]
 
     def _policy(self, code: Path, tasks: Path, work: Path) -> Policy:
-        # The judge needs what seccomp refuses, and starts processes as its own user.
-        features = dataclasses.replace(isolation_features(), seccomp=False, other_user=False)
         compiler = nvcc.compiler()
         toolkit = (str(Path(compiler).resolve().parents[1]),) if compiler else ()
         return Policy(
-            features=features,
+            features=isolation_features(),
             readable=(
                 sys.prefix,
                 sys.base_prefix,
@@ -126,6 +126,8 @@ class _Checking:
             cpu_seconds=CHECK_SECONDS * 4,
             processes=MAX_PROCESSES,
             gpu=self.check.hardware.kind == GPU,
+            unprivileged_user=True,
+            judges=True,
             minimal_root=True,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import socket
@@ -271,6 +272,77 @@ open('mine', 'w').write('x'); os.rename('mine', 'still mine')
     assert int(user) > FIRST_UNPRIVILEGED_UID and user != other.split()[1]
     assert list(tmp_path.iterdir()) == []
     assert inside("import os; print(os.getuid())", tmp_path) == (0, f"{os.getuid()}\n")
+
+
+@pytest.mark.usefixtures("other_user")
+def test_unprivileged_user_gets_its_folder_on_disk(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own / "within", other):
+        folder.mkdir(parents=True)
+        (folder / "text").write_text("old")
+    (own / "link").symlink_to(other / "text")
+    code = "open('within/text', 'w').write('new'); open('within/another', 'w')"
+    assert inside(code, own, unprivileged_user=True) == (0, "")
+    assert (own / "within" / "text").read_text() == "new"
+    assert (other / "text").stat().st_uid == os.getuid() != (own / "within").stat().st_uid
+
+
+@pytest.mark.parametrize("judges", [False, True])
+def test_judge_shares_memory_and_makes_no_namespaces(tmp_path: Path, judges: bool) -> None:
+    if not (isolation_features().seccomp and isolation_features().landlock):
+        pytest.skip("no seccomp filter for this machine, or no Landlock")
+    code = """
+import ctypes, os
+try: os.memfd_create('shared'); print('memory')
+except OSError: pass
+libc, new_user = ctypes.CDLL(None), 0x10000000
+if libc.unshare(new_user) == 0 or libc.mount(b'none', b'/', None, 0x44000, None) == 0: print('root')
+"""
+    assert inside(code, tmp_path, judges=judges) == (0, "memory\n" if judges else "")
+
+
+def test_keyring_of_the_judge_is_out_of_reach_without_a_filter(tmp_path: Path) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("numbers of system calls are those of x86-64")
+    libc, keyctl, add_key, session = ctypes.CDLL(None), 250, 248, -3
+    if libc.syscall(keyctl, 1, None) < 0 or (
+        libc.syscall(add_key, b"user", b"arena-test", b"secret", 6, session) < 0
+    ):
+        pytest.skip("no keyrings on this machine")
+    code = f"""
+import ctypes
+print(ctypes.CDLL(None).syscall({keyctl}, 10, {session}, b'user', b'arena-test', 0))
+"""
+    features = replace(isolation_features(), seccomp=False)
+    assert inside(code, tmp_path, features=features) == (0, "-1\n")
+
+
+def test_limit_of_processes_leaves_out_others_of_its_user(tmp_path: Path) -> None:
+    root = Path(launch.__file__).parents[2]
+    inner = """
+import threading
+ends = threading.Event()
+threads = [threading.Thread(target=ends.wait) for _ in range(7)]
+try:
+    for thread in threads: thread.start()
+    print('7 threads')
+except RuntimeError: print('too few')
+ends.set()
+"""
+    code = f"""
+import subprocess, sys, threading
+sys.path.insert(0, {str(root)!r})
+from evaluation.sandbox import launch
+from evaluation.sandbox.policy import IsolationFeatures, Policy
+ends = threading.Event()
+others = [threading.Thread(target=ends.wait) for _ in range(20)]
+for thread in others: thread.start()
+policy = Policy(IsolationFeatures(), processes=12)
+print(launch.run([sys.executable, '-I', '-c', {inner!r}], policy, timeout=60).stdout, end='')
+ends.set()
+"""
+    rights = {"unprivileged_user": True, "readable": (*PYTHON, str(root))}
+    assert inside(code, tmp_path, **rights) == (0, "7 threads\n")
 
 
 @pytest.mark.usefixtures("other_user")

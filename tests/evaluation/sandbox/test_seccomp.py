@@ -269,3 +269,11 @@ def test_features_architecture_without_a_table_reports_no_seccomp(
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert not seccomp.supported()
     assert not isolation_features.__wrapped__().seccomp
+
+
+def test_filter_of_a_judge_allows_named_calls_only(machine: Machine) -> None:
+    architecture = seccomp.ARCHITECTURES[machine.name]
+    program = seccomp.program(True, "", False, architecture, allowed={"memfd_create"})
+    assert machine.verdict(program, "memfd_create") == ALLOWED
+    others = set(REFUSED) - {"memfd_create"}
+    assert {machine.verdict(program, call) for call in others} == {NOT_PERMITTED}
