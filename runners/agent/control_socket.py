@@ -32,8 +32,10 @@ def refused(text: str) -> Answer:
 class TimeBudget:
     """Time of an agent, counted down from now; any thread may pause it, also several at once."""
 
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+    def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        """Create it; `now` is a monotonic clock."""
+        self._now = now
+        self._end = now() + seconds
         self._paused_at = 0.0
         self._pauses = 0
         self._changing = threading.Lock()
@@ -46,14 +48,14 @@ class TimeBudget:
         """Stop the clock until each pause has been ended by `resume`."""
         with self._changing:
             if self._pauses == 0:
-                self._paused_at = time.monotonic()
+                self._paused_at = self._now()
             self._pauses += 1
 
     def resume(self) -> None:
         with self._changing:
             self._pauses -= 1
             if self._pauses == 0:
-                self._end += time.monotonic() - self._paused_at
+                self._end += self._now() - self._paused_at
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

@@ -26,7 +26,7 @@ class Clock:
 class RateLimit:
     """Spreads requests so that no minute has more than `per_minute`; 0 is no limit."""
 
-    def __init__(self, per_minute: int, clock: Clock) -> None:
+    def __init__(self, per_minute: float, clock: Clock) -> None:
         self._per_minute, self._clock = per_minute, clock
         self._starts: deque[float] = deque()
 

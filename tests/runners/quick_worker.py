@@ -1,8 +1,9 @@
-"""A real worker in a hurry: short waits and leases, and a quick judge or a stand-in for it."""
+"""A real worker in a hurry: short waits, and a quick judge or a stand-in for it."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import sys
 from datetime import timedelta
@@ -16,6 +17,7 @@ from arena.runs.services import reaper  # noqa: E402  (Django must be set up fir
 from evaluation.sandbox import resource_watch  # noqa: E402
 from runners import agents  # noqa: E402
 from runners.__main__ import main  # noqa: E402
+from runners.agent import control_socket  # noqa: E402
 from runners.process import supervisor  # noqa: E402
 from runners.worker import (  # noqa: E402
     attempt,
@@ -23,6 +25,17 @@ from runners.worker import (  # noqa: E402
     judging,
     worker,
 )
+
+
+class BudgetOfTest(control_socket.TimeBudget):
+    """Time that is also spent once a test says so, by a file."""
+
+    spent = Path(os.environ["ARENA_HOME"]) / "time-is-up"
+
+    def deadline(self) -> float:
+        end = super().deadline()
+        return 0.0 if end < math.inf and self.spent.exists() else end
+
 
 judge = os.environ.get("ARENA_TEST_JUDGE", "fake_evaluation.py")
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name(judge)))
@@ -37,6 +50,6 @@ resource_watch.AGENT_LIMITS = dataclasses.replace(
 if wires := os.environ.get("ARENA_TEST_WIRES"):  # agents of any kind get a model's gateway
     harness = agents.harness
     agents.harness = lambda adapter: dataclasses.replace(harness(adapter), wires=(wires,))
-reaper.LEASE = timedelta(seconds=5)
 reaper.MESSAGE_GRACE = timedelta(seconds=1)
+attempt.TimeBudget = BudgetOfTest
 sys.exit(main())

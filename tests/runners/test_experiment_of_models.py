@@ -118,6 +118,7 @@ def test_experiment_survives_two_kills_and_pays_for_no_answer_twice(
         enough = kill * CELLS * CALLS // 4
         arena.wait_until(lambda least=enough: sum(live_calls(arena).values()) >= least, 60)
         arena.kill("agents")
+        arena.expire()
         arena.start_worker("agents")
         arena.wait_until(lambda least=kill: count("broken") >= least, 30)
         arena.python(START)  # what a click on the experiment's page does

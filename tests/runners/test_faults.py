@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import time
 from collections import Counter
 from pathlib import Path
 from urllib.request import urlopen
@@ -17,22 +16,15 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.runners.house import TARGET, House
+from tests.runners.worker.test_attempt import evaluations
 
 MAX_SEQ = 2**31 - 1
-ROUND = [{"write": TARGET, "text": "speedup 1.5 takes 1 s"}, {"check": "slowly"}]
-
-
-def states(house: House, run: str) -> set[str]:
-    """Return the states of a run's evaluations."""
-    query = (
-        "SELECT e.status FROM runs_evaluation e"
-        " JOIN runs_submission s ON s.id = e.submission_id WHERE s.run_id = ?"
-    )
-    return {row["status"] for row in house.rows(query, run)}
+ROUND = [{"write": TARGET, "text": "speedup 1.5"}, {"check": "at once"}]
+LONG_ROUND = [{"write": TARGET, "text": "speedup 1.5 waits"}, {"check": "later"}]
 
 
 def is_at(house: House, run: str, status: str) -> bool:
-    return status in states(house, run)
+    return status in evaluations(house, run)
 
 
 def assert_whole(house: House, run: str) -> None:
@@ -45,7 +37,7 @@ def assert_whole(house: House, run: str) -> None:
     )
     assert set(sent.values()) <= {1}
     assert sum(e["body"]["state"] in ("passed", "broken") for e in house.events(run, "status")) == 1
-    assert states(house, run) <= {"done", "broken"}
+    assert set(evaluations(house, run)) <= {"done", "broken"}
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:
@@ -66,7 +58,8 @@ def test_a_killed_agents_worker_leaves_a_broken_run_and_no_agent(house: House) -
     workspace = house.home / "workspaces" / run
     assert processes_in(workspace)
     house.kill("agents")
-    house.wait_until(lambda: not processes_in(workspace), 5)
+    house.wait_until(lambda: not processes_in(workspace))
+    house.expire()
     house.start_worker("agents")
     row = house.ended(run)
     assert (row["status"], row["fault"]) == ("broken", "arena")
@@ -85,12 +78,15 @@ def test_a_killed_judge_is_replaced_and_the_run_passes(
         registered = "SELECT 1 FROM catalog_worker WHERE queues LIKE '%build%'"
         house.wait_until(lambda: bool(house.rows(registered)), 30)  # else no run would start
         house.kill(role)
-    run = house.run(ROUND)
-    house.wait_until(lambda: is_at(house, run, status), 30)
-    if role != "build":
-        house.kill(role)
-    house.start_worker(role)
-    row = house.ended(run)
+    run = house.run(LONG_ROUND)
+    with house.judge_waits() as go:
+        house.wait_until(lambda: is_at(house, run, status), 30)
+        if role != "build":
+            house.kill(role)
+            house.expire("runs_evaluation")
+        go.touch()
+        house.start_worker(role)
+        row = house.ended(run)
     assert (row["status"], row["speedup"], row["rounds"]) == ("passed", 1.5, 1)
     assert_whole(house, run)
 
@@ -110,29 +106,35 @@ def test_workers_told_to_stop_give_back_what_they_hold_at_once(house: House) -> 
 
 
 def test_a_killed_queue_costs_nothing_even_without_its_memory(house: House) -> None:
-    run = house.run(ROUND)
+    run = house.run(LONG_ROUND)
     waiting = house.run([{"say": "I was in the queue."}, *ROUND])
-    house.wait_until(lambda: is_at(house, run, "measuring"), 30)
-    house.kill("valkey")
-    shutil.rmtree(house.home / "valkey")
-    time.sleep(1)
-    house.start_valkey()
-    for each in (run, waiting):
-        assert house.ended(each, 45)["status"] == "passed"
-        assert_whole(house, each)
+    with house.judge_waits() as go:
+        house.wait_until(lambda: is_at(house, run, "measuring"), 30)
+        house.kill("valkey")
+        shutil.rmtree(house.home / "valkey")
+        go.touch()
+        house.wait_until(lambda: not is_at(house, run, "measuring"), 30)
+        house.start_valkey()
+        for each in (run, waiting):
+            assert house.ended(each, 45)["status"] == "passed"
+            assert_whole(house, each)
 
 
 def test_everything_killed_at_once_is_picked_up_by_the_next_start(house: House) -> None:
-    run = house.run(ROUND)
-    house.wait_until(lambda: is_at(house, run, "measuring"), 30)
-    for name in list(house.processes):
-        house.kill(name)
-    left = house.events(run)
-    house.open()
-    assert house.ended(run)["status"] == "broken"
-    assert house.events(run)[: len(left)] == left
-    assert_whole(house, run)
-    assert house.ended(house.continuation(run))["status"] == "passed"
+    run = house.run(LONG_ROUND)
+    with house.judge_waits() as go:
+        house.wait_until(lambda: is_at(house, run, "measuring"), 30)
+        for name in list(house.processes):
+            house.kill(name)
+        house.expire()
+        house.expire("runs_evaluation")
+        left = house.events(run)
+        go.touch()
+        house.open()
+        assert house.ended(run)["status"] == "broken"
+        assert house.events(run)[: len(left)] == left
+        assert_whole(house, run)
+        assert house.ended(house.continuation(run))["status"] == "passed"
 
 
 def test_a_page_that_follows_loses_nothing_when_the_web_server_is_killed(house: House) -> None:
@@ -146,7 +148,7 @@ def test_a_page_that_follows_loses_nothing_when_the_web_server_is_killed(house: 
         nonlocal cursor
         with connect(f"ws://{address}/ws/runs/{run}/", origin=f"http://{address}") as line:
             while True:
-                frame = json.loads(line.recv(timeout=30))
+                frame = json.loads(line.recv(timeout=60))
                 html, reached = frame["html"], frame["cursor"]
                 if frame["after"] > cursor:
                     with urlopen(f"http://{address}/runs/{run}/events/?after={cursor}") as answer:

@@ -12,7 +12,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from arena import sockets
 from runners import launcher
 from tests.conftest import free_port
 from tests.runners.house import ROOT
+from tests.waiting import until
 
 LAUNCH = (sys.executable, "-m", "runners")
 TASK = "rms_norm"
@@ -163,14 +163,14 @@ class Arena:
                 LAUNCH, env=self.env, cwd=ROOT, stdout=output, stderr=output
             )
 
-    def said(self, pattern: str, seconds: float = 60) -> re.Match[str]:
+    def said(self, pattern: str, seconds: float = 120) -> re.Match[str]:
         """Wait until it has said something."""
-        end = time.monotonic() + seconds
-        while not (found := re.search(pattern, self.output.read_text())):
-            assert time.monotonic() < end, self.output.read_text()
+
+        def found() -> re.Match[str] | None:
             assert self.process.poll() is None, self.output.read_text()
-            time.sleep(0.1)
-        return found
+            return re.search(pattern, self.output.read_text())
+
+        return until(found, self.output.read_text, seconds)
 
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -186,7 +186,7 @@ class Arena:
         return one
 
     def status(self, path: str = "/api/v1/tasks") -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", int(self.env["PORT"]), timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", int(self.env["PORT"]), timeout=60)
         connection.request("GET", path)
         return connection.getresponse().status
 
@@ -220,15 +220,12 @@ def test_an_arena_comes_up_mends_itself_and_ends_with_all_that_it_started(arena:
         arena.said(f"{name} ended with status 137")
         arena.said(f"{name} is started again")
     arena_url = (home / "redis.url").read_text()
-    deadline = time.monotonic() + 60
-    while not answers(arena):
-        assert time.monotonic() < deadline, "the web server does not answer again"
-        time.sleep(0.2)
+    until(lambda: answers(arena), "an answer of the web server that was started again")
 
     family = arena.family()
     assert len(family) >= 10  # five services and their shepherds
     arena.process.send_signal(signal.SIGINT)
-    assert arena.process.wait(30) == 0
+    assert arena.process.wait(60) == 0
     assert not any(process.is_running() for process in family)
     assert (home / "redis.url").read_text() == arena_url
 
@@ -293,5 +290,5 @@ def test_a_killed_launcher_takes_everything_with_it(arena: Arena) -> None:
     family = arena.family()
     arena.process.kill()
     arena.process.wait()
-    _, alive = psutil.wait_procs(family, timeout=20)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -37,13 +36,13 @@ def steps_that_run(code: str) -> list[dict[str, Any]]:
     ("code", "name", "limit", "text"),
     [
         (
-            FORKS.format(count=600, seconds=60),
+            FORKS.format(count=600, seconds=600),
             "processes",
             256,
             " processes at a time; the limit is 256.",
         ),
         (
-            FILLS.format(files=8, seconds=60),
+            FILLS.format(files=8, seconds=600),
             "file_bytes",
             256 << 20,
             " MiB of files; the limit is 256.",
@@ -54,9 +53,7 @@ def steps_that_run(code: str) -> list[dict[str, Any]]:
 def test_agent_above_a_limit_is_ended_and_its_file_judged(
     house: House, code: str, name: str, limit: int, text: str
 ) -> None:
-    begun = time.monotonic()
     row = house.ended(run := house.run(steps_that_run(code)))
-    assert time.monotonic() - begun < 50
     assert (row["status"], row["speedup"]) == ("passed", 1.4)
     (event,) = house.events(run, "limit")
     assert (event["body"]["name"], event["body"]["limit"]) == (name, limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 
 from runners.agent.control_socket import Answer, ControlSocket
 from runners.agent.workspace import Workspace
+from tests.waiting import PATIENCE_SECONDS
 
 TARGET = "k.cpp"
 
@@ -87,13 +88,16 @@ def test_waiting_for_a_verdict_sends_progress(workspace: Workspace) -> None:
     script = workspace.folder / "arena-mcp"
     script.write_text(script.read_text().replace("_SECONDS = 10.0", "_SECONDS = 0.2"))
     received: list[float] = []
+    enough = threading.Event()
 
     def slow_check(note: str) -> Answer:
-        time.sleep(1.5)
+        assert enough.wait(PATIENCE_SECONDS)
         return check(note)
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         received.append(progress)
+        if len(received) >= 3:
+            enough.set()
 
     async def talk(client: Client) -> Any:
         return text_of(await client.call_tool("check", {}, progress_callback=on_progress))

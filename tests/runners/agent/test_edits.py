@@ -110,7 +110,7 @@ def test_file_that_never_stops_changing_holds_nothing_up(observed: Observed) -> 
     write()
     observed.during_pause = write
     observed.record()
-    assert observed.pauses <= 10 and observed.seconds < 1
+    assert 0 < observed.pauses < 20
 
 
 def test_file_that_stays_empty_is_recorded_in_the_end(observed: Observed) -> None:

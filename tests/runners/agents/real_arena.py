@@ -130,7 +130,7 @@ class RealArena(House):
         **budget: float,
     ) -> str:
         """Start a run of a new agent and return its id."""
-        slug = f"{adapter.replace('_', '-')}-{next(self._runs)}"
+        slug = f"{adapter.replace('_', '-')}-{next(self.numbers)}"
         agent = {"slug": slug, "title": slug, "adapter": adapter, "settings": settings or {}}
         agent |= {"model": model, "provider": provider}
         chosen = {"rounds": 6, "seconds": 600, **budget}

@@ -18,6 +18,25 @@ def hand_in(source: str) -> list[dict[str, Any]]:
     return [{"write": TARGET, "text": source}, {"check": source}]
 
 
+FOREVER = {"run": "exec sleep 1000"}
+
+
+def evaluations(house: House, run: str) -> list[str]:
+    """Return the states of a run's evaluations."""
+    query = (
+        "SELECT e.status FROM runs_evaluation e"
+        " JOIN runs_submission s ON s.id = e.submission_id WHERE s.run_id = ?"
+    )
+    return [row["status"] for row in house.rows(query, run)]
+
+
+def wait_for_heartbeats(house: House, run: str, count: int) -> None:
+    """Wait for heartbeats of a run: the time of its agent was asked for as often."""
+    for _ in range(count):
+        before = house.row(run)["heartbeat_at"]
+        house.wait_until(lambda last=before: house.row(run)["heartbeat_at"] != last)
+
+
 def tool_outputs(house: House, run: str) -> list[str]:
     return [event["body"]["output"] for event in house.events(run, "tool_result")]
 
@@ -95,17 +114,25 @@ def test_what_an_agent_wrote_that_asked_for_no_verdict_is_judged(
 
 
 def test_what_is_left_when_the_time_is_up_is_judged_too(house: House) -> None:
-    steps = [{"write": TARGET, "text": "speedup 1.4"}, {"pause": 100}]
-    row = house.ended(house.run(steps, seconds=2))
+    run = house.run([{"write": TARGET, "text": "speedup 1.4"}, FOREVER])
+    house.wait_until(lambda: house.events(run, "tool_call"))
+    with house.time_is_up():
+        row = house.ended(run)
     assert (row["status"], row["speedup"]) == ("passed", 1.4)
 
 
 def test_a_verdict_that_the_agent_did_not_wait_for_is_found_in_the_end(house: House) -> None:
     steps = [
-        {"write": TARGET, "text": "speedup 1.4 takes 2 s"},
-        {"run": "./arena-check > /dev/null 2>&1 & sleep 1"},
+        {"write": TARGET, "text": "speedup 1.4 waits"},
+        {"run": "./arena-check > /dev/null 2>&1 & while [ ! -e go ]; do sleep 0.1; done"},
     ]
-    row = house.ended(house.run(steps))
+    run = house.run(steps)
+    with house.judge_waits() as go:
+        house.wait_until(lambda: "measuring" in evaluations(house, run))
+        (house.home / "workspaces" / run / "go").touch()
+        house.wait_until(lambda: house.events(run, "tool_result"))
+        go.touch()
+        row = house.ended(run)
     assert (row["status"], row["rounds"], row["speedup"]) == ("passed", 1, 1.4)
 
 
@@ -126,17 +153,24 @@ def test_asking_past_the_budget_is_refused(house: House) -> None:
 
 
 def test_time_stands_still_while_a_verdict_is_awaited_and_then_runs_out(house: House) -> None:
-    steps = [*hand_in("speedup 1.3 takes 1.5 s"), {"pause": 100}]
-    row = house.ended(run := house.run(steps, seconds=2), 50)
+    run = house.run([*hand_in("speedup 1.3 waits"), FOREVER], seconds=1000)
+    with house.judge_waits() as go:
+        house.wait_until(lambda: "measuring" in evaluations(house, run))
+        with house.time_is_up():
+            wait_for_heartbeats(house, run, 3)
+            assert house.row(run)["status"] == "running"
+            go.touch()
+            row = house.ended(run)
     assert (row["status"], row["speedup"]) == ("passed", 1.3)
     (limit,) = house.events(run, "limit")
-    assert limit["body"]["text"] == "Its 2 seconds are spent."
-    assert limit["t_ms"] > 3_400
+    assert limit["body"]["text"] == "Its 1000 seconds are spent."
+    (verdict,) = house.events(run, "tool_result")
+    assert verdict["seq"] < limit["seq"]
 
 
 def written_by(command: str) -> list[dict[str, Any]]:
     """Return steps that write to the agent's own output, without a session."""
-    return [{"run": f"{command} > /proc/$PPID/fd/1"}, {"pause": 100}]
+    return [{"run": f"{command} > /proc/$PPID/fd/1"}, FOREVER]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +195,7 @@ def test_an_agent_that_says_too_much_is_told_of_which_limit(
 
 
 def test_a_cancelled_run_stops_and_leaves_no_process(house: House) -> None:
-    run = house.run([{"run": "exec sleep 1000"}])
+    run = house.run([FOREVER])
     house.wait_until(lambda: bool(house.events(run, "tool_call")), 20)
     house.python(
         "from arena.runs import services; from arena.runs.models import Run\n"
@@ -190,7 +224,7 @@ FLOOD = {"run": "yes > /proc/$PPID/fd/1"}
         ([], 1, 0),
         (hand_in("speedup 1.5"), 1, 0),
         (hand_in("breaks"), 1, 0),
-        ([{"pause": 100}], 1, 0),
+        ([FOREVER], 1, 0),
         ([FLOOD], 1, 0),
         ([{"fly": "away"}], 0, 1),
     ],
@@ -199,7 +233,12 @@ FLOOD = {"run": "yes > /proc/$PPID/fd/1"}
 def test_what_an_agent_says_on_stderr_is_kept_once_however_it_ends(
     house: House, rest: list[dict[str, Any]], in_log: int, in_error: int
 ) -> None:
-    house.ended(run := house.run([WARN, *rest], seconds=3), 60)
+    run = house.run([WARN, *rest])
+    if FOREVER in rest:
+        house.wait_until(lambda: len(house.events(run, "tool_call")) == 2)
+        with house.time_is_up():
+            house.ended(run)
+    house.ended(run, 60)
     told = [e["body"] for e in house.events(run, "log") if e["body"]["stream"] == "stderr"]
     assert [body["text"].count("careful") for body in told] == [1] * in_log
     errors = [event["body"]["traceback"] for event in house.events(run, "error")]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from runners.process.supervisor import Child, Ended, Ending, stopping
-from runners.worker import bench
-from runners.worker.bench import Bench, OnLines, shares, taken
+from runners.worker.bench import Bench, OnLines, Threads, shares, taken
 from tests.runners.house import ROOT, House
+from tests.waiting import PATIENCE_SECONDS
 
 HOLDER = """
-import sys, time
+import sys
 from runners.worker.bench import Bench
 with Bench(lock=sys.argv[1]).held() as got:
     print(got, flush=True)
-    time.sleep(float(sys.argv[2]))
+    sys.stdin.read()
 """
 JUDGE = (
     sys.executable,
@@ -46,16 +46,17 @@ def name(tmp_path: Path) -> str:
     return f"GPU-{tmp_path}"
 
 
-def holder(name: str, seconds: float) -> subprocess.Popen[str]:
-    """Another process of this machine that holds the bench of this name."""
-    command = [sys.executable, "-c", HOLDER, name, str(seconds)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def holder(name: str) -> subprocess.Popen[str]:
+    """Another process of this machine that holds the bench of this name while its stdin is open."""
+    command = [sys.executable, "-c", HOLDER, name]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
     assert process.stdout and process.stdout.readline() == "True\n"
     return process
 
 
 def test_a_bench_is_held_by_one_process_at_a_time(name: str) -> None:
-    other = holder(name, 1000)
+    other = holder(name)
     with Bench(lock=name).held() as got:
         assert not got
     with Bench(lock=f"{name}-other").held() as got:
@@ -68,7 +69,7 @@ def test_a_bench_is_held_by_one_process_at_a_time(name: str) -> None:
 
 def test_it_is_held_by_one_thread_at_a_time(name: str) -> None:
     benches, at_once, most = [Bench(lock=name), Bench(lock=f"{name}-2")], 0, 0
-    counting = threading.Lock()
+    counting, both = threading.Lock(), threading.Barrier(2)
 
     def measure() -> None:
         nonlocal at_once, most
@@ -77,7 +78,7 @@ def test_it_is_held_by_one_thread_at_a_time(name: str) -> None:
             with counting:
                 at_once += 1
                 most = max(most, at_once)
-            time.sleep(0.1)
+            both.wait(PATIENCE_SECONDS)
             with counting:
                 at_once -= 1
 
@@ -90,17 +91,21 @@ def test_it_is_held_by_one_thread_at_a_time(name: str) -> None:
 
 
 def test_a_bench_is_waited_for(name: str) -> None:
-    other = holder(name, 0.5)
-    with taken([Bench(lock=name)]) as got:
+    other, polls = holder(name), iter([False, False, True])
+
+    def release(seconds: float) -> None:
+        if next(polls):
+            other.communicate()
+
+    with taken([Bench(lock=name)], pause=release) as got:
         assert got is not None
-        assert other.wait() == 0
+        assert other.poll() == 0
 
 
 def test_who_waits_for_a_bench_stops_when_told_to(name: str) -> None:
-    other = holder(name, 1000)
-    threading.Timer(0.3, stopping.set).start()
+    other = holder(name)
     try:
-        with taken([Bench(lock=name)]) as got:
+        with taken([Bench(lock=name)], pause=lambda seconds: stopping.set()) as got:
             assert got is None
     finally:
         stopping.clear()
@@ -119,31 +124,28 @@ def test_what_is_started_meanwhile_runs_on_the_cores_of_the_bench(name: str) -> 
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def two_packages(tmp_path: Path) -> Threads:
     """Two packages of four cores with two threads each, numbered as Linux does: 0 and 8 are one."""
     for core in range(16):
         folder = tmp_path / f"cpu{core}" / "topology"
         folder.mkdir(parents=True)
         (folder / "physical_package_id").write_text(f"{core % 8 // 4}\n")
         (folder / "thread_siblings_list").write_text(f"{core % 8},{core % 8 + 8}\n")
-    monkeypatch.setattr(bench, "TOPOLOGY", tmp_path)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    return Threads(frozenset(range(16)), tmp_path)
 
 
-@pytest.mark.usefixtures("machine")
-def test_gpus_share_no_core_and_no_thread_of_one() -> None:
-    assert shares(2) == [
+def test_gpus_share_no_core_and_no_thread_of_one(two_packages: Threads) -> None:
+    assert shares(2, two_packages) == [
         frozenset({*range(4), *range(8, 12)}),
         frozenset({*range(4, 8), *range(12, 16)}),
     ]
-    assert shares(4)[1] == frozenset({2, 3, 10, 11})
-    assert shares(1) == [frozenset(range(16))]
-    assert shares(0) == []
+    assert shares(4, two_packages)[1] == frozenset({2, 3, 10, 11})
+    assert shares(1, two_packages) == [frozenset(range(16))]
+    assert shares(0, two_packages) == []
 
 
-@pytest.mark.usefixtures("machine")
-def test_where_cores_are_few_all_gpus_have_all() -> None:
-    assert shares(16) == [frozenset(range(16))] * 16
+def test_where_cores_are_few_all_gpus_have_all(two_packages: Threads) -> None:
+    assert shares(16, two_packages) == [frozenset(range(16))] * 16
 
 
 class Asked:
@@ -159,8 +161,8 @@ class Asked:
 
     def answer(self, request: str) -> tuple[Ended, list[dict[str, Any]]]:
         messages: list[dict[str, Any]] = []
-        end = time.monotonic() + 60
-        return self.bench.answer(request, self.start, messages.append, deadline=end), messages
+        ended = self.bench.answer(request, self.start, messages.append, deadline=math.inf)
+        return ended, messages
 
 
 @pytest.fixture
@@ -191,8 +193,8 @@ def test_a_judge_that_died_while_it_waited_is_replaced(asked: Asked) -> None:
     assert asked.answer("1")[0].code == 1 and len(asked.judges) == 2
 
 
-def test_a_judge_ends_after_so_many_turns(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "TURNS", 2)
+def test_a_judge_ends_after_so_many_turns(asked: Asked) -> None:
+    asked.bench.max_turns = 2
     for request in "012":
         asked.answer(request)
     assert [judge.alive for judge in asked.judges] == [False, True]
@@ -223,7 +225,7 @@ def test_a_worker_measures_on_every_gpu_and_is_listed_for_each(
     house = house_with_gpus
     names = "SELECT w.name FROM catalog_worker w JOIN catalog_hardware h ON h.id = w.hardware_id"
     house.wait_until(lambda: len(house.rows(f"{names} WHERE h.slug = 'fake-gpu'")) == 2, 30)
-    steps = [{"write": "k.cu", "text": "takes 1 s, speedup 1.5"}, {"check": ""}]
+    steps = [{"write": "k.cu", "text": "meets another, speedup 1.5"}, {"check": ""}]
     task = {"task": "k/cuda-to-cuda", "hardware": "fake-gpu"}
     runs = [house.run(steps, **task) for _ in range(2)]
     ended = [house.ended(run, 60) for run in runs]
