@@ -9,14 +9,14 @@ from __future__ import annotations
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.staticfiles.storage import staticfiles_storage
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 
 from arena.api import api, unknown_url
 
 admin.site.site_header = admin.site.site_title = "Kernel Arena"
 
-served = [
+served: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
     path("api/<path:rest>", unknown_url),

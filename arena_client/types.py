@@ -20,6 +20,7 @@ class AgentOut(TypedDict):
     title: str
     adapter: str
     model: str
+    answered_by: str
     provider: str
     settings: dict[str, Any]
     description: str
@@ -170,20 +171,7 @@ class Interval(TypedDict):
     high: float | None
 
 
-class JudgedOut(TypedDict):
-    seen: Interval | None
-    unseen: Interval | None
-    roofline_share: float | None
-    scope: str
-    status: str
-    verdict: str
-    reason: str
-    message: str
-    hardware: str
-    judge_version: str
-    noisy: bool
-    aka_score: float | None
-    ended_at: str | None
+class JudgedOut(EvaluationOut):
     fingerprint: dict[str, Any]
     gates: list[GateOut]
     measurements: list[MeasurementOut]
@@ -309,58 +297,8 @@ class RowOut(TypedDict):
     cost_per_solved: float | None
     tokens_per_solved: float | None
     title: str
-
-
-class RunDetail(TypedDict):
-    seen: Interval | None
-    unseen: Interval | None
-    roofline_share: float | None
-    id: str
-    task: str
-    task_version: str
-    agent: str
-    hardware: str
-    owner: str | None
-    label: str
-    repeat: int
-    experiment: str | None
-    visibility: str
-    status: str
-    reason: str
-    fault: str
-    budget: dict[str, Any]
-    created_at: str
-    started_at: str | None
-    ended_at: str | None
-    seconds: float | None
-    rounds: int
-    last_seq: int
-    cost_usd: float | None
-    tokens: int | None
-    imported_at: str | None
-    imported_from: str
-    continues: str | None
-    waiting: WaitingOut | None
-    continued_by: str | None
-    submissions: list[SubmissionOut]
-
-
-class RunFilters(TypedDict):
-    task: NotRequired[str | None]
-    agent: NotRequired[str | None]
-    hardware: NotRequired[str | None]
-    status: NotRequired[str | None]
-    experiment: NotRequired[str | None]
-
-
-class RunIn(TypedDict):
-    task: str
-    agent: NotRequired[str | None]
-    external: NotRequired[ExternalAgent | None]
-    hardware: NotRequired[str | None]
-    budget: NotRequired[BudgetIn | None]
-    label: NotRequired[str]
-    visibility: NotRequired[Literal["public", "owner", "staff"]]
+    model: str
+    answered_by: str
 
 
 class RunOut(TypedDict):
@@ -389,41 +327,37 @@ class RunOut(TypedDict):
     last_seq: int
     cost_usd: float | None
     tokens: int | None
+    answered_by: str
     imported_at: str | None
     imported_from: str
     continues: str | None
 
 
-class RunStarted(TypedDict):
-    seen: Interval | None
-    unseen: Interval | None
-    roofline_share: float | None
-    id: str
-    task: str
-    task_version: str
-    agent: str
-    hardware: str
-    owner: str | None
-    label: str
-    repeat: int
-    experiment: str | None
-    visibility: str
-    status: str
-    reason: str
-    fault: str
-    budget: dict[str, Any]
-    created_at: str
-    started_at: str | None
-    ended_at: str | None
-    seconds: float | None
-    rounds: int
-    last_seq: int
-    cost_usd: float | None
-    tokens: int | None
-    imported_at: str | None
-    imported_from: str
-    continues: str | None
+class RunStarted(RunOut):
     waiting: WaitingOut | None
+
+
+class RunDetail(RunStarted):
+    continued_by: str | None
+    submissions: list[SubmissionOut]
+
+
+class RunFilters(TypedDict):
+    task: NotRequired[str | None]
+    agent: NotRequired[str | None]
+    hardware: NotRequired[str | None]
+    status: NotRequired[str | None]
+    experiment: NotRequired[str | None]
+
+
+class RunIn(TypedDict):
+    task: str
+    agent: NotRequired[str | None]
+    external: NotRequired[ExternalAgent | None]
+    hardware: NotRequired[str | None]
+    budget: NotRequired[BudgetIn | None]
+    label: NotRequired[str]
+    visibility: NotRequired[Literal["public", "owner", "staff"]]
 
 
 class SubmissionDetail(TypedDict):
@@ -455,23 +389,6 @@ class SubmissionOut(TypedDict):
     evaluations: list[EvaluationOut]
 
 
-class TaskDetail(TypedDict):
-    slug: str
-    title: str
-    category: str
-    families: list[str]
-    level: int
-    suite: str
-    track: str
-    status: str
-    content_hash: str | None
-    admitted: bool
-    prompt: str
-    reference: str
-    source: dict[str, Any]
-    public: dict[str, Any]
-
-
 class TaskOut(TypedDict):
     slug: str
     title: str
@@ -483,6 +400,13 @@ class TaskOut(TypedDict):
     status: str
     content_hash: str | None
     admitted: bool
+
+
+class TaskDetail(TaskOut):
+    prompt: str
+    reference: str
+    source: dict[str, Any]
+    public: dict[str, Any]
 
 
 class VerdictIn(TypedDict):

@@ -75,6 +75,10 @@ class AgentOut(Schema):
     title: str = Field(validation_alias="agent.title")
     adapter: str = Field(validation_alias="agent.adapter", description="Name of its harness.")
     model: str = Field(validation_alias="agent.model")
+    answered_by: str = Field(
+        validation_alias="agent.answered_by",
+        description="Models that answered, where they are others than `model`.",
+    )
     provider: str = Field(validation_alias="agent.provider")
     settings: dict[str, Any] = Field(validation_alias="agent.settings")
     description: str = Field(validation_alias="agent.description")

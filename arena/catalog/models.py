@@ -287,6 +287,8 @@ class Agent(Quarantine):
     provider = models.CharField(
         max_length=100, blank=True, help_text="Name in providers.toml of who serves the model."
     )
+    answered_by = models.CharField(max_length=600, blank=True, editable=False)
+    """Models that answered in its runs that count, where they are others than `model`."""
     settings = models.JSONField(default=dict, blank=True)
     description = models.TextField(blank=True)
     tasks = models.JSONField(
@@ -326,6 +328,11 @@ class Agent(Quarantine):
 
     def get_absolute_url(self) -> str:
         return reverse("agent", args=[self.slug])
+
+    @property
+    def shown_model(self) -> str:
+        """Return the model that answered, as far as it is known to be another."""
+        return self.answered_by or self.model
 
     def clean(self) -> None:
         """Check a new identity by its harness, and keep that of an agent with runs."""

@@ -28,6 +28,14 @@ RowOut = derived(
     defaults=False,
     agent=(str, Field(validation_alias="agent.slug")),
     title=(str, Field(validation_alias="agent.title")),
+    model=(str, Field(validation_alias="agent.model")),
+    answered_by=(
+        str,
+        Field(
+            validation_alias="agent.answered_by",
+            description="Models that answered, where they are others than `model`.",
+        ),
+    ),
 )
 
 

@@ -239,6 +239,8 @@ def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
     titles: dict[str, str] = {}
     if facet == "experiment":
         titles = {each.slug: each.title for each in catalog.experiments.values()}
+    elif facet == "model":
+        titles = computed(shown, "answered", lambda: _answered(shown))
     elif facet == "harness":
         titles = computed(shown, "harnesses", _harnesses)
     known = set(counts) | (titles.keys() if facet == "harness" else set())
@@ -254,6 +256,17 @@ def _newest_by_experiment(shown: Snapshot, filters: Filters) -> NDArray[Any]:
     order = np.lexsort((experiments, places))
     found: NDArray[Any] = chosen[order[last_of_each(places[order], experiments[order])]]
     return found
+
+
+def _answered(shown: Snapshot) -> dict[str, str]:
+    """Return labels of the models that answered in place of those that were asked for."""
+    rows = shown.table.rows
+    other = rows["answered"] != ""
+    pairs = set(zip(rows["answered"][other], rows["agent"][other].tolist(), strict=True))
+    asked: dict[str, set[str]] = {}
+    for answered, agent in pairs:
+        asked.setdefault(answered, set()).add(shown.agents[agent].model)
+    return {name: f"{name}, asked for {', '.join(sorted(of))}" for name, of in asked.items()}
 
 
 def _harnesses() -> dict[str, str]:

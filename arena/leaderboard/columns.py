@@ -11,7 +11,8 @@ Rows = NDArray[Any]
 """Judged runs: a structured array of COLUMNS, where NaN stands for what is unknown.
 
 `experiment` is 0 for a run of none. `version` is that of a standing, 0 for a row read from a run.
-`judge` is the version of the judge; `noisy` marks a pass with a case whose interval stayed wide.
+`judge` is the version of the judge, `answered` the models that answered if they are others than
+those of the agents; `noisy` marks a pass with a case whose interval stayed wide.
 """
 SCORES = (
     "speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high", "roofline_share",
@@ -22,6 +23,7 @@ COLUMNS = np.dtype(
         *[(name, "i8") for name in ("experiment", "version")],
         ("run", "O"),
         ("judge", "O"),
+        ("answered", "O"),
         *[(name, "?") for name in ("passed", "noisy")],
         *[(name, "f8") for name in SCORES],
         *[(name, "f8") for name in ("created", "seconds", "rounds", "cost_usd", "tokens")],

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 OF_RUN = (
     "experiment", "created_at", "started_at", "ended_at", "status", "rounds", "judge_version",
-    "noisy", *SCORES,
+    "answered_by", "noisy", *SCORES,
 )  # fmt: skip
 MAX_COMPUTED = 512
 """Boards and parts of boards that are kept for one state of the standings."""
@@ -204,11 +204,12 @@ def _row(
     of_run: Sequence[Any],
 ) -> tuple[Any, ...]:
     """Return the columns of a run, from those that OF_RUN names."""
-    experiment, created, started, ended, status, rounds, judge, noisy, *scores = of_run
+    experiment, created, started, ended, status, rounds, judge, answered, noisy, *scores = of_run
     seconds = (ended - started).total_seconds() if started and ended else 0.0
     passed = status == RunStatus.PASSED
     times = created.timestamp(), seconds, rounds
-    return (*place, experiment or 0, version, run, judge, passed, noisy, *scores, *times, *spent)
+    facts = run, judge, answered, passed, noisy
+    return (*place, experiment or 0, version, *facts, *scores, *times, *spent)
 
 
 def _catalog() -> Catalog:

@@ -134,7 +134,9 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
         "family": Facet(families, of_task, having.reshape(len(families), len(facts))),
         "hardware": _of_ids(rows["hardware"], lambda pk: catalog.devices[pk].slug),
         "agent": _facet([each.slug for each in named], of_agent),
-        "model": _facet([each.model for each in named], of_agent),
+        "model": _of_texts(
+            np.where(rows["answered"] == "", _models(named)[of_agent], rows["answered"])
+        ),
         "harness": _facet([each.adapter for each in named], of_agent),
         "experiment": _of_ids(
             rows["experiment"], lambda pk: catalog.experiments[pk].slug if pk else ""
@@ -142,6 +144,10 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
         "judge": _of_texts(rows["judge"]),
     }
     return Table(rows, places, newest, facets)
+
+
+def _models(agents: Sequence[Agent]) -> NDArray[Any]:
+    return np.array([each.model for each in agents], object)
 
 
 def _of_ids(column: NDArray[Any], name: Callable[[int], str]) -> Facet:

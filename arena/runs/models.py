@@ -124,6 +124,8 @@ class Run(Scores, Quarantine):
     )
     """The interrupted run whose recorded model traffic this one replays before it goes on."""
     harness_version = models.CharField(max_length=100, blank=True)
+    answered_by = models.CharField(max_length=600, blank=True)
+    """Models that answered, where they are others than its agent's; set at its end."""
     judge_version = models.CharField(max_length=50, blank=True)
     """Version of the judge of the verdict that it ended with; empty without a verdict."""
     noisy = models.BooleanField(default=False)

@@ -29,7 +29,6 @@ LOOKUPS = {
     "category": f"{OPERATOR}__category",
     "track": "task_version__task__track",
     "status": "status__in",
-    "model": "agent__model",
     "harness": "agent__adapter",
 }
 """Lookups of filters of runs; any other filter is the slug of a related row."""
@@ -138,7 +137,10 @@ class RunQuerySet(models.QuerySet["Run"]):
                 chosen.setdefault("track", track)
         if "status" in chosen:
             chosen["status"] = chosen["status"].split(",")
-        return self.filter(**{LOOKUPS.get(name, f"{name}__slug"): chosen[name] for name in chosen})
+        found = self
+        if model := chosen.pop("model", None):
+            found = self.filter(Q(answered_by=model) | Q(answered_by="", agent__model=model))
+        return found.filter(**{LOOKUPS.get(name, f"{name}__slug"): chosen[name] for name in chosen})
 
 
 class EvaluationQuerySet(models.QuerySet["Evaluation"]):

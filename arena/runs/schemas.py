@@ -145,6 +145,9 @@ class RunOut(ScoresOut):
     last_seq: int
     cost_usd: float | None
     tokens: int | None
+    answered_by: str = Field(
+        description="Models that answered, where they are others than its agent's; set at its end."
+    )
     imported_at: datetime | None
     imported_from: str
     continues: str | None = Field(validation_alias="continues_id", description="A broken run.")

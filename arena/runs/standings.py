@@ -20,6 +20,7 @@ from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
+from arena.runs.answered import keep_answered
 from arena.runs.models import Run, SpeedRecord, Standing, StandingsState
 from arena.runs.querysets import RunQuerySet
 from arena.runs.records import all_records, refresh_records
@@ -93,6 +94,7 @@ def keep_standing(run: Run) -> None:
         elif Standing.objects.filter(**place).delete()[0]:
             touch(removed=True)
         refresh_records(run.task_version_id, run.hardware_id)
+        keep_answered(run.agent)
 
 
 def keep_records_of(agent: Agent) -> None:

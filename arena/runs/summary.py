@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 from arena.accounts.models import Viewer
 from arena.catalog.models import PRODUCTION
 from arena.catalog.templatetags.figures import Scale
+from arena.runs.answered import answered_by
 from arena.runs.charts import best_by_round, funnel_chart
 from arena.runs.funnels import funnel_of
 from arena.runs.models import Evaluation, GateResult, Run
@@ -59,6 +60,7 @@ def summary_of(run: Run) -> dict[str, Any]:
         "outline": timeline.outline(run.events.all()),
         "todo": timeline.todo_list(run.events.all()),
         "spent": spending(run.pk),
+        "answered": answered_by(run.pk, run.agent),
         "sources": sources(final.files) if final else [],
         **_judged_again(run),
         **verdict_of(run, judged_round.evaluation if judged_round else None),

@@ -1,9 +1,11 @@
+from typing import Any
+
 from django.db import migrations, models
 from django.db.models import Exists, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
 
-def name_judges(apps, schema_editor):
+def name_judges(apps: Any, schema_editor: Any) -> None:
     """Fill both columns from the final verdict of each run, else from that of its last round."""
     Run, Evaluation = apps.get_model("runs", "Run"), apps.get_model("runs", "Evaluation")
     judged = Evaluation.objects.filter(submission__run=OuterRef("pk")).exclude(judge_version="")

@@ -27,6 +27,7 @@ from arena.errors import (
     QuotaExceeded,
     UserError,
 )
+from arena.runs.answered import answered_by
 from arena.runs.judges import judged_by
 from arena.runs.models import Evaluation, Experiment, Run
 from arena.runs.quotas import RUNS, check_day, lock_owner
@@ -199,6 +200,7 @@ def end_run(
         spent = spending(run_id)
         if status in RUN_JUDGED:
             results |= judged_by(run_id)
+        agent = Agent.objects.get(runs=run_id)
         active = Run.objects.active().filter(pk=run_id, **condition)
         if not active.update(
             status=status,
@@ -208,6 +210,7 @@ def end_run(
             lease="",
             cost_usd=spent.cost_usd,
             tokens=spent.tokens,
+            answered_by=answered_by(run_id, agent),
             **results,
         ):
             return False

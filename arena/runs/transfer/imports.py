@@ -21,6 +21,7 @@ from arena import sockets
 from arena.audit.services import record
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion
 from arena.errors import NotFound
+from arena.runs.answered import answered_by
 from arena.runs.judges import judged_by
 from arena.runs.models import (
     Blob,
@@ -228,9 +229,10 @@ def _store(line: Line, source: str, redacted: bool) -> tuple[str, bool]:
         for name, value in judged_by(run_id).items():
             setattr(run, name, value)
         run.save(update_fields=["final", "judge_version", "noisy"])
-        keep_standing(run)
         blobs = {digest: _blob(digest, content, redacted) for digest, content in line.blobs.items()}
         Event.objects.bulk_create(_event(run, data, ids, blobs, redacted) for data in line.events)
+        Run.objects.filter(pk=run_id).update(answered_by=answered_by(run_id, run.agent))
+        keep_standing(run)
         Blob.objects.bulk_create(blobs.values(), ignore_conflicts=True)
     return run_id, True
 
