@@ -24,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from evaluation.gpu_files import measured  # noqa: E402 - the path comes first
 from evaluation.sandbox import launch  # noqa: E402 - the path comes first
 from evaluation.sandbox.features import isolation_features  # noqa: E402
 from evaluation.sandbox.policy import IsolationFeatures, Policy  # noqa: E402
@@ -103,7 +104,10 @@ def _run(trial: str, command: list[str], package: Path) -> tuple[int, str]:
     if features := _features().get(trial):
         with tempfile.TemporaryDirectory() as scratch:
             readable = (sys.prefix, sys.base_prefix, str(package))
-            policy = Policy(features, readable, (scratch,), memory_bytes=0, gpu=True)
+            files = measured().files
+            policy = Policy(
+                features, readable, (scratch,), memory_bytes=0, gpu=True, gpu_files=files
+            )
             home = {"HOME": scratch, "TMPDIR": scratch}
             completed = launch.run(command, policy, timeout=MAX_TRIAL_SECONDS, env=home)
             return completed.returncode, completed.stdout

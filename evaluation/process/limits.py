@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluation.device_kind import CPU, GPU
+from evaluation.gpu_files import Gpus, measured
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 
@@ -62,11 +62,8 @@ class ProcessLimits:
     def variables(self) -> dict[str, str]:
         """Return its whole environment.
 
-        It sees only the GPU that the judge measures on: the first of those that the judge sees, or
-        the first ones of several ranks.
+        It sees only the GPU that the judge measures on, or one for each of several ranks.
         """
-        every = ",".join(map(str, range(self.ranks)))
-        gpus = os.environ.get("CUDA_VISIBLE_DEVICES", every).split(",")[: self.ranks]
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.scratch),
@@ -74,7 +71,7 @@ class ProcessLimits:
             "USER": "candidate",  # libraries ask for a name, which its user id does not have
             "TMPDIR": str(self.scratch),
             "OMP_NUM_THREADS": str(self.threads),
-            "CUDA_VISIBLE_DEVICES": ",".join(gpus) if self.kind == GPU else "",
+            "CUDA_VISIBLE_DEVICES": ",".join(self._gpus().names),
             **(RANK_ENVIRONMENT if self.ranks > 1 else {}),
             **self.environment,
         }
@@ -101,8 +98,12 @@ class ProcessLimits:
             ranks=ranks,
             minimal_root=ranks,  # so that ranks reach no socket but their own
             gpu=self.kind == GPU,
+            gpu_files=self._gpus().files,
             unprivileged_user=not self.trusted,
         )
+
+    def _gpus(self) -> Gpus:
+        return measured(self.ranks) if self.kind == GPU else Gpus((), ())
 
     def _file_bytes(self) -> int:
         if self.trusted:

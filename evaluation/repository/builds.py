@@ -25,6 +25,7 @@ from pathlib import Path
 from evaluation.building import nvcc
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import Broken, BuildError
+from evaluation.gpu_files import Gpus, measured
 from evaluation.repository.task import BUILD, TRACK, Command, RepositoryTask, is_executable
 from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandbox.features import isolation_features
@@ -118,6 +119,7 @@ def _run(
     task: RepositoryTask, command: Command, copy: Path, variables: Mapping[str, str]
 ) -> Completed:
     gpu, home = task.device == GPU, copy.with_name(TEMPORARY)
+    gpus = measured() if gpu else Gpus((), ())
     toolkit = nvcc.toolkit() if gpu and nvcc.compiler() else None
     tools = [f"{sys.prefix}/bin", *([f"{toolkit.root}/bin"] if toolkit else [])]
     policy = Policy(
@@ -127,6 +129,7 @@ def _run(
         # A GPU's driver reserves more addresses than any machine has memory.
         memory_bytes=0 if gpu else MAX_ADDRESS_BYTES,
         gpu=gpu,
+        gpu_files=gpus.files,
         pinned=True,
     )
     with _pinned():
@@ -141,11 +144,7 @@ def _run(
                 "TMPDIR": str(home),
                 "USER": "candidate",
                 "LANG": "C.UTF-8",
-                "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[
-                    0
-                ]
-                if gpu
-                else "",
+                "CUDA_VISIBLE_DEVICES": ",".join(gpus.names),
                 **variables,
             },
             limits=resource_watch.BUILD_LIMITS,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evaluation.sandbox import landlock, seccomp
 from evaluation.sandbox.launch import run
+from evaluation.sandbox.mounts import DEVICES
 from evaluation.sandbox.policy import IsolationFeatures, Policy
 
 CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SYS_NICE = 5, 6, 7, 23
@@ -84,6 +85,7 @@ def _with_other_user(found: IsolationFeatures) -> IsolationFeatures:
             writable=(scratch,),
             scratch_bytes=1 << 20,
             gpu=True,
+            gpu_files=tuple(map(str, DEVICES.glob("nvidia*"))),
             unprivileged_user=True,
         )
         argv = [sys.executable, "-I", "-c", _USER_TRIAL, package]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import struct
-from pathlib import Path
 
-from evaluation.sandbox.mounts import DEVICE_PATHS, GPU_NODES, GPU_PATHS, SYSTEM_PATHS
+from evaluation.sandbox.mounts import DEVICE_PATHS, GPU_PATHS, SYSTEM_PATHS
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import checked, libc
 
@@ -37,9 +36,8 @@ def restrict(policy: Policy) -> None:
     grants = [(path, _READ) for path in (*SYSTEM_PATHS, *policy.readable)]
     grants += [(path, every) for path in (*DEVICE_PATHS, *policy.writable)]
     if policy.gpu:
-        nodes = (str(n) for pattern in GPU_NODES for n in Path("/dev").glob(pattern))
         grants += [(path, _READ) for path in GPU_PATHS]
-        grants += [(path, every) for path in ("/proc/self/task", *nodes)]
+        grants += [(path, every) for path in ("/proc/self/task", *policy.gpu_files)]
     for path, rights in grants:
         try:
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)

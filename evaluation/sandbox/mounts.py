@@ -16,7 +16,9 @@ SYSTEM_PATHS = (
     " /etc/nsswitch.conf /dev/random /dev/urandom"
 ).split()
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
-GPU_NODES, GPU_PATHS = ("nvidia*", "kfd", "dri"), ("/sys", "/opt/rocm")
+GPU_PATHS = ("/sys", "/opt/rocm")
+"""Folders that drivers of GPUs read."""
+DEVICES = Path("/dev")
 DEVICE_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 """From `/dev` to `/proc/self`."""
 KERNEL_PATHS = "/proc/acpi /proc/bus /proc/fs /proc/irq /proc/scsi /proc/sysrq-trigger".split()
@@ -60,9 +62,14 @@ def arrange(policy: Policy, user: int) -> None:
             _mount(path, path, None, MS_BIND)  # as a mount of its own it stays read-only
         cwd = os.getcwd()
         granted = (*policy.readable, *policy.writable)
+        every = (*SYSTEM_PATHS, *DEVICE_PATHS, *granted, *gpu_paths(policy))
         # Landlock refuses other paths; where there is none, they are hidden.
         if policy.minimal_root or not (policy.features.landlock or policy.confines_itself):
-            _hide_others((*SYSTEM_PATHS, *DEVICE_PATHS, *granted, *gpu_paths(policy.gpu)))
+            with os.scandir("/") as entries:
+                folders = {Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)}
+            _hide_others(every, folders)
+        elif policy.gpu:
+            _hide_others(every, {DEVICES})
         elif user:
             _make_reachable(granted)
         for path in policy.writable:
@@ -85,22 +92,19 @@ def _give(folder: str, user: int) -> None:
             os.chown(path, user, user, follow_symlinks=False)
 
 
-def gpu_paths(gpu: bool) -> tuple[str, ...]:
-    """Return the device files of GPUs, and what their drivers read; nothing without a `gpu`."""
-    nodes = (str(n) for pattern in GPU_NODES for n in Path("/dev").glob(pattern))
-    return (*nodes, *GPU_PATHS) if gpu else ()
+def gpu_paths(policy: Policy) -> tuple[str, ...]:
+    """Return the device files of a policy's GPUs, and what their drivers read; else nothing."""
+    return (*policy.gpu_files, *GPU_PATHS) if policy.gpu else ()
 
 
-def _hide_others(paths: Iterable[str]) -> None:
-    """Leave only these paths visible, and the links that lead to them.
+def _hide_others(paths: Iterable[str], folders: Set[Path]) -> None:
+    """Leave only these paths visible in folders below `/`, and the links that lead to them.
 
-    Any process that sees the path of a socket can connect to it.
+    Any process that sees the path of a socket can connect to it. `/dev` is one of the folders.
     """
-    with os.scandir("/") as entries:
-        folders = {Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)}
     _make_reachable(paths, folders)
     for name, target in DEVICE_LINKS.items():
-        Path("/dev", name).symlink_to(f"/proc/self/{target}")
+        (DEVICES / name).symlink_to(f"/proc/self/{target}")
 
 
 def _make_reachable(paths: Iterable[str], hidden: Set[Path] = frozenset()) -> None:

@@ -50,6 +50,8 @@ class Policy:
     ranks: bool = False
     """Permission to reach one another over a loopback interface, and nothing else."""
     gpu: bool = False
+    gpu_files: tuple[str, ...] = ()
+    """The device files of the GPUs that it may open; it sees no others."""
     unprivileged_user: bool = False
     """Whether it runs as a user of its own, who gets its writable folders."""
     minimal_root: bool = False
@@ -71,5 +73,5 @@ class Policy:
     def from_json(cls, text: str) -> Policy:
         data = json.loads(text)
         data["features"] = IsolationFeatures(**data["features"])
-        data |= {name: tuple(data[name]) for name in ("readable", "writable")}
+        data |= {name: tuple(data[name]) for name in ("readable", "writable", "gpu_files")}
         return cls(**data)

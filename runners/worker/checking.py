@@ -25,6 +25,7 @@ from arena.curation.models import Check
 from arena.runs.services import new_lease
 from evaluation.building import nvcc
 from evaluation.device_kind import GPU
+from evaluation.gpu_files import Gpus, measured, of_uuid
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
@@ -126,10 +127,17 @@ class _Checking:
             cpu_seconds=CHECK_SECONDS * 4,
             processes=MAX_PROCESSES,
             gpu=self.check.hardware.kind == GPU,
+            gpu_files=self._gpus().files,
             unprivileged_user=True,
             judges=True,
             minimal_root=True,
         )
+
+    def _gpus(self) -> Gpus:
+        """Return the GPU of the check's bench, or the first one where it is of unknown hardware."""
+        if self.check.hardware.kind != GPU:
+            return Gpus((), ())
+        return of_uuid(self.bench.lock) if self.bench.lock else measured()
 
     def _environment(self, work: Path) -> dict[str, str]:
         kept = {name: text for name, text in judging.environment().items() if name != "HOME"}
@@ -137,6 +145,7 @@ class _Checking:
             **kept,
             **judging.compiled_for(self.check.hardware),
             **self.bench.environment,
+            "CUDA_VISIBLE_DEVICES": ",".join(self._gpus().names),
             "HOME": str(work),
             "TMPDIR": str(work),
             "PYTHONDONTWRITEBYTECODE": "1",
