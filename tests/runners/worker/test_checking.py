@@ -111,7 +111,12 @@ def key_in_session() -> int:
     return int(libc.syscall(add_key, b"user", b"arena-test", b"secret", 6, session))
 
 
-def test_reference_reaches_nothing_but_its_sandbox(draft: Draft, valkey: str) -> None:
+def test_reference_reaches_nothing_but_its_sandbox(
+    draft: Draft, valkey: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in judging.ENVIRONMENT:
+        if name.startswith("ARENA"):  # settings of the judge, which are no secrets
+            monkeypatch.delenv(name, raising=False)
     port = int(valkey.rpartition(":")[2].partition("/")[0])
     home, root = str(settings.ARENA_HOME), str(settings.BASE_DIR)
     probe = PROBE.format(
