@@ -16,6 +16,7 @@ from arena.catalog.models import Task, TaskVersion, Worker
 from arena.runs import experiments, services
 from arena.runs.models import Event, Experiment, Run
 from tests.arena.factories import LEASE, finished
+from tests.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.django_db
 
@@ -49,17 +50,13 @@ def in_background():
 
     yield begin
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
 
 
 def next_run() -> Run:
     """Return the queued run, as soon as there is one."""
-    for _ in range(200):
-        if run := Run.objects.filter(status="queued").first():
-            return run
-        time.sleep(0.05)
-    raise AssertionError("nothing was queued")
+    return until(Run.objects.filter(status="queued").first, "a queued run")
 
 
 # run

@@ -12,6 +12,7 @@ from dramatiq.worker import Worker
 
 from arena import queue
 from tests.arena.factories import messages_in
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def received(valkey):
     worker.start()
 
     def wait() -> list[tuple]:
-        arrived.wait(10)
+        assert arrived.wait(PATIENCE_SECONDS), "no message"
         return messages
 
     yield wait

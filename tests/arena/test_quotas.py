@@ -15,6 +15,7 @@ from arena.runs.experiments import Entrant, Plan
 from arena.runs.models import Evaluation, Run
 from arena.runs.quotas import FINALS, KERNELS, RUNS, quota_of, quotas_of
 from tests.arena.factories import finished, judge, report
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db
 TASK = "relu/cpp-to-cpp"
@@ -177,7 +178,8 @@ def test_two_requests_at_once_share_one_limit(add, limit, alice, agent, settings
     with transaction.atomic():
         add(alice)
         thread.start()
-        begun.wait(10)
-        thread.join(1)  # without a lock it counts before this one is committed
-    thread.join(30)
+        assert begun.wait(PATIENCE_SECONDS)
+        # Without a lock it counts before this one is committed.
+        thread.join(1)  # waits: for what must not come
+    thread.join(PATIENCE_SECONDS)
     assert len(refused) == 1 and Run.objects.count() == 1

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import pytest
 from django.db import connections
 
 from tests.conftest import free_port, skip_or_fail
+from tests.waiting import PATIENCE_SECONDS, until
 from tests.web.world import World
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -27,7 +27,6 @@ CHROMIUM_ARGS = (
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup"
 ).split()
 """The features are lists below the address bar, for which each context starts a process more."""
-START_SECONDS = 60
 TIMEOUT_MS = 40_000
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
@@ -48,14 +47,15 @@ class Server:
             self.process = subprocess.Popen(
                 [*command, "arena.asgi:application"], env=self.environment, stdout=log, stderr=log
             )
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                urllib.request.urlopen(f"{self.url}{self.prefix}/methodology/", timeout=5).close()
-                return
-            except OSError:
-                time.sleep(0.1)
-        pytest.fail(f"daphne did not start: {self.log.read_text()[-2000:]}")
+        until(self.answers, lambda: f"daphne's start: {self.log.read_text()[-2000:]}", 120)
+
+    def answers(self) -> bool:
+        page = f"{self.url}{self.prefix}/methodology/"
+        try:
+            urllib.request.urlopen(page, timeout=PATIENCE_SECONDS).close()
+        except OSError:
+            return False
+        return True
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -66,11 +66,11 @@ class InThread:
     """Calls the functions of `target` in another thread; Playwright runs a loop in this one."""
 
     def __init__(self, target: Any, thread: ThreadPoolExecutor) -> None:
-        self._target, self._thread = target, thread
+        self.target, self.thread = target, thread
 
     def __getattr__(self, name: str) -> Any:
-        function = getattr(self._target, name)
-        return lambda *args, **more: self._thread.submit(function, *args, **more).result()
+        function = getattr(self.target, name)
+        return lambda *args, **more: self.thread.submit(function, *args, **more).result()
 
 
 @pytest.fixture

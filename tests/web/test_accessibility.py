@@ -6,7 +6,6 @@ The limit is an impact of "serious": https://github.com/dequelabs/axe-core/blob/
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from evaluation import JUDGE_VERSION
 from tests.arena.curation.conftest import admission
 from tests.arena.factories import finished, judge, judged_run, report
 from tests.arena.production import performance, production_run
+from tests.waiting import until
 from tests.web.conftest import DESK, TIMEOUT_MS
 from tests.web.test_permissions import ACTORS, PAGES, world
 
@@ -136,10 +136,7 @@ def problems_of(
 
 def wait_for_statistics(page: Any) -> None:
     """Open the statistics of the analysis until a process has computed them."""
-    end = time.monotonic() + 60
-    while "Computing" in page.goto("/analysis/statistics/").text():
-        assert time.monotonic() < end, "no statistics after a minute"
-        page.wait_for_timeout(500)
+    until(lambda: "Computing" not in page.goto("/analysis/statistics/").text(), "statistics")
 
 
 @pytest.mark.parametrize(

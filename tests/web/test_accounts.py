@@ -33,7 +33,7 @@ def no_attempts():
 @pytest.fixture
 def one_period(monkeypatch):
     """Stop the clock, since attempts are counted anew in each period."""
-    now = time.time()
+    now = time.time()  # waits: a clock that stands
     monkeypatch.setattr(time, "time", lambda: now)
 
 

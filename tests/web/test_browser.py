@@ -16,6 +16,7 @@ from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
 from tests.arena import production
+from tests.waiting import until
 from tests.web.conftest import DESK, PHONE, TIMEOUT_MS
 from tests.web.world import LEASE
 
@@ -130,9 +131,11 @@ def test_frame_that_is_lost_is_requested(open_page, served_world, record):
     page.on("request", lambda request: requested.append(request.url))
     page.reload()
     state(page, "live")
-    for number in range(40):
+    for number in range(400):
         last = record(run, log(f"line {number}"))
-        page.wait_for_timeout(60)
+        page.wait_for_timeout(60)  # waits: the pace of the rows, whatever that of the page
+        if number >= 40 and any("?after=" in url for url in requested):
+            break
     page.wait_for_selector(f"#e{last}", timeout=TIMEOUT_MS)
     assert seqs(page) == list(range(1, last + 1))
     assert 0 < sum("?after=" in url for url in requested) < 30
@@ -188,13 +191,14 @@ def test_long_run_keeps_few_rows_and_reaches_each(open_page, served_world):
     page = open_page(f"/runs/{run.pk}/?at=3000#e3000")
     page.wait_for_selector("#e3000.here", state="attached")
     below, reached = set(range(3000, run.last_seq + 1)), set(seqs(page))
-    for _ in range(80):
+
+    def scroll() -> bool:
         page.mouse.wheel(0, 6000)
-        page.wait_for_timeout(60)
-        reached |= set(now := seqs(page))
+        reached.update(now := seqs(page))
         assert len(now) < 3000
-        if reached >= below:
-            break
+        return reached >= below
+
+    until(scroll, lambda: sorted(below - reached)[:10])
     page.keyboard.press("g")
     page.wait_for_selector("#e1.here", timeout=TIMEOUT_MS)
     page.keyboard.press("G")
@@ -336,9 +340,9 @@ def test_chosen_theme_is_applied_at_first_paint(open_page, served_world):
 def test_home_page_shows_a_new_run(open_page, served_world):
     page = open_page("/")
     assert page.locator("#active >> text=Nothing is running").is_visible()
-    page.wait_for_timeout(1000)
     served_world.start("softmax/cpp-to-cpp", "tuner")
-    page.wait_for_selector("#active >> text=softmax/cpp-to-cpp", timeout=TIMEOUT_MS)
+    # A page that has not joined yet is sent this by the timer, after a minute.
+    page.wait_for_selector("#active >> text=softmax/cpp-to-cpp", timeout=3 * TIMEOUT_MS)
 
 
 def test_pages_have_no_console_errors_and_no_horizontal_scroll(open_page, served_world, in_thread):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,10 +54,35 @@ class Answer:
     age_seconds: float
 
 
+def computed_apart(
+    sample: Sample, command: Sequence[str] = COMMAND, max_seconds: float = MAX_SECONDS
+) -> Statistics:
+    """Compute the statistics in a process of their own.
+
+    Raises: subprocess.SubprocessError if that fails or takes too long.
+    """
+    done = subprocess.run(
+        command,
+        input=pickle.dumps(sample),
+        stdout=subprocess.PIPE,
+        env={**os.environ, **ONE_THREAD},
+        cwd=ROOT,
+        timeout=max_seconds,
+        check=True,
+    )
+    found: Statistics = pickle.loads(done.stdout)
+    return found
+
+
 @dataclass
 class Background:
-    """The statistics that this process keeps, by filters, and the filters that wait for theirs."""
+    """The statistics that this process keeps, by filters, and the filters that wait for theirs.
 
+    `now` is a monotonic clock.
+    """
+
+    compute: Callable[[Sample], Statistics] = computed_apart
+    now: Callable[[], float] = time.monotonic
     kept: dict[Hashable, Kept] = field(default_factory=dict)
     waiting: set[Hashable] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -70,7 +95,7 @@ class Background:
         """
         with self.lock:
             known = self.kept.get(filters)
-            age = time.monotonic() - known.at if known else 0.0
+            age = self.now() - known.at if known else 0.0
             current = known is not None and known.state == state
             due = not (current and known and known.found)
             start = (
@@ -96,34 +121,16 @@ class Background:
         found = None
         try:
             with self.one_at_a_time:
-                found = computed_apart(sample)
+                found = self.compute(sample)
         except (OSError, subprocess.SubprocessError, pickle.UnpicklingError):
             log.exception("The statistics of the analysis page could not be computed.")
         finally:
             with self.lock:
                 self.waiting.discard(filters)
                 self.kept.pop(filters, None)
-                self.kept[filters] = Kept(state, found, time.monotonic())
+                self.kept[filters] = Kept(state, found, self.now())
                 while len(self.kept) > MAX_KEPT:
                     self.kept.pop(next(iter(self.kept)))
-
-
-def computed_apart(sample: Sample) -> Statistics:
-    """Compute the statistics in a process of their own.
-
-    Raises: subprocess.SubprocessError if that fails or takes too long.
-    """
-    done = subprocess.run(
-        COMMAND,
-        input=pickle.dumps(sample),
-        stdout=subprocess.PIPE,
-        env={**os.environ, **ONE_THREAD},
-        cwd=ROOT,
-        timeout=MAX_SECONDS,
-        check=True,
-    )
-    found: Statistics = pickle.loads(done.stdout)
-    return found
 
 
 _background = Background()

@@ -36,13 +36,9 @@ from arena.runs.summary import parts_of, shown_runs
 from arena.runs.trace import timeline
 
 MIN_FRAME_SECONDS = 0.1
-TICK_SECONDS = 1.0  # the delay of a frame after a lost nudge
-PARTS_SECONDS = 1.0
-IDLE_PARTS_SECONDS = 10.0  # without events: a place in a queue changes all the same
 BOARD_TICK_SECONDS = 60.0
 BOARD_SECONDS_A_PAGE = 0.02  # in which one page can be rendered
 MAX_BOARD_SECONDS = 10.0
-MAX_UNSEEN_CHARACTERS = 512 * 1024
 MAX_SENDS_IN_A_ROW = 25  # then requests and other feeds have their turn
 FLUSH_ROUNDS = 2  # of the event loop, in which the server writes what it was given
 MAX_PARTS_SHARE = 0.04  # of the time of a feed, for rendering parts
@@ -51,6 +47,18 @@ INTERNAL_ERROR = 1011
 
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Times of the feeds of a run, and how much a page may leave unconfirmed."""
+
+    tick_seconds: float = 1.0
+    """Delay of a frame after a lost nudge."""
+    parts_seconds: float = 1.0
+    idle_parts_seconds: float = 10.0
+    """Without events: a place in a queue changes all the same."""
+    max_unseen_characters: int = 512 * 1024
 
 
 @dataclass(eq=False)
@@ -69,9 +77,11 @@ class Watcher:
     seen: int = 0
     """Characters that it was sent, and that it has confirmed."""
 
+    max_unseen: int = Pace.max_unseen_characters
+
     @property
     def is_behind(self) -> bool:
-        return self.sent - self.seen > MAX_UNSEEN_CHARACTERS
+        return self.sent - self.seen > self.max_unseen
 
     async def take(self, frame: str) -> None:
         self.needs_cursor = False
@@ -151,6 +161,7 @@ class Hub:
     """The feeds of an event loop, with what reads for them and wakes them."""
 
     def __init__(self) -> None:
+        self.pace = Pace()
         self.feeds: dict[Hashable, Feed] = {}
         self.reader = Reader()
         self.listener: asyncio.Task[None] | None = None
@@ -251,6 +262,7 @@ class RunFeed(Feed):
 
     def __init__(self, run_id: str, viewer: Viewer, reader: Reader) -> None:
         super().__init__(sockets.run_group(run_id))
+        self.pace = hub().pace
         self.reader = reader
         self.run_id = run_id
         self.viewer = viewer
@@ -260,6 +272,7 @@ class RunFeed(Feed):
         self.parts_stale = True
 
     def add(self, watcher: Watcher) -> None:
+        watcher.max_unseen = self.pace.max_unseen_characters
         super().add(watcher)
         self.woken.set()
 
@@ -285,7 +298,7 @@ class RunFeed(Feed):
             cursor, status, ended = news.cursor, news.status, is_last
             changed = await self._changed_parts()
             if not changed and is_whole:
-                await self.wait(min(TICK_SECONDS, self._parts_due_in()))
+                await self.wait(min(self.pace.tick_seconds, self._parts_due_in()))
             spent = time.monotonic() - began
             await asyncio.sleep(max(0.0, MIN_FRAME_SECONDS - spent))
 
@@ -310,8 +323,9 @@ class RunFeed(Feed):
         return bool(self.parts) and (not self.parts_stale or watcher.joined_at <= self.parts_at)
 
     def _parts_due_in(self) -> float:
-        pause = max(PARTS_SECONDS, self.parts_took / MAX_PARTS_SHARE)
-        pause = min(pause, IDLE_PARTS_SECONDS) if self.parts_stale else IDLE_PARTS_SECONDS
+        idle = self.pace.idle_parts_seconds
+        pause = max(self.pace.parts_seconds, self.parts_took / MAX_PARTS_SHARE)
+        pause = min(pause, idle) if self.parts_stale else idle
         return max(0.0, self.parts_at + pause - time.monotonic())
 
     async def _changed_parts(self) -> dict[str, str]:

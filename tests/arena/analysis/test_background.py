@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,14 @@ from arena.leaderboard.analysis import background
 from arena.leaderboard.analysis.background import Answer, Background, computed_apart
 from arena.leaderboard.analysis.deviance import Deviance
 from arena.leaderboard.analysis.estimates import NotEnough
-from arena.leaderboard.analysis.statistics import Rounds, Runs, Sample, statistics
+from arena.leaderboard.analysis.statistics import (
+    Rounds,
+    Runs,
+    Sample,
+    Statistics,
+    statistics,
+)
+from tests.waiting import until
 
 
 def sample(count: int = 60) -> Sample:
@@ -38,11 +45,14 @@ def sample(count: int = 60) -> Sample:
 
 def answer(kept: Background, state: Any, filters: str = "") -> Answer:
     """Ask until there is an answer for this state."""
-    end = time.monotonic() + 60
-    while not (found := kept.ask(filters, state, sample)).current:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
+    found: list[Answer] = []
+
+    def is_current() -> bool:
+        found.append(kept.ask(filters, state, sample))
+        return found[-1].current
+
+    until(is_current, "statistics of this state")
+    return found[-1]
 
 
 def test_process_apart_computes_what_this_one_does() -> None:
@@ -59,77 +69,72 @@ def test_statistics_of_no_runs_give_reasons() -> None:
     assert all(isinstance(part, NotEnough) and part.reason for part in parts)
 
 
+class Counted(Background):
+    """Statistics that are computed in an instant, on a clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.calls: list[Sample] = []
+        self.seconds = 0.0
+        super().__init__(self.computed, lambda: self.seconds)
+
+    def computed(self, given: Sample) -> Statistics:
+        self.calls.append(given)
+        return statistics(sample(0))
+
+
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[Sample]:
-    """Record the samples that are computed, each in an instant."""
-    made: list[Sample] = []
-    results = statistics(sample(0))
-
-    def compute(given: Sample) -> Any:
-        made.append(given)
-        return results
-
-    monkeypatch.setattr(background, "computed_apart", compute)
-    return made
+def kept() -> Counted:
+    return Counted()
 
 
-def test_statistics_are_computed_once_for_a_state(calls: list[Sample]) -> None:
-    kept = Background()
+def test_statistics_are_computed_once_for_a_state(kept: Counted) -> None:
     first = kept.ask("", 1, sample)
     assert (first.found, first.current, first.failed) == (None, False, False)
     found = answer(kept, 1)
     assert found.found is not None and answer(kept, 1).found is found.found
-    assert len(calls) == 1
-    assert answer(kept, 1, filters="other").current and len(calls) == 2
+    assert len(kept.calls) == 1
+    assert answer(kept, 1, filters="other").current and len(kept.calls) == 2
 
 
-def test_older_statistics_are_shown_until_newer_ones_are_there(
-    calls: list[Sample], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = Background()
+def test_older_statistics_are_shown_until_newer_ones_are_there(kept: Counted) -> None:
     answer(kept, 1)
+    kept.seconds = background.MIN_AGE_SECONDS - 1
     older = kept.ask("", 2, sample)
     assert older.found is not None and not older.current
-    assert len(calls) == 1  # too soon for another computation
-    monkeypatch.setattr(background, "MIN_AGE_SECONDS", 0)
-    assert answer(kept, 2).current and len(calls) == 2
+    assert len(kept.calls) == 1 and not kept.waiting  # too soon for another computation
+    kept.seconds += 1
+    assert answer(kept, 2).current and len(kept.calls) == 2
 
 
 def test_failed_computation_is_said_and_tried_again_later(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kept: Counted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background, "COMMAND", ("false",))
-    kept = Background()
+    kept.compute = partial(computed_apart, command=("false",))
     found = answer(kept, 1)
     assert found.failed and found.found is None
     assert "could not be computed" in caplog.text
-    monkeypatch.setattr(background, "computed_apart", statistics)
-    assert kept.ask("", 1, sample).failed  # too soon
-    monkeypatch.setattr(background, "MIN_AGE_SECONDS", 0)
-    while kept.ask("", 1, sample).failed:
-        time.sleep(0.02)
+    kept.compute = statistics
+    assert kept.ask("", 1, sample).failed and not kept.waiting  # too soon
+    kept.seconds = background.MIN_AGE_SECONDS
+    until(lambda: not kept.ask("", 1, sample).failed, "another try")
     assert answer(kept, 1).found is not None
 
 
-def test_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "COMMAND", ("sleep", "60"))
-    monkeypatch.setattr(background, "MAX_SECONDS", 0.1)
+def test_process_that_takes_too_long_is_ended() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
-        computed_apart(sample())
+        computed_apart(sample(), ("sleep", "600"), max_seconds=0.1)
 
 
-def test_many_filters_at_once_start_a_bounded_number_of_computations(calls: list[Sample]) -> None:
-    kept = Background()
+def test_many_filters_at_once_start_a_bounded_number_of_computations(kept: Counted) -> None:
     with kept.one_at_a_time:
         for number in range(20):
             kept.ask(f"filter-{number}", 1, sample)
         assert len(kept.waiting) == background.MAX_WAITING
     answer(kept, 1, "filter-19")
-    assert len(calls) <= 20
+    assert len(kept.calls) <= 20
 
 
-def test_sample_that_cannot_be_read_does_not_block_its_filters(calls: list[Sample]) -> None:
-    kept = Background()
+def test_sample_that_cannot_be_read_does_not_block_its_filters(kept: Counted) -> None:
 
     def unreadable() -> Sample:
         raise OSError("the database is away")

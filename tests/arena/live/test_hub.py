@@ -7,10 +7,12 @@ import gc
 from typing import Any
 
 import pytest
+import redis
 from django.conf import settings
 
 from arena import sockets
 from arena.runs.live import feeds
+from tests.waiting import PATIENCE_SECONDS, until_async
 
 
 class Silent(feeds.Feed):
@@ -27,12 +29,13 @@ async def nothing(_: Any) -> None:
 
 async def listening(hub: feeds.Hub, feed: feeds.Feed) -> None:
     """Wait until a nudge of the feed arrives."""
-    for _ in range(400):
-        sockets._client(settings.REDIS_URL).publish(sockets.CHANNEL, feed.group)
-        await asyncio.sleep(0.01)
-        if feed.woken.is_set():
-            return
-    raise AssertionError("no nudge arrived")
+    with redis.Redis.from_url(settings.REDIS_URL) as sender:
+
+        def woken() -> bool:
+            sender.publish(sockets.CHANNEL, feed.group)
+            return feed.woken.is_set()
+
+        await until_async(woken, "a nudge")
 
 
 @pytest.mark.anyio
@@ -49,8 +52,7 @@ async def test_listener_ends_without_an_error_that_nobody_can_catch() -> None:
         assert len(hub.ending) == 2
         await loop.shutdown_asyncgens()  # as the end of a server does, at a bad moment
         gc.collect()
-        while hub.ending:
-            await asyncio.sleep(0.01)
+        await until_async(lambda ending=hub.ending: not ending, "the end of its tasks")
         gc.collect()
         await asyncio.sleep(0)
     assert errors == []
@@ -65,7 +67,7 @@ async def test_listener_ends_whenever_it_is_cancelled() -> None:
         for _ in range(rounds):
             await asyncio.sleep(0)
         listener.cancel()
-        _, pending = await asyncio.wait([listener], timeout=10)
+        _, pending = await asyncio.wait([listener], timeout=PATIENCE_SECONDS)
         assert not pending, f"after {rounds} rounds of the event loop"
 
 
@@ -85,5 +87,5 @@ async def test_feed_that_is_woken_and_cancelled_at_once_ends() -> None:
     feed.woken.set()
     await asyncio.sleep(0)
     task.cancel()
-    _, pending = await asyncio.wait([task], timeout=10)
+    _, pending = await asyncio.wait([task], timeout=PATIENCE_SECONDS)
     assert not pending
