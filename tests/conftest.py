@@ -47,7 +47,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Tensors of tests are small, and workers share the processors: threads of PyTorch that wait for
     each other take three times as long as one.
+
+    Without bytecode on disk, each of the hundreds of processes would compile its modules anew.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("ARENA_MEASURE_BUSY", "1")  # workers share the processors
     _point_at(UNREACHABLE_REDIS)
@@ -84,6 +88,10 @@ class FilesAndTests(LoadScopeScheduling):
     So a worker that has nothing left takes the work of all, and what the tests of one file share,
     such as an arena of their own, is started once. `--dist worksteal` would part any file.
     """
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # files with many tests are not those that take long
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
