@@ -18,6 +18,8 @@ from django.db import connections
 from django.db.models.signals import post_init
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import kept_builds
+
 pytest_plugins = ["tests.costs", "tests.leftovers"]
 
 UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
@@ -57,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _point_at(UNREACHABLE_REDIS)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.WHITENOISE_AUTOREFRESH = True
+    if not hasattr(config, "workerinput"):
+        kept_builds.make_room()
 
 
 def pytest_sessionstart() -> None:

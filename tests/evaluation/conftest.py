@@ -17,6 +17,7 @@ from evaluation.tasks.spec import Task
 from evaluation.timing import plan as plans
 from evaluation.tracks.load import load_task
 from evaluation.types import Report
+from tests import kept_builds
 
 OPERATORS = Path(__file__).parent / "operators"
 
@@ -24,6 +25,14 @@ OPERATORS = Path(__file__).parent / "operators"
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def cache_with_builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache in which the builds of earlier runs are found."""
+    cache = tmp_path_factory.mktemp("cache-with-builds")
+    kept_builds.link(cache)
+    return cache
 
 
 @pytest.fixture(scope="session")

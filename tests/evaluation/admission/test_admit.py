@@ -115,7 +115,7 @@ def refused(judge: MeasurementSession, case: Case, plan: Plan) -> None:
 
 
 def test_admit_unexpected_verdicts_are_problems(
-    tasks: Path, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
+    tasks: Path, cache_with_builds: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MeasurementSession, "measure", refused)
     folder = tasks / "swiglu"
@@ -131,7 +131,7 @@ def test_admit_unexpected_verdicts_are_problems(
     (folder / "honest" / "unbuilt.cpp.cpp").write_text("// honest: no C++\nnonsense\n")
     (folder / "honest" / "unread.cpp.cpp").write_text("// honest: forks\nint i = fork();\n")
     (folder / "mutants" / "untried.cpp.cpp").write_text("// mutant: no C++\nnonsense\n")
-    admission = judged(tasks, cache)
+    admission = judged(tasks, cache_with_builds)
     assert not admission.admitted
     assert problem_of(admission, "sound").startswith("mutant sound passed")
     assert problem_of(admission, "unsound").startswith("honest unsound failed (WRONG_VALUES)")
@@ -157,7 +157,7 @@ def test_honest_kernel_must_retain_its_speedup_on_neighbours(
     high: float,
     refused: bool,
     tasks: Path,
-    cache: Path,
+    cache_with_builds: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MeasurementSession, "check", lambda session, case, thorough: None)
@@ -168,7 +168,7 @@ def test_honest_kernel_must_retain_its_speedup_on_neighbours(
         return Interval(on_neighbours, low, high)
 
     monkeypatch.setattr(_TaskJudge, "_speedup", speedup)
-    admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache)
+    admission = admit(load_task(tasks, "swiglu", "cpp-to-cpp"), cache_with_builds)
     assert admission.retained == Interval(on_neighbours, low, high)
     assert admission.admitted != refused
     assert any(f"retains {on_neighbours:.0%}" in each for each in admission.problems) == refused

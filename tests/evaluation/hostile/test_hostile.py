@@ -35,6 +35,12 @@ BOUNDED = [trick for trick in ALL_TRICKS if "gains" in trick.header]
 pytestmark = pytest.mark.usefixtures("shared_fork_server")
 
 
+@pytest.fixture(scope="session")
+def cache(cache_with_builds: Path) -> Path:
+    """Find and keep builds: building is tested elsewhere."""
+    return cache_with_builds
+
+
 @pytest.fixture
 def no_static_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let static analysis reject nothing, so that every trick runs."""

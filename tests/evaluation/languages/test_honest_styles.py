@@ -25,6 +25,12 @@ STYLES = TESTS / "gpu" / "honest"
 MODULE = (STYLES / "module_of_triton.torch.py").read_text()
 
 
+@pytest.fixture(scope="session")
+def cache(cache_with_builds: Path) -> Path:
+    """Find and keep builds: building is tested elsewhere."""
+    return cache_with_builds
+
+
 @pytest.fixture
 def centred() -> Task:
     return load_task(TESTS / "gpu" / "operators", "centred", "torch-to-torch", CPU)
