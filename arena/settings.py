@@ -203,6 +203,7 @@ MAX_DAILY_FINALS = int(os.environ.get("MAX_DAILY_FINALS", "20"))
 PROXY_HEADER = os.environ.get("SECURE_PROXY_SSL_HEADER", "")  # such as X-Forwarded-Proto
 if PROXY_HEADER:
     SECURE_PROXY_SSL_HEADER = (f"HTTP_{PROXY_HEADER.upper().replace('-', '_')}", "https")
+CLIENT_ADDRESS_HEADER = os.environ.get("CLIENT_ADDRESS_HEADER", "")  # such as X-Forwarded-For
 TLS_ONLY = bool(PROXY_HEADER or CSRF_TRUSTED_ORIGINS) and all(
     origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS
 )

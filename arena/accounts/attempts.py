@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
+from django.conf import settings
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
@@ -32,6 +34,22 @@ def forget_attempts(key: str) -> None:
     cache.set(key, 0, 2 * PERIOD_SECONDS)
 
 
+def uncount_attempt(key: str) -> None:
+    """Take one attempt back, which succeeded."""
+    with contextlib.suppress(ValueError):  # the counter has expired
+        cache.decr(key)
+
+
 def address_of(request: HttpRequest | None) -> str:
-    """Return the address that a request came from; behind a proxy it is that of the proxy."""
-    return str(request.META.get("REMOTE_ADDR", "")) if request else ""
+    """Return the address that a request came from.
+
+    Behind a proxy it is that of the proxy, unless the settings name its header. Of several
+    addresses the proxy has added the last; a client can have sent the others.
+    """
+    if request is None:
+        return ""
+    if settings.CLIENT_ADDRESS_HEADER and (
+        named := request.headers.get(settings.CLIENT_ADDRESS_HEADER)
+    ):
+        return named.rpartition(",")[2].strip()
+    return str(request.META.get("REMOTE_ADDR", ""))

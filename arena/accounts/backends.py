@@ -7,11 +7,18 @@ from typing import Any
 from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest
 
-from arena.accounts.attempts import address_of, count_attempt, forget_attempts
+from arena.accounts.attempts import (
+    address_of,
+    count_attempt,
+    forget_attempts,
+    uncount_attempt,
+)
 from arena.accounts.models import User
 
 MAX_ATTEMPTS = 5
 """For one name and address, in each period."""
+MAX_ATTEMPTS_OF_ADDRESS = 60
+"""Failed ones with any names: each costs a hash, on a machine that may measure."""
 
 
 class SlowedBackend(ModelBackend):
@@ -30,8 +37,11 @@ class SlowedBackend(ModelBackend):
         password: str | None = None,
         **more: Any,
     ) -> User | None:
-        key = count_attempt("login", f"{address_of(request)} {username}", MAX_ATTEMPTS)
+        address = address_of(request)
+        key = count_attempt("login", f"{address} {username}", MAX_ATTEMPTS)
+        of_address = count_attempt("logins", address, MAX_ATTEMPTS_OF_ADDRESS)
         user = super().authenticate(request, username, password, **more)
         if user is not None:
             forget_attempts(key)
+            uncount_attempt(of_address)
         return user

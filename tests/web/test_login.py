@@ -10,6 +10,7 @@ from django.core.cache import cache
 
 from arena.accounts import backends
 from arena.accounts.attempts import PERIOD_SECONDS
+from arena.accounts.models import User
 
 pytestmark = pytest.mark.django_db
 FORMS = ("/login/", "/admin/login/")
@@ -75,3 +76,39 @@ def test_login_with_the_right_password_resets_the_count(try_in, alice):
         for _ in range(backends.MAX_ATTEMPTS - 1):
             try_in(FORMS[0], "alice", "a guess")
         assert try_in(FORMS[0], "alice", ALICES)[0]
+
+
+def test_login_limit_of_an_address_counts_failures_of_all_names(try_in, alice, bob):
+    for number in range(backends.MAX_ATTEMPTS_OF_ADDRESS - 1):
+        assert "Too many" not in try_in(FORMS[number % 2], f"user{number}", "a guess")[1]
+    for _ in range(3):  # one that succeeds counts no longer
+        assert try_in(FORMS[0], "alice", ALICES)[0]
+    assert "Too many" not in try_in(FORMS[0], "one more", "a guess")[1]
+    within, page = try_in(FORMS[0], "bob", BOBS)
+    assert not within and "Too many attempts" in page
+    assert try_in(FORMS[0], "bob", BOBS, "192.0.2.2")[0]
+
+
+def test_refused_login_computes_no_hash(try_in, bob, monkeypatch):
+    for number in range(backends.MAX_ATTEMPTS_OF_ADDRESS):
+        try_in(FORMS[0], f"user{number}", "a guess")
+    monkeypatch.setattr(User, "set_password", lambda *_: pytest.fail("it hashed a password"))
+    monkeypatch.setattr(User, "check_password", lambda *_: pytest.fail("it checked a password"))
+    assert "Too many" in try_in(FORMS[0], "nobody", "a guess")[1]
+    assert "Too many" in try_in(FORMS[0], "bob", BOBS)[1]
+
+
+def test_login_limit_behind_a_proxy_counts_the_addresses_that_it_names(client, bob, settings):
+    def too_many(forwarded: str) -> bool:
+        headers = {"x-forwarded-for": forwarded}
+        fields = {"username": "bob", "password": "a guess"}
+        return "Too many" in client.post("/login/", fields, headers=headers).content.decode()
+
+    settings.CLIENT_ADDRESS_HEADER = "X-Forwarded-For"
+    for number in range(backends.MAX_ATTEMPTS):
+        assert not too_many(f"198.51.100.{number}, 192.0.2.1")
+    assert too_many("203.0.113.9, 192.0.2.1") and not too_many("192.0.2.1, 192.0.2.2")
+    settings.CLIENT_ADDRESS_HEADER = ""
+    for number in range(backends.MAX_ATTEMPTS):
+        assert not too_many(f"192.0.2.{number}")
+    assert too_many("192.0.2.99")
