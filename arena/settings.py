@@ -171,6 +171,7 @@ if not HEADLESS:  # else Django's checks would load every page
 
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["arena.accounts.backends.SlowedBackend"]
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"  # one may be a secret
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 PASSWORD_RESET_TIMEOUT = 86_400  # of a sign-in link

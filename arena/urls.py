@@ -17,6 +17,7 @@ from arena.api import api, unknown_url
 admin.site.site_header = admin.site.site_title = "Kernel Arena"
 
 served: list[URLPattern | URLResolver] = [
+    path("admin/password_change/", RedirectView.as_view(pattern_name="password-change")),
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
     path("api/<path:rest>", unknown_url),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
 from django.urls import include, path, reverse_lazy
 
+from arena.accounts.forms import PasswordForm
 from arena.accounts.sign_in_link import sign_in
 from arena.accounts.views import revoke_token, sign_up
 from arena.catalog import agent_views
@@ -65,7 +66,7 @@ urlpatterns = [
     path("account/tokens/<int:token_id>/revoke/", revoke_token, name="token-revoke"),
     path(
         "account/password/",
-        PasswordChangeView.as_view(success_url=reverse_lazy("account")),
+        PasswordChangeView.as_view(form_class=PasswordForm, success_url=reverse_lazy("account")),
         name="password-change",
     ),
     path("curate/", include("arena.curation.urls")),

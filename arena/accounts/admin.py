@@ -6,13 +6,24 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
-from django.db.models import QuerySet
+from django.contrib.auth.forms import AdminPasswordChangeForm
+from django.db import transaction
 from django.forms import CheckboxSelectMultiple, ModelForm, MultipleChoiceField
 from django.http import HttpRequest
 
 from arena.accounts.auth import signed_in
-from arena.accounts.models import ApiToken, Scope, User
+from arena.accounts.models import ApiToken, ApiTokenQuerySet, Scope, User
 from arena.audit.services import record
+
+
+class NewPasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]  # nor is this
+    """Django's form of another user's password, which also revokes the user's tokens."""
+
+    def save(self, commit: bool = True) -> User:
+        with transaction.atomic():
+            user: User = super().save(commit)
+            user.tokens.all().revoke(user)
+        return user
 
 
 @admin.register(User)
@@ -23,6 +34,7 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]  # not subscriptable at
         *UserAdmin.fieldsets,  # type: ignore[misc]
         ("Limits", {"fields": ("daily_runs", "daily_kernels", "daily_finals")}),
     )
+    change_password_form = NewPasswordForm
     list_display = ("username", "date_joined", "last_login", "is_staff", "is_active")
     list_filter = ("groups", "is_staff", "is_superuser", "is_active")
     date_hierarchy = "date_joined"
@@ -69,6 +81,6 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # nor is this
         self.message_user(request, f"The token, shown only once: {secret}", messages.WARNING)
 
     @admin.action(description="Revoke", permissions=["delete"])
-    def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
-        count = sum(token.revoke(signed_in(request)) for token in tokens)
+    def revoke(self, request: HttpRequest, tokens: ApiTokenQuerySet) -> None:
+        count = tokens.revoke(signed_in(request))
         self.message_user(request, f"{count} token{'' if count == 1 else 's'} revoked.")

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import UserCreationForm
+from django.contrib.auth.forms import PasswordChangeForm, UserCreationForm
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
@@ -66,6 +66,24 @@ class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptab
     def clean(self) -> dict[str, Any]:
         count_attempt("sign-up", address_of(self.request), MAX_SIGN_UPS)
         return super().clean() or self.cleaned_data
+
+
+class PasswordForm(PasswordChangeForm):  # type: ignore[type-arg]  # nor is this
+    """Django's form of a new password, which also revokes the tokens: who had one may have both."""
+
+    revoke_tokens = forms.BooleanField(
+        label="Revoke all API tokens",
+        help_text="Programs that use them are refused until they get new ones.",
+        initial=True,
+        required=False,
+    )
+
+    def save(self, commit: bool = True) -> User:
+        with transaction.atomic():
+            user: User = super().save(commit)
+            if self.cleaned_data["revoke_tokens"]:
+                user.tokens.all().revoke(user)
+        return user
 
 
 class TokenForm(forms.Form):

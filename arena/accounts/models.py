@@ -68,6 +68,10 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         unexpired = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
         return self.filter(unexpired, revoked_at=None, user__is_active=True)
 
+    def revoke(self, by: User) -> int:
+        """Refuse these tokens from now on; return how many were live."""
+        return sum(token.revoke(by) for token in self.filter(revoked_at=None))
+
     def find(self, secret: str) -> ApiToken | None:
         """Return the live token with this secret, or None."""
         return self.live().select_related("user").filter(digest=digest_of(secret)).first()

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import Group
 from django.core.cache import cache
+from django.test import Client
 from django.utils import timezone
 
 from arena.accounts.forms import MAX_SIGN_UPS, MAX_TOKENS
@@ -217,6 +218,67 @@ def test_password_change_needs_the_old_one(client, alice):
     changed = client.post("/account/password/", form | {"old_password": "wonderland"})
     assert changed.status_code == 302
     assert User.objects.get().check_password("explorer-42")
+
+
+@pytest.fixture
+def read_as():
+    """Return the status of a request with a token."""
+
+    def read(secret: str) -> int:
+        headers = {"authorization": f"Bearer {secret}"}
+        return Client().get("/api/v1/runs", headers=headers).status_code
+
+    return read
+
+
+NEW_PASSWORD = {
+    "old_password": "wonderland", "new_password1": "explorer-42", "new_password2": "explorer-42"
+}  # fmt: skip
+
+
+def test_password_change_revokes_the_tokens_by_default(client, alice, bob, read_as):
+    secrets = [ApiToken.issue(user, "one", ["read"])[1] for user in (alice, alice, bob)]
+    client.force_login(alice)
+    page = client.get("/account/password/").content.decode()
+    (box,) = re.findall(r'<input type="checkbox"[^>]*>', page)
+    assert 'name="revoke_tokens"' in box and " checked" in box
+    client.post("/account/password/", NEW_PASSWORD | {"old_password": "no", "revoke_tokens": "on"})
+    assert [read_as(secret) for secret in secrets] == [200, 200, 200]
+    client.post("/account/password/", NEW_PASSWORD | {"revoke_tokens": "on"})
+    assert [read_as(secret) for secret in secrets] == [401, 401, 200]
+
+
+def test_password_change_can_keep_the_tokens(client, alice, read_as):
+    _, secret = ApiToken.issue(alice, "one", ["read"])
+    client.force_login(alice)
+    assert client.post("/account/password/", NEW_PASSWORD).status_code == 302
+    assert read_as(secret) == 200
+
+
+def test_password_that_an_administrator_sets_revokes_the_tokens(client, alice, admin_user, read_as):
+    _, secret = ApiToken.issue(alice, "one", ["read"])
+    client.force_login(admin_user)
+    form = {"password1": "explorer-42", "password2": "explorer-42", "usable_password": "true"}
+    page = client.post(f"/admin/accounts/user/{alice.pk}/password/", form)
+    assert page.status_code == 302 and read_as(secret) == 401
+
+
+def test_password_page_of_the_admin_is_that_of_the_account(client, admin_user):
+    client.force_login(admin_user)
+    assert client.get("/admin/password_change/").url == "/account/password/"
+
+
+def test_token_made_in_the_admin_is_in_no_cookie(client, alice, admin_user):
+    client.force_login(admin_user)
+    form = {"user": alice.pk, "name": "laptop", "scopes": ["read"]}
+    made = client.post("/admin/accounts/apitoken/add/", form)
+    assert made.status_code == 302 and ApiToken.objects.count() == 1
+    page = client.get(made.url)
+    (secret,) = re.findall(r"arena_[\w-]{20,}", page.content.decode())
+    assert ApiToken.objects.find(secret) is not None
+    for cookies in (made.cookies, page.cookies, client.cookies):
+        assert "messages" not in cookies and secret not in cookies.output()
+    assert secret not in client.get(made.url).content.decode()
 
 
 def test_run_broken_by_the_arena_is_refunded(client, alice, start):
