@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evaluation.admission.admit import Admission, Attempt
     from evaluation.devices.device import Device
 
-_MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-"}
+_MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-", Verdict.INCONCLUSIVE: "?"}
 
 
 _CLEAR_LINE = "\r\x1b[K"

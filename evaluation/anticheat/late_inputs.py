@@ -48,11 +48,7 @@ class LateInputs:
         shares = sorted(secrets.SystemRandom().random() * LATEST for _ in range(count))
         chosen = {launch_behind(int(share * (launches - 2)), launches): share for share in shares}
         self.launches = list(chosen)
-        self.moments: list[Moment] = [
-            (share, functools.partial(self.inject, number))
-            for number, share in enumerate(chosen.values())
-        ]
-        """When to inject which inputs, as shares of the window's expected time."""
+        self._shares = list(chosen.values())
         slots = [(first + launch) % ring.slots for launch in self.launches]
         parts = [secret_slice(ring.inputs.layout.stride, MAX_BYTES[device]) for _ in slots]
         drawn = [(first + secrets.randbelow(launches)) % ring.slots for _ in slots]
@@ -71,6 +67,18 @@ class LateInputs:
         ]
         self._found: dict[int, bytes] = {}
         """Value of the previous launch's output right after each injection."""
+
+    @property
+    def moments(self) -> list[Moment]:
+        """Return when to inject which inputs, as shares of the window's expected time.
+
+        The list is not kept: it would be a cycle, and a cycle keeps the ring's memory until Python
+        collects it.
+        """
+        return [
+            (share, functools.partial(self.inject, number))
+            for number, share in enumerate(self._shares)
+        ]
 
     def write_decoys(self) -> None:
         """Save the inputs of the chosen launches, and write decoys in their place."""

@@ -72,11 +72,16 @@ class LaunchOrderSamples:
         )
         self._seen: list[bytes] = []
         begin, end = first / count, min(LATEST, (first + self._launches) / count)
-        shares = (secrets.SystemRandom().uniform(begin, end) for _ in range(SAMPLES))
-        self.moments: list[Moment] = [(share, self.sample) for share in sorted(shares)]
-        """When to take the samples, as shares of the window's expected time: while the stretch
-        should be written.
+        self._shares = sorted(secrets.SystemRandom().uniform(begin, end) for _ in range(SAMPLES))
+
+    @property
+    def moments(self) -> list[Moment]:
+        """Return when to take the samples, as shares of the window's expected time.
+
+        That is while the stretch should be written. The list is not kept: it would be a cycle, and
+        a cycle keeps the ring's memory until Python collects it.
         """
+        return [(share, self.sample) for share in self._shares]
 
     def sample(self) -> None:
         self._seen.append(self._read())

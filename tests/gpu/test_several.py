@@ -163,10 +163,14 @@ def try_others(own):
         )
         for changed, arguments in tries
     ]
-    answers = [re.findall(r"\\b[0-9a-f]{32}\\b", child.communicate()[0]) for child in children]
+    printed = [child.communicate()[0] for child in children]
+    answers = [re.findall(r"\\b[0-9a-f]{32}\\b", text) for text in printed]
     others = {uuid for answer in answers for uuid in answer} - {own}
     used = sum(own in answer for answer in answers)
-    raise RuntimeError(f"opened {len(opened)}, used its own {used > 0}, others {sorted(others)}")
+    raise RuntimeError(
+        f"opened {len(opened)}, used its own {used > 0}, others {sorted(others)}; "
+        f"{[(child.returncode, text[-150:]) for child, text in zip(children, printed)]}"
+    )
 """
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -336,3 +338,17 @@ def test_windows_of_a_real_process_reject_launches_computed_ahead(
         ) as timer,
     ):
         assert all(timer.window() > 0 for _ in range(20))
+
+
+def test_window_checks_are_freed_without_a_collection(ring: BufferRing) -> None:
+    """A cycle would keep the memory of a ring, gigabytes on a GPU, until Python collects it."""
+    ring.refill(0, ring.slots)
+    late = LateInputs(ring, 0, ring.slots)
+    assert late.moments
+    gone = weakref.ref(late)
+    gc.disable()
+    try:
+        del late
+        assert gone() is None
+    finally:
+        gc.enable()

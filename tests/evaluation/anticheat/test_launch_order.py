@@ -37,6 +37,8 @@ UNDISTURBED = threading.Lock()
 class Window:
     """Stands in for a process that writes outputs in halves, of `concurrent` launches at a time."""
 
+    waited_ns = 0
+
     def __init__(self, ring: BufferRing, concurrent: int) -> None:
         self.ring, self.concurrent = ring, concurrent
         self.windows_run = 0
