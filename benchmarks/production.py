@@ -266,16 +266,22 @@ def order(chosen: Sequence[Submission], repeats: int) -> list[tuple[Submission, 
     return [*final[0], *again, *final[1]]
 
 
-def compile_libraries(chosen: Sequence[Architecture], cache: Path) -> dict[str, Any]:
+def compile_libraries(
+    chosen: Sequence[Architecture],
+    cache: Path,
+    program: str = __file__,
+    each_cores: int = COMPILER_CORES,
+    max_seconds: float = COMPILE_SECONDS,
+) -> dict[str, Any]:
     """Compile the library's models in parallel, and return the seconds or the error of each.
 
     Each process has cores of its own, since the judge pins threads to the first ones. A model that
-    takes longer than COMPILE_SECONDS is compiled by its first verdict.
+    takes longer than `max_seconds` is compiled by its first verdict.
     """
     by_name = {each.name: each for each in chosen}
     waiting = [name for name, each in by_name.items() if not warm.is_compiled(each, cache)]
     cores = sorted(os.sched_getaffinity(0))
-    free = [cores[at : at + COMPILER_CORES] for at in range(0, len(cores), COMPILER_CORES)]
+    free = [cores[at : at + each_cores] for at in range(0, len(cores), each_cores)]
     running: dict[str, tuple[float, list[int], IO[str], subprocess.Popen[str]]] = {}
     found: dict[str, Any] = {}
     with ExitStack() as logs:
@@ -283,19 +289,19 @@ def compile_libraries(chosen: Sequence[Architecture], cache: Path) -> dict[str, 
             while waiting and free:
                 name, own = waiting.pop(0), free.pop(0)
                 log = logs.enter_context(tempfile.TemporaryFile("w+"))
-                command = [sys.executable, __file__, "--compile-only", name, "--cache", str(cache)]
+                command = [sys.executable, program, "--compile-only", name, "--cache", str(cache)]
                 process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
                 os.sched_setaffinity(process.pid, own)  # it has no other thread yet
                 running[name] = time.monotonic(), own, log, process
             time.sleep(0.1)
             for name, (began, own, log, process) in list(running.items()):
                 seconds = time.monotonic() - began
-                if process.poll() is None and seconds < COMPILE_SECONDS:
+                if process.poll() is None and seconds < max_seconds:
                     continue
                 late = process.poll() is None
                 process.kill()
                 text = tail(log.fileno(), MAX_LOG_BYTES)
-                text = f"killed after {COMPILE_SECONDS:g} s; {text}" if late else text
+                text = f"killed after {max_seconds:g} s; {text}" if late else text
                 printed = [line for line in text.splitlines() if line.startswith('{"')]
                 done = not process.wait() and printed
                 result = json.loads(printed[-1]) if done else {"error": text}

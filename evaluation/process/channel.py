@@ -45,8 +45,13 @@ class Channel:
     Only an end that `accepts_descriptors` receives any; the kernel drops all others.
     """
 
-    def __init__(self, end: socket.socket, accepts_descriptors: bool = False) -> None:
-        self.socket = end
+    def __init__(
+        self,
+        end: socket.socket,
+        accepts_descriptors: bool = False,
+        max_send_seconds: float = MAX_SEND_SECONDS,
+    ) -> None:
+        self.socket, self.max_send_seconds = end, max_send_seconds
         self._ancillary = socket.CMSG_SPACE(4 * MAX_DESCRIPTORS) if accepts_descriptors else 0
 
     def fileno(self) -> int:
@@ -62,7 +67,7 @@ class Channel:
         if len(body) > MAX_FRAME_BYTES:
             raise ChannelError(f"a message of {len(body)} bytes, of at most {MAX_FRAME_BYTES}")
         frame = struct.pack("<I", len(body)) + body
-        self.socket.settimeout(MAX_SEND_SECONDS)
+        self.socket.settimeout(self.max_send_seconds)
         try:
             if descriptors:
                 sent = socket.send_fds(self.socket, [frame], list(descriptors))

@@ -28,7 +28,13 @@ class RankTimeout(ChannelTimeout):
 class RankChannels:
     """One channel to each rank. A rank that has not answered a failed exchange is left out."""
 
-    def __init__(self, channels: Sequence[Channel]) -> None:
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        max_apart_seconds: float = MAX_APART_SECONDS,
+        max_late_seconds: float = MAX_LATE_SECONDS,
+    ) -> None:
+        self._max_apart_seconds, self._max_late_seconds = max_apart_seconds, max_late_seconds
         self._channels = dict(enumerate(channels))
         self._asked: dict[int, Channel] = dict(self._channels)
         self._nonce: object = None
@@ -113,7 +119,7 @@ class RankChannels:
                 answer = found[waiting[channel]] = read(channel, until - now)
                 if failed(answer):
                     bad[waiting[channel]] = answer
-                limit = MAX_LATE_SECONDS if bad else MAX_APART_SECONDS
+                limit = self._max_late_seconds if bad else self._max_apart_seconds
                 until = min(until, time.monotonic() + limit)
         if bad:
             self._asked = {rank: self._asked[rank] for rank in found}
@@ -121,7 +127,7 @@ class RankChannels:
         if waiting:
             late = ", ".join(map(str, waiting.values()))
             if found:
-                what = f"within {MAX_APART_SECONDS:g} s of the others"
+                what = f"within {self._max_apart_seconds:g} s of the others"
             else:
                 what = f"within {timeout:g} s"
             raise RankTimeout(f"rank {late}: no answer {what}")

@@ -223,7 +223,7 @@ class ModelServer:
         self, request: web.Request, format_: Format, asked: Asked, reply: Reply, turn: Turn
     ) -> web.StreamResponse:
         if not asked.stream:
-            await asyncio.sleep(turn.seconds)
+            await asyncio.sleep(turn.seconds)  # waits: the pace of a script
             return web.json_response(format_.whole(reply))
         events = [*format_.events(reply, asked)]
         response = await _stream(request, events, turn.seconds / len(events))
@@ -245,7 +245,7 @@ class ModelServer:
             if fault.kind == "short":
                 await response.write_eof()
                 return response
-        await asyncio.sleep(fault.seconds)
+        await asyncio.sleep(fault.seconds)  # waits: the silence of a script
         assert request.transport
         request.transport.abort()
         return web.Response(status=500)
@@ -340,5 +340,5 @@ async def _stream(
     for event in events:
         await response.write(event)
         if pause:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause)  # waits: the pace of a script
     return response

@@ -9,7 +9,6 @@ import math
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from tests.model_server import Fault, ModelServer, Script, Turn
 from tests.model_server.kernels import SOURCES, by_prompt, honest, optimisation, wrong
+from tests.waiting import PATIENCE_SECONDS, until
 
 if TYPE_CHECKING:  # their imports take seconds, which every worker would spend
     import anthropic
@@ -44,8 +44,14 @@ def server() -> Iterator[ModelServer]:
         yield found
 
 
+def connected(server: ModelServer) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
+
+
 def post(server: ModelServer, path: str, body: Any, key: str = "k") -> tuple[int, Any, bytes]:
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=20)
+    connection = http.client.HTTPConnection(
+        server.url.removeprefix("http://"), timeout=PATIENCE_SECONDS
+    )
     connection.request("POST", path, json.dumps(body), {"x-api-key": key})
     answer = connection.getresponse()
     return answer.status, answer.headers, answer.read()
@@ -296,10 +302,11 @@ def test_request_without_an_answer_leaves_no_task_behind(
 ) -> None:
     silent = Script((Turn("x", faults=(Fault("silence", seconds=60),)),))
     with ModelServer({"silent": silent}) as server:
-        connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=20)
+        connection = http.client.HTTPConnection(
+            server.url.removeprefix("http://"), timeout=PATIENCE_SECONDS
+        )
         connection.request("POST", "/v1/messages", json.dumps(message("silent")))
-        while not server.requests:
-            time.sleep(0.01)
+        until(lambda: server.requests, "the request")
         connection.close()
     gc.collect()
     assert [each.getMessage() for each in caplog.records if each.name == "asyncio"] == []
@@ -339,4 +346,4 @@ def test_the_process_serves_the_ready_scripts() -> None:
             assert {"scripted", "fault-429", "fault-silence"} <= {model.id for model in models}
         finally:
             process.terminate()
-        assert process.wait(10) in (0, -15)
+        assert process.wait(PATIENCE_SECONDS) in (0, -15)

@@ -159,7 +159,7 @@ class House:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
                 probe.sendall(b"PING\r\n")
-                return probe.recv(7) == b"+PONG\r\n"
+                return probe.recv(len(b"+PONG\r\n")) == b"+PONG\r\n"
         except OSError:
             return False
 

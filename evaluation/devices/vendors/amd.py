@@ -136,15 +136,13 @@ def _query(amdsmi: Any, handle: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, "N/A")}
 
 
-def from_command() -> dict[str, dict[str, Any]]:
+def from_command(max_seconds: float = MAX_TOOL_SECONDS) -> dict[str, dict[str, Any]]:
     """Return the state from `rocm-smi --json`, which has no throttle reasons."""
     tool = shutil.which("rocm-smi", path=f"{os.environ.get('PATH')}:/opt/rocm/bin")
     if tool is None:
         return {}
     try:
-        done = subprocess.run(
-            [tool, *COMMAND], capture_output=True, text=True, timeout=MAX_TOOL_SECONDS
-        )
+        done = subprocess.run([tool, *COMMAND], capture_output=True, text=True, timeout=max_seconds)
         data = json.loads(done.stdout[done.stdout.find("{") :])  # warnings may come before
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return {}

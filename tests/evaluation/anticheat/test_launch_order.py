@@ -66,7 +66,7 @@ class Window:
             rows = slice(None, len(out) // 2) if half == 0 else slice(len(out) // 2, None)
             with UNDISTURBED:
                 out[rows] = values[rows]
-            time.sleep(STEP_SECONDS)
+            time.sleep(STEP_SECONDS)  # waits: launches that last; longer ones pass too
 
     def prepare(self, first: int, count: int) -> int:
         return 0
@@ -80,12 +80,12 @@ class Window:
         sampler: Callable[[Callable[[], bool]], None] = lambda completed: None,
     ) -> int:
         self.windows_run += count > 1
-        started = time.perf_counter_ns()
+        started = time.perf_counter_ns()  # waits: the time that a window returns
         writer = threading.Thread(target=self.write, args=(first, count))
         writer.start()
         sampler(lambda: not writer.is_alive())
         writer.join()
-        return time.perf_counter_ns() - started
+        return time.perf_counter_ns() - started  # waits: as above
 
 
 class NoLateInputs:

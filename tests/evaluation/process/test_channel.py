@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from evaluation.process import channel
 from evaluation.process.channel import (
     MAX_FRAME_BYTES,
     TOKEN_BYTES,
@@ -116,10 +114,8 @@ def test_receive_slow_and_closed_peers_raise_different_errors(ends: Ends) -> Non
 def test_receive_partial_frame_times_out(ends: Ends) -> None:
     judge, peer_end = ends
     peer_end.sendall(struct.pack("<I", 100) + b"{")
-    started = time.monotonic()
     with pytest.raises(ChannelTimeout):
         judge.receive(0.2)
-    assert time.monotonic() - started < 2
 
 
 def test_descriptors_where_not_accepted_are_dropped(ends: Ends) -> None:
@@ -138,11 +134,9 @@ def test_descriptors_where_not_accepted_are_dropped(ends: Ends) -> None:
     os.close(received)
 
 
-def test_send_to_a_peer_that_reads_nothing_raises(
-    ends: Ends, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(channel, "MAX_SEND_SECONDS", 0.05)
+def test_send_to_a_peer_that_reads_nothing_raises(ends: Ends) -> None:
     judge, _ = ends
+    judge.max_send_seconds = 0.05
     with pytest.raises(ChannelError, match="left unread") as caught:
         judge.send({"do": "x" * (MAX_FRAME_BYTES - 100)})
     assert not isinstance(caught.value, ChannelClosed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox import procfs
 from evaluation.timing.clock import WindowClock
+from tests.waiting import until
 
 CALLS = """
 import ctypes, resource
@@ -53,12 +55,16 @@ def test_judge_with_a_fork_server_keeps_freed_memory_mapped() -> None:
 
 
 def test_fork_server_starts_with_the_allocator_environment(fork_server: ForkServer) -> None:
-    environments = [
-        Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        for pid in procfs.descendants(os.getpid())
-    ]
     expected = {f"{name}={value}".encode() for name, value in ALLOCATOR_ENVIRONMENT.items()}
-    assert any(expected <= set(variables) for variables in environments)
+
+    def started() -> bool:  # its program may be about to begin
+        found = []
+        for pid in procfs.descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                found.append(set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")))
+        return any(expected <= variables for variables in found)
+
+    until(started, "a process with the environment of the allocator")
 
 
 @pytest.mark.parametrize("prepared", [False, True])

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from evaluation.process import rank_channels
 from evaluation.process.channel import TOKEN_BYTES, Channel, ChannelClosed
 from evaluation.process.rank_channels import BY_RANK, RankChannels, RankTimeout
 
@@ -21,7 +20,7 @@ class Group:
 
     def __init__(self) -> None:
         pairs = [socket.socketpair() for _ in range(RANKS)]
-        self.judge = RankChannels([Channel(ours) for ours, _ in pairs])
+        self.judge = RankChannels([Channel(ours) for ours, _ in pairs], 0.05, 0.05)
         self.ranks = [Channel(theirs, accepts_descriptors=True) for _, theirs in pairs]
 
     def reply(self, rank: int, reason: str | None = None, message: str = "") -> None:
@@ -29,9 +28,7 @@ class Group:
 
 
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
-    monkeypatch.setattr(rank_channels, "MAX_APART_SECONDS", 0.05)
-    monkeypatch.setattr(rank_channels, "MAX_LATE_SECONDS", 0.05)
+def group() -> Iterator[Group]:
     made = Group()
     made.judge.send({"do": "run", "nonce": "n"})
     for rank in made.ranks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,10 +58,8 @@ def judged(
 ) -> Report:
     architecture, task = find_task(name)
     part = Part(task, {task.target_file: (CANDIDATES / f"{candidate}.py").read_text()})
-    started = time.monotonic()
     report = production.judge(architecture, [part], CPU, cache, measured, fork_server=fork_server)
-    took = time.monotonic() - started
-    print(f"{name} {candidate}: {report.message} [{took:.1f} s]")
+    print(f"{name} {candidate}: {report.message}")
     assert report.verdict is not Verdict.BROKEN, report.gates[-1].private
     return report
 

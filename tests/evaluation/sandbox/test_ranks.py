@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -98,7 +98,7 @@ def test_every_rank_on_a_gpu_names_its_threads_and_the_first_that_ends_ends_the_
             os.write(names, Path(thread).read_bytes())
         except OSError as error:
             os.write(names, f"{error}\n".encode())
-        os.read(end, 1) if rank == 1 else time.sleep(60)
+        os.read(end, 1) if rank == 1 else signal.pause()
         os._exit(7)
 
     supervisor = os.fork()

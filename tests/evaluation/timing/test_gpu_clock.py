@@ -100,7 +100,7 @@ def test_slow_samples_favour_neither_place(
 
         def slow() -> bytes:
             for _ in range(20):
-                world.perf_counter_ns()
+                world.perf_counter_ns()  # waits: the clock of a simulated machine
             return read()
 
         return slow

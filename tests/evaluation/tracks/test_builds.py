@@ -21,7 +21,7 @@ def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 1
     (built / "below" / "artefact").write_bytes(bytes(size))
     if done:
         (built / builds.DONE).touch()
-    then = time.time() - hours * HOUR
+    then = time.time() - hours * HOUR  # waits: the age of a file
     for path in (built / builds.DONE, built) if done else (built,):
         os.utime(path, (then, then))
     return built
@@ -63,7 +63,7 @@ def test_a_small_cache_is_left_alone(tmp_path: Path) -> None:
 def test_all_builds_are_gone_through_once_in_an_hour(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     assert [builds._long_ago(mark) for _ in range(3)] == [True, False, False]
-    then = time.time() - 1.1 * HOUR
+    then = time.time() - 1.1 * HOUR  # waits: the age of a file
     os.utime(mark, (then, then))
     assert [builds._long_ago(mark) for _ in range(2)] == [True, False]
 

@@ -23,6 +23,7 @@ from runners.agents import compiler, load, names, workspace_files
 from runners.agents.scripted import RECORDINGS
 from runners.process.supervisor import Child, Ended
 from tests.runners.house import ROOT
+from tests.waiting import PATIENCE_SECONDS
 
 TARGET = "k.cpp"
 ROUNDS = 20
@@ -87,8 +88,8 @@ class AgentHarness:
                 cwd=folder,
                 env=environment(folder),
             )
-            end = time.monotonic() + 60
-            ended = child.follow(deadline=lambda: end)
+            late = time.monotonic() + PATIENCE_SECONDS  # waits: a deadline
+            ended = child.follow(deadline=lambda: late)
         assert control_socket.failure is None
         return ended
 

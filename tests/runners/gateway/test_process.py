@@ -24,7 +24,7 @@ AGENT = f"""
 import json, os, socket, urllib.request
 request = urllib.request.Request("http://{loopback.HOST}:{loopback.PORT}/v1/messages",
     json.dumps({{"model": "m-1"}}).encode(), {{"x-api-key": "run-token"}})
-print(urllib.request.urlopen(request, timeout=20).read().decode())
+print(urllib.request.urlopen(request, timeout=60).read().decode())
 for address in [("203.0.113.7", 443), ("127.0.0.1", UPSTREAM)]:
     try:
         socket.create_connection(address, 5)
@@ -104,11 +104,11 @@ def test_an_agent_reaches_the_gateway_and_nothing_else(upstream: int, tmp_path: 
         env={},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     gateway.terminate()
     reports = [json.loads(line) for line in gateway.stdout.read().splitlines()]
-    gateway.wait(10)
+    gateway.wait(60)
     ours.close()
     theirs.close()
     lines = agent.stdout.splitlines()
