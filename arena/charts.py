@@ -5,7 +5,7 @@ Colours are custom properties of the stylesheet, which the page resolves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 SERIES = ("var(--series-1)", "var(--series-2)", "var(--series-3)")
@@ -49,6 +49,11 @@ def rounds_axis(last: int, at_least: int = 1) -> dict[str, Any]:
     """Return an axis of round numbers, up to `last`."""
     ticks = 1 if last <= MAX_TICKS else None
     return {**title("round"), "dtick": ticks, "range": [0.5, max(last, at_least) + 0.5]}
+
+
+def symbols(symbol: str, measured: Iterable[Any]) -> list[str]:
+    """Return a symbol for each of some figures: hollow for a noisy one, as the captions say."""
+    return [f"{symbol}-open" if each.noisy else symbol for each in measured]
 
 
 def speedups(

@@ -57,13 +57,16 @@ class BestOut(TypedDict):
     speedup: float
     low: float
     high: float
+    noisy: bool
+    judge_version: str
 
 
 class Board(TypedDict):
     filters: FiltersIn
     unknown: list[str]
     size: int
-    common: int
+    needed: int
+    judges: list[str]
     rows: list[RowOut]
 
 
@@ -123,10 +126,14 @@ class FiltersIn(TypedDict):
     category: NotRequired[str]
     track: NotRequired[str]
     family: NotRequired[str]
+    level: NotRequired[str]
+    task_set: NotRequired[Literal["", "core", "all"]]
     model: NotRequired[str]
     harness: NotRequired[str]
     experiment: NotRequired[str]
-    generalization: NotRequired[Literal["seen", "unseen", "gap"]]
+    origin: NotRequired[Literal["arena", "external", "all"]]
+    judge: NotRequired[str]
+    generalization: NotRequired[Literal["seen", "unseen"]]
     since: NotRequired[str | None]
     until: NotRequired[str | None]
 
@@ -231,6 +238,7 @@ class RecordOut(TypedDict):
     unseen_speedup: float
     unseen_low: float | None
     unseen_high: float | None
+    judge_version: str
     roofline_share: float | None
     beaten: float
     gain: float
@@ -255,6 +263,8 @@ class RewardOut(TypedDict):
     hardware: str
     status: Literal["pending", "judged", "broken"]
     reward: float | None
+    noisy: bool
+    judge_version: str
     scope: str | None
     verdict: str
     reason: str
@@ -268,26 +278,25 @@ class RewardOut(TypedDict):
 
 class RowOut(TypedDict):
     rank: int | None
-    band: int | None
+    tied: bool
     unranked: str
     agent: str
     passed: int
     total: int
     tasks: int
-    board: int
+    size: int
     solved: float
-    common: int
-    common_solved: float
-    share: float
+    pass_rate: float
+    set_speedup: float
+    set_low: float
+    set_high: float
     speedup: float | None
     low: float | None
     high: float | None
     unseen_speedup: float | None
     unseen_low: float | None
     unseen_high: float | None
-    own_unseen_speedup: float | None
-    own_unseen_low: float | None
-    own_unseen_high: float | None
+    noisy: int
     gap: float | None
     roofline_share: float | None
     rounds: float
@@ -322,6 +331,8 @@ class RunOut(TypedDict):
     created_at: str
     started_at: str | None
     ended_at: str | None
+    judge_version: str
+    noisy: bool
     seconds: float | None
     rounds: int
     last_seq: int

@@ -144,8 +144,3 @@ def unavailable(version: TaskVersion | None) -> str:
     """Return why a production task cannot be judged here; empty for any other task."""
     facts = version.public.get("production", {}) if version else {}
     return str(facts.get("unavailable", ""))
-
-
-def is_split(version: TaskVersion) -> bool:
-    """Return whether a task's model takes several GPUs at once; a worker has one."""
-    return bool(version.public.get("production", {}).get("ranks", 1) > 1)

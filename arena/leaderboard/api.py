@@ -9,7 +9,8 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from arena.leaderboard.boards import Filters, board, unknown
+from arena.leaderboard.boards import board, options, unknown
+from arena.leaderboard.filters import Filters
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.records import Record, records
 from arena.runs.strict import derived
@@ -19,7 +20,19 @@ MAX_RECORDS = 100
 
 
 FiltersIn = derived(
-    "FiltersIn", Filters, Schema, generalization=(Literal["seen", "unseen", "gap"], "unseen")
+    "FiltersIn",
+    Filters,
+    Schema,
+    generalization=(Literal["seen", "unseen"], "unseen"),
+    task_set=(
+        Literal["", "core", "all"],
+        Field("", description="`core` by default, or `all` with a filter that selects tasks."),
+    ),
+    origin=(
+        Literal["arena", "external", "all"],
+        Field("arena", description="`external` are the agents that users bring."),
+    ),
+    judge=(str, Field("", description="A version of the judge: the newest with a rank.")),
 )
 RowOut = derived(
     "RowOut",
@@ -40,12 +53,17 @@ RowOut = derived(
 
 
 class Board(Schema):
-    """One device's ranking. `size` tasks were attempted, `common` of them by all ranked agents."""
+    """The ranking of one device by one version of the judge, over a declared set of tasks.
+
+    A rank needs judged runs on `needed` of the `size` tasks. `judges` are the versions that have
+    results under these filters, the newest first.
+    """
 
     filters: FiltersIn  # type: ignore[valid-type]
     unknown: list[str]
     size: int
-    common: int
+    needed: int
+    judges: list[str]
     rows: list[RowOut]  # type: ignore[valid-type]
 
 
@@ -56,8 +74,9 @@ def leaderboard(
 ) -> dict[str, Any]:
     """Rank the agents on one device; see /methodology/#ranking.
 
-    Without `hardware` it is the device with the most results, which `filters` names. `unknown` has
-    a sentence for each filter whose value stands for nothing.
+    Without `hardware` it is the device with the most results. `filters` name it, and the judge's
+    version and the task set. `unknown` has a sentence for each filter whose value stands for
+    nothing.
     """
     chosen = Filters(**dict(filters))
     found = board(chosen)
@@ -65,9 +84,19 @@ def leaderboard(
         "filters": asdict(found.filters),
         "unknown": unknown(chosen),
         "size": found.size,
-        "common": found.common,
+        "needed": found.needed,
+        "judges": [option.value for option in options(found.filters, "judge")],
         "rows": found.rows,
     }
+
+
+@router.get("/tasks", response=list[str])
+def tasks_of_board(
+    request: HttpRequest,
+    filters: Query[FiltersIn],  # type: ignore[valid-type]
+) -> list[str]:
+    """List the tasks that agents are ranked over with these filters."""
+    return [task.slug for task in board(Filters(**dict(filters))).sorted_tasks]
 
 
 class RecordsIn(Schema):
@@ -92,6 +121,7 @@ class RecordOut(Schema):
     unseen_speedup: float = Field(validation_alias="run.unseen_speedup")
     unseen_low: float | None = Field(validation_alias="run.unseen_low")
     unseen_high: float | None = Field(validation_alias="run.unseen_high")
+    judge_version: str = Field(validation_alias="run.judge_version")
     roofline_share: float | None = Field(validation_alias="run.roofline_share")
     beaten: float
     gain: float

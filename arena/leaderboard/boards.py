@@ -1,61 +1,51 @@
-"""Boards: the ranking of one device, under filters.
+"""Boards: the ranking of one device by one version of the judge, under filters.
 
 A board is computed once for its filters and for a state of the standings. A board is of one device,
-because a speedup on a CPU and one on a GPU say different things.
+because a speedup on a CPU and one on a GPU say different things, and of one version of the judge,
+because versions measure by different rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.catalog.models import NATIVE, Hardware, Harness
+from arena.catalog.models import Hardware, Harness
 from arena.filters import unknown_value
 from arena.leaderboard.columns import Columns, last_of_each
+from arena.leaderboard.filters import (
+    ALL,
+    ARENA,
+    EVERY,
+    EXTERNAL,
+    FACETS,
+    NO_FILTERS,
+    TASK_FACETS,
+    Filters,
+)
 from arena.leaderboard.rankings import (
-    GENERALIZATIONS,
     UNSEEN,
     Ranking,
     Row,
     cells_of,
+    chosen_version,
+    counted,
     rank,
     rank_cells,
 )
 from arena.leaderboard.results import Snapshot, computed, snapshot
+from arena.leaderboard.table import TaskFacts
+from arena.leaderboard.task_sets import TaskSet, planned_tasks, task_set
+from arena.runs.judges import age_of, ages_of
 
-FACETS = ("suite", "hardware", "category", "track", "family", "model", "harness", "experiment")
-
-
-@dataclass(frozen=True)
-class Filters:
-    """The runs of a board, and the speedup it is ranked by (`generalization`).
-
-    Without hardware it is the board of the device with the most results. A board is of one suite,
-    by default of the tasks of this project; only other pages ask for all of them, by an empty one.
-    """
-
-    suite: str = NATIVE
-    hardware: str = ""
-    category: str = ""
-    track: str = ""
-    family: str = ""
-    model: str = ""
-    harness: str = ""
-    experiment: str = ""
-    generalization: str = UNSEEN
-    since: date | None = None
-    until: date | None = None
-
-    def __post_init__(self) -> None:
-        if self.generalization not in GENERALIZATIONS:
-            raise ValueError(f"{self.generalization!r} is not one of {(*GENERALIZATIONS,)}")
-
-
-NO_FILTERS = Filters()
+ORIGINS = {ARENA: "Agents of this arena", EXTERNAL: "Agents of users", EVERY: "All agents"}
+NAMES = {"hardware": "device", "family": "model family", "judge": "judge version"}
 
 
 @dataclass(frozen=True)
@@ -68,48 +58,103 @@ class Option:
 
 
 @dataclass(frozen=True)
+class Leader:
+    """The fastest result of a task on a device, on held-out cases; `agent` is an id."""
+
+    run: str
+    agent: int
+    speedup: float
+    low: float
+    high: float
+    noisy: bool
+    judge: str
+
+    @property
+    def slower(self) -> bool:
+        """Return whether it is surely slower than the baseline."""
+        return self.high < 1 and not self.noisy
+
+
+@dataclass(frozen=True)
 class Board:
     """The ranking of one device, with what a reader must know of it.
 
-    `filters` name the device. `size` tasks were attempted by a ranked agent, `common` by all of
-    them. `outdated` results are of an older version of their task than others on this board.
+    `filters` name the device, the task set and the judge's version. `tasks` are those of the set by
+    their ids, and a rank needs judged runs on `needed` of them. `outdated` results are of an older
+    version of their task than others on this board.
     """
 
     filters: Filters
     device: Hardware | None
+    tasks: Mapping[int, TaskFacts]
+    needed: int
     rows: list[Row]
-    size: int
-    common: int
-    judge_versions: list[str]
     outdated: int
+
+    @property
+    def size(self) -> int:
+        return len(self.tasks)
+
+    @property
+    def sorted_tasks(self) -> list[TaskFacts]:
+        return sorted(self.tasks.values(), key=lambda task: task.slug)
+
+    @property
+    def ranked(self) -> list[Row]:
+        return [row for row in self.rows if row.rank]
 
 
 def board(filters: Filters = NO_FILTERS, shown: Snapshot | None = None) -> Board:
     """Return the board of one device; the same one until a result changes."""
     now = shown or snapshot()
-    return computed(now, ("board", filters), lambda: _board(now, filters))
+    found = computed(now, ("board", filters), lambda: _board(now, filters))
+    return computed(now, ("board", found.filters), lambda: found)
 
 
-def boards() -> list[Board]:
+def boards(origin: str = NO_FILTERS.origin, shown: Snapshot | None = None) -> list[Board]:
     """Return the board of every device that has results, the one with the most first."""
-    shown = snapshot()
-    devices = options(NO_FILTERS, "hardware", shown)
-    return [board(Filters(hardware=each.value), shown) for each in devices if each.count]
+    now = shown or snapshot()
+    devices = options(Filters(origin=origin), "hardware", now)
+    found = [each.value for each in devices if each.count]
+    return [board(Filters(hardware=value, origin=origin), now) for value in found]
+
+
+def boards_of_tracks(of: Board, shown: Snapshot | None = None) -> list[Board]:
+    """Return the boards of single tracks that have a ranked agent, of the same device.
+
+    The one with the most results comes first.
+    """
+    now = shown or snapshot()
+    filters = Filters(hardware=of.filters.hardware, origin=of.filters.origin)
+
+    def compute() -> list[Board]:
+        tracks = sorted(options(filters, "track", now), key=lambda option: -option.count)
+        found = [board(replace(filters, track=each.value), now) for each in tracks if each.count]
+        return [each for each in found if each.ranked]
+
+    return computed(now, ("boards of tracks", filters), compute)
 
 
 def categories(filters: Filters) -> dict[str, Ranking]:
     """Return the ranking of each category of a board, by name."""
     shown = snapshot()
-    filters = replace(filters, hardware=board(filters, shown).filters.hardware)
+    of = board(filters, shown)
+    filters = of.filters
 
     def compute() -> dict[str, Ranking]:
         chosen = chosen_rows(shown, filters)
+        chosen = chosen[counted(shown.table.rows.among(chosen), of.tasks)]
         cells = cells_of(shown.table.rows.among(chosen))
         facet = shown.table.facets["category"]
         of_entry = np.zeros(cells.entries, "i4")
         of_entry[cells.entry_of_row] = facet.numbers[chosen]
+        sizes: dict[str, int] = {}
+        for each in of.tasks.values():
+            sizes[each.category] = sizes.get(each.category, 0) + 1
         return {
-            name: rank_cells(cells.among(of_entry == number), shown.agents, filters.generalization)
+            name: rank_cells(
+                cells.among(of_entry == number), shown.agents, sizes[name], filters.generalization
+            )
             for number, name in enumerate(facet.values)
             if (of_entry == number).any()
         }
@@ -118,10 +163,15 @@ def categories(filters: Filters) -> dict[str, Ranking]:
 
 
 def options(filters: Filters, facet: str, shown: Snapshot | None = None) -> list[Option]:
-    """Return the values of a filter, each with its number of results under the other filters."""
+    """Return the values of a filter, each with its number of results under the other filters.
+
+    Devices and versions of the judge depend on each other: each is counted without the other.
+    """
     now = shown or snapshot()
-    cleared: dict[str, Any] = {facet: ""}
-    others = replace(filters, **cleared, generalization=UNSEEN)
+    cleared: dict[str, Any] = {facet: EVERY if facet == "origin" else ""}
+    if facet == "hardware":
+        cleared["judge"] = ""
+    others = replace(filters, **cleared, generalization=UNSEEN, task_set=ALL)
     return computed(now, ("options", others, facet), lambda: _options(now, others, facet))
 
 
@@ -131,36 +181,35 @@ def unknown(filters: Filters, shown: Snapshot | None = None) -> list[str]:
     for facet in FACETS:
         value = getattr(filters, facet)
         known = [option.value for option in options(filters, facet, now)] if value else []
-        if value and value not in (*known, NATIVE):
-            name = {"hardware": "device", "family": "model family"}.get(facet, facet)
+        if value and value not in (*known, getattr(NO_FILTERS, facet)):
+            name = NAMES.get(facet, facet)
             listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
             hint = f"Known: {listed}." if known else "There is none yet."
             found.append(f"{unknown_value(name, value)} {hint}")
     return found
 
 
-def leaders(
-    device: str, shown: Snapshot | None = None
-) -> dict[int, tuple[str, int, float, float, float]]:
+def leaders(device: str, shown: Snapshot | None = None) -> dict[int, Leader]:
     """Return the fastest result of each task on a device, by task id.
 
-    It is that of a ranked agent with the highest speedup on held-out cases: run, agent, speedup and
-    its interval.
+    It is that of an agent of this arena, without reference solutions, by the newest judge that has
+    a result, with the highest lower end of its speedup on held-out cases.
     """
     now = shown or snapshot()
 
-    def compute() -> dict[int, tuple[str, int, float, float, float]]:
+    def compute() -> dict[int, Leader]:
         rows = results(now, Filters(suite="", hardware=device))
         closed = [pk for pk, agent in now.agents.items() if not agent.open_book]
         timed = rows["passed"] & (rows["unseen_speedup"] > 0) & np.isin(rows["agent"], closed)
         rows = rows.among(timed)
-        rows = rows.among(np.lexsort((rows["unseen_speedup"], rows["task"])))
-        rows = rows.among(last_of_each(rows["task"]))  # which is the fastest
         speedup = rows["unseen_speedup"]
-        ends = [np.fmin(rows["unseen_low"], speedup), np.fmax(rows["unseen_high"], speedup)]
-        columns = (rows["run"], rows["agent"], speedup, *ends)
-        found = zip(*(column.tolist() for column in columns), strict=True)
-        return dict(zip(rows["task"].tolist(), found, strict=True))
+        low, high = np.fmin(rows["unseen_low"], speedup), np.fmax(rows["unseen_high"], speedup)
+        order = np.lexsort((low, ages_of(rows["judge"]), rows["task"]))
+        best = order[last_of_each(rows["task"][order])]
+        columns = (rows["run"], rows["agent"], speedup, low, high, rows["noisy"], rows["judge"])
+        found = zip(*(column[best].tolist() for column in columns), strict=True)
+        tasks = rows["task"][best].tolist()
+        return {task: Leader(*values) for task, values in zip(tasks, found, strict=True)}
 
     return computed(now, ("leaders", device), compute)
 
@@ -173,14 +222,15 @@ def results(shown: Snapshot, filters: Filters) -> Columns:
 def chosen_rows(shown: Snapshot, filters: Filters) -> NDArray[Any]:
     """Return the positions in the table of the runs of a board."""
     table, mask = shown.table, _mask(shown, filters)
-    if filters.experiment or filters.until:
+    of_several = bool(filters.judge) and len(table.facets["judge"].values) > 1
+    if filters.experiment or filters.until or of_several:
         return table.newest_among(mask)
     return np.asarray(np.flatnonzero(mask & table.newest))
 
 
 def _mask(shown: Snapshot, filters: Filters) -> NDArray[Any]:
     """Return the rows that the filters leave."""
-    mask = shown.table.mask({name: getattr(filters, name) for name in FACETS})
+    mask = shown.table.mask(filters.by_facet)
     created = shown.table.rows["created"]
     if filters.since:
         mask &= created >= _begin(filters.since)
@@ -193,19 +243,38 @@ def _board(shown: Snapshot, filters: Filters) -> Board:
     devices = options(filters, "hardware", shown)
     slug = filters.hardware or next((option.value for option in devices if option.count), "")
     slug = slug or next((option.value for option in devices), "")
+    device = next((each for each in shown.catalog.devices.values() if each.slug == slug), None)
     filters = replace(filters, hardware=slug)
-    chosen = chosen_rows(shown, filters)
-    rows = shown.table.rows.among(chosen)
-    judges = shown.table.facets["judge"].counts(chosen)
-    ranking = rank(rows, shown.agents, filters.generalization)
+    over = _task_set(shown, filters, device.kind if device else "")
+    filters = replace(filters, task_set=over.name)
+    filters = replace(filters, judge=filters.judge or _judge(shown, filters, over.tasks))
+    rows = results(shown, filters)
+    ranking = rank(rows, shown.agents, over.tasks, filters.generalization)
     return Board(
         filters=filters,
-        device=next((d for d in shown.catalog.devices.values() if d.slug == slug), None),
+        device=device,
+        tasks={pk: shown.catalog.tasks[pk] for pk in over.tasks},
+        needed=ranking.needed,
         rows=ranking.rows,
-        size=ranking.board,
-        common=ranking.common,
-        judge_versions=[version for version, count in judges.items() if count],
-        outdated=_outdated(rows),
+        outdated=_outdated(rows.among(np.isin(rows["task"], list(over.tasks)))),
+    )
+
+
+def _task_set(shown: Snapshot, filters: Filters, kind: str) -> TaskSet:
+    planned = None
+    if name := filters.experiment:
+        planned = computed(shown, ("planned tasks", name), lambda: planned_tasks(name))
+    return task_set(filters, shown.catalog.tasks, kind, planned)
+
+
+def _judge(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> str:
+    """Return the version of the judge of a board whose filters name none."""
+    counts = shown.table.facets["judge"].counts(np.flatnonzero(_mask(shown, filters)))
+    versions = sorted((name for name, count in counts.items() if count), key=age_of)
+    return chosen_version(
+        {each: partial(results, shown, replace(filters, judge=each)) for each in versions},
+        shown.agents,
+        tasks,
     )
 
 
@@ -225,15 +294,22 @@ def _begin(day: date) -> float:
 
 def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
     """Return the options of a filter that is not set in `filters`."""
-    rows = chosen_rows(shown, filters)
-    if facet == "experiment":
-        rows = _newest_by_experiment(shown, filters)
+    if facet in ("experiment", "judge"):
+        rows = _newest_by(shown, filters, facet)
+    else:
+        rows = chosen_rows(shown, filters)
     counts = shown.table.facets[facet].counts(rows)
     catalog = shown.catalog
     if facet == "hardware":
         found = [Option(d.slug, d.name, counts.get(d.slug, 0)) for d in catalog.devices.values()]
         return sorted(found, key=lambda option: (-option.count, option.value))
-    if facet in ("suite", "category", "track", "family"):
+    if facet == "origin":
+        counts[EVERY] = len(rows)
+        return [Option(name, label, counts.get(name, 0)) for name, label in ORIGINS.items()]
+    if facet == "judge":
+        newest = sorted(counts, key=age_of)[::-1]
+        return [Option(name, f"Judge {name}", counts[name]) for name in newest]
+    if facet in TASK_FACETS:
         listed = computed(shown, ("values", facet), lambda: _values_of_all(shown, facet))
         return [Option(name, name, counts.get(name, 0)) for name in listed]
     titles: dict[str, str] = {}
@@ -248,13 +324,13 @@ def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
     return sorted(named, key=lambda option: option.label.lower())
 
 
-def _newest_by_experiment(shown: Snapshot, filters: Filters) -> NDArray[Any]:
-    """Return the newest run of each place in each experiment."""
-    table = shown.table
-    chosen = np.flatnonzero(_mask(shown, filters) & (table.rows["experiment"] > 0))
-    places, experiments = table.place[chosen], table.rows["experiment"][chosen]
-    order = np.lexsort((experiments, places))
-    found: NDArray[Any] = chosen[order[last_of_each(places[order], experiments[order])]]
+def _newest_by(shown: Snapshot, filters: Filters, facet: str) -> NDArray[Any]:
+    """Return the newest run of each place for each value of a filter, such as an experiment."""
+    numbers = shown.table.facets[facet].numbers
+    chosen = np.flatnonzero(_mask(shown, filters) & (numbers >= 0))
+    places, values = shown.table.place[chosen], numbers[chosen]
+    order = np.lexsort((values, places))
+    found: NDArray[Any] = chosen[order[last_of_each(places[order], values[order])]]
     return found
 
 
@@ -278,4 +354,4 @@ def _values_of_all(shown: Snapshot, facet: str) -> list[str]:
     tasks = shown.catalog.tasks.values()
     if facet == "family":
         return sorted({family for task in tasks for family in task.families})
-    return sorted({getattr(task, facet) for task in tasks})
+    return sorted({str(getattr(task, facet)) for task in tasks})

@@ -6,7 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from arena.charts import INK, LINE, SERIES, Figure, figure, rounds_axis, speedups, title
+from arena.charts import (
+    INK,
+    LINE,
+    SERIES,
+    Figure,
+    figure,
+    rounds_axis,
+    speedups,
+    symbols,
+    title,
+)
 from arena.leaderboard.comparison import Column
 from arena.leaderboard.frontier import Frontier
 from arena.leaderboard.rankings import Row
@@ -52,8 +62,12 @@ def frontier_chart(shown: Frontier) -> Figure:
     ):
         if not points:
             continue
-        places = [(point.spent, point.speedup, point.low, point.high) for point in points]
-        marker = {"color": colour, "size": 10, "symbol": symbol}
+        rows = [point.row for point in points]
+        places = [
+            (point.spent, point.row.set_speedup, point.row.set_low, point.row.set_high)
+            for point in points
+        ]
+        marker = {"color": colour, "size": 10, "symbol": symbols(symbol, rows)}
         drawn = speedups(name, places, "y", marker, hover)
         drawn |= {"text": [p.row.agent.title for p in points], "textposition": "top center"}
         drawn |= {"mode": "markers+text", "textfont": {"color": INK}, "cliponaxis": False}
@@ -62,10 +76,10 @@ def frontier_chart(shown: Frontier) -> Figure:
         data.append(drawn)
     unit = "US dollars" if in_usd else "tokens"
     x = {**title(f"{unit} per solved task"), **_spending_axis(shown)}
-    bottom = min(1.0, *(point.low or point.speedup for point in shown.points))
-    top = max(point.high or point.speedup for point in shown.points)
+    bottom = min(1.0, *(point.row.set_low for point in shown.points))
+    top = max(point.row.set_high for point in shown.points)
     room = 0.15 * max(top - bottom, 0.5)
-    y = {**title("speedup"), "ticksuffix": "×", "range": [bottom - room, top + room]}
+    y = {**title("speedup over the set"), "ticksuffix": "×", "range": [bottom - room, top + room]}
     return figure(data, x=x, y=y, one="y")
 
 
@@ -137,10 +151,10 @@ def _line(number: int, **trace: Any) -> Figure:
 
 def _points(rows: Sequence[Row], name: str, prefix: str, colour: str, symbol: str) -> Figure:
     """Return the speedups of agents with their intervals, from the fields of that prefix."""
+    timed = [row for row in rows if getattr(row, f"{prefix}speedup") is not None]
     points = [
         (row.agent.title, *(getattr(row, prefix + end) for end in ("speedup", "low", "high")))
-        for row in rows
-        if getattr(row, f"{prefix}speedup") is not None
+        for row in timed
     ]
-    marker = {"color": colour, "size": 10, "symbol": symbol}
+    marker = {"color": colour, "size": 10, "symbol": symbols(symbol, timed)}
     return speedups(name, points, "x", marker, f"%{{y}}: %{{x:.2f}}× on {name}<extra></extra>")

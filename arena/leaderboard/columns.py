@@ -12,7 +12,8 @@ Rows = NDArray[Any]
 
 `experiment` is 0 for a run of none. `version` is that of a standing, 0 for a row read from a run.
 `judge` is the version of the judge, `answered` the models that answered if they are others than
-those of the agents; `noisy` marks a pass with a case whose interval stayed wide.
+those of the agents. `by_arena` is whether no mere user started it; `noisy` marks a pass with a case
+whose interval stayed wide.
 """
 SCORES = (
     "speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high", "roofline_share",
@@ -24,7 +25,7 @@ COLUMNS = np.dtype(
         ("run", "O"),
         ("judge", "O"),
         ("answered", "O"),
-        *[(name, "?") for name in ("passed", "noisy")],
+        *[(name, "?") for name in ("by_arena", "passed", "noisy")],
         *[(name, "f8") for name in SCORES],
         *[(name, "f8") for name in ("created", "seconds", "rounds", "cost_usd", "tokens")],
     ]

@@ -107,6 +107,8 @@ def _not_comparable(runs: Sequence[Run], by_run: Sequence[dict[str, Measurement]
         return "the runs are of different tasks, or of different versions of one task."
     if len({run.hardware_id for run in runs}) > 1:
         return "the runs were judged on different hardware."
+    if len({run.judge_version for run in runs if run.judge_version}) > 1:
+        return "the runs were judged by different versions of the judge, which have other rules."
     if runs[0].task_version.task.track == TRACK:
         return "a module is timed in its model, not on cases. The page of each run shows it."
     untimed = [run.pk for run, cases in zip(runs, by_run, strict=True) if not cases]

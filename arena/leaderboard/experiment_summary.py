@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from arena.catalog.models import Agent, Hardware, Task
+from arena.leaderboard.columns import Columns, Rows
+from arena.leaderboard.filters import EVERY, Filters
 from arena.leaderboard.intervals import faster, measured, ratio
-from arena.leaderboard.rankings import Ranking, rank
-from arena.leaderboard.results import rows_of
+from arena.leaderboard.rankings import Ranking, chosen_version, rank
+from arena.leaderboard.results import rows_of, snapshot
+from arena.leaderboard.task_sets import task_set
 from arena.runs import experiments
+from arena.runs.judges import age_of
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
 from evaluation.intervals import geomean
@@ -34,6 +38,21 @@ class Cell:
         ]
         return geomean(timed)
 
+    @property
+    def noisy(self) -> bool:
+        """Return whether a verdict behind the speedup is noisy."""
+        return any(run.noisy for run in self.runs)
+
+    @property
+    def older(self) -> str:
+        """Return the oldest version of the judge behind the speedup."""
+        return min(self.judges, key=age_of, default="")
+
+    @property
+    def judges(self) -> set[str]:
+        """Return the versions of the judge behind the speedup."""
+        return {run.judge_version for run in self.runs if run.status == RunStatus.PASSED}
+
 
 @dataclass(frozen=True)
 class TaskRow:
@@ -46,7 +65,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class AgentComparison:
-    """One agent against the first, on the tasks that both passed.
+    """One agent against the first, on the tasks that both passed by the same judge.
 
     `over` is the geometric mean of its speed over the first's. `ahead` and `behind` count the
     tasks with a significant difference, `level` the others.
@@ -74,14 +93,26 @@ class AgentComparison:
 
 
 @dataclass(frozen=True)
+class Standings:
+    """The ranking of an experiment on one device, by one version of the judge."""
+
+    hardware: Hardware
+    judge: str
+    ranking: Ranking
+    older: int
+    """Results by other versions of the judge, which are left out."""
+
+
+@dataclass(frozen=True)
 class ExperimentSummary:
     """The results of the visible runs; agents in `no_common_task` share none with the first.
 
-    `standings` are the agents with a judged run on each device, ranked as on the leaderboard.
+    `standings` rank the agents on each device as the leaderboard does, over the tasks of the plan,
+    or without one over those of the runs.
     """
 
     agents: list[Agent]
-    standings: list[tuple[Hardware, Ranking]]
+    standings: list[Standings]
     rows: list[TaskRow]
     comparisons: list[AgentComparison]
     no_common_task: list[Agent]
@@ -105,9 +136,16 @@ def experiment_summary(runs: Iterable[Run], plan: experiments.Plan | None) -> Ex
     comparisons = _comparisons(agents, rows)
     compared = [comparison.agent for comparison in comparisons]
     states = [run.status for run in newest.values()]
+    if plan:
+        planned = frozenset().union(*plan.tasks_of.values())
+    else:
+        planned = frozenset(run.task_version.task.slug for run in newest.values())
     return ExperimentSummary(
         agents=agents,
-        standings=_standings([run for run in newest.values() if run.status in RUN_JUDGED]),
+        standings=_standings(
+            [run for run in newest.values() if run.status in RUN_JUDGED],
+            planned,
+        ),
         rows=rows,
         comparisons=comparisons,
         no_common_task=[agent for agent in agents[1:] if agent not in compared],
@@ -117,13 +155,24 @@ def experiment_summary(runs: Iterable[Run], plan: experiments.Plan | None) -> Ex
     )
 
 
-def _standings(judged: Sequence[Run]) -> list[tuple[Hardware, Ranking]]:
+def _standings(judged: Sequence[Run], planned: frozenset[str]) -> list[Standings]:
     """Return the ranking on each device, by its name."""
     rows = rows_of(Run.objects.filter(pk__in=[run.pk for run in judged]))
     agents = {run.agent_id: run.agent for run in judged}
     devices = {run.hardware_id: run.hardware for run in judged}
-    by_name = sorted(devices.values(), key=lambda device: device.name)
-    return [(device, rank(rows[rows["hardware"] == device.pk], agents)) for device in by_name]
+    known = snapshot().catalog.tasks
+    found = []
+    for device in sorted(devices.values(), key=lambda device: device.name):
+        own = rows[rows["hardware"] == device.pk]
+        tasks = task_set(Filters(suite="", origin=EVERY), known, device.kind, planned).tasks
+        by_version = {each: own[own["judge"] == each] for each in set(own["judge"].tolist())}
+        reads: dict[str, Callable[[], Rows | Columns]] = {
+            each: partial(by_version.__getitem__, each) for each in sorted(by_version, key=age_of)
+        }
+        judge = chosen_version(reads, agents, tasks)
+        ranking = rank(by_version[judge], agents, tasks)
+        found.append(Standings(device, judge, ranking, len(own) - len(by_version[judge])))
+    return found
 
 
 def _rows(runs: Iterable[Run], agents: Sequence[Agent]) -> list[TaskRow]:
@@ -146,7 +195,7 @@ def _comparisons(agents: Sequence[Agent], rows: Sequence[TaskRow]) -> list[Agent
         over = [
             ratio(cell.speedup, first.speedup)
             for cell, first in pairs
-            if cell and first and cell.speedup and first.speedup
+            if cell and first and cell.speedup and first.speedup and cell.judges == first.judges
         ]
         if mean := geomean(over):
             ahead, behind = sum(e.low > 1 for e in over), sum(e.high < 1 for e in over)

@@ -1,11 +1,11 @@
-"""Cost against speedup: the cost of a solved task, and the agents that none beats in both."""
+"""Cost against the speedup over the set: the agents that none beats in both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.leaderboard.rankings import SEEN, UNSEEN, Row
+from arena.leaderboard.rankings import Row
 
 COLUMNS = {"usd": "cost_per_solved", "tokens": "tokens_per_solved"}
 """The column of each unit of spending, the preferred unit first."""
@@ -17,11 +17,8 @@ class Point:
 
     row: Row
     spent: float
-    speedup: float
-    low: float | None
-    high: float | None
     best: bool
-    """No other agent spends at most as much for at least the same speedup."""
+    """No other agent spends at most as much and is at least as fast, by the lower ends."""
 
 
 @dataclass(frozen=True)
@@ -38,31 +35,27 @@ class Frontier:
         return [point for point in self.points if point.best]
 
 
-def frontier(rows: Sequence[Row], generalization: str = UNSEEN) -> Frontier | None:
-    """Return the frontier of the ranked agents that use a model and have a speedup.
+def frontier(rows: Sequence[Row]) -> Frontier | None:
+    """Return the frontier of the ranked agents that use a model and solved a task.
 
     In US dollars where the cost of one agent is known, else in tokens; None where neither is.
     """
-    prefix = "" if generalization == SEEN else "unseen_"
-    timed = [row for row in rows if row.rank and getattr(row, f"{prefix}speedup") is not None]
-    models = [row for row in timed if row.agent.model or row.tokens is not None]
+    ranked = [row for row in rows if row.rank and row.solved]
+    models = [row for row in ranked if row.agent.model or row.tokens is not None]
     for unit, name in COLUMNS.items():
         values = {row.agent.pk: getattr(row, name) for row in models}
         known = {agent: value for agent, value in values.items() if value is not None}
         if known:
-            return Frontier(unit, *_points(models, known, prefix))
+            return Frontier(unit, *_points(models, known))
     return None
 
 
-def _points(
-    models: Sequence[Row], known: dict[int, float], prefix: str
-) -> tuple[list[Point], list[Row]]:
+def _points(models: Sequence[Row], known: dict[int, float]) -> tuple[list[Point], list[Row]]:
     """Return the points of the agents in `known`, cheapest first, and the other agents."""
     found: list[Point] = []
     fastest = 0.0
     drawn = [row for row in models if row.agent.pk in known]
-    for row in sorted(drawn, key=lambda r: (known[r.agent.pk], -getattr(r, f"{prefix}speedup"))):
-        speedup, low, high = (getattr(row, prefix + end) for end in ("speedup", "low", "high"))
-        found.append(Point(row, known[row.agent.pk], speedup, low, high, best=speedup > fastest))
-        fastest = max(fastest, speedup)
+    for row in sorted(drawn, key=lambda row: (known[row.agent.pk], -row.set_low)):
+        found.append(Point(row, known[row.agent.pk], best=row.set_low > fastest))
+        fastest = max(fastest, row.set_low)
     return found, [row for row in models if row.agent.pk not in known]

@@ -17,7 +17,8 @@ import numpy as np
 
 from arena.accounts.models import Viewer
 from arena.catalog.models import PRODUCTION, Agent, Task, TaskVersion
-from arena.leaderboard.boards import Filters, Option, leaders, options, results
+from arena.leaderboard.boards import Option, leaders, options, results
+from arena.leaderboard.filters import Filters
 from arena.leaderboard.results import Snapshot, computed
 from arena.runs.models import GateResult, Run
 from arena.runs.querysets import RunQuerySet
@@ -123,6 +124,8 @@ class Best:
     agent: Agent
     module: Module
     deployed: Interval
+    noisy: bool
+    judge: str
 
 
 @dataclass(frozen=True)
@@ -218,14 +221,15 @@ def judged(shown: Snapshot, device: str) -> Mapping[int, int]:
 
 
 def best_of(shown: Snapshot, device: str, modules: Sequence[Module]) -> list[Best]:
-    """Return the fastest result of each module that has one on a device, fastest first."""
+    """Return the fastest result of each module that has one on a device, by the lower end."""
     fastest = leaders(device, shown) if device else {}
     found = []
     for module in modules:
-        if result := fastest.get(module.task):
-            run, agent, *ends = result
-            found.append(Best(run, shown.agents[agent], module, Interval(*ends)))
-    return sorted(found, key=lambda best: -best.deployed.speedup)
+        if each := fastest.get(module.task):
+            deployed = Interval(each.speedup, each.low, each.high)
+            agent = shown.agents[each.agent]
+            found.append(Best(each.run, agent, module, deployed, each.noisy, each.judge))
+    return sorted(found, key=lambda best: -best.deployed.low)
 
 
 def losses(shown: Snapshot, filters: Filters) -> Mapping[int, int]:
@@ -243,6 +247,7 @@ def _losing() -> Collection[str]:
     found = GateResult.objects.filter(
         gate=GateName.PERFORMANCE,
         evaluation__scope=Scope.FINAL,
+        evaluation__noisy=False,
         detail__wins_alone_loses_deployed=True,
         **{f"{run}__task_version__task__track": PRODUCTION},
     )

@@ -24,6 +24,8 @@ class BestOut(Schema):
     speedup: float = Field(validation_alias="deployed.speedup")
     low: float = Field(validation_alias="deployed.low")
     high: float = Field(validation_alias="deployed.high")
+    noisy: bool
+    judge_version: str = Field(validation_alias="judge")
 
 
 class ModuleOut(Schema):

@@ -1,70 +1,75 @@
 """The ranking of agents that the pages and the API show: the only one.
 
-Agents are ranked on common tasks: those that every ranked agent attempted. They are ordered by the
-share of these that they passed, then by their speedup: the geometric mean over those passed. A
-failed task lowers the share and does not enter the mean. The interval of an agent combines those of
-its tasks as independent, in log space.
+A board has a declared set of tasks, which no result changes. Agents are ordered by the share of the
+set that they solved; a task without a passed run is not solved. Agents with the same share are
+ordered by the lower end of their speedup over the set: the geometric mean in which a task counts as
+1x unless the interval of its kernel lies above 1x. So it is what a user gains who deploys a kernel
+only where it is surely faster.
 
-An agent that would leave the others too few common tasks is listed without a rank, as is an
-open-book agent. Their numbers are of their own tasks.
+A place depends on an agent's own runs alone. An agent with judged runs on less than MIN_SHARE of
+the set is provisional and has no rank, as has one with reference solutions (open book). Of the
+agents that one user brings, the best has a rank.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.catalog.models import Agent
+from arena.catalog.models import EXTERNAL, Agent
 from arena.leaderboard.columns import Columns, Rows
-from arena.leaderboard.intervals import RUN_LOG_STD, Z_95, overlap
+from arena.leaderboard.intervals import RUN_LOG_STD, Z_95
 from evaluation.types import Interval
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"
-GENERALIZATIONS = {UNSEEN: "held-out", SEEN: "public", GAP: "retained"}
+GENERALIZATIONS = {UNSEEN: "held-out", SEEN: "public"}
 """The speedups to rank by, with the label of each; the headline first."""
-MIN_COMMON_SHARE = 0.25
-"""Least share of the tasks that the median agent attempted for which all must have a result."""
-OPEN_BOOK, FEW_COMMON = "open-book", "few-common"
+MIN_SHARE = 0.5
+"""Least share of the set on which an agent with a rank has a judged run."""
+PROVISIONAL, SAME_USER, OPEN_BOOK = UNRANKED = ("provisional", "same-user", "open-book")
+"""The reasons of an agent without a rank, in the order of their sections."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One agent on the board. Rows with equal `band` do not differ significantly.
+    """One agent on the board. It is `tied` if it does not differ significantly from the one above.
 
-    `passed` of `total` counts runs. `tasks` were attempted, of the `board` tasks that any ranked
-    agent attempted. `solved` adds, for each task, the share of its repeats that passed;
-    `common_solved` does so for the `common` tasks alone, and `share` is what they rank by.
-    Speedups are over the common tasks, or over all its tasks for an agent without a rank, for which
-    `unranked` has the reason. `own_unseen_*` is over all its tasks for every agent. `cost` is in US
-    dollars; it is None where no run used a model, or where the price of one is unknown.
+    All figures are over the `size` tasks of the board. Of these it has a judged run on `tasks`.
+    `solved` adds, for each task, the share of its repeats that passed; `pass_rate` is its share of
+    the set. `passed` of `total` counts runs.
+
+    `set_*` is the speedup over the set that ranks, with a task that it did not solve as 1x; the
+    rank is by `set_low`. The other speedups are over the tasks that it solved. `noisy` of these
+    have a noisy verdict, which `gap`, the share of the public speedup that held-out cases retain,
+    leaves out. `cost` is in US dollars; it is None where no run used a model, or where the price
+    of one is unknown. `unranked` has the reason of an agent without a rank.
     """
 
     rank: int | None
-    band: int | None
+    tied: bool
     unranked: str
     agent: Agent
     passed: int
     total: int
     tasks: int
-    board: int
+    size: int
     solved: float
-    common: int
-    common_solved: float
-    share: float
+    pass_rate: float
+    set_speedup: float
+    set_low: float
+    set_high: float
     speedup: float | None
     low: float | None
     high: float | None
     unseen_speedup: float | None
     unseen_low: float | None
     unseen_high: float | None
-    own_unseen_speedup: float | None
-    own_unseen_low: float | None
-    own_unseen_high: float | None
+    noisy: int
     gap: float | None
     roofline_share: float | None
     rounds: float
@@ -80,28 +85,23 @@ class Row:
         return self.tokens is not None and self.cost is None
 
     @property
-    def pass_rate(self) -> float:
-        """Share of the attempted tasks that passed."""
-        return self.solved / self.tasks
-
-    @property
     def coverage(self) -> float:
-        """Share of the board's tasks that were attempted."""
-        return self.tasks / self.board if self.board else 1.0
+        """Share of the set on which it has a judged run."""
+        return self.tasks / self.size
 
     @property
     def slower(self) -> bool:
-        """Return whether it is slower than the baseline on held-out cases."""
-        return self.unseen_high is not None and self.unseen_high < 1
+        """Return whether its kernels are surely slower than the baselines on held-out cases."""
+        return self.unseen_high is not None and self.unseen_high < 1 and not self.noisy
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The rows of a board, ranked agents first, and its numbers of tasks."""
+    """The rows of a board, ranked agents first; a rank needs `needed` of its `size` tasks."""
 
     rows: list[Row]
-    board: int
-    common: int
+    size: int
+    needed: int
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,9 @@ class Cells:
 
     `agents` are ids; `agent` and `entry` number both for each cell, `entry_of_row` for each row.
     `logs` has, for each kind of speedup, the middle of its log and the distances to both ends of
-    its interval; NaN where no repeat passed and was timed. `sums` are over the runs of the cell.
+    its interval; NaN where no repeat passed and was timed. `gains` has the same of what counts
+    over the set, 0 for a repeat that failed or is not surely faster. `sums` are over the runs of
+    the cell.
     """
 
     agents: list[int]
@@ -119,6 +121,7 @@ class Cells:
     entry: NDArray[Any]
     entry_of_row: NDArray[Any]
     logs: Mapping[str, NDArray[Any]]
+    gains: Mapping[str, NDArray[Any]]
     sums: Mapping[str, NDArray[Any]]
 
     def among(self, entries: NDArray[Any]) -> Cells:
@@ -129,15 +132,56 @@ class Cells:
             agent=self.agent[chosen],
             entry=self.entry[chosen],
             logs={which: logs[:, chosen] for which, logs in self.logs.items()},
+            gains={which: gains[:, chosen] for which, gains in self.gains.items()},
             sums={name: column[chosen] for name, column in self.sums.items()},
         )
 
 
+def needed_of(size: int) -> int:
+    """Return on how many of the tasks of a set an agent with a rank has a judged run."""
+    return max(1, math.ceil(MIN_SHARE * size))
+
+
+def counted(rows: Rows | Columns, tasks: Collection[int]) -> NDArray[Any]:
+    """Return which runs count on a board of these tasks: those that submitted something."""
+    judged = rows["passed"] | (rows["rounds"] > 0)
+    return np.asarray(judged & np.isin(rows["task"], list(tasks)))
+
+
+def chosen_version(
+    rows_of: dict[str, Callable[[], Rows | Columns]],
+    agents: Mapping[int, Agent],
+    tasks: Collection[int],
+) -> str:
+    """Return the version of the judge to rank by, given the runs of each, the oldest first.
+
+    It is the newest one by whose results an agent has a rank. Where none has, it is the version
+    with the most results, so that the first run by a new judge does not empty a board.
+    """
+    if len(rows_of) < 2:
+        return next(iter(rows_of), "")
+    closed = [pk for pk, agent in agents.items() if not agent.open_book]
+    results: dict[str, int] = {}
+    for version in reversed(rows_of):
+        rows = rows_of[version]()
+        chosen = counted(rows, tasks) & np.isin(rows["agent"], closed)
+        pairs = np.unique(np.stack([rows["agent"][chosen], rows["task"][chosen]]), axis=1)
+        results[version] = pairs.shape[1]
+        by_agent = np.unique(pairs[0], return_counts=True)[1]
+        if by_agent.max(initial=0) >= needed_of(len(tasks)):
+            return version
+    return max(results, key=results.__getitem__)  # of equals the newest
+
+
 def rank(
-    rows: Rows | Columns, agents: Mapping[int, Agent], generalization: str = UNSEEN
+    rows: Rows | Columns,
+    agents: Mapping[int, Agent],
+    tasks: Collection[int],
+    generalization: str = UNSEEN,
 ) -> Ranking:
-    """Rank the agents of these runs, of which each place has one."""
-    return rank_cells(cells_of(rows), agents, generalization)
+    """Rank the agents of these runs, of which each place has one, over a set of tasks."""
+    chosen = Columns(rows, np.flatnonzero(counted(rows, tasks)))
+    return rank_cells(cells_of(chosen), agents, len(tasks), generalization)
 
 
 def cells_of(rows: Rows | Columns) -> Cells:
@@ -153,53 +197,57 @@ def cells_of(rows: Rows | Columns) -> Cells:
     first = np.append(True, keys[1:] != keys[:-1])[: len(rows)]
     cell_of, keys = np.cumsum(first) - 1, keys[first]
     count = len(keys)
-    logs = {which: combined(logs_of(rows, which), cell_of, count) for which in GENERALIZATIONS}
+    runs = {which: logs_of(rows, which) for which in (*GENERALIZATIONS, GAP)}
     columns = _summands(rows)
     sums: dict[str, NDArray[Any]] = {
         name: np.bincount(cell_of, column, count) for name, column in columns.items()
     }
     sums["solved"] = sums["passed"] / np.maximum(sums["runs"], 1)
-    return Cells(ids.tolist(), len(entries), keys // width, keys % width, entry_of, logs, sums)
+    return Cells(
+        agents=ids.tolist(),
+        entries=len(entries),
+        agent=keys // width,
+        entry=keys % width,
+        entry_of_row=entry_of,
+        logs={which: combined(logs, cell_of, count) for which, logs in runs.items()},
+        gains={which: combined(gains_of(runs[which]), cell_of, count) for which in GENERALIZATIONS},
+        sums=sums,
+    )
 
 
-def rank_cells(cells: Cells, agents: Mapping[int, Agent], generalization: str = UNSEEN) -> Ranking:
-    """Rank the agents of these cells."""
+def rank_cells(
+    cells: Cells, agents: Mapping[int, Agent], size: int, generalization: str = UNSEEN
+) -> Ranking:
+    """Rank the agents of these cells over a set of `size` tasks."""
     if generalization not in GENERALIZATIONS:
         raise ValueError(f"{generalization!r} is not one of {(*GENERALIZATIONS,)}")
+    needed = needed_of(size)
     if not len(cells.agent):
-        return Ranking([], 0, 0)
+        return Ranking([], size, needed)
     numbers, of_cell = np.unique(cells.agent, return_inverse=True)
     named = [agents[cells.agents[number]] for number in numbers.tolist()]
-    attempted = np.zeros((len(named), cells.entries), bool)
-    attempted[of_cell, cells.entry] = True
-    closed = [number for number, agent in enumerate(named) if not agent.open_book]
-    ranked, common = _common(attempted, closed, [agent.slug for agent in named])
-    is_ranked = np.zeros(len(named), bool)
-    is_ranked[list(ranked)] = True
-    scores = _Scores(cells, of_cell, len(named), common[cells.entry] | ~is_ranked[of_cell])
-    board = int(attempted[closed].any(axis=0).sum()) if closed else 0
-    size = int(common.sum()) if ranked else 0
-    scored = [
-        (_row(agent, number, scores, board, size if number in ranked else 0), speedup)
-        for number, (agent, speedup) in enumerate(
-            zip(named, scores.counted[generalization], strict=True)
-        )
+    scores = _Scores(cells, of_cell, len(named), size, generalization)
+    rows = sorted((_row(agent, n, scores, size) for n, agent in enumerate(named)), key=_order)
+    reasons = _unranked(rows, needed)
+    placed = _placed([row for row, why in zip(rows, reasons, strict=True) if not why])
+    others = [
+        row | {"unranked": why}
+        for reason in UNRANKED
+        for row, why in zip(rows, reasons, strict=True)
+        if why == reason
     ]
-    scored.sort(key=_order)
-    placed = _placed([each for each in scored if not each[0]["unranked"]])
-    others = [row for row, _ in scored if row["unranked"]]
-    others.sort(key=lambda row: row["unranked"] == OPEN_BOOK)
-    return Ranking([Row(**values) for values in (*placed, *others)], board, size)
+    return Ranking([Row(**values) for values in (*placed, *others)], size, needed)
 
 
 def logs_of(rows: Columns, which: str) -> NDArray[Any]:
     """Return middle, lower and upper half of each run's log speedup, widened as `measured` does.
 
-    NaN for a run that did not pass or was not timed.
+    NaN for a run that did not pass or was not timed; the share retained is NaN for a noisy one too.
     """
     if which == GAP:
         (top, above, below), (bottom, under, over) = logs_of(rows, UNSEEN), logs_of(rows, SEEN)
-        return np.stack([top - bottom, np.hypot(above, over), np.hypot(below, under)])
+        sure = np.where(rows["noisy"], np.nan, top - bottom)
+        return np.stack([sure, np.hypot(above, over), np.hypot(below, under)])
     prefix = "" if which == SEEN else "unseen_"
     speedup = np.where(
         rows["passed"] & (rows[f"{prefix}speedup"] > 0), rows[f"{prefix}speedup"], np.nan
@@ -212,14 +260,26 @@ def logs_of(rows: Columns, which: str) -> NDArray[Any]:
     return np.stack([np.log(speedup), below, above])
 
 
+def gains_of(logs: NDArray[Any]) -> NDArray[Any]:
+    """Return what each run's log speedup counts over the set: 0 unless it is surely above 0."""
+    middle, below, _ = logs
+    return np.where(middle - below > 0, logs, 0.0)  # False where it is NaN
+
+
 def combined(logs: NDArray[Any], groups: NDArray[Any], count: int) -> NDArray[Any]:
     """Return the geometric means of the independent speedups of each of `count` groups."""
     known = ~np.isnan(logs[0])
     inside = groups[known]
     sizes = np.bincount(inside, minlength=count).astype(float)
     sizes[sizes == 0] = np.nan
-    middle = np.bincount(inside, logs[0][known], count) / sizes
-    ends = [np.sqrt(np.bincount(inside, half[known] ** 2, count)) / sizes for half in logs[1:]]
+    return _means(logs[:, known], inside, sizes)
+
+
+def _means(logs: NDArray[Any], groups: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums of independent logs over groups, each divided by its size."""
+    count = len(sizes)
+    middle = np.bincount(groups, logs[0], count) / sizes
+    ends = [np.sqrt(np.bincount(groups, half**2, count)) / sizes for half in logs[1:]]
     return np.stack([middle, *ends])
 
 
@@ -230,6 +290,7 @@ def _summands(rows: Columns) -> dict[str, NDArray[Any]]:
     return {
         "runs": np.ones(len(rows)),
         "passed": rows["passed"],
+        "noisy": rows["noisy"],
         "rounds": rows["rounds"],
         "seconds": rows["seconds"],
         "cost": np.nan_to_num(costs),
@@ -242,79 +303,48 @@ def _summands(rows: Columns) -> dict[str, NDArray[Any]]:
     }
 
 
-def _common(
-    attempted: NDArray[Any], agents: Sequence[int], slugs: Sequence[str]
-) -> tuple[set[int], NDArray[Any]]:
-    """Return the agents to rank and the tasks that all of them attempted.
-
-    While these are too few, the agent goes that shares the fewest with the others.
-    """
-    ranked = list(agents)
-    tried = attempted[ranked].astype("f4")
-    counts, left = tried.sum(axis=1), list(range(len(ranked)))
-    last_first = [[-ord(c) for c in slugs[number]] for number in ranked]
-    hits = tried.sum(axis=0)
-    shared: NDArray[Any] = np.zeros(0)
-    while left:
-        common: NDArray[Any] = np.asarray(hits == len(left))
-        needed = max(1.0, MIN_COMMON_SHARE * float(np.median(counts[left])))
-        if len(left) == 1 or common.sum() >= needed:
-            return {ranked[number] for number in left}, common
-        if not len(shared):
-            pairs = np.einsum("at,bt->ab", tried, tried)  # by one thread, unlike a product
-            shared = np.asarray(pairs.sum(axis=1) - counts)
-        worst = min(left, key=lambda n: (shared[n], counts[n], last_first[n]))
-        left.remove(worst)
-        hits, shared = hits - tried[worst], shared - pairs[worst]
-    return set(), np.zeros(attempted.shape[1], bool)
-
-
 class _Scores:
-    """The sums and speedups of each of `count` agents.
+    """The sums and speedups of each of `count` agents; `over_set` is what they rank by."""
 
-    Those of `counted` and `solved` are over the `chosen` cells, the others over all.
-    """
-
-    def __init__(self, cells: Cells, of_cell: NDArray[Any], count: int, chosen: NDArray[Any]):
+    def __init__(
+        self, cells: Cells, of_cell: NDArray[Any], count: int, size: int, generalization: str
+    ) -> None:
         self.sums = {
             name: np.bincount(of_cell, column, count).tolist()
             for name, column in cells.sums.items()
         }
         self.tasks = np.bincount(of_cell, minlength=count).tolist()
-        solved = np.bincount(of_cell[chosen], cells.sums["solved"][chosen], count)
-        self.solved = solved.tolist()
-        self.counted = {
-            which: _intervals(combined(logs[:, chosen], of_cell[chosen], count))
-            for which, logs in cells.logs.items()
+        self.noisy = np.bincount(of_cell, cells.sums["noisy"] > 0, count).astype(int).tolist()
+        sizes = np.full(count, float(size))
+        self.over_set = _intervals(_means(cells.gains[generalization], of_cell, sizes))
+        self.solved = {
+            which: _intervals(combined(logs, of_cell, count)) for which, logs in cells.logs.items()
         }
-        self.own_unseen = _intervals(combined(cells.logs[UNSEEN], of_cell, count))
 
 
-def _row(agent: Agent, number: int, scores: _Scores, board: int, common: int) -> dict[str, Any]:
-    """Return the columns of an agent; it has no rank yet, or none without `common` tasks."""
+def _row(agent: Agent, number: int, scores: _Scores, size: int) -> dict[str, Any]:
+    """Return the columns of an agent, which has no rank yet."""
     sums = {name: column[number] for name, column in scores.sums.items()}
-    tasks, passed, total = scores.tasks[number], int(sums["passed"]), int(sums["runs"])
-    solved, common_solved = round(sums["solved"], 6), round(scores.solved[number], 6)
+    passed, total, solved = int(sums["passed"]), int(sums["runs"]), round(sums["solved"], 6)
     cost = None if sums["unpriced"] or not sums["priced"] else sums["cost"]
     tokens = int(sums["tokens"]) if sums["counted"] else None
-    gap = scores.counted[GAP][number]
+    gap = scores.solved[GAP][number]
     shares = sums["shares"]
     return {
         "rank": None,
-        "band": None,
-        "unranked": "" if common else OPEN_BOOK if agent.open_book else FEW_COMMON,
+        "tied": False,
+        "unranked": "",
         "agent": agent,
         "passed": passed,
         "total": total,
-        "tasks": tasks,
-        "board": tasks if agent.open_book else board,
+        "tasks": scores.tasks[number],
+        "size": size,
         "solved": solved,
-        "common": common,
-        "common_solved": common_solved,
-        "share": common_solved / common if common else solved / tasks,
-        **_columns("", scores.counted[SEEN][number]),
-        **_columns("unseen_", scores.counted[UNSEEN][number]),
-        **_columns("own_unseen_", scores.own_unseen[number]),
+        "pass_rate": solved / size,
+        **_columns("set_", scores.over_set[number]),
+        **_columns("", scores.solved[SEEN][number]),
+        **_columns("unseen_", scores.solved[UNSEEN][number]),
+        "noisy": scores.noisy[number],
         "gap": gap.speedup if gap else None,
         "roofline_share": math.exp(sums["log_share"] / shares) if shares else None,
         "rounds": sums["rounds"] / total,
@@ -326,20 +356,41 @@ def _row(agent: Agent, number: int, scores: _Scores, board: int, common: int) ->
     }
 
 
-Placed = tuple[dict[str, Any], Interval | None]
-"""The columns of an agent, and the speedup that it is ranked by."""
+def _unranked(rows: Sequence[dict[str, Any]], needed: int) -> list[str]:
+    """Return why each agent has no rank, given best first; empty for one that has."""
+    users: set[int] = set()
+    found = []
+    for row in rows:
+        agent = row["agent"]
+        user = agent.owner_id if agent.adapter == EXTERNAL else None
+        if agent.open_book:
+            found.append(OPEN_BOOK)
+        elif row["tasks"] < needed:
+            found.append(PROVISIONAL)
+        elif user is not None and user in users:
+            found.append(SAME_USER)
+        else:
+            found.append("")
+            if user is not None:
+                users.add(user)
+    return found
 
 
-def _placed(scored: Sequence[Placed]) -> list[dict[str, Any]]:
-    """Return the columns with the rank; a band is compared with its leader only."""
-    rows = []
-    leader: Placed | None = None
-    band = 0
-    for position, each in enumerate(scored, start=1):
-        if leader is None or not _tied(each, leader):
-            band, leader = position, each
-        rows.append(each[0] | {"rank": position, "band": band})
-    return rows
+def _placed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the columns with the rank, given best first; equals share one."""
+    found: list[dict[str, Any]] = []
+    for position, row in enumerate(rows, start=1):
+        above = found[-1] if found else None
+        equal = above is not None and _key(above) == _key(row)
+        same_share = above is not None and above["pass_rate"] == row["pass_rate"]
+        found.append(
+            row
+            | {
+                "rank": above["rank"] if above and equal else position,
+                "tied": bool(above and same_share and row["set_high"] >= above["set_low"]),
+            }
+        )
+    return found
 
 
 def _intervals(logs: NDArray[Any]) -> list[Interval | None]:
@@ -359,14 +410,10 @@ def _columns(prefix: str, interval: Interval | None) -> dict[str, float | None]:
     }
 
 
-def _order(each: Placed) -> tuple[float, float, str]:
-    row, speedup = each
-    return (-row["share"], -speedup.speedup if speedup else 0.0, row["agent"].slug)
+def _key(row: dict[str, Any]) -> tuple[float, float]:
+    """Return what an agent is ranked by, the least first."""
+    return -row["pass_rate"], -row["set_low"]
 
 
-def _tied(each: Placed, leader: Placed) -> bool:
-    """Return whether an agent does not differ significantly from the leader of a band."""
-    (row, speedup), (first, leading) = each, leader
-    if row["share"] != first["share"] or (speedup is None) != (leading is None):
-        return False
-    return speedup is None or leading is None or overlap(speedup, leading)
+def _order(row: dict[str, Any]) -> tuple[float, float, str]:
+    return (*_key(row), row["agent"].slug)

@@ -17,7 +17,17 @@ from django.db.models import Q, Window
 from django.db.models.functions import RowNumber
 from numpy.typing import NDArray
 
-from arena.catalog.models import DIRECT, NATIVE, Agent, Hardware, Task
+from arena.catalog.device_kinds import device_kinds
+from arena.catalog.models import (
+    DIRECT,
+    NATIVE,
+    ONE_SPEEDUP,
+    PRODUCTION,
+    Agent,
+    Hardware,
+    Task,
+    TaskVersion,
+)
 from arena.leaderboard.columns import (
     COLUMNS,
     PLACE_COLUMNS,
@@ -36,8 +46,8 @@ from arena.runs.states import RunStatus
 T = TypeVar("T")
 
 OF_RUN = (
-    "experiment", "created_at", "started_at", "ended_at", "status", "rounds", "judge_version",
-    "answered_by", "noisy", *SCORES,
+    "owner", "owner__is_staff", "experiment", "created_at", "started_at", "ended_at", "status",
+    "rounds", "judge_version", "answered_by", "noisy", *SCORES,
 )  # fmt: skip
 MAX_COMPUTED = 512
 """Boards and parts of boards that are kept for one state of the standings."""
@@ -204,11 +214,12 @@ def _row(
     of_run: Sequence[Any],
 ) -> tuple[Any, ...]:
     """Return the columns of a run, from those that OF_RUN names."""
-    experiment, created, started, ended, status, rounds, judge, answered, noisy, *scores = of_run
+    owner, staff, experiment, created, started, ended, *rest = of_run
+    status, rounds, judge, answered, noisy, *scores = rest
     seconds = (ended - started).total_seconds() if started and ended else 0.0
     passed = status == RunStatus.PASSED
     times = created.timestamp(), seconds, rounds
-    facts = run, judge, answered, passed, noisy
+    facts = run, judge, answered, owner is None or staff, passed, noisy
     return (*place, experiment or 0, version, *facts, *scores, *times, *spent)
 
 
@@ -216,7 +227,7 @@ def _catalog() -> Catalog:
     experiments = Experiment.objects.order_by().values_list("pk", "slug", "title")
     return Catalog(
         _tasks(),
-        Agent.objects.in_bulk(),
+        Agent.objects.select_related("owner").in_bulk(),
         Hardware.objects.in_bulk(),
         {pk: ExperimentFacts(slug, title) for pk, slug, title in experiments},
     )
@@ -225,9 +236,31 @@ def _catalog() -> Catalog:
 def _tasks() -> dict[int, TaskFacts]:
     """Return the tasks that boards show."""
     names = ("pk", "operator__slug", "operator__title", "operator__category", "track")
+    more = ("operator__families", "operator__level", "operator__suite", "status", "in_tree")
     shown = Task.objects.exclude(status=Task.Status.DRAFT).order_by()
-    found = shown.values_list(*names, "operator__families", "operator__suite")
+    described = _described()
     return {
-        pk: TaskFacts(slug, title, category, track, tuple(families), suite or NATIVE)
-        for pk, slug, title, category, track, families, suite in found
+        pk: TaskFacts(
+            operator=slug,
+            title=title,
+            category=category,
+            track=track,
+            families=tuple(families),
+            level=level,
+            suite=suite or NATIVE,
+            kinds=device_kinds(track, described.get(pk, {})),
+            runnable=status == Task.Status.PUBLISHED and in_tree,
+        )
+        for pk, slug, title, category, track, families, level, suite, status, in_tree in (
+            shown.values_list(*names, *more)
+        )
     }
+
+
+def _described() -> dict[int, dict[str, Any]]:
+    """Return what the device kinds of tasks depend on beside their track, by task id."""
+    tasks = Task.objects.filter(track__in=ONE_SPEEDUP).order_by()
+    newest = tasks.annotate(newest=TaskVersion.newest_of("pk")).values("newest")
+    found = TaskVersion.objects.filter(pk__in=newest).order_by()
+    rows = found.values_list("task", "public__kind", f"public__{PRODUCTION}__ranks")
+    return {pk: {"kind": kind, PRODUCTION: {"ranks": ranks or 1}} for pk, kind, ranks in rows}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.leaderboard.analysis.statistics import Rounds, Runs, Sample
+from arena.leaderboard.filters import ARENA
 from arena.leaderboard.results import Snapshot
 from arena.leaderboard.verdicts import GATES, Verdicts, verdicts
 
@@ -19,13 +20,13 @@ COMPILE = 1 << GATES.index("compile")
 def sample_of(shown: Snapshot, chosen: Mapping[str, str]) -> Sample:
     """Return the runs that these filters leave, and their rounds.
 
-    Open-book agents are left out, unless the filter names one.
+    Open-book agents and those that users bring are left out, unless the filter names one.
     """
     table = shown.table
     mask = table.newest & table.mask(chosen)
     if not chosen.get("agent"):
         closed = [pk for pk, agent in shown.agents.items() if not agent.open_book]
-        mask &= np.isin(table.rows["agent"], closed)
+        mask &= table.mask({"origin": ARENA}) & np.isin(table.rows["agent"], closed)
     judged = verdicts(shown).of_runs(mask)
     return Sample(_runs(shown, mask, judged), _rounds(judged))
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.catalog.models import NATIVE, Agent, Hardware
+from arena.catalog.models import EXTERNAL, Agent, Hardware
+from arena.leaderboard import filters
 from arena.leaderboard.columns import Columns, last_of_each, place_numbers
 
 Mask = NDArray[Any]
@@ -25,11 +26,20 @@ class TaskFacts:
     category: str
     track: str
     families: tuple[str, ...]
-    suite: str = NATIVE
+    level: int
+    suite: str
+    kinds: tuple[str, ...]
+    """Kinds of device that can judge it."""
+    runnable: bool
+    """Whether it is published and its files are there."""
 
     @property
     def slug(self) -> str:
         return f"{self.operator}/{self.track}"
+
+    def values_of(self, facet: str) -> tuple[str, ...]:
+        """Return its values of a filter that selects tasks."""
+        return self.families if facet == "family" else (str(getattr(self, facet)),)
 
 
 @dataclass(frozen=True)
@@ -116,9 +126,13 @@ class Table:
 
 
 def table_of(rows: Columns, catalog: Catalog) -> Table:
-    """Return the table of these runs. Of two that were created at once, the later is newer."""
+    """Return the table of these runs.
+
+    A run of the arena itself counts as newer than those of users. Of two that were created at once,
+    the later one is newer.
+    """
     places = place_numbers(rows)[0]
-    order = np.lexsort((rows["created"], places))
+    order = np.lexsort((rows["created"], rows["by_arena"], places))
     rows, places = rows.among(order), places[order]
     newest = last_of_each(places)
     tasks, of_task = np.unique(rows["task"], return_inverse=True)
@@ -131,6 +145,7 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
         "suite": _facet([each.suite for each in facts], of_task),
         "category": _facet([each.category for each in facts], of_task),
         "track": _facet([each.track for each in facts], of_task),
+        "level": _facet([str(each.level) for each in facts], of_task),
         "family": Facet(families, of_task, having.reshape(len(families), len(facts))),
         "hardware": _of_ids(rows["hardware"], lambda pk: catalog.devices[pk].slug),
         "agent": _facet([each.slug for each in named], of_agent),
@@ -138,6 +153,7 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
             np.where(rows["answered"] == "", _models(named)[of_agent], rows["answered"])
         ),
         "harness": _facet([each.adapter for each in named], of_agent),
+        "origin": _facet([origin_of(each) for each in named], of_agent),
         "experiment": _of_ids(
             rows["experiment"], lambda pk: catalog.experiments[pk].slug if pk else ""
         ),
@@ -148,6 +164,11 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
 
 def _models(agents: Sequence[Agent]) -> NDArray[Any]:
     return np.array([each.model for each in agents], object)
+
+
+def origin_of(agent: Agent) -> str:
+    """Return who runs an agent: this arena, or a user elsewhere."""
+    return filters.EXTERNAL if agent.adapter == EXTERNAL else filters.ARENA
 
 
 def _of_ids(column: NDArray[Any], name: Callable[[int], str]) -> Facet:

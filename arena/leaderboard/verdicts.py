@@ -22,7 +22,7 @@ from evaluation.types import GateName
 
 GATES = tuple(gate.value for gate in GateName)
 NOT_FAILED = ("passed", "skipped")
-NO_VERDICT = ("", "broken")
+NO_VERDICT = ("", "broken", "inconclusive")
 MAX_RUNS_READ = 500
 """Runs whose verdicts are read by their ids; for more, all verdicts are read."""
 

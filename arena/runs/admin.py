@@ -1,4 +1,7 @@
-"""Admin of runs: read-only, with actions that cancel, hide and show runs."""
+"""Admin of runs: read-only, with actions that cancel runs and show what staff alone can see.
+
+Nothing hides a run: one that shall not count is put into quarantine, and its page says why.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class RunAdmin(ReadOnlyAdmin):
     list_select_related = ["task_version__task__operator", "agent", "hardware", "owner"]
     search_fields = ["id", "label", "reason", "task_version__task__operator__slug"]
     date_hierarchy = "created_at"
-    actions = ["cancel", "hide", "show"]
+    actions = ["cancel", "show"]
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
         """Allow the actions to users who may change runs."""
@@ -57,18 +60,11 @@ class RunAdmin(ReadOnlyAdmin):
             except UserError as error:
                 self.message_user(request, f"{run}: {error.message}", messages.WARNING)
 
-    @admin.action(description="Hide from all but staff", permissions=["steer"])
-    def hide(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
-        self._show_to(Visibility.STAFF, request, runs)
-
-    @admin.action(description="Show to everybody", permissions=["steer"])
+    @admin.action(description="Show to everybody what staff alone can see", permissions=["steer"])
     def show(self, request: HttpRequest, runs: QuerySet[Run]) -> None:
-        self._show_to(Visibility.PUBLIC, request, runs)
-
-    def _show_to(self, who: Visibility, request: HttpRequest, runs: QuerySet[Run]) -> None:
-        for run in runs:
-            services.show_run(run, who)
-            self.log_change(request, run, f"Shown to: {who.label.lower()}.")
+        for run in runs.filter(visibility=Visibility.STAFF):
+            services.show_run(run)
+            self.log_change(request, run, "Shown to everybody.")
 
 
 @admin.register(ImportedFile)

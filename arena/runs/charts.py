@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
-from arena.charts import INK, LINE, SERIES, SOFT, Figure, figure, rounds_axis, speedups, title
+from arena.charts import (
+    INK,
+    LINE,
+    SERIES,
+    SOFT,
+    Figure,
+    figure,
+    rounds_axis,
+    speedups,
+    symbols,
+    title,
+)
 from arena.runs.funnels import Line
 from arena.runs.rounds import Round
 
@@ -23,12 +34,8 @@ def best_by_round(rounds: Sequence[Round]) -> Figure:
 
     Rounds without a speedup are marks in a row of their own below the axis of speedups.
     """
-    own = [(r.number, r.speedup, r.low, r.high) for r in rounds if r.speedup is not None]
-    finals = [
-        (r.number, r.final.speedup, r.final.low, r.final.high)
-        for r in rounds
-        if r.final and r.final.speedup
-    ]
+    own = [r for r in rounds if r.speedup is not None]
+    finals = [(r.number, r.final) for r in rounds if r.final and r.final.speedup]
     failed = [r for r in rounds if r.ended and r.speedup is None]
     data = [
         {
@@ -40,7 +47,7 @@ def best_by_round(rounds: Sequence[Round]) -> Figure:
             "line": {"shape": "hv", "color": SERIES[1], "width": 2},
             "hovertemplate": "best after round %{x}: %{y:.3f}×<extra></extra>",
         },
-        _points("round", own, SERIES[0], "circle"),
+        _points("round", [(r.number, r) for r in own], SERIES[0], "circle"),
     ]
     if finals:
         data.append(_points("final verdict", finals, SERIES[2], "diamond"))
@@ -95,7 +102,7 @@ def funnel_chart(lines: Sequence[Line]) -> Figure:
     for name, points, colour, symbol in (
         ("alone", alone, SERIES[0], "circle"),
         ("predicted", expected, SERIES[2], "square"),
-        ("deployed", deployed, SERIES[1], "diamond"),
+        ("deployed", deployed, SERIES[1], symbols("diamond", [line for _, line in rows])),
     ):
         marker = {"color": colour, "size": 10, "symbol": symbol}
         drawn = speedups(name, points, "x", marker, f"{name}: %{{x:.2f}}×<extra></extra>")
@@ -113,7 +120,11 @@ def funnel_chart(lines: Sequence[Line]) -> Figure:
     return drawn
 
 
-def _points(name: str, points: Sequence[Any], colour: str, symbol: str) -> dict[str, Any]:
-    marker = {"color": colour, "symbol": symbol, "size": 8}
+def _points(
+    name: str, measured: Sequence[tuple[int, Any]], colour: str, symbol: str
+) -> dict[str, Any]:
+    """Return the speedups of rounds or verdicts by the number of the round."""
+    marker = {"color": colour, "symbol": symbols(symbol, [m for _, m in measured]), "size": 8}
     hover = f"round %{{x}}: %{{y:.3f}}×<extra>{name}</extra>"
+    points = [(number, each.speedup, each.low, each.high) for number, each in measured]
     return speedups(name, points, "y", marker, hover)

@@ -99,6 +99,7 @@ class Line:
     alone: Interval | None
     predicted: float | None
     deployed: Interval
+    noisy: bool
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,10 @@ class Funnel:
     unexplained: tuple[str, ...]
     not_compiled: tuple[str, ...]
     loses: bool
-    """True where the module wins alone and the model with it is slower than the library's."""
+    """True where the module wins alone and the model with it is slower than the library's.
+
+    A noisy verdict does not show that.
+    """
     noisy: bool
     candidate: Counts | None
     library: Counts | None
@@ -153,13 +157,19 @@ class Funnel:
         """Return the lines of its chart: the whole request, then each of several phases."""
         alone = Interval(*[self.isolated] * 3) if self.isolated else None
         phases = [
-            Line(p.name, p.alone.speedup if p.alone else None, p.predicted, p.best.speedup)
+            Line(
+                p.name,
+                p.alone.speedup if p.alone else None,
+                p.predicted,
+                p.best.speedup,
+                self.noisy,
+            )
             for p in self.phases
             if p.best
         ]
         if len(phases) < 2:
-            return [Line("model", alone, self.predicted, self.deployed)]
-        return [Line("request", alone, self.predicted, self.deployed), *phases]
+            return [Line("model", alone, self.predicted, self.deployed, self.noisy)]
+        return [Line("request", alone, self.predicted, self.deployed, self.noisy), *phases]
 
 
 def regimes_of(phases: Sequence[Phase]) -> tuple[str, ...]:
@@ -219,7 +229,7 @@ def funnel(
     phases = _phases(found, _mapping(errors.get("phases")), ceilings_of(known))
     reported = _mapping(found.get("reported"))
     isolated = _positive(found.get("isolated"))
-    drop = found.get("drop")
+    drop, noisy = found.get("drop"), found.get("noisy") is True
     return Funnel(
         isolated=isolated,
         predicted=_positive(found.get("predicted")) or _predicted(phases, windows),
@@ -228,8 +238,8 @@ def funnel(
         phases=phases,
         unexplained=_texts(found.get("unexplained")),
         not_compiled=_texts(found.get("not_compiled")),
-        loses=found.get("wins_alone_loses_deployed") is True,
-        noisy=found.get("noisy") is True,
+        loses=found.get("wins_alone_loses_deployed") is True and not noisy,
+        noisy=noisy,
         candidate=_counts(reported.get("candidate")),
         library=_counts(reported.get("library")),
         limits={

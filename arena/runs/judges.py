@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from arena.runs.models import Evaluation
 from arena.runs.states import SCOPES_COUNTED, Scope
 
@@ -21,10 +24,18 @@ def judged_by(run_id: str) -> dict[str, Any]:
     found = newest.filter(scope=Scope.FINAL).first() or newest.first()
     if found is None:
         return {"judge_version": "", "noisy": False}
-    passed = found.scope == Scope.FINAL and found.verdict == "passed"
-    return {"judge_version": found.judge_version, "noisy": passed and found.noisy}
+    noisy = found.noisy and found.verdict == "passed"
+    return {"judge_version": found.judge_version, "noisy": noisy}
 
 
 def age_of(version: str) -> tuple[int, str]:
     """Return a key that orders versions of the judge, the oldest first."""
     return (int(version) if version.isdecimal() else -1, version)
+
+
+def ages_of(versions: NDArray[Any]) -> NDArray[Any]:
+    """Return a number for each of these versions, higher for a newer one."""
+    known, numbers = np.unique(versions.astype(str), return_inverse=True)
+    ages = np.zeros(len(known), int)
+    ages[sorted(range(len(known)), key=lambda n: age_of(str(known[n])))] = np.arange(len(known))
+    return np.asarray(ages[numbers])

@@ -30,6 +30,7 @@ LOOKUPS = {
     "track": "task_version__task__track",
     "status": "status__in",
     "harness": "agent__adapter",
+    "judge": "judge_version",
 }
 """Lookups of filters of runs; any other filter is the slug of a related row."""
 

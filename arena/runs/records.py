@@ -3,14 +3,17 @@
 The baseline holds the first record, at 1x. A run takes a record when its interval on public cases
 begins at least 1% above the end of the interval of the current one, so that no record falls by
 chance, and when its speedup holds on held-out cases: there the interval begins at least 1% above
-the baseline, and the speedup is at least 1% above that of the current record. Open-book agents set
-no records, and a new version of a task starts anew.
+the baseline, and above where that of the current record begins. A noisy verdict sets no record, nor
+does an open-book agent. A new version of a task starts anew, and so does one of the judge, because
+its figures follow other rules: a record by an older judge stands until one by a newer judge, after
+which results by the older one set none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from arena.runs.judges import age_of
 from arena.runs.models import Run, SpeedRecord
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RunStatus, Visibility
@@ -43,18 +46,20 @@ def records_among(runs: Iterable[Run]) -> list[SpeedRecord]:
     for run in runs:
         assert run.speedup and run.unseen_speedup and run.ended_at
         key = run.task_version_id, run.hardware_id
-        before = current.get(key)
+        last = current.get(key)
+        if last and age_of(run.judge_version) < age_of(last.run.judge_version):
+            continue
+        before = last if last and last.run.judge_version == run.judge_version else None
         beaten = (before.run.speedup or 1.0) if before else 1.0
         beaten_unseen = (before.run.unseen_speedup or 1.0) if before else 1.0
         bar = (before.run.high or beaten) if before else 1.0
+        bar_unseen = (before.run.unseen_low or beaten_unseen) if before else 1.0
         if (run.low or run.speedup) < MIN_GAIN * bar:
             continue
-        if (run.unseen_low or run.unseen_speedup) < MIN_GAIN:
+        if (run.unseen_low or run.unseen_speedup) < MIN_GAIN * bar_unseen:
             continue
-        if run.unseen_speedup < MIN_GAIN * beaten_unseen:
-            continue
-        if before:
-            before.until = run.ended_at
+        if last:
+            last.until = run.ended_at
         current[key] = SpeedRecord(
             run=run,
             task_version_id=run.task_version_id,
@@ -74,10 +79,11 @@ def candidates() -> RunQuerySet:
     """
     names = ("speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high")
     passed = Run.objects.of_agents().filter(status=RunStatus.PASSED, visibility=Visibility.PUBLIC)
-    runs = passed.filter(quarantined_at=None, agent__quarantined_at=None, agent__open_book=False)
+    sure = passed.filter(noisy=False)
+    runs = sure.filter(quarantined_at=None, agent__quarantined_at=None, agent__open_book=False)
     known = runs.exclude(speedup=None).exclude(unseen_speedup=None).exclude(ended_at=None)
     return known.order_by("ended_at", "pk").only(
-        "task_version", "hardware", "agent", "ended_at", *names
+        "task_version", "hardware", "agent", "ended_at", "judge_version", *names
     )
 
 

@@ -2,7 +2,8 @@
 
 A refused trick gets the lowest value. A kernel that is not correct gets a fixed value below 0, by
 the gate that stopped it. A correct one gets 0 to 1 by the logarithm of its speedup. The speedup
-counts by the lower end of its interval, so that a lucky measurement gains nothing.
+counts by the lower end of its interval, so that a lucky measurement gains nothing. A correct one
+whose measurement is noisy has no reward.
 """
 
 from __future__ import annotations
@@ -51,18 +52,19 @@ class Outcome:
     verdict: str
     reason: str = ""
     gate: str = ""
+    noisy: bool = False
     lows: Sequence[float] = ()
 
 
 def reward(outcome: Outcome) -> float | None:
-    """Return the reward; None without a verdict on the kernel, which was then not judged."""
+    """Return the reward; None without a verdict on the kernel, or without a sure measurement."""
     if outcome.verdict in TRICKS:
         return REFUSED
     if outcome.verdict == Verdict.FAILED:
         if outcome.reason in TRICK_REASONS:
             return REFUSED
         return STOPPED.get(GateName(outcome.gate)) if outcome.gate else min(STOPPED.values())
-    if outcome.verdict == Verdict.PASSED:
+    if outcome.verdict == Verdict.PASSED and not outcome.noisy:
         return reward_of_speedup(min(outcome.lows, default=0.0))
     return None
 

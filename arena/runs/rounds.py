@@ -35,6 +35,11 @@ class Round:
         return final if final and (final.verdict or final.ended_at is None) else self.own
 
     @property
+    def noisy(self) -> bool:
+        """Return whether its own verdict has a case whose interval stayed wide."""
+        return self.own is not None and self.own.noisy
+
+    @property
     def verdict(self) -> str:
         if self.own is None:
             return "queued"

@@ -140,6 +140,8 @@ class RunOut(ScoresOut):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    judge_version: str = Field(description="Of its verdict; figures of others are not comparable.")
+    noisy: bool = Field(description="The interval of a case stayed wide.")
     seconds: float | None
     rounds: int
     last_seq: int

@@ -1,7 +1,9 @@
 """Standings: the newest judged run of each place, kept in the transaction that changes a run.
 
-A place is a task, an agent, a device and a repeat. Whether the task is a draft and whether the
-agent is in quarantine is decided by the reader, because both concern whole places.
+A place is a task, an agent, a device and a repeat. A run that a user started never displaces one of
+the arena itself: else a user could spoil the results of an agent with a run of a small budget.
+Whether the task is a draft and whether the agent is in quarantine is decided by the reader, because
+both concern whole places.
 
 A reader that has the rows of `state()` reads only those with a higher version, as long as the epoch
 stays. Where a later version removed a standing, it also looks for places that are gone. Every
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Window
+from django.db.models import Case, F, Q, When, Window
 from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
@@ -26,7 +28,13 @@ from arena.runs.querysets import RunQuerySet
 from arena.runs.records import all_records, refresh_records
 from arena.runs.states import RUN_JUDGED, Visibility
 
-NEWEST_FIRST = (F("created_at").desc(), F("id").desc())
+BY_ARENA = Q(owner=None) | Q(owner__is_staff=True)
+"""Runs of the arena itself: those of the command line and of staff."""
+NEWEST_FIRST = (
+    Case(When(BY_ARENA, then=0), default=1),
+    F("created_at").desc(),
+    F("id").desc(),
+)
 PLACE = ("task_version__task", "agent", "hardware", "repeat")
 BATCH = 2000
 

@@ -60,7 +60,12 @@ class RewardOut(Schema):
     status: Literal["pending", "judged", "broken"] = Field(
         description="`broken` has no reward: a fault of the arena, no fitting device, or cancelled."
     )
-    reward: float | None = Field(description="Null unless `judged`.", examples=[0.63])
+    reward: float | None = Field(
+        description="Null unless `judged`, and for a correct kernel whose measurement is noisy.",
+        examples=[0.63],
+    )
+    noisy: bool = Field(description="The interval of a case stayed wide: submit it again.")
+    judge_version: str = Field(examples=["6"])
     scope: str | None = Field(description="`round` or `final`, which has held-out cases too.")
     verdict: str = Field(examples=["passed"])
     reason: str = Field(examples=["", "WRONG_VALUES"])
@@ -149,7 +154,8 @@ def reward_out(submission: Submission) -> dict[str, Any]:
     value = None
     if evaluation and not active:
         value = reward(_outcome(evaluation))
-    status = PENDING if active else BROKEN if value is None else JUDGED
+    noisy = evaluation is not None and evaluation.noisy and evaluation.verdict == "passed"
+    status = PENDING if active else JUDGED if noisy or value is not None else BROKEN
     waiting: Waiting | None = waiting_of(run) if status == PENDING else None
     scores = evaluation if status == JUDGED else None
     return {
@@ -160,6 +166,8 @@ def reward_out(submission: Submission) -> dict[str, Any]:
         "hardware": run.hardware.slug,
         "status": status,
         "reward": value,
+        "noisy": noisy,
+        "judge_version": evaluation.judge_version if evaluation else "",
         "scope": evaluation.scope if evaluation else None,
         "verdict": evaluation.verdict if evaluation else "",
         "reason": evaluation.reason if evaluation else "",
@@ -189,5 +197,6 @@ def _outcome(evaluation: Evaluation) -> Outcome:
         verdict=evaluation.verdict,
         reason=evaluation.reason,
         gate=stopped[0] if stopped else "",
+        noisy=evaluation.noisy,
         lows=[low for low in lows if low is not None],
     )

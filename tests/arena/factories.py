@@ -176,3 +176,9 @@ def messages_in(name: str) -> list[tuple[str, tuple]]:
     consumer.close()
     broker.close()
     return found
+
+
+def hide(run: Run, visibility: str = "staff") -> None:
+    """Make a run one that was started for some users alone."""
+    Run.objects.filter(pk=run.pk).update(visibility=visibility)
+    keep_standing(run)

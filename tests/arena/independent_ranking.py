@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from scipy import stats
@@ -16,6 +17,7 @@ from scipy import stats
 Z = stats.norm.ppf(0.975)
 VERDICT_TO_VERDICT = 0.004
 """Standard deviation of the log speedup of a submission between verdicts."""
+UNRANKED = ["provisional", "same-user", "open-book"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,11 @@ class Speedup:
 
 @dataclass(frozen=True)
 class Record:
-    """One judged run. `seen` and `unseen` are None where it failed or was not timed."""
+    """One judged run. `seen` and `unseen` are None where it failed or was not timed.
+
+    `user` brings its agent from elsewhere; empty for an agent of the arena. `submitted` is whether
+    it handed in anything.
+    """
 
     agent: str
     task: str
@@ -40,107 +46,124 @@ class Record:
     seen: Speedup | None = None
     unseen: Speedup | None = None
     open_book: bool = False
-    category: str = ""
+    noisy: bool = False
+    submitted: bool = True
+    user: str = ""
+    judge: str = "1"
     roofline: float | None = None
 
 
-def ranking(records: list[Record], by: str) -> list[dict[str, Any]]:
-    """Return the rows of the board of these records, which are of one device."""
+def ranking(records: list[Record], by: str, tasks: Collection[str]) -> list[dict[str, Any]]:
+    """Return the rows of the board of these records, which are of one device, over these tasks."""
+    judge = _judge(records, tasks)
+    results = _results([r for r in records if r.judge == judge], tasks)
+    needed = _needed(tasks)
+    rows = sorted((_row(agent, by, found, tasks) for agent, found in results.items()), key=_order)
+    ranked: list[dict[str, Any]] = []
+    users: set[str] = set()
+    for row in rows:
+        first = next(iter(results[row["agent"]].values()))[0]
+        if first.open_book:
+            row["unranked"] = "open-book"
+        elif row["tasks"] < needed:
+            row["unranked"] = "provisional"
+        elif first.user in users:
+            row["unranked"] = "same-user"
+        else:
+            users |= {first.user} - {""}
+            ranked.append(row)
+    for number, row in enumerate(ranked):
+        better = [other for other in ranked if _order(other)[:2] < _order(row)[:2]]
+        row["rank"] = len(better) + 1
+        row["tied"] = number > 0 and _overlap(row, ranked[number - 1])
+    others = [row for row in rows if row["rank"] is None]
+    return ranked + sorted(others, key=lambda row: UNRANKED.index(row["unranked"]))
+
+
+def _needed(tasks: Collection[str]) -> int:
+    return max(1, -(-len(tasks) // 2))
+
+
+def _judge(records: list[Record], tasks: Collection[str]) -> str:
+    """Return the newest judge by which an agent has a rank, else the one with most results."""
+    counts: dict[int, int] = {}
+    for version in sorted({int(record.judge) for record in records}, reverse=True):
+        found = _results([r for r in records if int(r.judge) == version], tasks)
+        closed = [of for of in found.values() if not next(iter(of.values()))[0].open_book]
+        if any(len(of) >= _needed(tasks) for of in closed):
+            return str(version)
+        counts[version] = sum(len(of) for of in closed)
+    return str(max(counts, key=lambda version: (counts[version], version), default=""))
+
+
+def _results(records: list[Record], tasks: Collection[str]) -> dict[str, dict[str, list[Record]]]:
+    """Return the newest record of each repeat by agent and task, if it submitted anything."""
     newest: dict[Any, Record] = {}
     for record in sorted(records, key=lambda r: r.at):
         newest[record.agent, record.task, record.repeat] = record
-    results: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in newest.values():
-        results[record.agent][record.task].append(record)
-    open_book = {record.agent for record in records if record.open_book}
-    closed = {agent: set(tasks) for agent, tasks in results.items() if agent not in open_book}
-    everything = set().union(*closed.values()) if closed else set()
-    common = _common(closed)
-    rows = []
-    for agent, tasks in results.items():
-        counted = {t: runs for t, runs in tasks.items() if agent not in closed or t in common}
-        if agent not in closed:
-            counted = dict(tasks)
-        rows.append(_row(agent, tasks, counted, common, agent in closed, everything, by))
-    ranked = sorted((row for row in rows if row["ranked"]), key=_order)
-    leader: dict[str, Any] | None = None
-    for number, row in enumerate(ranked, start=1):
-        row["rank"] = number
-        if leader is None or not _same(row, leader):
-            leader = row
-        row["band"] = leader["rank"]
-    return ranked + sorted(
-        (row for row in rows if not row["ranked"]),
-        key=lambda r: (r["agent"] in open_book, *_order(r)),
-    )
-
-
-def _common(closed: dict[str, set[str]]) -> set[str]:
-    """Drop the agents that share the fewest tasks from `closed`; return the common tasks."""
-    while closed:
-        common = set.intersection(*closed.values())
-        needed = max(1, median(len(tasks) for tasks in closed.values()) / 4)
-        if len(closed) == 1 or len(common) >= needed:
-            return common
-        shared = {
-            agent: sum(len(tasks & closed[other]) for other in closed if other != agent)
-            for agent, tasks in closed.items()
-        }
-        fewest = min(shared.values())
-        worst = [agent for agent in closed if shared[agent] == fewest]
-        smallest = min(len(closed[agent]) for agent in worst)
-        del closed[max(agent for agent in worst if len(closed[agent]) == smallest)]
-    return set()
+        if record.submitted and record.task in tasks:
+            found[record.agent][record.task].append(record)
+    return found
 
 
 def _row(
-    agent: str,
-    tasks: dict[str, list[Record]],
-    counted: dict[str, list[Record]],
-    common: set[str],
-    ranked: bool,
-    everything: set[str],
-    by: str,
+    agent: str, by: str, results: dict[str, list[Record]], tasks: Collection[str]
 ) -> dict[str, Any]:
-    if not ranked:
-        counted = tasks
-    runs = [run for each in tasks.values() for run in each]
-    solved = {task: fmean(run.passed for run in each) for task, each in tasks.items()}
-    speedups = {which: _over_tasks(counted, which) for which in ("seen", "unseen", "gap")}
+    runs = [run for each in results.values() for run in each]
+    solved = sum(fmean(run.passed for run in each) for each in results.values())
+    speedups = {which: _over_solved(results, which) for which in ("seen", "unseen", "gap")}
     roofline = [run.roofline for run in runs if run.passed and run.roofline]
     return {
         "agent": agent,
-        "ranked": ranked,
         "rank": None,
-        "band": None,
+        "tied": False,
+        "unranked": "",
         "passed": sum(run.passed for run in runs),
         "total": len(runs),
-        "tasks": len(tasks),
-        "board": len(everything) if ranked or not runs[0].open_book else len(tasks),
-        "common": len(common) if ranked else 0,
-        "solved": sum(solved.values()),
-        "share": fmean(solved[task] for task in counted),
-        "by": speedups[by],
+        "tasks": len(results),
+        "size": len(tasks),
+        "solved": solved,
+        "pass_rate": solved / len(tasks),
+        "set": _over_set(results, by, len(tasks)),
         "seen": speedups["seen"],
         "unseen": speedups["unseen"],
-        "own_unseen": _over_tasks(tasks, "unseen"),
+        "noisy": sum(any(run.noisy for run in each) for each in results.values()),
         "gap": speedups["gap"] and speedups["gap"].value,
         "roofline": float(stats.gmean(roofline)) if roofline else None,
     }
 
 
-def _over_tasks(tasks: dict[str, list[Record]], which: str) -> Speedup | None:
-    """Return the geometric mean over tasks, each the geometric mean over its repeats."""
-    of_tasks = [_mean([_log(run, which) for run in runs if run.passed]) for runs in tasks.values()]
-    found = _mean(of_tasks)
-    if found is None:
-        return None
-    middle, below, above = found
-    return Speedup(math.exp(middle), math.exp(middle - Z * below), math.exp(middle + Z * above))
-
-
 Log = tuple[float, float, float]
 """The mean of a log speedup, and its standard errors downwards and upwards."""
+
+
+def _over_set(results: dict[str, list[Record]], by: str, size: int) -> Speedup:
+    """Return the geometric mean over the set: 1 for each task without a surely faster kernel."""
+    gains = [_mean([_gain(run, by) for run in runs]) for runs in results.values()]
+    found = _mean([*gains, *[(0.0, 0.0, 0.0)] * (size - len(gains))])
+    assert found
+    return _speedup(found)
+
+
+def _gain(run: Record, by: str) -> Log:
+    found = _log(run, by) if run.passed else None
+    return found if found and found[0] > Z * found[1] else (0.0, 0.0, 0.0)
+
+
+def _over_solved(results: dict[str, list[Record]], which: str) -> Speedup | None:
+    """Return the geometric mean over tasks, each the geometric mean over its repeats."""
+    of_tasks = [
+        _mean([_log(run, which) for run in each if run.passed]) for each in results.values()
+    ]
+    found = _mean(of_tasks)
+    return found and _speedup(found)
+
+
+def _speedup(log: Log) -> Speedup:
+    middle, below, above = log
+    return Speedup(math.exp(middle), math.exp(middle - Z * below), math.exp(middle + Z * above))
 
 
 def _mean(logs: list[Log | None]) -> Log | None:
@@ -157,7 +180,7 @@ def _mean(logs: list[Log | None]) -> Log | None:
 def _log(run: Record, which: str) -> Log | None:
     if which == "gap":
         seen, unseen = _log(run, "seen"), _log(run, "unseen")
-        if seen is None or unseen is None:
+        if seen is None or unseen is None or run.noisy:
             return None
         below, above = math.hypot(unseen[1], seen[2]), math.hypot(unseen[2], seen[1])
         return unseen[0] - seen[0], below, above
@@ -170,14 +193,10 @@ def _log(run: Record, which: str) -> Log | None:
 
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    return -round(row["share"], 9), -(row["by"].value if row["by"] else 0), row["agent"]
+    return -round(row["pass_rate"], 9), -round(row["set"].low, 9), row["agent"]
 
 
-def _same(row: dict[str, Any], leader: dict[str, Any]) -> bool:
-    """Return whether two rows have the same share and overlapping intervals, or no speedup."""
-    if round(row["share"], 9) != round(leader["share"], 9):
-        return False
-    one, other = row["by"], leader["by"]
-    if one is None or other is None:
-        return one is other
-    return bool(one.low <= other.high and other.low <= one.high)
+def _overlap(row: dict[str, Any], above: dict[str, Any]) -> bool:
+    """Return whether two rows have the same pass rate and overlapping intervals."""
+    same = round(row["pass_rate"], 9) == round(above["pass_rate"], 9)
+    return same and bool(row["set"].high >= above["set"].low)

@@ -105,6 +105,7 @@ def performance(isolated: float = 1.5, deployed: float = 1.1, **changes: Any) ->
         detail["best"][phase]["speedup"] = interval(deployed)
         detail["regimes"][phase]["eager"]["speedup"] = interval(deployed)
     detail["wins_alone_loses_deployed"] = isolated > 1 and deployed * 1.03 < 1
+    detail["noisy"] = False
     return detail | changes
 
 

@@ -18,7 +18,7 @@ from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
 from arena.leaderboard.models import Composition
 from arena.runs.models import Blob, Experiment, ImportedFile, Run, Submission
-from tests.arena.factories import finished
+from tests.arena.factories import finished, hide
 
 pytestmark = pytest.mark.django_db
 MODELS = [model for model in apps.get_models() if model.__module__.startswith("arena.")]
@@ -130,28 +130,32 @@ def test_admin_with_view_permission_only_has_no_actions(client, bob, start):
     path = reverse("admin:runs_run_changelist")
     may = dict(Permission.objects.filter(content_type__model="run").values_list("codename", "pk"))
     bob.user_permissions.add(may["view_run"])
-    for action in ("cancel", "hide", "show"):
+    for action in ("cancel", "show"):
         client.post(path, {"action": action, "_selected_action": [run.pk]})
         assert f'value="{action}"' not in client.get(path).content.decode()
     run.refresh_from_db()
     assert (run.status, run.visibility, run.cancel_requested) == ("queued", "public", False)
     bob.user_permissions.add(may["change_run"])
-    client.post(path, {"action": "hide", "_selected_action": [run.pk]})
+    hide(run)
+    client.post(path, {"action": "show", "_selected_action": [run.pk]})
     run.refresh_from_db()
-    assert run.visibility == "staff"
+    assert run.visibility == "public"
 
 
-def test_admin_hides_and_shows_a_run_and_logs_it(client, root, start):
-    run = finished(start())
-    for action, ranked in (("hide", 0), ("show", 1)):
-        chosen = {"action": action, "_selected_action": [run.pk]}
+def test_admin_shows_a_run_for_staff_alone_to_everybody_and_hides_none(client, root, start, alice):
+    private, run = start(owner=alice, visibility="owner"), finished(start(repeat=1))
+    hide(run)
+    for action, shown in (("hide", False), ("show", True)):
+        chosen = {"action": action, "_selected_action": [run.pk, private.pk]}
         client.post(reverse("admin:runs_run_changelist"), chosen)
         client.logout()
-        assert len(client.get("/api/v1/leaderboard").json()["rows"]) == ranked
-        assert client.get(f"/runs/{run.pk}/").status_code == (200 if ranked else 404)
+        assert len(client.get("/api/v1/leaderboard").json()["rows"]) == int(shown)
+        assert client.get(f"/runs/{run.pk}/").status_code == (200 if shown else 404)
         client.force_login(root)
     history = client.get(reverse("admin:runs_run_history", args=[run.pk])).content.decode()
-    assert "Shown to: staff." in history and "Shown to: public." in history
+    assert "Shown to everybody." in history
+    private.refresh_from_db()
+    assert private.visibility == "owner", "what its owner keeps private stays so"
 
 
 CODER = {

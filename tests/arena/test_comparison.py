@@ -45,6 +45,12 @@ def test_comparison_of_equal_runs_finds_no_significant_difference(judged):
     assert [column.wins for column in found.columns] == [0, 0]
 
 
+def test_runs_by_different_judges_are_not_compared(judged):
+    runs = [judged(small=2.0), judged(small=3.0)]
+    runs[1].judge_version = "0"
+    assert "different versions of the judge" in compare(runs).not_comparable
+
+
 def test_comparison_with_an_untimed_run_names_it(judged, start):
     silent = finished(start(), verdict="failed", gates=[gate("correctness", "failed")])
     silent = Run.objects.with_names().select_related("final").get(pk=silent.pk)

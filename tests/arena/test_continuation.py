@@ -14,7 +14,7 @@ from arena.runs.services.continuation import MAX_AUTOMATIC
 from arena.runs.spending import count_kept_calls
 from arena.runs.states import Fault, RunStatus
 from arena.runs.trace.events import EventDraft
-from tests.arena.factories import LEASE, finished
+from tests.arena.factories import LEASE, finished, hide
 
 pytestmark = pytest.mark.django_db
 SILENT = "Its worker stopped answering."
@@ -60,9 +60,9 @@ def test_interrupted_run_without_cost_is_started_anew_and_stays(start):
     assert f"Continued as run {new.pk}." in str(run.events.filter(kind="note").get().body)
 
 
-def test_interrupted_run_that_staff_hid_is_started_anew_and_hidden(start, alice):
+def test_interrupted_run_for_staff_alone_is_started_anew_for_staff_alone(start, alice):
     run = start(owner=alice)
-    services.show_run(run, "staff")
+    hide(run)
     assert interrupted(run).continued_by.visibility == "staff"
 
 

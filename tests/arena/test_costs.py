@@ -9,7 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from arena.catalog.models import Agent
-from arena.leaderboard.boards import Filters, board
+from arena.leaderboard.boards import board
+from arena.leaderboard.filters import Filters
 from arena.leaderboard.frontier import frontier
 from arena.leaderboard.results import newest_of, snapshot
 from arena.runs.models import Run

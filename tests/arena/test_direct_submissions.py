@@ -13,7 +13,7 @@ from arena.leaderboard.records import records
 from arena.runs import services
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.services.evaluations import MAX_FILES_BYTES
-from tests.arena.factories import LEASE, judge, report
+from tests.arena.factories import LEASE, hide, judge, report
 
 pytestmark = pytest.mark.django_db
 
@@ -60,7 +60,7 @@ def test_submitted_kernel_that_cannot_be_judged_breaks_and_is_not_continued(alic
 
 def test_submitted_kernel_counts_on_no_board_even_when_public(alice):
     run = judged(alice)
-    services.show_run(run, "public")
+    hide(run, "public")
     assert board().rows == [] and records() == []
 
 

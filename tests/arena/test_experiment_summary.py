@@ -9,9 +9,9 @@ import pytest
 from django.utils import timezone
 
 from arena.leaderboard.experiment_summary import experiment_summary
-from arena.runs import experiments, services
+from arena.runs import experiments
 from arena.runs.models import Experiment, Run
-from tests.arena.factories import judged_run
+from tests.arena.factories import hide, judged_run
 
 pytestmark = pytest.mark.django_db
 RELU, GELU = "relu/cpp-to-cpp", "gelu/cpp-to-cpp"
@@ -58,7 +58,7 @@ def test_hidden_run_is_not_missing(client, judged, experiment):
             for repeat in range(2):
                 judged(agent, on, 2.0, repeat=repeat)
     hidden = Run.objects.first()
-    services.show_run(hidden, "staff")
+    hide(hidden)
     page = client.get("/experiments/ab/")
     assert page.context["missing"] == 0 and page.context["summary"].judged == 7
     assert hidden.pk not in page.content.decode()
@@ -186,8 +186,8 @@ def test_experiment_page_compares_cost_and_tokens(client, judged, experiment):
     judged("new", "relu", 2.0, cost_usd=1.0, tokens=20_000)
     judged("new", "gelu", cost_usd=0.5, tokens=10_000)
     judged("old", "relu", 1.5, tokens=700)
-    ((_, ranking),) = summary(experiment).standings
-    rows = {row.agent.slug: row for row in ranking.rows}
+    (standings,) = summary(experiment).standings
+    rows = {row.agent.slug: row for row in standings.ranking.rows}
     assert (rows["new"].cost_per_solved, rows["new"].solved, rows["new"].tasks) == (1.5, 1, 2)
     assert rows["old"].unpriced
     page = client.get("/experiments/ab/").content.decode()

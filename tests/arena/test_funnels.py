@@ -38,6 +38,12 @@ def test_funnel_of_a_real_verdict_has_every_number() -> None:
     assert (found.drop, found.why, found.loses, found.noisy) == ("", "", False, True)
 
 
+def test_noisy_verdict_does_not_show_that_a_win_is_lost() -> None:
+    sure, noisy = (funnel(performance(4.0, 0.6, noisy=noisy)) for noisy in (False, True))
+    assert sure and noisy and (sure.loses, noisy.loses) == (True, False)
+    assert [line.noisy for line in noisy.lines] == [True] * len(noisy.lines)
+
+
 def test_prediction_of_the_verdict_counts_before_that_of_the_task() -> None:
     found = funnel(performance(2.0, 1.1, predicted=1.25), None, CEILINGS, 16.0)
     assert found is not None and found.predicted == 1.25

@@ -42,6 +42,12 @@ def test_run_without_a_final_verdict_has_the_judge_of_its_last_round(start):
     assert columns(run) == ("5", False)
 
 
+def test_submitted_kernel_has_the_judge_and_the_noise_of_its_only_verdict(task, hardware, alice):
+    submission = services.submit_kernel(task_slug="relu/cpp-to-cpp", source="int;", owner=alice)
+    judge(submission.evaluations.get(), report(judge_version="5", noisy=True))
+    assert columns(submission.run) == ("5", True)
+
+
 def test_run_that_submitted_nothing_has_no_judge(start):
     run = start()
     services.claim_run(run.pk, LEASE)

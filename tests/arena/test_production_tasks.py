@@ -17,7 +17,7 @@ from arena.catalog.services import sync_tasks
 from arena.errors import CannotWork, Conflict
 from arena.leaderboard.results import snapshot
 from arena.runs import services
-from arena.runs.services.runs import device_kinds, kinds_for
+from arena.runs.services.runs import kinds_for, kinds_of
 from arena.runs.submit_form import SubmitForm
 from evaluation.production.architectures import (
     FOLDER,
@@ -82,7 +82,7 @@ def test_sync_writes_a_row_of_each_task_with_limits(tasks: Path) -> None:
     public = task.version.public
     assert public["target_file"] in public["starter"] and public["seen_cases"] == []
     assert public["production"]["places"] == 5 and public["production"]["phases"]
-    assert device_kinds(task) == ("gpu", "cpu")
+    assert kinds_of(task) == ("gpu", "cpu")
 
 
 @pytest.mark.usefixtures("libraries")
@@ -95,7 +95,7 @@ def test_task_of_a_split_model_runs_on_cpus_alone(tasks: Path) -> None:
         "cpu": ["eager"],
         "gpu": ["eager"],
     }
-    assert device_kinds(task) == ("cpu",)
+    assert kinds_of(task) == ("cpu",)
 
 
 @pytest.mark.usefixtures("libraries")

@@ -26,6 +26,7 @@ def ran(task, agent, hardware):
             "agent": agent,
             "hardware": hardware,
             "status": "passed",
+            "judge_version": "6",
             "speedup": (low * high) ** 0.5,
             "ended_at": began + timedelta(hours=Run.objects.count()),
         }
@@ -64,6 +65,30 @@ def test_record_needs_a_one_percent_gap_between_intervals(ran):
     assert newest.gain == pytest.approx(second.speedup / first.speedup)
     assert older.until == second.ended_at and older.seconds == 3 * 3600
     assert newest.until is None
+
+
+def test_record_on_held_out_cases_is_compared_by_the_lower_ends(ran):
+    hidden = {"unseen_speedup": 1.5, "unseen_low": 1.2, "unseen_high": 1.8}
+    first = ran(1.2, 1.25, **hidden)
+    second = ran(1.4, 1.45, **{**hidden, "unseen_speedup": 1.4, "unseen_low": 1.3})
+    ran(1.6, 1.65, **{**hidden, "unseen_speedup": 1.7, "unseen_low": 1.31})
+    assert held() == [second.pk, first.pk]
+
+
+def test_noisy_verdict_sets_no_record(ran):
+    ran(1.5, 1.6, noisy=True)
+    assert held() == []
+
+
+def test_newer_judge_starts_records_anew_and_none_is_compared_with_another(ran):
+    old = ran(3.0, 3.1, judge_version="3")
+    ran(1.001, 1.1, judge_version="10")
+    assert held() == [old.pk], "it stands until a newer judge has a record"
+    new = ran(1.5, 1.6, judge_version="10")
+    ran(4.0, 4.1, judge_version="3")
+    newest, before = records()
+    assert (newest.run, newest.beaten, newest.until) == (new, 1.0, None)
+    assert (before.run, before.until) == (old, new.ended_at)
 
 
 def test_records_are_separate_by_hardware_and_task_version(ran, task):

@@ -12,9 +12,9 @@ from arena.catalog.models import NATIVE, REPOSITORY, Operator, Task
 from arena.catalog.services import sync_tasks
 from arena.catalog.task_folders import root_of
 from arena.leaderboard import boards
-from arena.leaderboard.boards import Filters
+from arena.leaderboard.filters import Filters
 from arena.leaderboard.results import snapshot
-from arena.runs.services.runs import device_kinds
+from arena.runs.services.runs import kinds_of
 from arena.runs.standings import rebuild
 from evaluation.repository import benchmark
 from evaluation.repository.task import load
@@ -86,7 +86,7 @@ def test_name_of_an_operator_is_refused(folders, repository):
 def test_device_of_the_task_judges_it(folders, kind):
     write(folders[0], {"repository.toml": f'device = "{kind}"\n{TOML}'})
     sync_tasks(*folders)
-    assert device_kinds(Task.objects.by_slug(SLUG).get()) == (kind,)
+    assert kinds_of(Task.objects.by_slug(SLUG).get()) == (kind,)
 
 
 def test_check_task_stores_the_admission(folders, monkeypatch):

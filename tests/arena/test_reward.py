@@ -40,6 +40,12 @@ def test_reward_of_passed_kernel_grows_strictly_within_its_bounds() -> None:
     assert all(passed(a) < passed(b) for a, b in itertools.pairwise(inside) if b > a * 1.0001)
 
 
+def test_noisy_measurement_of_a_correct_kernel_has_no_reward() -> None:
+    assert reward(Outcome("passed", lows=[2.0], noisy=True)) is None
+    assert reward(Outcome("failed", "WRONG_VALUES", "correctness", noisy=True)) == -0.5
+    assert reward(Outcome("rejected", noisy=True)) == REFUSED
+
+
 @pytest.mark.parametrize(
     ("low", "expected"),
     [

@@ -146,6 +146,14 @@ def test_submission_of_another_user_is_not_found(client, headers, alice, bob, ch
         assert client.get(SUBMISSIONS + path, headers=bearer(bob)).status_code == 200
 
 
+def test_noisy_measurement_is_judged_and_has_no_reward(client, headers):
+    found = rewarded(client, headers, report(noisy=True, judge_version="6"))
+    assert (found["verdict"], found["reward"], found["noisy"]) == ("passed", None, True)
+    assert (found["seen"]["speedup"], found["judge_version"]) == (2.0, "6")
+    found = rewarded(client, headers, report())
+    assert found["reward"] > 0 and not found["noisy"]
+
+
 def test_create_submission_needs_a_user_and_the_scope(client, alice):
     assert post(client, ASKED).status_code == 401
     assert post(client, ASKED, **bearer(alice, "read")).status_code == 403

@@ -11,13 +11,14 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, Task
-from arena.leaderboard.boards import Filters, board, results
+from arena.leaderboard.boards import board, results
+from arena.leaderboard.filters import Filters
 from arena.leaderboard.rankings import rank
 from arena.leaderboard.results import newest_of, snapshot
 from arena.runs import services
 from arena.runs.models import Experiment, Run, SpeedRecord, Standing
 from arena.runs.standings import keep_standing, rebuild, state
-from tests.arena.factories import finished, judged_run
+from tests.arena.factories import finished, hide, judged_run
 
 pytestmark = pytest.mark.django_db
 
@@ -44,7 +45,7 @@ def test_newer_run_takes_the_place_of_the_older_one(judged):
     new = judged("a", "relu", 2.0)
     repeat = judged("a", "relu", 3.0, repeat=1)
     assert standing_ids() == {new.pk, repeat.pk}
-    services.show_run(new, "staff")
+    hide(new)
     assert standing_ids() == {old.pk, repeat.pk}
     services.quarantine(old, "It is copied.")
     assert standing_ids() == {repeat.pk}
@@ -99,8 +100,21 @@ def test_open_book_agent_loses_its_records_when_it_becomes_one(judged):
     assert SpeedRecord.objects.count() == 1
 
 
+def test_run_of_a_user_never_displaces_one_of_the_arena(judged, alice, charlie, bob, client):
+    first = judged("a", "relu", 1.5, owner=alice)
+    assert standing_ids() == {first.pk}
+    mine = judged("a", "relu", 3.0)
+    for user in (alice, charlie):
+        judged("a", "relu", owner=user)  # it spends a budget of one round, and fails
+    assert standing_ids() == {mine.pk}
+    assert [row["solved"] for row in client.get("/api/v1/leaderboard").json()["rows"]] == [1.0]
+    newer = judged("a", "relu", 2.0, owner=bob)
+    assert standing_ids() == {newer.pk}, "a member of staff starts runs of the arena"
+    assert rebuild(write=False).wrong == 0
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_board_after_random_changes_equals_the_full_computation(judged, hardware, seed):
+def test_board_after_random_changes_equals_the_full_computation(judged, hardware, seed, alice):
     dice = random.Random(seed)
     devices = [hardware, Hardware.objects.create(slug="gpu", name="GPU", kind="gpu", queue="hw.g")]
     for name in ("first", "second"):
@@ -110,9 +124,9 @@ def test_board_after_random_changes_equals_the_full_computation(judged, hardware
         change = dice.random()
         runs = list(Run.objects.all())
         if change < 0.7 or not runs:
-            _judge(judged, dice, devices, today)
+            _judge(judged, dice, devices, today, dice.choice([None, None, alice]))
         elif change < 0.78:
-            services.show_run(dice.choice(runs), dice.choice(["public", "staff", "owner"]))
+            hide(dice.choice(runs), dice.choice(["public", "staff", "owner"]))
         elif change < 0.86:
             services.quarantine(dice.choice(runs), "Why not.")
         elif change < 0.88:
@@ -134,7 +148,7 @@ def test_board_after_random_changes_equals_the_full_computation(judged, hardware
         _compare(filters)
 
 
-def _judge(judged, dice, devices, today):
+def _judge(judged, dice, devices, today, owner):
     speedup = dice.choice([None, *(dice.uniform(0.5, 4.0) for _ in range(4))])
     continues = None
     by, on, device = (
@@ -152,6 +166,9 @@ def _judge(judged, dice, devices, today):
         repeat=dice.randrange(2),
         created_at=today - timedelta(days=dice.randrange(6)),
         ended_at=today + timedelta(seconds=Run.objects.count()),
+        judge_version=dice.choice(["1", "2"]),
+        owner=owner,
+        noisy=dice.random() < 0.2,
         cost_usd=dice.choice([None, 0.5]),
         tokens=dice.choice([None, 100]),
         continues=continues,
@@ -165,7 +182,8 @@ def _filters(today):
     yield Filters()
     for device in ("test-cpu", "gpu"):
         yield Filters(hardware=device)
-        yield Filters(hardware=device, generalization="gap")
+        yield Filters(hardware=device, generalization="seen")
+        yield Filters(hardware=device, judge="2")
         yield Filters(hardware=device, since=day - timedelta(days=2))
         yield Filters(hardware=device, until=day - timedelta(days=2))
         yield Filters(hardware=device, since=day - timedelta(days=4), until=day - timedelta(days=1))
@@ -181,6 +199,7 @@ def _compare(filters: Filters) -> None:
         category=filters.category,
         track=filters.track,
         experiment=filters.experiment,
+        judge=board(filters).filters.judge,
     )
     if filters.since:
         runs = runs.filter(created_at__date__gte=filters.since)
@@ -189,7 +208,7 @@ def _compare(filters: Filters) -> None:
     rows, agents = newest_of(runs), Agent.objects.in_bulk()
     kept = results(snapshot(), board(filters).filters)
     assert sorted(kept["run"].tolist()) == sorted(rows["run"].tolist()), filters
-    full = rank(rows, agents, filters.generalization)
     shown = board(filters)
-    assert (shown.size, shown.common) == (full.board, full.common)
+    full = rank(rows, agents, shown.tasks, filters.generalization)
+    assert (shown.size, shown.needed) == (full.size, full.needed)
     assert [repr(row) for row in shown.rows] == [repr(row) for row in full.rows], filters

@@ -19,7 +19,16 @@ from arena.runs import services
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.runs import end_run
 from arena.runs.standings import keep_standing
-from tests.arena.factories import LEASE, ask_for_verdict, compiled, gate, interval, judge, report
+from tests.arena.factories import (
+    LEASE,
+    ask_for_verdict,
+    compiled,
+    gate,
+    hide,
+    interval,
+    judge,
+    report,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -91,7 +100,7 @@ def test_verdicts_are_read_once_and_those_of_a_new_run_alone(worked, django_asse
 def test_verdicts_after_any_change_equal_those_read_at_once(worked):
     runs = [worked(None, 2.0), worked(1.5), worked(None)]
     verdicts(snapshot())
-    services.show_run(runs[0], "staff")
+    hide(runs[0])
     Evaluation.objects.filter(submission__run=runs[1]).update(verdict="failed", reason="CRASHED")
     keep_standing(runs[1])  # as after a run is judged again
     kept = stats()

@@ -20,7 +20,7 @@ def a_round(number: int, speedup: float | None) -> Round:
     return Round(
         number=number,
         submission=SimpleNamespace(),
-        own=SimpleNamespace(status="done", verdict="failed", reason="WRONG_VALUES"),
+        own=SimpleNamespace(status="done", verdict="failed", reason="WRONG_VALUES", noisy=False),
         final=None,
         speedup=speedup,
         low=speedup and speedup - 0.1,
@@ -58,7 +58,7 @@ def test_run_chart_gives_a_failed_round_a_mark_without_a_speedup():
 
 
 def test_run_chart_shows_the_final_verdict_at_its_round():
-    final = SimpleNamespace(speedup=1.4, low=1.3, high=1.6)
+    final = SimpleNamespace(noisy=True, speedup=1.4, low=1.3, high=1.6)
     drawn = best_by_round([dataclasses.replace(a_round(1, 1.5), final=final)])
     _, measured, judged = plotly.graph_objects.Figure(drawn).data
     assert (measured.y, judged.x, judged.y) == ((1.5,), (1,), (1.4,))

@@ -188,6 +188,7 @@ OPERATIONS: dict[str, list[tuple[str, Any, str]]] = {
     "GET /submissions/{submission_id}/reward": [("/submissions/{run}-1/reward", None, API_OWN)],
     "GET /leaderboard": [("", None, API_PUBLIC)],
     "GET /leaderboard/records": [("", None, API_PUBLIC)],
+    "GET /leaderboard/tasks": [("", None, API_PUBLIC)],
     "GET /production/architectures": [("", None, API_PUBLIC)],
     "GET /production/architectures/{name}": [
         ("/production/architectures/llama", None, API_PUBLIC),

@@ -74,12 +74,14 @@ def test_quarantined_run_and_agent_keep_their_page_with_the_reason(judged, clien
     services.quarantine(run, "It read the clock of the judge.")
     page = text_of(client, run.get_absolute_url())
     assert "In quarantine since" in page and "It read the clock of the judge." in page
-    assert "/agents/a/" not in text_of(client, "/leaderboard/")
+    board, _, disqualified = text_of(client, "/leaderboard/").partition(">Disqualified<")
+    assert "/agents/a/" not in board and "It read the clock of the judge." in disqualified
     services.release(run)
     services.quarantine(Agent.objects.get(slug="a"), "It copies others.")
     for address in ("/agents/a/", run.get_absolute_url()):
         assert "It copies others." in text_of(client, address)
-    assert "/agents/a/" not in text_of(client, "/leaderboard/")
+    board, _, disqualified = text_of(client, "/leaderboard/").partition(">Disqualified<")
+    assert "/agents/a/" not in board and "/agents/a/" in disqualified
 
 
 def test_retired_task_keeps_its_page_and_says_so(judged, client, task):
@@ -90,6 +92,8 @@ def test_retired_task_keeps_its_page_and_says_so(judged, client, task):
     page = text_of(client, "/tasks/relu/cpp-to-cpp/")
     assert "<strong>Retired.</strong>" in page and "Its results stay" in page
     assert "This task is retired" in text_of(client, run.get_absolute_url())
+    assert "/agents/a/" not in text_of(client, "/leaderboard/"), "it is in no board's set"
+    judged("a", "gelu", 2.0)
     assert "/agents/a/" in text_of(client, "/leaderboard/")
 
 

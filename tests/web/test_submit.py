@@ -10,7 +10,7 @@ from arena.leaderboard.boards import board
 from arena.leaderboard.kernels import ranked_kernels
 from arena.runs import services
 from arena.runs.models import Run
-from tests.arena.factories import judge, report
+from tests.arena.factories import hide, judge, report
 
 pytestmark = pytest.mark.django_db
 TASK = "relu/cpp-to-cpp"
@@ -22,11 +22,12 @@ def world(task, hardware) -> None:
     """A task and a device to judge it on."""
 
 
-def kernel(owner, unseen: float = 1.8, **more) -> Run:
+def kernel(owner, unseen: float = 1.8, judge_version: str = "1", **more) -> Run:
     """Return the judged run of a public kernel with a final verdict."""
     values = {"task_slug": TASK, "source": "int relu;", "scope": "final", "visibility": "public"}
     submission = services.submit_kernel(owner=owner, **values | more)
-    outcome = report(unseen=unseen, task_hash=submission.run.task_version.content_hash)
+    content_hash = submission.run.task_version.content_hash
+    outcome = report(unseen=unseen, task_hash=content_hash, judge_version=judge_version)
     judge(submission.evaluations.get(), outcome)
     return Run.objects.get(pk=submission.run_id)
 
@@ -115,7 +116,7 @@ def test_kernels_rank_by_the_held_out_interval_one_for_each_user(client, alice, 
 
 
 def test_kernels_that_do_not_count_are_on_no_board(client, alice, task):
-    services.show_run(kernel(alice), "owner")
+    hide(kernel(alice), "owner")
     submission = services.submit_kernel(
         task_slug=TASK, source="int;", owner=alice, visibility="public"
     )
@@ -125,6 +126,16 @@ def test_kernels_that_do_not_count_are_on_no_board(client, alice, task):
     TaskVersion.objects.create(task=task, content_hash="b" * 64, public={"target_file": "r.cpp"})
     assert not ranked_kernels(), "its version of the task is not the newest"
     assert "No kernel has passed" in client.get("/kernels/").content.decode()
+
+
+def test_kernels_of_each_version_of_the_judge_rank_apart(client, alice, charlie):
+    old = kernel(alice, 9.0, judge_version="9")
+    new = kernel(alice, 1.5, judge_version="10")
+    other = kernel(charlie, 2.5, judge_version="10")
+    assert [(run.pk, run.rank) for run in ranked_kernels()] == [
+        (other.pk, 1), (new.pk, 2), (old.pk, 1),
+    ]  # fmt: skip
+    assert "judge 9</span>" in client.get("/kernels/").content.decode()
 
 
 def test_kernels_of_each_device_rank_apart(client, alice, charlie, hardware):

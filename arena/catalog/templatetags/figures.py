@@ -11,9 +11,12 @@ from django import template
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from evaluation import JUDGE_VERSION
+
 register = template.Library()
 
 NOTHING = "–"
+NOISY_TITLE = "Noisy: the interval of a case stayed wide. It sets no record and earns no badge"
 NARROW_SPACE = "\u202f"
 ICONS = {
     "passed", "failed", "rejected", "disputed", "skipped", "broken", "queued", "running",
@@ -71,7 +74,7 @@ def step(speedup: float | None) -> str:
 
 @register.simple_tag
 def heat_cell(row: Any, generalization: str) -> SafeString:
-    """Return the cell of an agent and a category: its speedup, and tasks passed of those tried.
+    """Return the cell of an agent and a category: its speedup, and tasks solved of the category.
 
     A heatmap has hundreds, which is why they are not a template.
     """
@@ -79,9 +82,22 @@ def heat_cell(row: Any, generalization: str) -> SafeString:
         return SafeString('<td data-step="none">not run</td>')
     speedup = row.speedup if generalization == "seen" else row.unseen_speedup
     return SafeString(
-        f'<td data-step="{step(speedup)}">{times(speedup)}'
-        f'<span class="sub">{solved(row.solved)}/{row.tasks}</span></td>'
+        f'<td data-step="{step(speedup)}">{times(speedup)}{marks(row.noisy)}'
+        f'<span class="sub">{solved(row.solved)}/{row.size}</span></td>'
     )
+
+
+@register.simple_tag
+def marks(noisy: bool | int = False, judge: str = "") -> SafeString:
+    """Mark a figure as noisy, and as one of an older judge: the same marks wherever it is shown."""
+    found = ""
+    if noisy:
+        found += f' <span title="{NOISY_TITLE}">{verdict("noisy")}</span>'
+    if judge and judge != JUDGE_VERSION:
+        version = conditional_escape(judge)
+        why = f"Judged by version {version}; the present one, {JUDGE_VERSION}, has other rules"
+        found += f' <span class="mark" title="{why}">judge {version}</span>'
+    return SafeString(found)
 
 
 @register.filter

@@ -23,10 +23,12 @@ from arena.catalog.availability import (
     progress,
 )
 from arena.catalog.models import EXTERNAL, Agent, Harness
+from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
-from arena.leaderboard.boards import Board, Filters, boards, categories
+from arena.leaderboard.boards import Board, boards, boards_of_tracks, categories
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.results import computed, snapshot
+from arena.leaderboard.table import origin_of
 from arena.leaderboard.views.board import scale_of
 from arena.leaderboard.views.fragments import is_inserted
 from arena.leaderboard.views.home import unseen_scale
@@ -150,7 +152,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     shown = get_object_or_404(Agent, slug=slug)
     runs = Run.objects.visible_to(request.user).filter(agent=shown)
     recent = list(runs.with_names()[:MAX_RECENT_RUNS])
-    places = [(b, row) for b in boards() for row in b.rows if row.agent.pk == shown.pk]
+    places = _places(shown)
     asked = request.GET.get("hardware", "")
     chosen = [each for each in places if each[0].filters.hardware == asked]
     place = next(iter(chosen or places), None)
@@ -162,11 +164,12 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "availability": availability(shown, live_workers(), harness),
         "spent": _spent(runs).get(shown.pk, Spent()),
         "places": places,
+        "devices": list(dict.fromkeys(each.device for each, _ in places)),
         "board": place and place[0],
         "row": place and place[1],
         "places_scale": scale_of(row for _, row in places),
         "categories": strengths,
-        "scale": scale_of(row for _, row in strengths),
+        "scale": Scale.over([row for _, row in strengths], "unseen_low", "unseen_high"),
         "recent": recent,
         "recent_scale": unseen_scale(recent),
     }
@@ -200,9 +203,24 @@ def _verdicts(runs: RunQuerySet) -> list[tuple[str, str, str, int]]:
     return sorted(counted.annotate(Count("pk")), key=lambda each: (-each[-1], each))
 
 
+def _places(agent: Agent) -> list[tuple[Board, Row]]:
+    """Return the place of an agent on the board of each device.
+
+    Where it has no rank there, the boards of tracks where it has one come first.
+    """
+    found, now = [], snapshot()
+    for board in boards(origin_of(agent), now):
+        own = [(board, row) for row in board.rows if row.agent.pk == agent.pk]
+        if not any(row.rank for _, row in own):
+            of_tracks = [(b, row) for b in boards_of_tracks(board, now) for row in b.ranked]
+            own = [each for each in of_tracks if each[1].agent.pk == agent.pk] + own
+        found += own
+    return found
+
+
 def _categories(board: Board, agent: Agent) -> list[tuple[str, Row]]:
     """Return the place of an agent on the ranking of each category of a board."""
-    found = categories(Filters(hardware=board.filters.hardware))
+    found = categories(board.filters)
     return [(n, row) for n, each in found.items() for row in each.rows if row.agent.pk == agent.pk]
 
 
@@ -220,7 +238,9 @@ def _listed(
     spent: Mapping[int, Spent],
 ) -> list[Listed]:
     """Return the agents with their availability, place and spending."""
-    rows = {row.agent.pk: (row, b) for b in reversed(boards()) for row in b.rows}
+    now = snapshot()
+    every = [*boards(EXTERNAL, now)[::-1], *boards(shown=now)[::-1]]
+    rows = {row.agent.pk: (row, b) for b in every for row in b.rows}
     return [
         Listed(
             agent,

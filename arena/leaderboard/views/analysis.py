@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from arena.catalog.templatetags.figures import share
 from arena.filters import unknown_value
 from arena.leaderboard.charts import fast_p_chart
+from arena.leaderboard.filters import ARENA
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.verdict_stats import (
     SPEEDUP_THRESHOLDS,
@@ -26,8 +27,9 @@ SELECTS = (
     ("hardware", "Hardware", "All hardware"),
     ("category", "Category", "All categories"),
     ("track", "Track", "All tracks"),
+    ("judge", "Judge", "All versions of the judge"),
 )
-NAMES = {"hardware": "device"}
+NAMES = {"hardware": "device", "judge": "judge version"}
 CAPTION_THRESHOLD = 1.25
 
 
@@ -41,6 +43,7 @@ def analysis(request: HttpRequest) -> HttpResponse:
         "problems": _unknown(chosen, known),
         "chosen": chosen,
         "narrowed": any(chosen.values()),
+        "judges": shown.table.facets["judge"].values if not chosen["judge"] else [],
         "selects": [
             (label, name, every, known[name], chosen[name]) for name, label, every in SELECTS
         ],
@@ -58,9 +61,12 @@ def chosen_filters(request: HttpRequest) -> dict[str, str]:
 
 
 def verdicts_of(shown: Snapshot, chosen: Mapping[str, str]) -> Verdicts:
-    """Return the verdicts on the runs that these filters leave."""
-    found = verdicts(shown)
-    return found.of_runs(shown.table.mask(chosen)) if any(chosen.values()) else found
+    """Return the verdicts on the runs that these filters leave.
+
+    Agents that users bring are left out, unless the filter names one.
+    """
+    origin = "" if chosen.get("agent") else ARENA
+    return verdicts(shown).of_runs(shown.table.mask({**chosen, "origin": origin}))
 
 
 def stats_of(shown: Snapshot, chosen: Mapping[str, str]) -> VerdictStats:
@@ -80,6 +86,7 @@ def _known(shown: Snapshot) -> dict[str, list[tuple[str, str]]]:
         "hardware": [(slug, name) for name, slug in devices],
         "category": [(name, name) for name in sorted({each.category for each in tasks})],
         "track": [(name, name) for name in sorted({each.track for each in tasks})],
+        "judge": [(name, f"Judge {name}") for name in shown.table.facets["judge"].values],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -18,28 +19,31 @@ from django.views.decorators.http import require_safe
 from arena.catalog.models import NATIVE, ONE_SPEEDUP, PRODUCTION, REPOSITORY
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
 from arena.leaderboard.boards import (
-    FACETS,
     Board,
-    Filters,
     board,
+    boards_of_tracks,
     categories,
     options,
     results,
     unknown,
 )
 from arena.leaderboard.charts import frontier_chart, generalization_chart
+from arena.leaderboard.disqualified import disqualified
+from arena.leaderboard.filters import CHOICES, CORE, FACETS, NO_FILTERS, Filters
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.production import losses
-from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN, Row
+from arena.leaderboard.rankings import GENERALIZATIONS, Row
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.suite_scores import FAST_P, fast_p
 from arena.leaderboard.views.fragments import is_inserted
+from evaluation import JUDGE_VERSION
 
 ROWS_A_PAGE = 30
 KERNELBENCH = "kernelbench"
 """The suite whose own score a board of it shows."""
 SELECTS = (
     ("suite", "Suite", "Kernel Arena"),
+    ("level", "Level", "All levels"),
     ("category", "Category", "All categories"),
     ("track", "Track", "All tracks"),
     ("family", "Model family", "All families"),
@@ -48,6 +52,10 @@ SELECTS = (
     ("experiment", "Experiment", "All experiments"),
 )
 """Filters with a list of values: name, label and the text of no choice."""
+MAX_TASKS_LISTED = 60
+COLUMNS, COLUMNS_OF = 12, {PRODUCTION: 11, REPOSITORY: 10}
+"""Columns of the table: of a board of cases, and of the suites with a single speedup."""
+WORDS = {"generalization": "ranking by", "origin": "origin", "task_set": "task set"}
 PARTS = {
     "generalization": "Public vs held-out speedup",
     "frontier": "Cost and speedup",
@@ -64,14 +72,30 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     shown = board(asked, now)
     page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
     filters = shown.filters
-    plain = Filters(hardware=filters.hardware, generalization=filters.generalization)
+    plain = Filters(
+        hardware=filters.hardware, generalization=filters.generalization, origin=filters.origin
+    )
+    narrowed = replace(filters, judge="", task_set="") != plain
     context = {
         "board": shown,
         "rows": page.object_list,
         "table": computed(now, ("table", filters, page.number), lambda: _table(shown, page, now)),
         "page": page,
         "filters": filters,
-        "narrowed": filters != plain,
+        "narrowed": narrowed or bool(asked.judge or asked.task_set),
+        "core": filters.task_set == CORE,
+        "tasks": shown.sorted_tasks if shown.size <= MAX_TASKS_LISTED else [],
+        "elsewhere": [] if shown.ranked or narrowed else _elsewhere(shown, now),
+        "origins": [
+            (option, _address(request, origin=option.value), option.value == filters.origin)
+            for option in options(filters, "origin", now)
+        ],
+        "judges": [
+            (option, _address(request, judge=option.value), option.value == filters.judge)
+            for option in options(filters, "judge", now)
+        ],
+        "present": JUDGE_VERSION,
+        "disqualified": disqualified(now),
         "production": filters.suite == PRODUCTION,
         "repository": filters.suite == REPOSITORY,
         "problems": problems + unknown(asked, now),
@@ -82,7 +106,11 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
             if filters.suite not in ONE_SPEEDUP
         ],
         "tabs": [
-            (option, _address(request, hardware=option.value), option.value == filters.hardware)
+            (
+                option,
+                _address(request, hardware=option.value, judge=""),
+                option.value == filters.hardware,
+            )
             for option in options(filters, "hardware", now)
         ],
         "clear": _address_of(plain),
@@ -108,19 +136,23 @@ def part(request: HttpRequest, name: str) -> HttpResponse:
 
 def filters_of(request: HttpRequest) -> tuple[Filters, list[str]]:
     """Return the filters of the query string, and what is wrong with the others."""
-    chosen: dict[str, Any] = {name: request.GET.get(name, "").replace("\0", "") for name in FACETS}
-    chosen["suite"] = chosen["suite"] or NATIVE
+    chosen: dict[str, Any] = {}
     problems = []
+    for name in FACETS:
+        chosen[name] = request.GET.get(name, "").replace("\0", "") or getattr(NO_FILTERS, name)
     for name, label in (("since", "From"), ("until", "To")):
         text = request.GET.get(name, "")
         chosen[name] = _date(text)
         if text and chosen[name] is None:
             problems.append(f"{label} is “{text[:40]}”, which is no date: write YYYY-MM-DD.")
-    by = request.GET.get("generalization", "")
-    if by and by not in GENERALIZATIONS:
-        known = ", ".join(GENERALIZATIONS)
-        problems.append(f"There is no ranking by “{by[:40]}”. Known: {known}.")
-    return Filters(**chosen, generalization=by if by in GENERALIZATIONS else UNSEEN), problems
+    for name, known in CHOICES.items():
+        chosen[name] = request.GET.get(name, "") or getattr(NO_FILTERS, name)
+        if chosen[name] not in known:
+            listed = ", ".join(each for each in known if each)
+            what = WORDS[name]
+            problems.append(f"There is no {what} “{chosen[name][:40]}”. Known: {listed}.")
+            chosen[name] = getattr(NO_FILTERS, name)
+    return Filters(**chosen), problems
 
 
 def generalization_caption(rows: list[Row]) -> str:
@@ -140,15 +172,21 @@ def frontier_caption(shown: Frontier) -> str:
     def spent(value: float) -> str:
         return money(value) if shown.unit == "usd" else f"{tokens(value)} tokens"
 
-    cheapest = f"{first.row.agent.title}, {times(first.speedup)} for {spent(first.spent)}"
+    cheapest = f"{first.row.agent.title}, {times(first.row.set_speedup)} for {spent(first.spent)}"
     if first is last:
         return f"Lowest cost and highest speedup: {cheapest} per solved task."
-    fastest = f"{last.row.agent.title}, {times(last.speedup)} for {spent(last.spent)}"
+    fastest = f"{last.row.agent.title}, {times(last.row.set_speedup)} for {spent(last.spent)}"
     return f"Cheapest per solved task: {cheapest}. Fastest: {fastest}."
 
 
 def scale_of(rows: Iterable[Row]) -> Scale:
-    return Scale.over(rows, "unseen_low", "unseen_high")
+    return Scale.over(rows, "set_low", "set_high")
+
+
+def _elsewhere(shown: Board, now: Snapshot) -> list[tuple[Board, str]]:
+    """Return the boards of single tracks that have a rank, with their addresses."""
+    return [(each, _address_of(replace(each.filters, judge="", task_set="")))
+            for each in boards_of_tracks(shown, now)]  # fmt: skip
 
 
 def _table(shown: Board, page: Page[Row], now: Snapshot) -> SafeString:
@@ -156,13 +194,17 @@ def _table(shown: Board, page: Page[Row], now: Snapshot) -> SafeString:
     rows = list(page.object_list)
     production = shown.filters.suite == PRODUCTION
     losing = losses(now, shown.filters) if production else {}
+    spent = any(row.tokens is not None or row.cost is not None for row in shown.rows)
     context = {
         "rows": rows,
+        "board": shown,
         "lines": [(row, losing.get(row.agent.pk, 0)) for row in rows],
         "production": production,
         "repository": shown.filters.suite == REPOSITORY,
         "scale": scale_of(rows),
-        "spent": any(row.tokens is not None or row.cost is not None for row in shown.rows),
+        "spent": spent,
+        "needed": shown.needed,
+        "columns": COLUMNS_OF.get(shown.filters.suite, COLUMNS) + spent,
     }
     return render_to_string("leaderboard/table.html", context)
 
@@ -174,7 +216,7 @@ def _selects(
     found = []
     for name, label, every in SELECTS:
         listed = [each for each in options(filters, name, now) if each.value != NATIVE]
-        if listed:
+        if listed and (name != "level" or filters.suite != NATIVE or filters.level):
             choices = [(option.value, f"{option.label} ({option.count})") for option in listed]
             found.append((label, name, every, choices, getattr(filters, name)))
     return found
@@ -183,7 +225,7 @@ def _selects(
 def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
     """Return name, title and address of the parts that have something to show."""
     names = ["generalization"] if shown.filters.suite not in ONE_SPEEDUP else []
-    if frontier(shown.rows, shown.filters.generalization):
+    if frontier(shown.rows):
         names.append("frontier")
     if (
         len({option.value for option in options(shown.filters, "category", now) if option.count})
@@ -205,7 +247,7 @@ def _generalization(request: HttpRequest, shown: Board) -> dict[str, Any]:
 
 
 def _frontier(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    costs = frontier(shown.rows, shown.filters.generalization)
+    costs = frontier(shown.rows)
     if costs is None:
         return {"frontier": None}
     return {
@@ -217,7 +259,8 @@ def _frontier(request: HttpRequest, shown: Board) -> dict[str, Any]:
 
 def _fast_p(request: HttpRequest, shown: Board) -> dict[str, Any]:
     now = snapshot()
-    return {"scores": fast_p(results(now, shown.filters), now.agents), "thresholds": FAST_P}
+    scores = fast_p(results(now, shown.filters), now.agents, shown.tasks)
+    return {"scores": scores, "thresholds": FAST_P}
 
 
 def _categories(request: HttpRequest, shown: Board) -> dict[str, Any]:
@@ -252,14 +295,16 @@ def _address(request: HttpRequest, **changes: str) -> str:
     query.pop("page", None)
     for name, value in changes.items():
         query[name] = value
+        if not value:
+            del query[name]
     return f"{reverse('leaderboard')}?{query.urlencode()}"
 
 
 def _address_of(filters: Filters, base: str = "") -> str:
     """Return the address of a board, or of a part of it."""
     query = QueryDict(mutable=True)
-    for name in (*FACETS, "generalization", "since", "until"):
+    for name in (*FACETS, *CHOICES, "since", "until"):
         value = getattr(filters, name)
-        if value and value != getattr(Filters(), name):
+        if value and value != getattr(NO_FILTERS, name):
             query[name] = str(value)
     return f"{base or reverse('leaderboard')}?{query.urlencode()}"

@@ -47,7 +47,7 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
     runs = Run.objects.visible_to(request.user).with_names().filter(experiment=shown)
     plan = experiments.plan_of(shown)
     summary = experiment_summary(runs, plan)
-    rows = [row for _, ranking in summary.standings for row in ranking.rows]
+    rows = [row for each in summary.standings for row in each.ranking.rows]
     context = {
         "interrupted": experiments.interrupted(shown, request.user).count(),
         "board_scale": scale_of(rows),

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from arena.catalog.models import Task
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.ablation import ablation_tables
-from arena.leaderboard.boards import boards
+from arena.leaderboard.boards import Board, boards, boards_of_tracks
 from arena.leaderboard.records import records
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.views.board import scale_of
@@ -25,6 +25,7 @@ from arena.runs.querysets import RunQuerySet
 from arena.runs.reward import FORMULA
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
+MAX_LEADERS = 3
 MAX_NEWEST_RUNS = 8
 MAX_NEWEST_RECORDS = 5
 MAX_ACTIVE_RUNS = 12
@@ -60,13 +61,19 @@ def unseen_scale(runs: Sequence[Run]) -> Scale:
 
 def _leaders() -> SafeString:
     """Return the leaders of each device as HTML, which is the same until a result changes."""
-    found = boards()
-    leaders = [[row for row in board.rows if row.rank][:3] for board in found]
+    now = snapshot()
+    found = [_with_ranks(board, now) for board in boards(shown=now)]
+    leaders = [(board, (board.ranked or board.rows)[:MAX_LEADERS]) for board in found]
     context = {
-        "boards": [(b.device, rows, b.common) for b, rows in zip(found, leaders, strict=True)],
-        "scale": scale_of(row for rows in leaders for row in rows),
+        "boards": leaders,
+        "scale": scale_of(row for _, rows in leaders for row in rows),
     }
     return render_to_string("parts/leaders.html", context) if found else SafeString("")
+
+
+def _with_ranks(board: Board, now: Snapshot) -> Board:
+    """Return a board, or where no agent has a rank on it, the first of a single track with one."""
+    return board if board.ranked else next(iter(boards_of_tracks(board, now)), board)
 
 
 def _records() -> SafeString | str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -13,11 +12,12 @@ from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
-from arena.catalog.models import NATIVE, PRODUCTION, Agent, Task, TaskQuerySet
+from arena.catalog.models import NATIVE, PRODUCTION, Task, TaskQuerySet
 from arena.catalog.repositories import BRIEF
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
-from arena.leaderboard.boards import Filters, leaders, options
+from arena.leaderboard.boards import leaders, options
+from arena.leaderboard.filters import Filters
 from arena.leaderboard.records import Record, newest_records, runs_with_rounds
 from arena.leaderboard.results import snapshot
 from arena.leaderboard.views.home import unseen_scale
@@ -31,17 +31,6 @@ from arena.runs.states import RUN_JUDGED
 MAX_RECENT_RUNS = 10
 MAX_RECORDS = 10
 TASKS_A_PAGE = 50
-
-
-@dataclass(frozen=True)
-class Fastest:
-    """The fastest result of a task on a device, on held-out cases."""
-
-    run: str
-    agent: Agent
-    speedup: float
-    low: float
-    high: float
 
 
 @require_safe
@@ -63,7 +52,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     listed = []
     for task in page.object_list:
         best = fastest.get(task.pk)
-        listed.append((task, best and Fastest(best[0], agents[best[1]], *best[2:])))
+        listed.append((task, best, best and agents[best.agent]))
     selects = [
         (label, name, every, _choices(published, name), chosen[name])
         for label, name, every in (
@@ -81,7 +70,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     context = {
         "page": page,
         "listed": listed,
-        "scale": Scale.over([fastest for _, fastest in listed if fastest]),
+        "scale": Scale.over([best for _, best, _ in listed if best]),
         "words": words,
         "chosen": chosen,
         "selects": selects,

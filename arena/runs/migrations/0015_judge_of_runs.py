@@ -1,7 +1,7 @@
 from typing import Any
 
 from django.db import migrations, models
-from django.db.models import Exists, OuterRef, Subquery
+from django.db.models import OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
 
@@ -12,15 +12,14 @@ def name_judges(apps: Any, schema_editor: Any) -> None:
     finals = judged.filter(scope="final").order_by("-submission__round")
     rounds = judged.filter(scope="round").order_by("-submission__round")
     ended = Run.objects.filter(status__in=("passed", "failed"))
-    ended.update(
-        judge_version=Coalesce(
-            Subquery(finals.values("judge_version")[:1]),
-            Subquery(rounds.values("judge_version")[:1]),
-            models.Value(""),
-        )
-    )
-    noisy = finals.filter(verdict="passed", noisy=True)
-    ended.filter(Exists(noisy), status="passed").update(noisy=True)
+
+
+    def of_verdict(column: str, otherwise: Any) -> Coalesce:
+        found = [Subquery(each.values(column)[:1]) for each in (finals, rounds)]
+        return Coalesce(*found, models.Value(otherwise))
+
+    ended.update(judge_version=of_verdict("judge_version", ""))
+    ended.filter(status="passed").update(noisy=of_verdict("noisy", False))
 
 
 class Migration(migrations.Migration):

@@ -15,7 +15,7 @@ from arena.errors import QuotaExceeded, UserError
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.quotas import FINALS, KERNELS, check_day, lock_owner
 from arena.runs.services.evaluations import request_evaluation, submit
-from arena.runs.services.runs import device_kinds, find_hardware, task_version
+from arena.runs.services.runs import find_hardware, kinds_of, task_version
 from arena.runs.states import EvaluationStatus, RunStatus, Scope, Visibility
 
 JUDGED_LATELY = 20
@@ -46,7 +46,7 @@ def submit_kernel(
     if visibility not in (Visibility.OWNER, Visibility.PUBLIC):
         raise UserError(f"Unknown visibility {visibility!r}.", "One of owner, public.")
     version = task_version(task_slug)
-    hardware = find_hardware(hardware_slug, device_kinds(version.task), "this task")
+    hardware = find_hardware(hardware_slug, kinds_of(version.task), "this task")
     with transaction.atomic():
         lock_owner(owner)
         _check_quota(owner, hardware)

@@ -27,9 +27,9 @@ from arena.runs.services.runs import (
     check_quota,
     check_visibility,
     checked_budget,
-    device_kinds,
     end_run,
     find_hardware,
+    kinds_of,
     record_status,
     task_version,
 )
@@ -80,7 +80,7 @@ def start_external_run(
     """
     check_visibility(visibility, owner)
     version = task_version(task_slug)
-    hardware = find_hardware(hardware_slug, device_kinds(version.task), "this task")
+    hardware = find_hardware(hardware_slug, kinds_of(version.task), "this task")
     if unknown := [limit for limit in budget or () if limit not in LIMITS]:
         raise UserError(f"Unknown budget {unknown[0]!r}.", f"One of {', '.join(LIMITS)}.")
     with transaction.atomic():

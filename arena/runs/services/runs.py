@@ -16,8 +16,9 @@ from django.utils import timezone
 from arena import queue, sockets
 from arena.accounts.models import User
 from arena.audit.services import record_of_staff
+from arena.catalog.device_kinds import device_kinds
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
-from arena.catalog.production import is_split, unavailable
+from arena.catalog.production import unavailable
 from arena.errors import (
     CannotJudge,
     CannotWork,
@@ -43,7 +44,6 @@ from arena.runs.states import (
     Visibility,
 )
 from arena.runs.trace.recording import note
-from evaluation.languages import languages
 
 _START_A_WORKER = "Start a worker: it registers what it finds."
 BUDGET = {"rounds": 12, "seconds": 300}
@@ -176,10 +176,10 @@ def cancel_run(run: Run, user: User | None) -> Run:
     return run
 
 
-def show_run(run: Run, visibility: str) -> None:
-    """Set the visibility of a run; a run that is not public counts on no board."""
+def show_run(run: Run) -> None:
+    """Show a run to everybody; boards count it from now on."""
     with transaction.atomic():
-        Run.objects.filter(pk=run.pk).update(visibility=visibility)
+        Run.objects.filter(pk=run.pk).update(visibility=Visibility.PUBLIC)
         keep_standing(run)
         sockets.nudge(sockets.BOARD)
 
@@ -265,14 +265,10 @@ def _check_model(agent: Agent, owner: User | None) -> None:
         )
 
 
-def device_kinds(task: Task) -> tuple[str, ...]:
+def kinds_of(task: Task) -> tuple[str, ...]:
     """Return the kinds of device that can judge a task, best first."""
-    if task.is_repository and task.version:
-        return (task.version.public["kind"],)
-    if task.is_production and task.version and is_split(task.version):
-        return ("cpu",)
-    target = task.track.partition("-to-")[2]
-    return languages()[target].kinds if target in languages() else ("gpu", "cpu")
+    version = task.version if task.has_one_speedup else None
+    return device_kinds(task.track, version.public if version else {})
 
 
 def kinds_for(agent: Agent, task: Task) -> list[str]:
@@ -283,7 +279,7 @@ def kinds_for(agent: Agent, task: Task) -> list[str]:
     if agent.tasks and not any(fnmatchcase(task.slug, pattern) for pattern in agent.tasks):
         others = ", ".join(agent.tasks)
         raise CannotWork(f"{agent.title} does not work on {task.slug}.", f"It works on {others}.")
-    kinds = [kind for kind in device_kinds(task) if not agent.kinds or kind in agent.kinds]
+    kinds = [kind for kind in kinds_of(task) if not agent.kinds or kind in agent.kinds]
     if not kinds:
         raise CannotWork(f"{agent.title} does not work for what judges {task.slug}.")
     return kinds

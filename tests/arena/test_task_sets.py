@@ -1,0 +1,124 @@
+"""Tests of the declared set of tasks of a board."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from arena.catalog.models import Operator, Task
+from arena.leaderboard.boards import board
+from arena.leaderboard.filters import Filters
+from arena.leaderboard.task_sets import core_tasks
+from arena.runs.models import Experiment
+from evaluation.languages import languages
+from evaluation.tasks.spec import folder_of
+from evaluation.tasks.toml_reader import read_text
+from evaluation.tracks.load import load_tasks
+from tests.arena.factories import judged_run
+
+ROOT = Path(__file__).resolve().parents[2]
+CATEGORIES = {
+    "Activation", "Convolution", "Fusion", "Index", "LinearAlgebra", "Loss", "Math",
+    "MatrixMultiply", "Normalization", "Optimizer", "Pooling", "Quantization", "Random", "Reduce",
+    "SpatialOps",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_core_set_has_forty_tasks_of_every_category_that_the_device_judges(kind):
+    slugs = core_tasks()[kind]
+    assert len(slugs) == 40
+    found = set()
+    for slug in slugs:
+        operator, _, track = slug.partition("/")
+        tasks = {task.track.slug: task for task in load_tasks(folder_of(ROOT / "tasks", operator))}
+        assert kind in languages()[tasks[track].track.target].kinds, slug
+        found.add(tasks[track].operator.category)
+    assert found == CATEGORIES
+
+
+def publish(*slugs: str, **operator: object) -> None:
+    for slug in slugs:
+        name, _, track = slug.partition("/")
+        values = {"title": name, "category": "Math", "level": 1, "prompt": "", **operator}
+        made, _ = Operator.objects.get_or_create(slug=name, defaults=values)
+        Task.objects.create(operator=made, track=track, status="published")
+
+
+def slugs_of(**filters: str) -> list[str]:
+    return [task.slug for task in board(Filters(**filters)).sorted_tasks]
+
+
+def test_set_is_the_core_and_with_a_filter_every_task_that_it_selects(hardware, db):
+    core = sorted(core_tasks()["cpu"])
+    publish(*core, "other/torch-to-cpp", "other/torch-to-cuda")
+    assert slugs_of() == core
+    assert slugs_of(task_set="all") == sorted([*core, "other/torch-to-cpp"]), "a CPU runs no CUDA"
+    cpp = [slug for slug in core if slug.endswith("/cpp-to-cpp")]
+    assert slugs_of(track="cpp-to-cpp") == cpp and len(cpp) == 6
+    assert "other/torch-to-cpp" in slugs_of(track="torch-to-cpp")
+    assert "other/torch-to-cpp" not in slugs_of(track="torch-to-cpp", task_set="core")
+
+
+def test_set_has_no_draft_no_retired_task_and_none_whose_files_are_gone(hardware, db):
+    publish("a/cpp-to-cpp", "b/cpp-to-cpp", "c/cpp-to-cpp", "d/cpp-to-cpp")
+    Task.objects.filter(operator__slug="b").update(status="retired")
+    Task.objects.filter(operator__slug="c").update(status="draft")
+    Task.objects.filter(operator__slug="d").update(in_tree=False)
+    assert slugs_of() == ["a/cpp-to-cpp"]
+
+
+def test_catalogue_without_most_of_the_core_has_every_task_in_its_set(hardware, db):
+    core = sorted(core_tasks()["cpu"])
+    publish(*core[:19], "other/cpp-to-cpp")
+    assert board().filters.task_set == "all" and len(slugs_of()) == 20
+    publish(core[19])
+    assert board().filters.task_set == "core" and slugs_of() == core[:20]
+
+
+def test_set_of_a_suite_has_levels(hardware, db):
+    publish("k1/torch-to-torch", "k2/torch-to-torch", suite="kernelbench", level=1)
+    publish("k3/torch-to-torch", suite="kernelbench", level=2)
+    publish("own/torch-to-torch")
+    assert slugs_of() == ["own/torch-to-torch"]
+    assert len(slugs_of(suite="kernelbench")) == 3
+    assert slugs_of(suite="kernelbench", level="2") == ["k3/torch-to-torch"]
+
+
+def test_set_depends_on_no_result(hardware, db, client):
+    publish("a/cpp-to-cpp", "b/cpp-to-cpp")
+    before = slugs_of()
+    judged_run("agent", "a", 2.0, hardware=hardware)
+    judged_run("agent", "c", 2.0, hardware=hardware)  # which publishes a third task
+    assert slugs_of() == [*before, "c/cpp-to-cpp"]
+    listed = client.get("/api/v1/leaderboard/tasks?hardware=test-cpu").json()
+    assert listed == slugs_of()
+    page = client.get("/leaderboard/").content.decode()
+    assert "The 3 tasks of this board" in page and "/tasks/b/cpp-to-cpp/" in page
+
+
+def test_set_of_an_experiment_is_that_of_its_plan_else_of_its_runs(hardware, db):
+    publish("a/cpp-to-cpp", "b/cpp-to-cpp", "c/cpp-to-cpp", "d/cpp-to-cpp")
+    plan = {"slug": "x", "title": "X", "agents": [{"agent": "one"}]}
+    plan["tasks"] = ["a/cpp-to-cpp", "b/cpp-to-cpp"]
+    planned = Experiment.objects.create(slug="planned", title="X", plan=plan)
+    free = Experiment.objects.create(slug="free", title="Y")
+    judged_run("one", "a", 2.0, hardware=hardware, experiment=planned)
+    judged_run("one", "d", 2.0, hardware=hardware, experiment=free)
+    Task.objects.filter(operator__slug="b").update(status="retired")
+    assert slugs_of(experiment="planned") == ["a/cpp-to-cpp", "b/cpp-to-cpp"]
+    assert slugs_of(experiment="free") == ["d/cpp-to-cpp"]
+
+
+def test_core_file_names_the_category_of_each_group():
+    """The comments of the file are what a reader goes by."""
+    category = ""
+    for line in read_text(ROOT / "arena/leaderboard/core.toml").splitlines():
+        name, _, comment = line.strip().partition(",")
+        if not name.startswith('"'):
+            category = ""
+            continue
+        category = comment.strip().removeprefix("#").split(",")[0].strip() or category
+        operator = load_tasks(folder_of(ROOT / "tasks", name.strip('"')))[0].operator
+        assert operator.category == category, line
