@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.contrib.auth import get_user
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest
 from django.urls import reverse
 from ninja.security import HttpBearer, SessionAuth
 
-from arena.accounts.models import ApiToken, Scope, User
+from arena.accounts.models import ApiToken, Scope, User, Viewer
 from arena.errors import Forbidden, Unauthorized
 
 
@@ -65,6 +67,17 @@ class AnyoneAuth:
 
     def __call__(self, request: HttpRequest) -> User | AnonymousUser:
         return request.user
+
+
+def user_of_session(key: str) -> Viewer:
+    """Return the user of a session as a new request would find it: it may have ended since.
+
+    A change of the password ends the sessions from before it, and a user may be deactivated.
+    """
+    request = HttpRequest()
+    request.session = SessionStore(key)
+    found = get_user(request)
+    return found if isinstance(found, User) else AnonymousUser()
 
 
 def signed_in(request: HttpRequest) -> User:

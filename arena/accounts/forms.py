@@ -68,7 +68,7 @@ class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptab
         return super().clean() or self.cleaned_data
 
 
-class PasswordForm(PasswordChangeForm):  # type: ignore[type-arg]  # nor is this
+class PasswordForm(PasswordChangeForm):
     """Django's form of a new password, which also revokes the tokens: who had one may have both."""
 
     revoke_tokens = forms.BooleanField(

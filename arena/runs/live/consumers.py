@@ -25,9 +25,9 @@ async def run(scope: Scope, receive: Receive, send: Send) -> None:
     if audience is None:
         await nowhere(scope, receive, send)
     else:
-        name, viewer = audience
-        make = partial(feeds.RunFeed, run_id, viewer)
-        await _join(receive, send, (run_id, name), make, USAGE)
+        make = partial(feeds.RunFeed, run_id, audience)
+        session = scope["session"].session_key or ""
+        await _join(receive, send, (run_id, audience.name), make, USAGE, session)
 
 
 async def board(scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,6 +48,7 @@ async def _join(
     key: Hashable,
     make: Callable[[feeds.Reader], feeds.Feed],
     usage: str = "",
+    session: str = "",
 ) -> None:
     async def send_if_open(message: dict[str, Any]) -> None:
         """Send to a page, unless it has gone: `receive` is about to say so, and others stay."""
@@ -62,7 +63,7 @@ async def _join(
 
     await receive()
     await send({"type": "websocket.accept"})
-    watcher = feeds.Watcher(send_text, close)
+    watcher = feeds.Watcher(send_text, close, session)
     hub = feeds.hub()
     feed = hub.join(watcher, key, make)
     try:

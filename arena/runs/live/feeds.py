@@ -29,6 +29,7 @@ from django.db import connections
 from django.template.loader import render_to_string
 
 from arena import sockets
+from arena.accounts.auth import user_of_session
 from arena.accounts.models import Viewer
 from arena.runs.models import Event, Run
 from arena.runs.states import RUN_ACTIVE
@@ -42,6 +43,7 @@ MAX_BOARD_SECONDS = 10.0
 MAX_SENDS_IN_A_ROW = 25  # then requests and other feeds have their turn
 FLUSH_ROUNDS = 2  # of the event loop, in which the server writes what it was given
 MAX_PARTS_SHARE = 0.04  # of the time of a feed, for rendering parts
+ACCESS_ENDED = 4403
 NOT_FOUND = 4404
 INTERNAL_ERROR = 1011
 
@@ -59,6 +61,8 @@ class Pace:
     idle_parts_seconds: float = 10.0
     """Without events: a place in a queue changes all the same."""
     max_unseen_characters: int = 512 * 1024
+    access_seconds: float = 30.0
+    """After this time it is checked again that each viewer may still see the run."""
 
 
 @dataclass(eq=False)
@@ -70,6 +74,8 @@ class Watcher:
 
     send: Callable[[str], Awaitable[None]]
     close: Callable[[int], Awaitable[None]]
+    session: str = ""
+    """Key of the session that it was opened with."""
     joined_at: float = field(default_factory=time.monotonic)
     needs_cursor: bool = True
     needs_parts: bool = True
@@ -244,28 +250,39 @@ class News:
     status: str
 
 
-@database_sync_to_async
-def audience_of(user: Viewer, run_id: str) -> tuple[str, Viewer] | None:
-    """Return the viewers that see a run alike, by name and with one of them as their example.
+@dataclass(frozen=True)
+class Audience:
+    """Viewers that see a run alike, with one of them as their example."""
 
-    Returns: None for a user who cannot see the run.
-    """
-    public = ("public", AnonymousUser())
-    for name, viewer in [("staff", user)] if user.is_staff else [public, (f"user {user.pk}", user)]:
-        if Run.objects.visible_to(viewer).filter(pk=run_id).exists():
-            return name, viewer
+    name: str
+    viewer: Viewer
+
+
+PUBLIC = Audience("public", AnonymousUser())
+
+
+def audience(user: Viewer, run_id: str) -> Audience | None:
+    """Return the audience of a user; None for one who cannot see the run."""
+    own = Audience("staff" if user.is_staff else f"user {user.pk}", user)
+    for each in [own] if user.is_staff else [PUBLIC, own]:
+        if Run.objects.visible_to(each.viewer).filter(pk=run_id).exists():
+            return each
     return None
+
+
+audience_of = database_sync_to_async(audience)
 
 
 class RunFeed(Feed):
     """Sends the rows of a run and the parts of its summary to viewers who see it alike."""
 
-    def __init__(self, run_id: str, viewer: Viewer, reader: Reader) -> None:
+    def __init__(self, run_id: str, audience: Audience, reader: Reader) -> None:
         super().__init__(sockets.run_group(run_id))
         self.pace = hub().pace
         self.reader = reader
         self.run_id = run_id
-        self.viewer = viewer
+        self.audience = audience
+        self.checked_at = time.monotonic()
         self.parts: dict[str, str] = {}
         self.parts_at = float("-inf")
         self.parts_took = 0.0
@@ -281,6 +298,7 @@ class RunFeed(Feed):
         changed: dict[str, str] = {}
         while True:
             began = time.monotonic()
+            await self._close_former()
             news = await self.reader.run(self._read, cursor)
             if news is None:
                 return NOT_FOUND
@@ -301,6 +319,24 @@ class RunFeed(Feed):
                 await self.wait(min(self.pace.tick_seconds, self._parts_due_in()))
             spent = time.monotonic() - began
             await asyncio.sleep(max(0.0, MIN_FRAME_SECONDS - spent))
+
+    async def _close_former(self) -> None:
+        """Close the sockets whose user has logged out or may see the run no more.
+
+        A page then connects again, and joins the audience that it belongs to now, if any.
+        """
+        due = time.monotonic() - self.checked_at >= self.pace.access_seconds
+        if self.audience.name == PUBLIC.name or not due:
+            return
+        self.checked_at = time.monotonic()
+        for watcher in list(self.watchers):
+            if not await self.reader.run(self._belongs_here, watcher.session):
+                self.watchers.discard(watcher)
+                await watcher.close(ACCESS_ENDED)
+
+    def _belongs_here(self, session: str) -> bool:
+        found = audience(user_of_session(session), self.run_id)
+        return found is not None and found.name == self.audience.name
 
     async def _send(self, frame: dict[str, Any], changed: dict[str, str], is_new: bool) -> None:
         """Send a frame: with all parts to those that lack them, to others with the changed ones."""
@@ -340,7 +376,7 @@ class RunFeed(Feed):
         return changed
 
     def _read(self, after: int | None) -> News | None:
-        visible = Run.objects.visible_to(self.viewer).filter(pk=self.run_id)
+        visible = Run.objects.visible_to(self.audience.viewer).filter(pk=self.run_id)
         for last_seq, status in visible.values_list("last_seq", "status"):
             if after is None or after >= last_seq:
                 return News("", last_seq, last_seq, status)
@@ -352,7 +388,7 @@ class RunFeed(Feed):
 
     def _render(self) -> dict[str, str]:
         began = time.monotonic()
-        run = shown_runs(self.viewer).filter(pk=self.run_id).first()
+        run = shown_runs(self.audience.viewer).filter(pk=self.run_id).first()
         parts = parts_of(run) if run else {}
         self.parts_took = time.monotonic() - began
         return parts
