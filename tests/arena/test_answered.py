@@ -16,7 +16,7 @@ from arena.runs.answered import is_other
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
 from arena.runs.transfer import results
-from tests.arena.factories import LEASE, ask_for_verdict, judge, report
+from tests.arena.factories import LEASE, ask_for_verdict, hide, judge, report
 
 pytestmark = pytest.mark.django_db
 ASKED, ANSWERED = "qwen3-coder", "qwen2.5-coder"
@@ -154,10 +154,10 @@ def test_run_that_the_model_itself_answered_has_no_notice(client, ended, agent, 
 
 def test_agent_is_shown_by_the_runs_that_count(ended, agent):
     first = ended(ANSWERED)
-    services.show_run(first, "owner")
+    hide(first, "owner")
     agent.refresh_from_db()
     assert agent.answered_by == ""
-    services.show_run(first, "public")
+    hide(first, "public")
     agent.refresh_from_db()
     assert agent.answered_by == ANSWERED
 
@@ -193,7 +193,7 @@ def test_import_of_a_run_names_what_answered(ended, agent, tmp_path):
 def test_migration_fills_the_columns_of_runs_that_are_there(ended, agent):
     ended(ANSWERED)
     ended(ASKED, repeat=1)
-    services.show_run(ended("third-model", repeat=2), "owner")
+    hide(ended("third-model", repeat=2), "owner")
     Run.objects.update(answered_by="")
     Agent.objects.update(answered_by="")
     import_module("arena.runs.migrations.0017_answered_by").name_models(apps, None)
