@@ -138,6 +138,7 @@ def test_model_with_two_kernels_is_checked_and_timed(
 
 
 @pytest.mark.slow
+@pytest.mark.serial
 def test_kernels_that_clash_are_named(cache: Path, server: ForkServer) -> None:
     """Operators of PyTorch have one name for each process.
 

@@ -19,7 +19,7 @@ from evaluation.production.phases import extent
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.serial]
 TASK, SUM = "llama_tp_mlp", "dist.all_reduce(result)"
 HONEST = (Path(__file__).parent / "candidates/rank_mlp.py").read_text()
 

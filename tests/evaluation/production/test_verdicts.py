@@ -18,13 +18,15 @@ from evaluation.production.session import LiveSession
 from evaluation.production.windows import ModelWindows
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
+from tests.costs import used as processor_seconds
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(900)]
 CANDIDATES = Path(__file__).parent / "candidates"
 EAGER, FINAL = (extent(CPU, final, "llama") for final in (False, True))
 MAX_SECONDS = 90
-MAX_VERDICTS = 3
-"""Verdicts until an interval shows a loss of a third: on a busy machine some are too wide."""
+"""Processor time of one verdict, which other work on the machine does not lengthen."""
+MAX_VERDICTS = 5
+"""Verdicts until one has a gain alone and an interval below 1: on a busy machine some have not."""
 MAX_GAIN = 1.01
 """Speedup that a trick may have."""
 
@@ -58,8 +60,11 @@ def judged(
 ) -> Report:
     architecture, task = find_task(name)
     part = Part(task, {task.target_file: (CANDIDATES / f"{candidate}.py").read_text()})
+    before = processor_seconds()
     report = production.judge(architecture, [part], CPU, cache, measured, fork_server=fork_server)
-    print(f"{name} {candidate}: {report.message}")
+    took = processor_seconds() - before
+    print(f"{name} {candidate}: {report.message} [{took:.1f} s of processor time]")
+    assert took < MAX_SECONDS
     assert report.verdict is not Verdict.BROKEN, report.gates[-1].private
     return report
 
@@ -75,7 +80,6 @@ def compile_baseline(name: str, cache: Path, fork_server: ForkServer) -> None:
         memory.close()
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize(
     ("task", "candidate"),
     [
@@ -94,16 +98,26 @@ def test_honest_candidate_passes_every_gate(
         GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS, GateName.PERFORMANCE,
     ]  # fmt: skip
     assert report.seen is not None
-    assert report.seconds["total"] < MAX_SECONDS
     detail = report.gates[-1].detail
     assert "compile" in detail["regimes"][find_task(task)[0].phases[-1]]
     assert detail["not_compiled"] == []
     assert detail["reported"]["candidate"]["graph_breaks"] == 0
 
 
-@pytest.mark.serial
+def judged_until_clear(
+    name: str, candidate: str, cache: Path, fork_server: ForkServer, measured: Extent
+) -> Report:
+    """Return a verdict that shows a gain alone and a loss deployed, or the last of MAX_VERDICTS."""
+    for _ in range(MAX_VERDICTS):
+        report = judged(name, candidate, cache, fork_server, measured)
+        detail = report.gates[-1].detail
+        if report.seen is None or (report.seen.high < 1 < detail["isolated"]):
+            break
+    return report
+
+
 def test_norm_that_wins_alone_loses_in_the_model(cache: Path, fork_server: ForkServer) -> None:
-    report = judged("llama_rms_norm", "warmed_norm", cache, fork_server)
+    report = judged_until_clear("llama_rms_norm", "warmed_norm", cache, fork_server, EAGER)
     assert_wins_alone_and_loses_deployed(report)
 
 
@@ -116,21 +130,15 @@ def assert_wins_alone_and_loses_deployed(report: Report) -> None:
     assert detail["wins_alone_loses_deployed"]
 
 
-@pytest.mark.serial
 def test_norm_that_breaks_the_graph_wins_alone_and_loses_deployed(
     cache: Path, fork_server: ForkServer
 ) -> None:
     task, candidate = "qwen3_moe_rms_norm", "uncompiled_norm"
-    for _ in range(MAX_VERDICTS):
-        report = judged(task, candidate, cache, fork_server, FINAL)
-        if report.seen is None or report.seen.high < 1:
-            break
+    report = judged_until_clear(task, candidate, cache, fork_server, FINAL)
     assert_wins_alone_and_loses_deployed(report)
     assert report.gates[-1].detail["drop"] == Drop.GRAPH_BREAK
-    assert report.seconds["total"] < MAX_SECONDS
 
 
-@pytest.mark.serial
 def test_module_that_is_wrong_where_it_is_compiled_is_refused(
     cache: Path, fork_server: ForkServer
 ) -> None:
@@ -186,7 +194,6 @@ def test_trick_is_refused(
     assert message in report.message
 
 
-@pytest.mark.serial
 @pytest.mark.usefixtures("unread")
 def test_outputs_kept_by_their_tokens_gain_nothing(cache: Path, fork_server: ForkServer) -> None:
     report = judged("llama_rms_norm", "cached_tokens", cache, fork_server)
