@@ -8,14 +8,14 @@ override ARENA_HOME := $(or $(ARENA_HOME),$(CURDIR)/.arena)
 override ARENA_HARNESSES := $(or $(ARENA_HARNESSES),$(ARENA_HOME)/harnesses)
 export PORT PYTHON ARENA_HOME ARENA_HARNESSES
 
-# What the tests that measure time depend on: the judge's timing, its sandboxed side, live models and tricks.
+# What tests that measure time depend on: the judge's timing, its sandboxed side, live models, tricks; live pages.
 SERIAL  = $(shell grep -rls mark.serial --include='*.py' tests)
 TIMED   = $(addprefix evaluation/,anticheat gates memory process production sandbox sandboxed timing) \
           $(addprefix evaluation/,intervals.py pipeline.py session.py) tasks/production \
-          tests/evaluation/hostile tests/gains.py $(SERIAL)
+          tests/evaluation/hostile tests/gains.py arena/runs/live arena/sockets.py static/js $(SERIAL)
 # Some tests wait, so one more than there are cores keeps these busy.
 WORKERS = $(shell echo $$(($$(nproc) + 1)))
-pytest  = $(BIN)/pytest $(if $(CI),--costs $(ARENA_HOME)/test-costs/$(1).txt)
+pytest  = $(BIN)/pytest $(if $(CI),--costs=$(ARENA_HOME)/test-costs/$(1).txt)
 
 # A recipe that exits 1 has printed why. Under -q, make then exits 1 too and prints nothing itself.
 # Under -q only lines that begin with + run, like those of a sub-make. Under -n no line may run.

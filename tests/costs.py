@@ -1,8 +1,8 @@
 """Seconds of processor time of each test file, its processes included.
 
-`--costs FILE` writes and prints them. A file that takes more than MAX_SECONDS needs a line of
-reason in tests/costs.toml, or the run fails. What lost its parent before it ended is in no file's
-seconds.
+`--costs=FILE` writes and prints them; without `=`, pytest would take an old file for a test. A file
+above MAX_SECONDS needs a line of reason in tests/costs.toml, or the run fails. What lost its parent
+before it ended is in no file's seconds.
 """
 
 from __future__ import annotations
