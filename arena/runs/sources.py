@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from pathlib import PurePosixPath
 
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_for_filename
-from pygments.lexers.special import TextLexer
-from pygments.util import ClassNotFound
+
+from arena.runs.deadline import PAGE_SECONDS, processor_seconds
+from arena.runs.highlighting import code_html
 
 CONTEXT_LINES = 4
 MAX_SHOWN_LINES, MAX_SHOWN_CHARACTERS = 2_000, 32_000
-"""Of the files on one page; pygments takes eight seconds for a megabyte."""
+"""Of the files on one page."""
 MAX_COMPARED_LINES, MAX_COMPARED_CHARACTERS = 3_000, 200_000
-"""Of both sides; the time of a comparison can grow with the square of the lines."""
-MAX_CACHED_SOURCES = 128
+"""Of both sides."""
+MAX_COMPARED_PAIRS = 60_000
+"""Pairs of equal lines; the time of a comparison grows with them."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +41,20 @@ def sources(files: dict[str, str]) -> list[Source]:
     """Return the files of a submission with numbered lines, up to the limits of a page."""
     found = []
     lines, characters = MAX_SHOWN_LINES, MAX_SHOWN_CHARACTERS
-    for path, text in sorted(files.items()):
-        shown = "\n".join(text[: max(characters, 0)].split("\n")[: max(lines, 0)])
-        lines -= shown.count("\n") + 1
-        characters -= len(shown)
-        cut = len(shown) < len(text.rstrip("\n"))
-        found.append(Source(path, highlighted(path, shown), cut=cut))
+    with processor_seconds(PAGE_SECONDS):
+        for path, text in sorted(files.items()):
+            shown = "\n".join(text[: max(characters, 0)].split("\n")[: max(lines, 0)])
+            lines -= shown.count("\n") + 1
+            characters -= len(shown)
+            cut = len(shown) < len(text.rstrip("\n"))
+            found.append(Source(path, highlighted(path, shown), cut=cut))
     return found
 
 
-@lru_cache(MAX_CACHED_SOURCES)
 def highlighted(path: str, text: str) -> SafeString:
-    """Return a file as HTML with numbered lines, with anchors such as #rms_norm-cpp-L12.
-
-    Results are cached by path and content.
-    """
-    try:
-        lexer: Lexer = get_lexer_for_filename(path)
-    except ClassNotFound:
-        lexer = TextLexer()
-    formatter = HtmlFormatter(nowrap=True, classprefix="")
-    lines = highlight(text, lexer, formatter).rstrip("\n").split("\n")
+    """Return a file as HTML with numbered lines, with anchors such as #rms_norm-cpp-L12."""
+    html = code_html(text, PurePosixPath(path).suffix.removeprefix("."))
+    lines = html.rstrip("\n").split("\n")
     name = re.sub(r"[^\w-]", "-", path)
     numbered = (
         f'<a class="ln" id="{name}-L{n}" href="#{name}-L{n}" tabindex="-1">{n}</a>{line}'
@@ -75,6 +67,7 @@ def changes(before: dict[str, str], after: dict[str, str]) -> list[Source]:
     """Return a unified diff for each file that differs between two submissions."""
     found = []
     lines_left, characters_left = MAX_COMPARED_LINES, MAX_COMPARED_CHARACTERS
+    pairs_left = MAX_COMPARED_PAIRS
     for path in sorted({*before, *after}):
         texts = before.get(path, ""), after.get(path, "")
         if texts[0] == texts[1]:
@@ -82,7 +75,9 @@ def changes(before: dict[str, str], after: dict[str, str]) -> list[Source]:
         old, new = (text.splitlines() for text in texts)
         lines_left -= len(old) + len(new)
         characters_left -= sum(map(len, texts))
-        if lines_left < 0 or characters_left < 0:
+        if lines_left >= 0:
+            pairs_left -= _equal_pairs(old, new)
+        if min(lines_left, characters_left, pairs_left) < 0:
             found.append(Source(path, mark_safe(""), cut=True))
             continue
         lines = list(
@@ -93,6 +88,13 @@ def changes(before: dict[str, str], after: dict[str, str]) -> list[Source]:
             removed = sum(line.startswith("-") for line in lines[2:])
             found.append(Source(path, diff_html("\n".join(lines)), added, removed))
     return found
+
+
+def _equal_pairs(old: list[str], new: list[str]) -> int:
+    """Return the number of pairs of equal lines that `difflib` compares."""
+    before, after = Counter(old), Counter(new)
+    popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)  # it ignores more frequent ones
+    return sum(before[line] * count for line, count in after.items() if count <= popular)
 
 
 def diff_html(diff: str) -> SafeString:

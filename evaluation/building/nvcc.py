@@ -59,11 +59,11 @@ _ADVICE = re.compile(r"^ptxas info\s*: (\(C\d+\) .*)$", re.MULTILINE)
 _FUNCTION = re.compile(r"(Compiling entry function|Function properties for) '?([\w$.]+)")
 _RESOURCES = {
     "registers": re.compile(r"Used (\d+) registers"),
-    "stack_bytes": re.compile(r"(\d+) bytes stack frame"),
-    "spill_store_bytes": re.compile(r"(\d+) bytes spill stores"),
-    "spill_load_bytes": re.compile(r"(\d+) bytes spill loads"),
-    "shared_bytes": re.compile(r"(\d+)(?:\+\d+)? bytes smem"),
-    "constant_bytes": re.compile(r"(\d+) bytes cmem"),
+    "stack_bytes": re.compile(r"(?<!\d)(\d+) bytes stack frame"),
+    "spill_store_bytes": re.compile(r"(?<!\d)(\d+) bytes spill stores"),
+    "spill_load_bytes": re.compile(r"(?<!\d)(\d+) bytes spill loads"),
+    "shared_bytes": re.compile(r"(?<!\d)(\d+)(?:\+\d+)? bytes smem"),
+    "constant_bytes": re.compile(r"(?<!\d)(\d+) bytes cmem"),
     "barriers": re.compile(r"used (\d+) barriers"),
 }
 

@@ -11,7 +11,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-_CONSTANT = re.compile(r"^\s*(?://|#) arena: tune (\w+) (.+)$", re.MULTILINE)
+_CONSTANT = re.compile(r"^[ \t]*(?://|#) arena: tune (\w+) (.+)$", re.MULTILINE)
 _FLAG_CHOICES = re.compile(r"^(//|#) arena: tune-flags (.+)$", re.MULTILINE)
 _FLAGS = re.compile(r"^(?://|#) arena: flags ?(.*)$", re.MULTILINE)
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from arena.runs import services
+from arena.runs.highlighting import _coloured
 from arena.runs.sources import changes, highlighted, sources
 from tests.arena.factories import LEASE, judge, report
 
@@ -25,9 +26,9 @@ def test_long_files_are_cut_and_not_compared():
 
 def test_highlighting_the_same_content_twice_is_cached():
     first = highlighted("cached.cpp", "int cached;")
-    hits = highlighted.cache_info().hits
-    assert highlighted("cached.cpp", "int cached;") is first
-    assert highlighted.cache_info().hits == hits + 1
+    hits = _coloured.cache_info().hits
+    assert highlighted("cached.cpp", "int cached;") == first
+    assert _coloured.cache_info().hits == hits + 1
     assert highlighted("cached.cpp", "int other;") != first
 
 

@@ -37,7 +37,7 @@ from arena.runs.spending import spending
 from arena.runs.states import EVALUATION_ACTIVE, EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.agent_events import agent_event
 from arena.runs.trace.events import BadEvent
-from arena.runs.trace.recording import note, record
+from arena.runs.trace.recording import note, prepare, record_prepared
 
 SILENCE = timedelta(minutes=5)
 """Time without a request after which a run ends."""
@@ -116,23 +116,31 @@ def ingest(run: Run, user: User, first: int, events: Sequence[Mapping[str, Any]]
         drafts = [agent_event(event, number) for number, event in enumerate(events, start=first)]
     except (BadEvent, TypeError) as error:
         raise Invalid(str(error), "Nothing of this batch was stored.") from error
+    known = max(_expected(run) - first, 0)
+    _check_room(run, first + known, drafts[known:], size)
+    prepared = prepare(drafts[known:])  # before the lock, for which others would wait
     with transaction.atomic():
         locked = _running(run)
         expected = _expected(run)
         if first > expected:
             raise Gap(f"Event {expected} is missing.", expected)
-        new = drafts[expected - first :]
+        new = prepared[max(expected - first, 0) - known :]
         if new:
-            if expected - 1 + len(new) > MAX_EVENTS or locked.received_bytes + size > MAX_BYTES:
-                raise TooLarge(
-                    f"A run takes {MAX_EVENTS:,} events and {MAX_BYTES >> 20} MiB.",
-                    "Finish it, or go on without events.",
-                )
-            record(run.pk, new, producer=PRODUCER)
+            _check_room(locked, expected, new, size)
+            record_prepared(run.pk, new, producer=PRODUCER)
             Run.objects.filter(pk=run.pk).update(received_bytes=F("received_bytes") + size)
         Run.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
     _end_if_spent(run)
     return progress(run)
+
+
+def _check_room(run: Run, first: int, new: Sequence[object], size: int) -> None:
+    """Raise `TooLarge` if new events, numbered from `first` on, exceed the limits of a run."""
+    if new and (first - 1 + len(new) > MAX_EVENTS or run.received_bytes + size > MAX_BYTES):
+        raise TooLarge(
+            f"A run takes {MAX_EVENTS:,} events and {MAX_BYTES >> 20} MiB.",
+            "Finish it, or go on without events.",
+        )
 
 
 def request_verdict(

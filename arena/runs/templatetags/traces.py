@@ -6,22 +6,53 @@ import json
 from typing import Any
 
 from django import template
-from django.utils.html import format_html, format_html_join
+from django.template.base import Parser, Token
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from arena.runs.deadline import PAGE_SECONDS, is_late, processor_seconds
 from arena.runs.sources import diff_html
-from arena.runs.trace.ansi import ansi_lines
+from arena.runs.trace.ansi import ansi_lines, without_escapes
 from arena.runs.trace.markdown import markdown_html
+from arena.runs.trace.timeline import Entry
 
 register = template.Library()
 
 MAX_SHORT_CHARACTERS = 120
+PLAIN = "runs/events/other.html"
+
+
+class InTime(template.Node):
+    """Part of a page with a deadline: the texts that come later are shown plainly."""
+
+    def __init__(self, nodes: template.NodeList) -> None:
+        self.nodelist = nodes
+
+    def render(self, context: template.Context) -> SafeString:
+        with processor_seconds(PAGE_SECONDS):
+            return self.nodelist.render(context)
+
+
+@register.tag
+def in_time(parser: Parser, _token: Token) -> InTime:
+    """Parse `{% in_time %}` up to `{% end_in_time %}`."""
+    nodes = parser.parse(["end_in_time"])
+    parser.delete_first_token()
+    return InTime(nodes)
+
+
+@register.filter
+def templates(entry: Entry) -> list[str]:
+    """Return the templates of a row, the first that exists to be used."""
+    return [PLAIN] if is_late() else [f"runs/events/{entry.event.kind}.html", PLAIN]
 
 
 @register.filter
 def as_text(value: Any) -> str:
-    """Return a text unchanged, any other value as indented JSON."""
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    """Return a text unchanged, any other value as JSON, indented if there is time."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, indent=None if is_late() else 2, ensure_ascii=False)
 
 
 @register.filter
@@ -44,7 +75,9 @@ def as_markdown(text: str) -> SafeString:
 
 @register.filter
 def as_terminal(text: str) -> SafeString:
-    """Return a terminal's output with its colours."""
+    """Return a terminal's output, with its colours if there is time."""
+    if is_late():
+        return conditional_escape(without_escapes(text))
     return format_html_join("\n", "{}", ((line,) for line in ansi_lines(text)))
 
 

@@ -27,18 +27,21 @@ def shrink(body: dict[str, Any]) -> tuple[dict[str, Any], list[Blob]]:
     hash and size. A body that is large without a large text is cut as a whole, under the path "".
     Keys in a path are escaped as in a JSON Pointer (RFC 6901); in older events they are not.
     """
-    if _size(body) <= MAX_INLINE_BYTES:
+    size = _size(body)
+    if size <= MAX_INLINE_BYTES:
         return body, []
     whole = json.dumps(body)
     body = json.loads(whole)
     blobs: dict[str, Blob] = {}
     texts = sorted(_texts(body), key=lambda found: -len(found[1]))
     for path, text, replace in texts:
-        if _size(body) <= MAX_INLINE_BYTES or len(text) <= HEAD + TAIL:
+        if size <= MAX_INLINE_BYTES or len(text) <= HEAD + TAIL:
             break
         blobs[path] = blob_of(text)
-        replace(f"{text[:HEAD]}\n… {len(text) - HEAD - TAIL} characters cut …\n{text[-TAIL:]}")
-    if _size(body) > MAX_INLINE_BYTES:
+        cut = f"{text[:HEAD]}\n… {len(text) - HEAD - TAIL} characters cut …\n{text[-TAIL:]}"
+        replace(cut)
+        size -= _size(text) - _size(cut)
+    if size > MAX_INLINE_BYTES:
         blobs[""] = blob_of(whole)
         body = _outline(body, MAX_INLINE_BYTES)
     body["blobs"] = {path: blob.reference for path, blob in blobs.items()}

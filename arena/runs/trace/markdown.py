@@ -7,40 +7,39 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from django.utils.html import escape
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
 
+from arena.runs.deadline import is_late
+from arena.runs.highlighting import code_html
 from arena.runs.trace.ansi import without_escapes
 
 WEB_LINK = re.compile(r"https?://", re.IGNORECASE)
 MAX_CACHED_MESSAGES = 512
-MAX_HIGHLIGHTED_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
+"""An event has fewer; longer text is shown plainly."""
+
+
+def markdown_html(text: str) -> SafeString:
+    """Return Markdown as HTML; as plain text if it is long or its page is late."""
+    text = without_escapes(text)
+    if len(text) > MAX_CHARACTERS or is_late():
+        return format_html('<p class="text">{}</p>', text)
+    return _rendered(text)
 
 
 @lru_cache(MAX_CACHED_MESSAGES)
-def markdown_html(text: str) -> SafeString:
-    """Return Markdown as HTML. Results are cached by text."""
-    html: str = _PARSER.render(without_escapes(text))
+def _rendered(text: str) -> SafeString:
+    html: str = _PARSER.render(text)
     return mark_safe(html)
 
 
-def _highlighted(code: str, name: str, _attributes: str) -> str:
+def _highlighted(code: str, language: str, _attributes: str) -> str:
     """Return a block of code as HTML, coloured if its language is known."""
-    html: str = escape(code)
-    if name and len(code) <= MAX_HIGHLIGHTED_CHARACTERS:
-        try:
-            lexer = get_lexer_by_name(name, stripnl=False)
-            html = highlight(code, lexer, HtmlFormatter(nowrap=True, classprefix=""))
-        except ClassNotFound:
-            html = escape(code)
-    return f'<pre class="hl" tabindex="0"><code>{html}</code></pre>'
+    return f'<pre class="hl" tabindex="0"><code>{code_html(code, language)}</code></pre>'
 
 
 def _open_heading(*_: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,15 @@ from arena.runs.trace.redaction import clean
 SYSTEM = "arena"
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A draft with its body as it is stored, and the blobs of what is cut from it."""
+
+    draft: EventDraft
+    body: dict[str, Any]
+    blobs: list[Blob]
+
+
 def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
     """Append `drafts` to a run's events and return its last seq.
 
@@ -27,7 +37,20 @@ def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
 
     Raises: BadEvent if a body does not fit its kind; Run.DoesNotExist.
     """
-    prepared = [(draft, *shrink(clean(checked_body(draft)))) for draft in drafts]
+    return record_prepared(run_id, prepare(drafts), producer=producer)
+
+
+def prepare(drafts: Iterable[EventDraft]) -> list[Prepared]:
+    """Redact and shrink drafts. It takes time, so that it belongs before a lock of the database.
+
+    Raises: BadEvent if a body does not fit its kind.
+    """
+    return [Prepared(draft, *shrink(clean(checked_body(draft)))) for draft in drafts]
+
+
+def record_prepared(run_id: str, prepared: Sequence[Prepared], *, producer: str) -> int:
+    """Append prepared drafts like `record`."""
+    drafts = [each.draft for each in prepared]
     with transaction.atomic():
         run = Run.objects.select_for_update().get(pk=run_id)
         known = _known_numbers(run, drafts, producer)
@@ -35,7 +58,8 @@ def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
         now = timezone.now()
         events: list[Event] = []
         blobs: list[Blob] = []
-        for draft, body, cut in prepared:
+        for each in prepared:
+            draft = each.draft
             if draft.producer_seq is not None:
                 if draft.producer_seq in known:
                     continue
@@ -44,7 +68,7 @@ def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
             event_id = draft.id or f"#{seq}"
             rev = max(draft.rev, revisions.get(event_id, -1) + 1)
             revisions[event_id] = rev
-            blobs += cut
+            blobs += each.blobs
             events.append(
                 Event(
                     run=run,
@@ -57,7 +81,7 @@ def record(run_id: str, drafts: Sequence[EventDraft], *, producer: str) -> int:
                     span=draft.span,
                     parent=draft.parent,
                     actor=draft.actor,
-                    body=body,
+                    body=each.body,
                     producer=producer,
                     producer_seq=draft.producer_seq,
                 )

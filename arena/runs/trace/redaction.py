@@ -1,4 +1,8 @@
-"""Redaction of secrets, and repair of text that a database cannot store."""
+"""Redaction of secrets, and repair of text that a database cannot store.
+
+Text comes from agents. Its patterns take linear time, and none holds the interpreter's lock for
+longer than a window takes.
+"""
 
 from __future__ import annotations
 
@@ -6,82 +10,106 @@ import functools
 import math
 import os
 import re
+import time
 from typing import Any
 
 REDACTED = "[redacted]"
-SECRET_NAME = r"(?:api[_-]?key|secret(?:[_-]?key)?|access[_-]?key|token|passwd|password|credential)"
-
-PREFIXES = "gho ghp ghs ghu ghr glpat github_pat xoxa xoxb xoxp xoxr hf arena".split()
-NAMES = ("key", "secret", "token", "passwd", "password", "credential")
-
-BEGIN = r"(?:\b|(?<=\\[bfnrt]))"
-"""Start of a word, which in JSON can follow an escape directly."""
-
-# Text comes from agents, so every repetition is bounded: no text can make a pattern slow. A pattern
-# is searched only in text that contains one of its words.
-PATTERNS = [
-    (words, re.compile(pattern, re.DOTALL | re.IGNORECASE), replacement)
-    for words, pattern, replacement in (
-        (
-            ("private key-----",),
-            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.{0,8000}?-----END [A-Z ]{0,30}KEY-----",
-            REDACTED,
-        ),
-        (("sk-", "pk-", "rk-"), BEGIN + r"(?:sk|pk|rk)-[\w-]{16,200}+", REDACTED),
-        (
-            tuple(f"{prefix}{mark}" for prefix in PREFIXES for mark in "_-"),
-            BEGIN + rf"(?:{'|'.join(PREFIXES)})[_-][\w-]{{16,200}}+",
-            REDACTED,
-        ),
-        (("akia",), BEGIN + r"AKIA[0-9A-Z]{16}\b", REDACTED),
-        (("aiza",), BEGIN + r"AIza[\w-]{35}", REDACTED),
-        (("eyj",), BEGIN + r"eyJ[\w-]{8,500}+\.[\w-]{8,2000}+\.[\w-]{8,1000}+", REDACTED),
-        (
-            ("bearer", "basic"),
-            BEGIN + r"(bearer|basic)\s{1,5}[\w+/.~-]{12,4000}+=*",
-            rf"\1 {REDACTED}",
-        ),
-        (("://",), r"(?<=://)([^\s:/@]{0,100}):[^\s/@]{1,200}@", rf"\1:{REDACTED}@"),
-        # A value is a secret if it has a digit and is not an expression of code.
-        (
-            NAMES,
-            rf"({SECRET_NAME}[\"']?\s{{0,5}}[=:]\s{{0,5}}[\"']?)"
-            r"(?=[^\s\"',;&]{0,100}\d)[\w+/=.~-]{8,1000}+(?![(\[])",
-            rf"\1{REDACTED}",
-        ),
-    )
-]
+MAX_SECONDS = 2.0
+"""Processor time for one event; what it does not suffice for is cut."""
+WINDOW, MAX_MATCH = 1 << 16, 1 << 14
+"""Characters that a pattern searches at once, and those that a match may reach beyond them."""
 MAX_CACHED_CHARACTERS = 64
 """Results for shorter text are cached."""
-SECRET_VARIABLE = re.compile(rf"(?i){SECRET_NAME}")
+
+NAME = (
+    r"[aAcCpPsStT](?i:(?<=a)(?:pi[_-]?key|ccess[_-]?key)|(?<=s)ecret(?:[_-]?key)?|(?<=t)oken"
+    r"|(?<=p)ass(?:wd|word)|(?<=c)redential)"
+)
+VALUE = r"[\w+/=.~-]{8,}+"
+HAS_DIGIT = rf"(?:[a-zA-Z_+/=.~-]++|[^\W\d])*+\d|{VALUE}[^\s\"',;&\d]{{0,100}}+\d"
+"""Matches a value with a digit in it or soon after it."""
+SECRET_VARIABLE = re.compile(NAME)
+STARTS = r"(?:(?<=\b.)|(?<=\\[bfnrt].))"
+"""Follows the first character of a word, which in JSON can follow an escape directly."""
+
+# Each begins with a literal or a set of characters, which `re` searches quickly. Each attempt is
+# short, or what it has read is part of a match, secret or not, and is not read again.
+PATTERNS = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
+        r"(?:[^-]|-(?!----(?:BEGIN|END) )){0,8000}+-----END [A-Z ]{0,30}KEY-----(?P<whole>)",
+        rf"[sSpPrR]{STARTS}[kK]-[\w-]{{16,200}}+(?P<whole>)",
+        rf"[aAgGhHxX]{STARTS}(?i:"
+        r"(?:(?<=g)(?:h[oprsu]|lpat|ithub_pat)|(?<=x)ox[abpr]|(?<=h)f|(?<=a)rena)[_-][\w-]{16,200}+"
+        r"|(?<=a)(?:kia[0-9A-Z]{16}\b|iza[\w-]{35}))(?P<whole>)",
+        rf"[eE]{STARTS}[yY][jJ][\w-]{{8,}}+(?P<whole>\.[\w-]{{8,2000}}+\.[\w-]{{8,1000}}+)?",
+        rf"[bB]{STARTS}(?i:earer|asic)\s{{1,5}}(?P<part>[\w+/.~-]{{12,4000}}+=*+)",
+        r"://[^\s:/@]{0,100}+:(?P<part>[^\s/@]{1,200}+)@",
+        # A value is a secret if it has a digit and is not an expression of code.
+        rf"{NAME}[\"']?\s{{0,5}}[=:]\s{{0,5}}[\"']?(?:(?={HAS_DIGIT})(?P<part>{VALUE})(?![(\[])|{VALUE})",
+    )
+)
+"""The secret of a match is its group `part`, or all of it if there is a group `whole`."""
 
 
-def clean(value: Any) -> Any:
-    """Return JSON data with secrets redacted, and NaN, NUL and lone surrogates replaced."""
+def clean(value: Any, seconds: float = MAX_SECONDS) -> Any:
+    """Return JSON data with secrets redacted, and NaN, NUL and lone surrogates replaced.
+
+    What takes more than `seconds` of processor time is cut.
+    """
+    return _clean(value, time.thread_time() + seconds)
+
+
+def _clean(value: Any, ends: float) -> Any:
     if isinstance(value, str):
-        return _clean_text(value)
+        return _clean_text(value, ends)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {_clean_text(str(key)): clean(item) for key, item in value.items()}
+        return {_clean_text(str(key), ends): _clean(item, ends) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [clean(item) for item in value]
+        return [_clean(item, ends) for item in value]
     return value
 
 
-def _clean_text(text: str) -> str:
-    return _clean_cached(text) if len(text) <= MAX_CACHED_CHARACTERS else _cleaned(text)
+def _clean_text(text: str, ends: float) -> str:
+    return _clean_cached(text) if len(text) <= MAX_CACHED_CHARACTERS else _cleaned(text, ends)
 
 
-def _cleaned(text: str) -> str:
+def _cleaned(text: str, ends: float = math.inf) -> str:
     text = text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
     for secret in _secrets_of_this_process():
         text = text.replace(secret, REDACTED)
-    lowered = text.lower()
-    for words, pattern, replacement in PATTERNS:
-        if any(word in lowered for word in words):
-            text = pattern.sub(replacement, text)
-    return text
+    kept: list[str] = []
+    at = 0
+    spans, searched = _secrets(text, ends)
+    for begin, end in spans:
+        if begin >= at:
+            kept += text[at:begin], REDACTED
+        at = max(at, end)
+    kept.append(text[at:searched])
+    if searched < len(text):
+        kept.append(f"\n… {len(text) - searched} characters cut: too slow to redact …")
+    return "".join(kept)
+
+
+def _secrets(text: str, ends: float) -> tuple[list[tuple[int, int]], int]:
+    """Return begin and end of each secret in order, and where the search was out of time."""
+    spans = []
+    searched = 0
+    resume = [0] * len(PATTERNS)
+    while searched < len(text) and time.thread_time() < ends:
+        end = searched + WINDOW
+        for index, pattern in enumerate(PATTERNS):
+            for found in pattern.finditer(text, max(searched, resume[index]), end + MAX_MATCH):
+                if found.start() >= end:
+                    break
+                resume[index] = found.end()
+                if found.lastgroup:
+                    spans.append(found.span(0 if found.lastgroup == "whole" else "part"))
+        searched = end
+    return sorted(spans), searched
 
 
 _clean_cached = functools.lru_cache(maxsize=4096)(_cleaned)

@@ -65,11 +65,6 @@ class Entry:
         return max(self.event.seq, self.result.version if self.result else 0)
 
     @property
-    def templates(self) -> list[str]:
-        """Return the template of this kind of event, then the fallback."""
-        return [f"runs/events/{self.event.kind}.html", "runs/events/other.html"]
-
-    @property
     def label(self) -> str:
         kind, body = self.event.kind, self.event.body
         span = body.get("span_kind", "")
